@@ -338,6 +338,57 @@ class SpectrogramProcessor:
 
 
 @dataclass(frozen=True)
+class WholeSpectrogramProcessor:
+    """What makes Whisper's log-mel spectrograms of whole recordings for Qwen3-ASR, filled with 0 to a multiple of
+    `multiple` frames of 10 ms; behind a recording of less than `least` samples stands silence.
+    """
+
+    bins: int = 128
+    multiple: int = 100
+    least: int = 8000
+
+    stretch = 30 * SAMPLE_RATE  # samples of what is heard at once
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> WholeSpectrogramProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
+        other spectrograms.
+        """
+        settings = _feature_settings(settings, where)
+        found = SpectrogramProcessor.from_settings(settings, where)
+        window, least = settings.get("n_window", cls.multiple // 2), settings.get("min_length", cls.least)
+        for name, value, most in (("n_window", window, MOST_FRAMES), ("min_length", least, cls.stretch)):
+            if type(value) is not int or not 0 < value <= most:
+                raise ModelError(f"{name} is {value!r:.40}, expected a whole number up to {most:,}", where=where)
+        return cls(found.bins, 2 * window, least)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other spectrograms."""
+        own = config.get("thinker_config", config)
+        own = own.get("audio_config") if isinstance(own, Mapping) else {}
+        own = own if isinstance(own, Mapping) else {}
+        for name, made, usual in (("num_mel_bins", self.bins, 128), ("n_window", self.multiple // 2, 50)):
+            if own.get(name, usual) != made:
+                raise ModelError(
+                    f"it has {made} for {name}, the model {own.get(name, usual)!r:.20}",
+                    where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
+                )  # fmt: skip
+
+    def size(self, samples: int) -> tuple[int, int]:
+        """(bins, frames) of a recording of `samples` samples, with the silence of a short one."""
+        return self.bins, max(samples, self.least) // HOP
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (1, bins, frames)."""
+        [array] = _checked([samples])
+        logs = log_mel_spectrogram(array, self.bins, max(0, self.least - len(array)))
+        filled = np.pad(logs, ((0, 0), (0, -logs.shape[1] % self.multiple)))
+        return from_numpy(np.ascontiguousarray(filled[None]))
+
+
+@dataclass(frozen=True)
 class PairedSpectrogramProcessor:
     """What makes the input of Granite Speech: the power of FFTs of 512 samples each 10 ms, the ends reflected, in
     `bins` triangles of height 1 on HTK's scale, and logarithms as Whisper's; two frames side by side, a last one alone

@@ -104,11 +104,15 @@ class UtteranceTranscription(SampleTranscription):
     def _write(self, start: int, end: int) -> Iterator[Event]:
         """The segment of an utterance, if anything is written of it."""
         tokens = self._written(self._samples.read(start, end))
-        text = self._tokenizer.decode(tokens).strip()
+        text = self._text(tokens)
         if text:
             yield from self._tell(
                 Draft(start // HOP, round(start / SAMPLE_RATE, 3), round(end / SAMPLE_RATE, 3), f" {text}", tokens), 0.0
             )
+
+    def _text(self, tokens: list[int]) -> str:
+        """What is said, of the tokens that the model wrote."""
+        return self._tokenizer.decode(tokens).strip()
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:
         """The tokens of what is said in samples (N,)."""
@@ -148,6 +152,10 @@ class PromptedTranscription(UtteranceTranscription):
         if not sources(self._tokenizer.settings):
             return None
         return ChatTemplate(self._tokenizer).render([{"role": "user", "content": said}])
+
+    def _text(self, tokens: list[int]) -> str:
+        found: str = self._model.said(super()._text(tokens)).strip()
+        return found
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:
         recording, session = Recording(self._loaded, samples, self._session.capacity), self._session

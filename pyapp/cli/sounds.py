@@ -64,7 +64,9 @@ def classify_sound(
 def embed_sound(
     files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, threads: int | None, as_json: bool
 ) -> int:
-    """Compute the vector of each SOUND, then of each --text, with a model such as CLAP: a JSON array per line."""
+    """Compute the vector of each SOUND, then of each --text, with a model such as CLAP: a JSON array per line. Or with
+    a model of voices, such as microsoft/wavlm-base-plus-sv: those of one speaker point in nearly one direction.
+    """
     from pyapp import tasks
 
     if not files and not texts:

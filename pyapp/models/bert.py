@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2018, arXiv 1810.04805): a transformer encoder with learned positions, and its heads. MiniLM,
 BGE, GTE, E5 and many rerankers have this architecture. With `position_embedding_type` "alibi" it is Jina's, of
 jina-embeddings-v2 (nn/alibi_encoder.py). Megatron's BERT (Shoeybi et al. 2019, arXiv 1909.08053) has the norms before
-each part.
+each part. ERNIE (Sun et al. 2019, arXiv 1904.09223) may add the vector of a task to each token.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -12,18 +12,31 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn import Module
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Embedding, Module
 from pyapp.nn.alibi_encoder import GATES, AlibiBertEncoder
-from pyapp.nn.encoders import BertEncoder, Encoder, LinearHead, PooledClassifierHead, PredictionsHead
+from pyapp.nn.bert_decoder import PlacedEmbeddings, TextDecoder
+from pyapp.nn.encoders import (
+    BertEmbeddings,
+    BertEncoder,
+    Encoder,
+    LinearHead,
+    PooledClassifierHead,
+    Predictions,
+    PredictionsHead,
+)
 from pyapp.nn.norm_first import NormFirstEncoder, NormNames
+from pyapp.nn.sequence_to_sequence import Memory
 
 from .loading.config import require
 from .loading.encoder_config import BertConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf, encoder_settings, rows_in
 
-MODEL_TYPES = ("bert", "megatron-bert")
-BASE = "bert"  # the encoder's name in files with a head
+MODEL_TYPES = ("bert", "megatron-bert", "ernie")
+# The encoder's name in files with a head.
+BASE: Mapping[str, str] = dict.fromkeys(MODEL_TYPES, "bert") | {"ernie": "ernie"}
 MEGATRON = "megatron-bert"
+ERNIE = "ernie"
 MEGATRON_NORMS = NormNames("ln", "ln", "ln")
 
 
@@ -35,8 +48,11 @@ class Config(BertConfig):
 
     model_type = "bert"
     known_positions = ("absolute", "alibi")
+    decodes = True
 
     feed_forward_type: str = "original"
+    use_task_id: bool = False
+    task_type_vocab_size: int = 3
     kind: str = "bert"  # the model_type
 
     @classmethod
@@ -60,32 +76,87 @@ class Config(BertConfig):
         if self.kind == MEGATRON:
             require(self.position_embedding_type == "absolute", "Megatron's BERT has absolute positions only")
 
+    @property
+    def width(self) -> int:
+        """The width of hidden states."""
+        return self.hidden_size
+
+    @property
+    def source_width(self) -> None:
+        """The source's hidden states have the decoder's width."""
+
+    @property
+    def base(self) -> str:
+        """The encoder's name in files with a head."""
+        return BASE[self.kind]
+
+
+class ErnieEmbeddings(BertEmbeddings):
+    """BERT's sum, with the vector of the first task, which texts without one have."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.task_type_embeddings = Embedding(config.task_type_vocab_size, config.hidden_size)
+
+    def summed(self, ids: Tensor, type_ids: Tensor | None, positions: Tensor | None = None) -> Tensor:
+        first = ops.zeros(1, dtype="int32", device=ids.device)
+        return super().summed(ids, type_ids, positions) + self.task_type_embeddings(first)
+
+
+class Ernie(BertEncoder):
+    """BERT's encoder over such a sum."""
+
+    def __init__(self, config: Config, pooler: bool = True) -> None:
+        super().__init__(config, pooler)
+        self.embeddings = ErnieEmbeddings(config)
+
 
 def encoder(config: Config, pooler: bool = True) -> Encoder:
-    """BERT's encoder, Jina's or Megatron's."""
+    """BERT's encoder, ERNIE's, Jina's or Megatron's."""
+    require(not config.is_decoder, "BERT as a decoder is read as a part of another model alone")
+    if config.kind == ERNIE and config.use_task_id:
+        return Ernie(config, pooler)
     if config.kind == MEGATRON:
         return NormFirstEncoder(config, MEGATRON_NORMS, pooler)
     return (AlibiBertEncoder if config.position_embedding_type == "alibi" else BertEncoder)(config, pooler)
 
 
+class BertTextDecoder(TextDecoder):
+    """BERT as the decoder of another model, with its scores of words."""
+
+    def __init__(self, config: Config) -> None:
+        plain = config.kind == MODEL_TYPES[0] and config.position_embedding_type == "absolute"
+        require(plain, "a decoder of this kind of BERT is not supported")
+        super().__init__(config.base, config, PlacedEmbeddings(config))
+        table = self.bert.embeddings.word_embeddings if config.tie_word_embeddings else None
+        self.cls = Module()
+        self.cls.predictions = Predictions(config, config.hidden_size, table)
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
+        return self.cls.predictions(self.hidden(tokens, memory))
+
+
 def masked_lm(config: Config) -> PredictionsHead:
     """Scores of the words that may stand at each token."""
-    return PredictionsHead(BASE, encoder(config, pooler=False))
+    return PredictionsHead(config.base, encoder(config, pooler=False))
 
 
 def sequence_classification(config: Config) -> PooledClassifierHead:
     """Scores of the labels of a text, or of a pair of texts."""
-    return PooledClassifierHead(BASE, encoder(config))
+    return PooledClassifierHead(config.base, encoder(config))
 
 
 def token_classification(config: Config) -> LinearHead:
     """Scores of the labels of each token."""
-    return LinearHead(("bert", "classifier"), encoder(config, pooler=False), config.hidden_size, len(config.labels))
+    return LinearHead(
+        (config.base, "classifier"), encoder(config, pooler=False), config.hidden_size, len(config.labels)
+    )
 
 
 def question_answering(config: Config) -> LinearHead:
     """Scores of an answer's start and end at each token."""
-    return LinearHead(("bert", "qa_outputs"), encoder(config, pooler=False), config.hidden_size, 2)
+    return LinearHead((config.base, "qa_outputs"), encoder(config, pooler=False), config.hidden_size, 2)
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,8 +164,10 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(not config.is_decoder, "llama.cpp has no BERT as a decoder")
     require(config.position_embedding_type == "absolute", "GGUF files of BERT with alibi are not written")
     require(config.kind != MEGATRON, "llama.cpp has no Megatron BERT")
+    require(config.kind != ERNIE or not config.use_task_id, "llama.cpp has no ERNIE with tasks")
     require(config.hidden_act == "gelu", f"llama.cpp has no BERT with hidden_act {config.hidden_act!r:.40}")
     return {}
 
@@ -106,4 +179,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "text-decoder": BertTextDecoder,
 }

@@ -120,10 +120,7 @@ class Embeddings(BertEmbeddings):
     """BERT's embeddings, whose words may be scaled by the root of their size."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
+        super().__init__(config)
         self.word_scale = sqrt(config.hidden_size) if config.rescale_embeddings else None
 
 

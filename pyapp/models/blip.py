@@ -11,9 +11,10 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
-from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import Embedding, LayerNorm, Module
+from pyapp.nn.bert_decoder import TextDecoder
 from pyapp.nn.blip import BlipVision
-from pyapp.nn.encoders import Intermediate, NormedResidual, Predictions
+from pyapp.nn.encoders import Predictions
 from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
 from pyapp.nn.vision import check_pictures
 
@@ -66,56 +67,6 @@ class Config(TowersConfig):
     vision_class = BlipVisionConfig
 
 
-class TextAttention(Module):
-    """Attention of each token to the text so far, or to the picture; the residual and the norm."""
-
-    def __init__(self, config: BlipTextConfig, source_width: int) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.heads = config.num_attention_heads
-        parts = Module()
-        parts.query, parts.key, parts.value = (Linear(wide, width) for wide in (width, source_width, source_width))
-        self.add_module("self", parts)
-        self.output = NormedResidual(width, width, config.layer_norm_eps)
-
-    def heads_of(self, name: str, x: Tensor) -> Tensor:
-        """x (B, T, D) → the queries, keys or values (B, T, H, D')."""
-        return self._modules["self"]._modules[name](x).reshape(*x.shape[:2], self.heads, -1)
-
-    def own(self, x: Tensor, memory: Memory, layer: int) -> Tensor:
-        """x (R, T, D) → (R, T, D)."""
-        q, k, v = (self.heads_of(name, x) for name in ("query", "key", "value"))
-        return self.output(memory.own(layer, q, k, v), x)
-
-    def source(self, x: Tensor, memory: Memory, layer: int) -> Tensor:
-        """x (R, T, D) → (R, T, D)."""
-        return self.output(memory.source(layer, self.heads_of("query", x), self.project), x)
-
-    def project(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values (B, S, H, D') of a picture (B, S, D)."""
-        return self.heads_of("key", encoded), self.heads_of("value", encoded)
-
-
-class TextLayer(Module):
-    """Attention to the text, attention to the picture and a feed-forward part, each followed by a residual and a
-    norm.
-    """
-
-    def __init__(self, config: BlipTextConfig, source_width: int) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.attention = TextAttention(config, width)
-        self.crossattention = TextAttention(config, source_width)
-        self.intermediate = Intermediate(width, config.intermediate_size, config.hidden_act)
-        self.output = NormedResidual(config.intermediate_size, width, config.layer_norm_eps)
-
-    def forward(self, x: Tensor, memory: Memory, layer: int) -> Tensor:
-        """x (R, T, D) → (R, T, D)."""
-        x = self.attention.own(x, memory, layer)
-        x = self.crossattention.source(x, memory, layer)
-        return self.output(self.intermediate(x), x)
-
-
 class TextEmbeddings(Module):
     """Words and their positions."""
 
@@ -130,24 +81,17 @@ class TextEmbeddings(Module):
         return self.LayerNorm(self.word_embeddings(tokens) + self.position_embeddings(positions))
 
 
-class TextDecoder(Module):
+class CaptionDecoder(TextDecoder):
     """The decoder with its scores of words."""
 
     def __init__(self, config: BlipTextConfig, source_width: int) -> None:
-        super().__init__()
-        self.bert = Module()
-        self.bert.embeddings = TextEmbeddings(config)
-        self.bert.encoder = Module()
-        self.bert.encoder.layer = ModuleList(TextLayer(config, source_width) for _ in range(config.num_hidden_layers))
+        super().__init__("bert", config, TextEmbeddings(config), source_width)
         self.cls = Module()
         self.cls.predictions = Predictions(config, config.hidden_size, self.bert.embeddings.word_embeddings)
 
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
-        x = self.bert.embeddings(tokens, memory.positions(tokens))
-        for i, layer in enumerate(self.bert.encoder.layer):
-            x = layer(x, memory, i)
-        return self.cls.predictions(x)
+        return self.cls.predictions(self.hidden(tokens, memory))
 
 
 class BlipForConditionalGeneration(SequenceToSequence):
@@ -158,7 +102,7 @@ class BlipForConditionalGeneration(SequenceToSequence):
         self.config = config
         self.most = config.text_config.max_position_embeddings
         self.vision_model = BlipVision(config.vision_config)
-        self.text_decoder = TextDecoder(config.text_config, config.vision_config.hidden_size)
+        self.text_decoder = CaptionDecoder(config.text_config, config.vision_config.hidden_size)
 
     @property
     def device(self) -> Device:

@@ -46,7 +46,6 @@ class Config(T5Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         own = self.chronos_config
-        require("output_patch_size" not in own, "this is Chronos-2, which is not supported", "Take Chronos-Bolt")
         for name in ("context_length", "prediction_length", "input_patch_size", "input_patch_stride"):
             check_count(f"chronos_config.{name}", own.get(name), LONGEST)
         size, stride = own["input_patch_size"], own["input_patch_stride"]

@@ -46,10 +46,7 @@ class Embeddings(BertEmbeddings):
     """BERT's embeddings and a linear layer."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
+        super().__init__(config)
         self.projection = Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, ids: Tensor, type_ids: Tensor | None, positions: Tensor | None = None) -> Tensor:

@@ -45,10 +45,7 @@ class Embeddings(BertEmbeddings):
 
     def __init__(self, config: Config) -> None:
         width = config.hidden_size
-        super().__init__(
-            config.vocab_size, width, config.max_position_embeddings, config.type_vocab_size, config.layer_norm_eps,
-            config.pad_token_id,
-        )  # fmt: skip
+        super().__init__(config)
         add_tables(self, config.max_2d_position_embeddings, width, width)
 
     def on_page(self, ids: Tensor, type_ids: Tensor | None, boxes: Tensor) -> Tensor:

@@ -94,10 +94,7 @@ class Embeddings(BertEmbeddings):
     """The sum of a token's word, position, type, and place and size on the page, normalised."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id, skips_padding=True,
-        )  # fmt: skip
+        super().__init__(config, skips_padding=True)
         add_tables(self, config.max_2d_position_embeddings, config.coordinate_size, config.shape_size)
 
     def on_page(self, ids: Tensor, type_ids: Tensor | None, boxes: Tensor) -> Tensor:

@@ -158,10 +158,7 @@ class Lilt(PageEncoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings - config.pad_token_id - 1
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id, skips_padding=True,
-        )  # fmt: skip
+        self.embeddings = BertEmbeddings(config, skips_padding=True)
         self.layout_embeddings = LayoutEmbeddings(config)
         self.encoder = Layers(config)
         self.pooler = Pooler(config.hidden_size) if pooler else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Linear, Module, ModuleList
+from pyapp.nn import Module, ModuleList
 from pyapp.nn.encoders import (
     BertEmbeddings,
     BertLayer,
@@ -21,12 +21,11 @@ from pyapp.nn.encoders import (
     LinearHead,
     NormedWordsHead,
     Pooler,
-    SelfAttention,
-    attend,
     visible_keys,
 )  # fmt: skip
+from pyapp.nn.window_attention import WindowAttention
 
-from .loading.config import require
+from .loading.config import check_windows, require
 from .loading.encoder_config import EncoderConfig
 
 MODEL_TYPES = ("longformer",)
@@ -52,11 +51,7 @@ class Config(EncoderConfig):
             self.pad_token_id < min(self.max_position_embeddings - 1, self.vocab_size),
             f"pad_token_id {self.pad_token_id} leaves no positions of {self.max_position_embeddings}, or no words",
         )
-        windows = self.attention_window
-        require(
-            len(windows) == self.num_hidden_layers and all(0 < one <= 1 << 20 and one % 2 == 0 for one in windows),
-            f"attention_window is {windows!r:.60}, expected an even number above 0 for each layer",
-        )
+        check_windows(self.attention_window, self.num_hidden_layers)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
@@ -65,38 +60,6 @@ class Config(EncoderConfig):
         if type(window) is int and type(layers) is int and 0 < layers <= 1 << 10:
             window = [window] * layers
         return super().from_dict({**values, "attention_window": window})
-
-
-class WindowAttention(SelfAttention):
-    """Self-attention within a window, and of and to the tokens that see everything."""
-
-    def __init__(self, config: Config, window: int) -> None:
-        width = config.hidden_size
-        super().__init__(width, config.num_attention_heads)
-        self.side = window // 2
-        self.query_global, self.key_global, self.value_global = (Linear(width, width) for _ in range(3))
-
-    def split(self, x: Tensor) -> Tensor:
-        """(B, T, D) → (B, T, H, D / H)."""
-        return x.reshape(*x.shape[:2], self.heads, x.shape[2] // self.heads)
-
-    def forward(self, x: Tensor, mask: Tensor | None, seeing: Tensor | None = None) -> Tensor:
-        """x (B, T, D), mask (B, 1, 1, T) → (B, T, D). seeing (B, T): not 0 for the first tokens, if these see
-        everything.
-        """
-        q, k, v = (self.split(part) for part in self.joined(self, x).chunk(3, -1))
-        if seeing is None:
-            return attend(q, k, v, mask, window=self.side)
-        places = ops.arange(x.shape[1], dtype="int32", device=x.device)
-        near = (places.unsqueeze(1) - places.unsqueeze(0)).abs() <= self.side  # (T, T)
-        shown = near | (seeing != 0).unsqueeze(1).unsqueeze(1)  # (B, 1, T, T)
-        y = attend(q, k, v, shown if mask is None else shown & mask)
-        first = int(seeing.sum(1).amax().item())
-        asking = self.split(self.query_global(x.narrow(1, 0, first)))  # (B, first, H, D / H)
-        all_seen = attend(asking, self.split(self.key_global(x)), self.split(self.value_global(x)), mask)
-        there = (seeing.narrow(1, 0, first) != 0).unsqueeze(-1)  # (B, first, 1)
-        begin = ops.where(there, all_seen, y.narrow(1, 0, first))
-        return ops.cat([begin, y.narrow(1, first, x.shape[1] - first)], 1)
 
 
 class Longformer(Encoder):
@@ -110,13 +73,11 @@ class Longformer(Encoder):
         self.config = config
         self.most = config.max_position_embeddings - config.pad_token_id - 1
         self.seeing = seeing
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id, skips_padding=True,
-        )  # fmt: skip
+        self.embeddings = BertEmbeddings(config, skips_padding=True)
         self.encoder = Module()
         self.encoder.layer = ModuleList(
-            BertLayer(config, WindowAttention(config, window)) for window in config.attention_window
+            BertLayer(config, WindowAttention(config.hidden_size, config.num_attention_heads, window))
+            for window in config.attention_window
         )
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
 

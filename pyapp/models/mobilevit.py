@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, LayerNorm, Module, ModuleList
+from pyapp.nn.inverted import FilterStage, InvertedResidual, dilated_stages
 from pyapp.nn.vision import (
     ConvolutionNorm,
     ImageHead,
     ImageModel,
     PatchLayers,
     check_pictures,
-    divisible,
     mean_of_places,
 )
 
@@ -62,39 +62,6 @@ class Config(PictureConfig):
         for name in ("mlp_ratio", "expand_ratio"):
             value = getattr(self, name)
             require(0 < value <= 64, f"{name} is {value}, expected at most 64")
-
-
-class InvertedResidual(Module):
-    """Wider, a filter of each channel, narrower; added to its input, where the sizes allow it."""
-
-    def __init__(self, config: Config, before: int, width: int, stride: int, dilation: int = 1) -> None:
-        super().__init__()
-        inner, act = divisible(int(round(before * config.expand_ratio)), 8, 8), config.hidden_act
-        self.adds = stride == 1 and before == width
-        self.expand_1x1 = ConvolutionNorm(before, inner, 1, activation=act)
-        self.conv_3x3 = ConvolutionNorm(inner, inner, 3, stride, act, inner, dilation)
-        self.reduce_1x1 = ConvolutionNorm(inner, width, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, width, H / stride, W / stride), rounded up."""
-        y = self.reduce_1x1(self.conv_3x3(self.expand_1x1(x)))
-        return x + y if self.adds else y
-
-
-class FilterStage(Module):
-    """Inverted residuals, one after the other."""
-
-    def __init__(self, config: Config, before: int, width: int, stride: int, depth: int) -> None:
-        super().__init__()
-        self.layer = ModuleList(
-            InvertedResidual(config, width if i else before, width, 1 if i else stride) for i in range(depth)
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, width, H / stride, W / stride), rounded up."""
-        for layer in self.layer:
-            x = layer(x)
-        return x
 
 
 class AttentionStage(Module):
@@ -149,11 +116,8 @@ class MobileViT(ImageModel):
         stages: list[Module] = [
             FilterStage(config, widths[0], widths[1], 1, 1), FilterStage(config, widths[1], widths[2], 2, 3),
         ]  # fmt: skip
-        dilation = 1
-        for stage, dilated in enumerate((False, config.output_stride == 8, config.output_stride < 32)):
-            # A dilated stage does not halve the sides; its filters reach as far as if the stages before it did.
-            stages.append(AttentionStage(config, stage, 1 if dilated else 2, dilation))
-            dilation *= 2 if dilated else 1
+        for stage, (stride, dilation) in enumerate(dilated_stages(config.output_stride)):
+            stages.append(AttentionStage(config, stage, stride, dilation))
         self.encoder = Module()
         self.encoder.layer = ModuleList(stages)
         self.conv_1x1_exp = ConvolutionNorm(widths[5], widths[6], 1, activation=act)

@@ -1,5 +1,6 @@
 """Nomic BERT (Nussbaum et al. 2024, arXiv 2402.01613): BERT with rotary positions, gated feed-forward parts and no
-biases, for embeddings of long texts.
+biases, for embeddings of long texts. Version 2 (Nussbaum and Duderstadt 2025, arXiv 2502.07972) has biases and no
+gates, and a mixture of experts in every second layer.
 
 Parameters have the names of Hugging Face's library. The files on the hub have others (`renamed`, `stored`).
 """
@@ -8,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Module
 from pyapp.nn.encoders import Headed, Transform, Words
+from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
+from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.rotary_encoder import RotaryEncoder, RotaryTextClassification, rotary_token_classification
+from pyapp.nn.rotary_encoder import (
+    RotaryEncoder,
+    RotaryTextClassification,
+    rotary_feed_forward,
+    rotary_token_classification,
+)
 
 from .loading.config import FileConfig, check_heads, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings, rows_in
@@ -32,8 +40,8 @@ OLDER_FIELDS = {
 }  # fmt: skip
 OLDER_NAMES = {
     "encoder.layers.": "layers.", "emb_ln.": "embeddings.LayerNorm.", "attn.out_proj.": "self_attn.o_proj.",
-    "fc11.": "up_proj.", "fc12.": "gate_proj.", "fc2.": "down_proj.", "norm1.": "post_attention_layernorm.",
-    "norm2.": "post_mlp_layernorm.",
+    "fc11.": "up_proj.", "fc1.": "up_proj.", "fc12.": "gate_proj.", "fc2.": "down_proj.",
+    "norm1.": "post_attention_layernorm.", "norm2.": "post_mlp_layernorm.", "mlp.router.layer.": "mlp.router.",
 }  # fmt: skip
 
 
@@ -42,9 +50,6 @@ class Config(Labelled, FileConfig):
     """The hyper-parameters, by the names of Hugging Face's library."""
 
     model_type = "nomic_bert"
-
-    bias: ClassVar[bool] = False  # of projections
-    gated: ClassVar[bool] = True  # feed-forward parts
 
     vocab_size: int
     hidden_size: int
@@ -59,6 +64,12 @@ class Config(Labelled, FileConfig):
     layer_norm_eps: float = 1e-12
     pad_token_id: int = 0
     tie_word_embeddings: bool = True
+    bias: bool = False  # of projections
+    gated: bool = True  # feed-forward parts
+    moe_every_n_layers: int = 0  # the last of so many has experts; 0: none has
+    num_experts: int = 8
+    moe_top_k: int = 2
+    moe_normalize_expert_weights: bool = False
     id2label: dict[str, str] | None = None
     num_labels: int | None = None
 
@@ -67,14 +78,23 @@ class Config(Labelled, FileConfig):
         heads = self.num_attention_heads
         check_heads(self.hidden_size, heads, heads, self.head_dim, self.max_position_embeddings)
         require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is not a token")
+        require(self.moe_top_k <= self.num_experts, f"moe_top_k is {self.moe_top_k}, of {self.num_experts} experts")
+        require(self.bias != self.gated, "Nomic BERT has biases, or gates")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json, of the library or of the hub's files; other keys are ignored."""
         found = {OLDER_FIELDS.get(name, name): value for name, value in values.items()}
         if "n_embd" in values:
-            plain = {"prenorm": False, "qkv_proj_bias": False, "mlp_fc1_bias": False, "activation_function": "swiglu"}
+            biased = values.get("qkv_proj_bias", False)
+            plain = {
+                "prenorm": False, "qkv_proj_bias": bool(biased), "mlp_fc1_bias": biased, "mlp_fc2_bias": biased,
+                "activation_function": "gelu" if biased else "swiglu", "num_shared_experts": 0,
+                "expert_choice_router": False, "ffn_div": 1,
+            }  # fmt: skip
             wrong = [name for name, value in plain.items() if values.get(name, value) != value]
+            if biased:
+                found |= {"bias": True, "gated": False, "hidden_act": "gelu"}
             require(not wrong, f"Nomic BERT with {', '.join(wrong)} of another kind is not supported")
         given = values.get("rope_parameters") or {}
         require(isinstance(given, dict), f"rope_parameters is {given!r:.60}, expected an object")
@@ -85,6 +105,11 @@ class Config(Labelled, FileConfig):
     def size(self) -> int:
         """Features of a head."""
         return self.head_dim or self.hidden_size // self.num_attention_heads
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer has a mixture of experts."""
+        every = self.moe_every_n_layers
+        return every > 0 and layer % every == every - 1
 
 
 def renamed(name: str) -> str:
@@ -101,14 +126,48 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
     if not any(name.endswith("attn.Wqkv.weight") for name in names):
         return {}
     rows = config.num_attention_heads * config.size
+    stack = config.num_experts, config.intermediate_size, config.hidden_size
     found = {}
     for prefix in ("", f"{BASE}."):
         for layer in range(config.num_hidden_layers):
+            if config.has_experts(layer):
+                start = f"{prefix}layers.{layer}.mlp.experts."
+                found[f"{start}up_proj"] = Stored((f"{start}mlp.w1",), values=lambda x: x.reshape(*stack))
+                found[f"{start}down_proj"] = Stored(
+                    (f"{start}mlp.w2",), join=lambda parts: parts[0].reshape(*stack).transpose(1, 2).contiguous()
+                )
             for i, part in enumerate(("q_proj", "k_proj", "v_proj")):
                 cut = partial(rows_of, first=i * rows, count=rows)
-                source = f"{prefix}layers.{layer}.attn.Wqkv.weight"
-                found[f"{prefix}layers.{layer}.self_attn.{part}.weight"] = Stored((source,), values=cut)
+                for kind in ("weight", "bias")[: 1 + config.bias]:
+                    source = f"{prefix}layers.{layer}.attn.Wqkv.{kind}"
+                    found[f"{prefix}layers.{layer}.self_attn.{part}.{kind}"] = Stored((source,), values=cut)
     return found
+
+
+class BiasedExperts(Experts):
+    """Experts without gates; all have one bias."""
+
+    def __init__(self, config: Config) -> None:
+        sizes = config.hidden_size, config.intermediate_size, config.num_experts
+        super().__init__(*sizes, config.hidden_act, ungated=True)
+        self.bias = new_parameter(ops.zeros, config.hidden_size)
+
+    def forward(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
+        """x (N, D), shares and experts (N, K) → (N, D)."""
+        return super().forward(x, shares, chosen) + self.bias
+
+
+class NomicBert(RotaryEncoder):
+    """The encoder."""
+
+    def feed_forward(self, config: Config, layer: int) -> Module:
+        sizes = config.hidden_size, config.intermediate_size
+        if not config.has_experts(layer):
+            if config.gated:
+                return rotary_feed_forward(config)
+            return FeedForward(*sizes, config.hidden_act, names=("up_proj", "down_proj"))
+        router = Router(config.hidden_size, config.num_experts, config.moe_top_k, config.moe_normalize_expert_weights)
+        return RoutedFeedForward(router, BiasedExperts(config), "router")
 
 
 class Predictions(Module):
@@ -131,7 +190,7 @@ class NomicBertForMaskedLM(Headed):
     """Scores of the words that may stand at each token."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(BASE, RotaryEncoder(config))
+        super().__init__(BASE, NomicBert(config))
         self.cls = Module()
         self.cls.predictions = Predictions(config, self.encoder.word_embeddings)
 
@@ -145,6 +204,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.gated and not config.moe_every_n_layers, "GGUF files of Nomic BERT 2 are not written")
     require(config.hidden_act == "silu", f"llama.cpp has no Nomic BERT with hidden_act {config.hidden_act!r:.40}")
     return {}
 
@@ -152,7 +212,7 @@ def _to_gguf(config: Config) -> dict[str, Any]:
 _QKV = tuple(f"layers.{{}}.self_attn.{part}_proj" for part in "qkv")
 
 GGUF = Gguf(
-    "nomic-bert", unsaid=("head_dim",),
+    "nomic-bert", unsaid=("head_dim", "moe_every_n_layers", "num_experts", "moe_top_k"),
     names=dict.fromkeys(_QKV, "blk.{}.attn_qkv") | {
         "embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
         "embeddings.LayerNorm": "token_embd_norm", "layers.{}.self_attn.o_proj": "blk.{}.attn_output",
@@ -164,8 +224,8 @@ GGUF = Gguf(
     keys=ENCODER_KEYS, joined=_QKV, read=_from_gguf, write=_to_gguf,
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
-    "features": RotaryEncoder,
+    "features": NomicBert,
     "masked-lm": NomicBertForMaskedLM,
-    "sequence-classification": partial(RotaryTextClassification, BASE),
-    "token-classification": partial(rotary_token_classification, BASE),
+    "sequence-classification": partial(RotaryTextClassification, BASE, encoder=NomicBert),
+    "token-classification": partial(rotary_token_classification, BASE, encoder=NomicBert),
 }

@@ -122,10 +122,7 @@ class Nystromformer(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings if config.length is None else config.length
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings + POSITION_OFFSET,
-            config.type_vocab_size, config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
+        self.embeddings = BertEmbeddings(config, more=POSITION_OFFSET)
         self.encoder = BertLayers(config, LandmarkAttention)
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:

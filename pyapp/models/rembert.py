@@ -60,10 +60,7 @@ class RemBert(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.input_embedding_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
+        self.embeddings = BertEmbeddings(config, config.input_embedding_size)
         self.encoder = Layers(config)
         self.pooler = Pooler(config.hidden_size) if pooler else None
 

@@ -1,29 +1,44 @@
 """RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT's layers, positions that skip padding, and heads of its own. Also
 data2vec of texts (Baevski et al. 2022, arXiv 2202.03555), and XLM-RoBERTa XL (Goyal et al. 2021, arXiv 2105.00572),
-whose norms stand before each part.
+whose norms stand before each part. Jina's rerankers (jina-reranker-v2) have other names.
 
 Parameters have the names of Hugging Face's files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import ops
+from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
-from pyapp.nn.encoders import BertEncoder, DenseClassifierHead, LinearHead, NormedWordsHead
+from pyapp.nn.bert_decoder import PlacedEmbeddings, TextDecoder
+from pyapp.nn.encoders import BertEncoder, DenseClassifierHead, LinearHead, NormedWords, NormedWordsHead
 from pyapp.nn.norm_first import NormFirstEncoder, NormNames
+from pyapp.nn.sequence_to_sequence import Memory
 
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
+from .loading.weights import Stored, rows_of
 
 MODEL_TYPES = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "xlm-roberta-xl")
 # The encoder's name in files with a head.
 BASE: Mapping[str, str] = dict.fromkeys(MODEL_TYPES, "roberta") | {"data2vec-text": "data2vec_text"}
 XL = "xlm-roberta-xl"
+# The names of Jina's rerankers: what a name begins with, and what takes its place.
+_LAYER = r"((?:roberta\.)?encoder\.)layers(\.\d+\.)"
+FLASH_NAMES = {r"((?:roberta\.)?)emb_ln\.": r"\1embeddings.LayerNorm."} | {
+    rf"{_LAYER}{old}\.": rf"\1layer\2{new}."
+    for old, new in (
+        (r"mixer\.out_proj", "attention.output.dense"), ("norm1", "attention.output.LayerNorm"),
+        (r"mlp\.fc1", "intermediate.dense"), (r"mlp\.fc2", "output.dense"), ("norm2", "output.LayerNorm"),
+        ("mixer", "mixer"),
+    )
+}  # fmt: skip
 XL_NORMS = NormNames("self_attn_layer_norm", "LayerNorm", "LayerNorm")
 
 
@@ -46,8 +61,8 @@ class Config(EncoderConfig):
             f"pad_token_id {self.pad_token_id} leaves no positions of {self.max_position_embeddings}, or no words",
         )
         require(
-            self.position_embedding_type == "absolute" and not self.is_decoder,
-            f"RoBERTa as a decoder, or with position_embedding_type {self.position_embedding_type!r:.40}, is not known",
+            self.position_embedding_type == "absolute",
+            f"RoBERTa with position_embedding_type {self.position_embedding_type!r:.40} is not known",
         )
 
     @classmethod
@@ -61,6 +76,15 @@ class Config(EncoderConfig):
         """As JSON values."""
         values = super().to_dict()
         return values | {"model_type": values.pop("kind")}
+
+    @property
+    def width(self) -> int:
+        """The width of hidden states."""
+        return self.hidden_size
+
+    @property
+    def source_width(self) -> None:
+        """The source's hidden states have the decoder's width."""
 
     @property
     def base(self) -> str:
@@ -77,9 +101,48 @@ class Roberta(BertEncoder):
 
 def encoder(config: Config, pooler: bool = True) -> BertEncoder:
     """RoBERTa's encoder, or XLM-RoBERTa XL's."""
+    require(not config.is_decoder, "RoBERTa as a decoder is read as a part of another model alone")
     if config.kind == XL:
         return NormFirstEncoder(config, XL_NORMS, pooler, skips_padding=True)
     return Roberta(config, pooler)
+
+
+class RobertaTextDecoder(TextDecoder):
+    """RoBERTa as the decoder of another model, with its scores of words."""
+
+    def __init__(self, config: Config) -> None:
+        require(config.kind != XL, "XLM-RoBERTa XL as a decoder is not supported")
+        embeddings = PlacedEmbeddings(config, config.pad_token_id + 1)
+        super().__init__(config.base, config, embeddings)
+        table = embeddings.word_embeddings if config.tie_word_embeddings else None
+        self.lm_head = NormedWords(config.hidden_size, config.vocab_size, config.layer_norm_eps, table)
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
+        return self.lm_head(self.hidden(tokens, memory))
+
+
+def renamed(name: str) -> str:
+    """Hugging Face's name of a tensor of Jina's XLM-RoBERTa, whose layers have the names of FlashAttention's BERT."""
+    for old, new in FLASH_NAMES.items():
+        if re.match(old, name):
+            name = re.sub(old, new, name)
+    return name
+
+
+def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
+    """The parts of such files that have the queries, keys and values in one matrix."""
+    if not any(name.endswith("mixer.Wqkv.weight") for name in names):
+        return {}
+    width, found = config.hidden_size, {}
+    for prefix in ("", f"{config.base}."):
+        for layer in range(config.num_hidden_layers):
+            start = f"{prefix}encoder.layer.{layer}."
+            for kind in ("weight", "bias"):
+                for i, part in enumerate(("query", "key", "value")):
+                    cut = partial(rows_of, first=i * width, count=width)
+                    found[f"{start}attention.self.{part}.{kind}"] = Stored((f"{start}mixer.Wqkv.{kind}",), values=cut)
+    return found
 
 
 def masked_lm(config: Config) -> NormedWordsHead:
@@ -105,6 +168,7 @@ def question_answering(config: Config) -> LinearHead:
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(not config.is_decoder, "llama.cpp has no RoBERTa as a decoder")
     require(config.kind != XL, "llama.cpp has no XLM-RoBERTa XL")
     require(config.hidden_act == "gelu", f"llama.cpp has no RoBERTa with hidden_act {config.hidden_act!r:.40}")
     return {"context_length": config.max_position_embeddings - config.pad_token_id - 1}
@@ -126,4 +190,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "text-decoder": RobertaTextDecoder,
 }

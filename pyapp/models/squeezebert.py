@@ -135,10 +135,7 @@ class SqueezeBert(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
+        self.embeddings = BertEmbeddings(config)
         self.encoder = Module()
         self.encoder.layers = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.pooler: Pooler | None = Pooler(config.hidden_size)

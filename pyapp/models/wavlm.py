@@ -21,9 +21,10 @@ from pyapp.nn.sound import (
     SoundLayers,
     positional_names,
 )
+from pyapp.nn.speakers import SpeakerEncoder
 
 from .loading.config import require
-from .loading.sound_config import SoundConfig
+from .loading.sound_config import SpeakerConfig
 
 MODEL_TYPES = ("wavlm",)
 BASE = "wavlm"
@@ -32,7 +33,7 @@ MOST_BUCKETS = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(SoundConfig):
+class Config(SpeakerConfig):
     """The fields of config.json."""
 
     model_type = "wavlm"
@@ -93,5 +94,16 @@ class WavLMForSequenceClassification(SoundClassifier):
         super().__init__(BASE, SoundEncoder(config, Layers(config)))
 
 
+class WavLMForXVector(SpeakerEncoder):
+    """Vectors of voices."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, SoundEncoder(config, Layers(config)))
+
+
 renamed = positional_names
-TASKS = {"speech-recognition": WavLMForCTC, "audio-classification": WavLMForSequenceClassification}
+TASKS = {
+    "speech-recognition": WavLMForCTC,
+    "audio-classification": WavLMForSequenceClassification,
+    "audio-xvector": WavLMForXVector,
+}

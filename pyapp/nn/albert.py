@@ -81,10 +81,7 @@ class Albert(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.embedding_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
+        self.embeddings = BertEmbeddings(config, config.embedding_size)
         self.encoder = Layers(config)
         self.pooler: Linear | None = Linear(config.hidden_size, config.hidden_size) if pooler else None
 

@@ -133,21 +133,23 @@ class SelfAttention(Module):
 
 
 class BertEmbeddings(Module):
-    """The sum of a token's word, position and type, normalised. `padding` is the id of padding, if there is one.
-    `skips_padding`: the positions are RoBERTa's (`positions_from`).
+    """The sum of a token's word, position and type, normalised. `config` has BERT's fields.
+
+    width: of the vectors; None: hidden_size. more: positions beyond those of max_position_embeddings. skips_padding:
+    the positions are RoBERTa's (`positions_from`).
     """
 
     def __init__(
-        self, words: int, width: int, positions: int, types: int, epsilon: float, padding: int | None, *,
-        skips_padding: bool = False,
+        self, config: Any, width: int | None = None, *, more: int = 0, skips_padding: bool = False
     ) -> None:  # fmt: skip
         super().__init__()
-        self.skipped = padding if skips_padding else None
+        width = config.hidden_size if width is None else width
+        self.skipped = config.pad_token_id if skips_padding else None
         self.word_scale: float | None = None  # of the words' vectors, in models that scale them
-        self.word_embeddings = Embedding(words, width, padding)
-        self.position_embeddings = Embedding(positions, width, self.skipped)
-        self.token_type_embeddings = Embedding(types, width)
-        self.LayerNorm = LayerNorm(width, epsilon)
+        self.word_embeddings = Embedding(config.vocab_size, width, config.pad_token_id)
+        self.position_embeddings = Embedding(config.max_position_embeddings + more, width, self.skipped)
+        self.token_type_embeddings = Embedding(config.type_vocab_size, width)
+        self.LayerNorm = LayerNorm(width, config.layer_norm_eps)
 
     def forward(self, ids: Tensor, type_ids: Tensor | None, positions: Tensor | None = None) -> Tensor:
         """ids and type_ids (B, T) → (B, T, width). positions (B, T): None, from the first token on."""
@@ -256,10 +258,7 @@ class NarrowEncoder(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.embedding_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
+        self.embeddings = BertEmbeddings(config, config.embedding_size)
         narrow = config.embedding_size != config.hidden_size
         self.embeddings_project = Linear(config.embedding_size, config.hidden_size) if narrow else None
         self.encoder = self.layers(config)
@@ -286,10 +285,7 @@ class BertEncoder(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings - (config.pad_token_id + 1 if skips_padding else 0)
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id, skips_padding=skips_padding,
-        )  # fmt: skip
+        self.embeddings = BertEmbeddings(config, skips_padding=skips_padding)
         self.encoder = self.layers(config)
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
 

@@ -13,9 +13,10 @@ from .heads import Heads
 from .layers.containers import ModuleList
 from .layers.convolution import Conv2d
 from .layers.gated import GatedFeedForward
+from .layers.linear import Linear
 from .layers.normalization import RMSNorm
 from .module import Module
-from .picture_text import ANY, PictureTextModel, Size
+from .picture_text import ANY, PictureTextModel, Size, TwoLayers
 from .rotary import grid_rotations
 from .rotary_encoder import RotaryAttention
 from .vision import ImageModel, as_sequence, check_pictures
@@ -103,3 +104,46 @@ class PixtralPictures(PictureTextModel):
 
     def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         return "[IMG_BREAK]".join([self.part * columns] * rows) + "[IMG_END]"
+
+
+class PatchMerger(Module):
+    """One vector of each square of neighbouring patches."""
+
+    def __init__(self, width: int, side: int) -> None:
+        super().__init__()
+        self.side = side
+        self.merging_layer = Linear(width * side**2, width, bias=False)
+
+    def forward(self, x: Tensor, rows: int, columns: int) -> Tensor:
+        """x (B, rows * columns, W) → (B, rows * columns / side², W)."""
+        count, side, width = x.shape[0], self.side, x.shape[2]
+        x = x.reshape(count, rows // side, side, columns // side, side, width).permute(0, 1, 3, 5, 2, 4)
+        return self.merging_layer(x.reshape(count, rows * columns // side**2, width * side**2))
+
+
+class MergedProjector(TwoLayers):
+    """A norm and merged patches before the two layers. `config` is a MergedPixtralConfig of models/loading."""
+
+    def __init__(self, config: Any) -> None:
+        width = config.vision_config.hidden_size
+        super().__init__(width, config.text_config.hidden_size, config.values, usual=False)
+        self.norm = RMSNorm(width, config.text_config.rms_norm_eps)
+        self.patch_merger = PatchMerger(width, config.merged)
+
+    def project(self, x: Tensor, rows: int, columns: int) -> Tensor:
+        """x (B, rows * columns, W) → (B, rows * columns / side², D)."""
+        return self(self.patch_merger(self.norm(x), rows, columns))
+
+
+class MergedPixtral(PixtralPictures):
+    """Pictures and text to text, with such a projector."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config, config.language_model())
+        self.vision_tower = PixtralTower(config.vision_config, config.merged)
+        self.multi_modal_projector = MergedProjector(config)
+
+    def picture_features(self, pixel_values: Tensor) -> Tensor:
+        rows, columns = self.vision_tower.grid(pixel_values)
+        x = self.vision_tower.states(pixel_values, self.config.counts[0])
+        return self.multi_modal_projector.project(x, rows, columns)

@@ -68,19 +68,26 @@ class TypedEmbeddings(Module):
         return self.LayerNorm(x + self.token_type_embeddings(types))
 
 
-class RotaryBlock(Module):
-    """Attention and a feed-forward part, each followed by a norm."""
+def rotary_feed_forward(config: Any) -> Module:
+    """The feed-forward part of a block; the last projection of a gated one has a bias if attention has."""
+    sizes = config.hidden_size, config.intermediate_size
+    if not config.gated:
+        return FeedForward(*sizes, config.hidden_act)
+    found = GatedFeedForward(*sizes, config.hidden_act)
+    if config.bias:
+        found.down_proj = ResidualLinear(config.intermediate_size, config.hidden_size)
+    return found
 
-    def __init__(self, config: Any) -> None:
+
+class RotaryBlock(Module):
+    """Attention and the feed-forward part `mlp`, each followed by a norm."""
+
+    def __init__(self, config: Any, mlp: Module) -> None:
         super().__init__()
         heads = config.num_attention_heads
         self.self_attn = RotaryAttention(config.hidden_size, Heads(heads, heads, config.size), config.bias)
         self.post_attention_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        sizes = config.hidden_size, config.intermediate_size
-        gated = config.gated
-        self.mlp = (GatedFeedForward if gated else FeedForward)(*sizes, config.hidden_act)
-        if config.bias and gated:
-            self.mlp.down_proj = ResidualLinear(config.intermediate_size, config.hidden_size)
+        self.mlp = mlp
         self.post_mlp_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
 
     def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
@@ -100,9 +107,15 @@ class RotaryEncoder(Encoder):
         self.config = config
         self.most = config.max_position_embeddings
         self.embeddings = TypedEmbeddings(config)
-        self.layers = ModuleList(RotaryBlock(config) for _ in range(config.num_hidden_layers))
+        self.layers = ModuleList(
+            RotaryBlock(config, self.feed_forward(config, layer)) for layer in range(config.num_hidden_layers)
+        )
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
         self.rotary = RotaryTable(config.to_dict())
+
+    def feed_forward(self, config: Any, layer: int) -> Module:
+        """The feed-forward part of a layer."""
+        return rotary_feed_forward(config)
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
@@ -115,10 +128,10 @@ class RotaryEncoder(Encoder):
 
 
 class RotaryTextClassification(Headed):
-    """Scores of the labels of a text, or of a pair of texts. base: the encoder's name in files."""
+    """Scores of the labels of a text, or of a pair of texts. base: the encoder's name in files; encoder: its class."""
 
-    def __init__(self, base: str, config: Any) -> None:
-        super().__init__(base, RotaryEncoder(config, pooler=True))
+    def __init__(self, base: str, config: Any, encoder: type[RotaryEncoder] = RotaryEncoder) -> None:
+        super().__init__(base, encoder(config, pooler=True))
         self.classifier = Linear(config.hidden_size, len(config.labels))
 
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -126,6 +139,8 @@ class RotaryTextClassification(Headed):
         return self.classifier(self.encoder.pooler(x))
 
 
-def rotary_token_classification(base: str, config: Any) -> LinearHead:
-    """Scores of the labels of each token. base: the encoder's name in files."""
-    return LinearHead((base, "classifier"), RotaryEncoder(config), config.hidden_size, len(config.labels))
+def rotary_token_classification(
+    base: str, config: Any, encoder: type[RotaryEncoder] = RotaryEncoder
+) -> LinearHead:  # fmt: skip
+    """Scores of the labels of each token. base: the encoder's name in files; encoder: its class."""
+    return LinearHead((base, "classifier"), encoder(config), config.hidden_size, len(config.labels))

@@ -302,11 +302,13 @@ class Decoding:
 
 class SequenceToSequence(Module):
     """A model that reads a source and writes a text. A subclass sets `config` and `most`, the largest number of tokens
-    of each, and writes `encode` and `decode`.
+    of each, and writes `encode` and `decode`. `written`: the tokens of a text at most, where they are others than a
+    source's.
     """
 
     config: Any
     most: int
+    written: int | None = None
 
     @property
     def device(self) -> Device:
@@ -350,30 +352,34 @@ class SequenceToSequence(Module):
 
 class BartLanguageModel(SequenceToSequence):
     """A `model` of BART's form, with an encoder and a decoder, and its head over so many words; `table`: the words'
-    vectors, where the head has the same; `bias`: whether the words have one in the files.
+    vectors, where the head has the same; `bias`: whether the words have one in the files; `base`: what files call the
+    model.
     """
 
     def __init__(
-        self, config: Any, model: Module, words: int, table: Embedding | None, bias: bool = True
+        self, config: Any, model: Module, words: int, table: Embedding | None, bias: bool = True, base: str = "model"
     ) -> None:  # fmt: skip
         super().__init__()
-        self.config = config
+        self.config, self.base = config, base
         self.most = config.max_position_embeddings
-        self.model = model
+        self.add_module(base, model)
         self.lm_head = Words(config.d_model, words, table, bias=False)
         self.register_buffer("final_logits_bias", ops.zeros(1, words) if bias else None)
 
+    def _part(self, name: str) -> Any:
+        return getattr(self._modules[self.base], name)
+
     @property
     def device(self) -> Device:
-        found: Device = self.model.encoder.embed_tokens.weight.device
+        found: Device = self._part("encoder").embed_tokens.weight.device
         return found
 
     def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        found: Tensor = self.model.encoder(ids, visible_keys(attention_mask))
+        found: Tensor = self._part("encoder")(ids, visible_keys(attention_mask))
         return found
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        logits: Tensor = self.lm_head(self.model.decoder(tokens, memory))  # (R, T, V)
+        logits: Tensor = self.lm_head(self._part("decoder")(tokens, memory))  # (R, T, V)
         return logits if self.final_logits_bias is None else logits + self.final_logits_bias
 
 

@@ -39,6 +39,12 @@ def cosines_and_sines(positions: int, width: int) -> Tensor:
     return ops.tensor(np.concatenate([np.cos(angles), np.sin(angles)], 1).astype("float32"))
 
 
+def sines_and_cosines(positions: int, width: int) -> Tensor:
+    """(positions, width) float32: the sines of the angles of `cosines_and_sines`, then their cosines."""
+    cosines, sines = cosines_and_sines(positions, width).chunk(2, 1)
+    return ops.cat([sines, cosines], 1)
+
+
 def interleaved_sinusoids(places: Any, width: int) -> Tensor:
     """(N, width) float32, at places (N,): the sine and the cosine of each angle side by side, as in the paper."""
     angles = np.asarray(places)[:, None] * MAX_TIMESCALE ** -(np.arange(0, width, 2) / width)

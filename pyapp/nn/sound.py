@@ -312,6 +312,19 @@ class SoundHead(Module):
         return self.encoder.device
 
 
+def summed_states(
+    encoder: SoundEncoder, weights: Tensor | None, input_values: Tensor, attention_mask: Tensor | None
+) -> Tensor:
+    """The hidden states (B, T, D) of recordings (B, N): of the last layer, or, with weights (layers + 1,), the sum of
+    those of all layers by the softmax of the weights.
+    """
+    states: list[Tensor] | None = None if weights is None else []
+    x = encoder(input_values, attention_mask, states)
+    if states is None or weights is None:
+        return x
+    return (ops.stack(states) * weights.softmax(-1).reshape(-1, 1, 1, 1)).sum(0)
+
+
 class SoundClassifier(SoundHead):
     """Scores of the labels of a whole recording, from the mean of its moments (Yang et al. 2021, arXiv 2105.01051): of
     those of the last layer, or of all layers, each with its weight; the last ones are read after the last norm.
@@ -328,13 +341,7 @@ class SoundClassifier(SoundHead):
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """input_values (B, N), attention_mask (B, N) → logits (B, labels)."""
-        states: list[Tensor] | None = None if self.layer_weights is None else []
-        x = self.encoder(input_values, attention_mask, states)  # (B, T, D)
-        if states is not None:
-            assert self.layer_weights is not None
-            weights = self.layer_weights.softmax(-1).reshape(-1, 1, 1, 1)
-            x = (ops.stack(states) * weights).sum(0)
-        x = self.projector(x)
+        x = self.projector(summed_states(self.encoder, self.layer_weights, input_values, attention_mask))
         heard = self.encoder.heard(attention_mask, x.shape[1])
         if heard is None:
             return self.classifier(x.mean(1))

@@ -127,6 +127,10 @@ class SoundTextModel(PictureTextModel):
         parts = x.split([*map(len, frames)])
         return ops.cat([self.arranged(part, 0, 0, size) for part, size in zip(parts, sizes, strict=True)])
 
+    def said(self, text: str) -> str:
+        """What is said, of the text that the model wrote behind such a prompt."""
+        return text
+
     def transcription_prompt(
         self, sound: str, language: str | None, ends: Collection[str | None],
         conversation: Callable[[str], str | None] = lambda _: None,

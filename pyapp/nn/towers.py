@@ -93,12 +93,12 @@ class TextEmbeddings(Module):
 OLDER_END = 2  # the eos_token_id of older files, whose texts end with their largest token
 
 
-def at_ends(x: Tensor, ids: Tensor, end: int) -> Tensor:
+def at_ends(x: Tensor, ids: Tensor, end: int, older: bool = True) -> Tensor:
     """x (N, T, D) of ids (N, T) → the vectors (N, D) at the first end token of each text; at its first token if there
-    is none.
+    is none. older: whether OLDER_END stands for the largest token.
     """
-    rows = ids.tolist()
-    ends = [row.index(max(row) if end == OLDER_END else end) if end in row or end == OLDER_END else 0 for row in rows]
+    rows, largest = ids.tolist(), older and end == OLDER_END
+    ends = [row.index(max(row) if largest else end) if end in row or largest else 0 for row in rows]
     places = ops.tensor([i * ids.shape[1] + at for i, at in enumerate(ends)], dtype="int64", device=x.device)
     return x.reshape(-1, x.shape[2]).index_select(0, places)
 

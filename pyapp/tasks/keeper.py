@@ -92,6 +92,14 @@ def load_sound_matching(
     return load_sound_matcher(source, report=report, cancel=cancel, **options)
 
 
+def load_sound_embedding(
+    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
+) -> Any:
+    from pyapp.models.loading.sound_labels import load_sound_embedder
+
+    return load_sound_embedder(source, report=report, cancel=cancel, **options)
+
+
 def load_forecasting(
     source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
 ) -> Any:
@@ -134,6 +142,7 @@ LOADERS: Mapping[str, Loader] = {
     "speak": load_voice,
     "classify-sound": load_sound_labels,
     "match-sound": load_sound_matching,
+    "embed-sound": load_sound_embedding,
     "compose": load_for("text-to-audio"),
     "forecast": load_forecasting,
     "classify-video": load_videos,

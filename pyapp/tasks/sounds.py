@@ -115,19 +115,27 @@ def match_labels(
 
 def vectors_of_sounds(loaded: Any, sounds: Sequence[Any], texts: Sequence[str] = ()) -> Work:
     """Items with `embedding`, a list of floats of length 1: those of the recordings, then those of the texts, which are
-    near one another where a text says what is heard. Done with `dimensions`.
+    near one another where a text says what is heard. Those of a model of voices are near one another where the speaker
+    is the same; it reads no texts. Done with `dimensions`.
     """
-    sounds, texts = listed(sounds), checked_texts(texts)
+    sounds, texts, width = listed(sounds), checked_texts(texts), 0
+    if texts and loaded.tokenizer is None:
+        raise OptionError("this model reads none", where="texts", hint="Leave them out, or take a model such as CLAP")
     for index, sound in enumerate(sounds):
         values, _, told = heard_of(loaded, sound)
         yield told
-        with no_grad():
-            yield from embedding_items(index, loaded.model.sound_features(values))
+        try:
+            with no_grad():
+                found = loaded.model.sound_features(values)
+        except ArgumentError as error:
+            raise OptionError(f"it is too short: {error.what}", where=name_of(sound)) from error
+        width = found.shape[1]
+        yield from embedding_items(index, found)
         yield Progress("recordings", index + 1, len(sounds), "recordings")
     if texts:
         found = yield from vectors_of_texts(loaded, texts)
+        width = found.shape[1]
         yield from embedding_items(len(sounds), found)
-    width = loaded.model.config.projection_dim
     yield Done("complete", {"count": len(sounds) + len(texts), "dimensions": width})
 
 

@@ -392,7 +392,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 # The loader of a task, where it has another name.
 LOADED_FOR = {
     "embed-image": "match-image", "embed-pages": "rank-pages", "embed-sparse": "fill-mask",
-    "video-classification": "classify-video", "audio-classification": "classify-sound", "embed-sound": "match-sound",
+    "video-classification": "classify-video", "audio-classification": "classify-sound",
     "zero-shot-audio-classification": "match-sound", "translate-text": "translate",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),
 }  # fmt: skip

@@ -43,6 +43,7 @@ NEVER = -1e4  # the score of pieces that vocab.json has and the .model file has 
 # By class: the tokens before the pieces, how many pieces these replace, and the languages after them.
 OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
     "XLMRoberta": (FAIRSEQ, 3, ()),
+    "MLuke": (FAIRSEQ, 3, ()),
     "Camembert": (("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1, ()),
     "MBart": (FAIRSEQ, 3, MBART),
     "MBart50": (FAIRSEQ, 3, MBART50),
@@ -182,7 +183,7 @@ def _post_processor(
 
     bos = named("bos_token", "<s>", model.bos_id)
     eos = named("eos_token", "</s>", model.eos_id)
-    if kind in ("XLMRoberta", "Camembert", "Barthez"):
+    if kind in ("XLMRoberta", "MLuke", "Camembert", "Barthez"):
         return template(bos, eos, between=[*eos, *eos], second_type=0)
     if kind in ("MBart", "MBart50"):
         name = token_name(settings, "src_lang", "en_XX")

@@ -134,7 +134,7 @@ def search(
     stop.
     """
     model.check_source(ids, attention_mask)
-    options = options.within(model.most)
+    options = options.within(model.written or model.most)
     with no_grad():
         encoded = model.encode(ids, attention_mask)  # (B, S, D)
         mask = model.source_mask(attention_mask, ids, encoded)

@@ -231,7 +231,7 @@ def clip_document(
     )  # fmt: skip
 
 
-ROBERTA_CLASSES = ("Roberta", "Bart", "Longformer", "LED", "MVP", "Blenderbot", "Deberta")
+ROBERTA_CLASSES = ("Roberta", "Bart", "Longformer", "LED", "Luke", "MVP", "Blenderbot", "Deberta")
 
 
 def is_roberta(settings: Mapping[str, Any]) -> bool:

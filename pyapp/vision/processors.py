@@ -77,6 +77,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         do_flip_channel_order=True,
     ),
     "Pvt": _defaults(SQUARE, 3, IMAGENET),
+    "Levit": _defaults(SHORTEST, 3, IMAGENET, do_center_crop=True),
     "PoolFormer": _defaults(SHORTEST, 3, IMAGENET, do_center_crop=True, crop_pct=0.9),
     "VideoMAE": _defaults(SHORTEST, 2, do_center_crop=True),
     "Timesformer": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
@@ -116,6 +117,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 # Processors whose single `size` is that of the shorter side.
 KEEP_SHAPE = (
+    "Levit",
     "MobileViT",
     "PoolFormer",
     "VideoMAE",
@@ -245,6 +247,8 @@ class ImageProcessor:
             if "shortest_edge" not in found["size"] or not _is_number(found["crop_pct"]) or found["crop_pct"] <= 0:
                 _wrong("size and crop_pct", (found["size"], found["crop_pct"]), "a shortest_edge, and a number above 0")
             found["size"] = {"shortest_edge": int(found["size"]["shortest_edge"] / found["crop_pct"])}
+        if kind == "Levit" and "shortest_edge" in found["size"]:
+            found["size"] = {"shortest_edge": int(found["size"]["shortest_edge"] * 256 / 224)}
         if kind == "VJEPA2":  # its size follows from that of the crop
             found["size"] = {"shortest_edge": int(found["crop_size"]["height"] * 256 / 224)}
         if settings.get("do_pan_and_scan") and kind != "Gemma3":

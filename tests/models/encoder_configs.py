@@ -48,6 +48,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "pos_att_type": ["c2p", "p2c"], "position_biased_input": False,
     },
     "deberta_words": {"model_type": "deberta", **_SIZES, **_LABELS, "type_vocab_size": 2, "legacy": False},
+    "ernie": {
+        "model_type": "ernie", **_SIZES, **_LABELS, "pad_token_id": 0, "use_task_id": True, "task_type_vocab_size": 2,
+    },
+    "luke": {
+        "model_type": "luke", **_SIZES, **_LABELS, "pad_token_id": 1, "entity_vocab_size": 9, "entity_emb_size": 8,
+    },
+    "luke_words": {
+        "model_type": "luke", **_SIZES, **_LABELS, "pad_token_id": 1, "entity_vocab_size": 9, "entity_emb_size": 16,
+        "use_entity_aware_attention": False,
+    },
     "megatron_bert": {"model_type": "megatron-bert", **_SIZES, **_LABELS, "pad_token_id": 0},
     "data2vec_text": {"model_type": "data2vec-text", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
     "xlm_roberta_xl": {"model_type": "xlm-roberta-xl", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
@@ -81,6 +91,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "ln_before_adapter": False,
     },
     "nomic_bert": {"model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "nomic_moe": {
+        "model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0, "type_vocab_size": 1, "bias": True,
+        "gated": False, "hidden_act": "gelu", "moe_every_n_layers": 2, "num_experts": 3, "moe_top_k": 2,
+        "num_hidden_layers": 3,
+    },
     "gte": {"model_type": "gte", **_SIZES, **_LABELS, "pad_token_id": 0, "type_vocab_size": 2},
     "eurobert": {
         "model_type": "eurobert", **_SIZES, **_LABELS, "pad_token_id": 0, "num_key_value_heads": 2, "mlp_bias": True,
@@ -158,7 +173,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
-_ALIKE = ("deberta_words", "data2vec_text", "xlm_roberta_xl", "convbert_base", "nystromformer", "xmod_before")
+_ALIKE = (
+    "deberta_words", "data2vec_text", "xlm_roberta_xl", "convbert_base", "ernie", "luke_words",
+    "nystromformer", "xmod_before"
+)  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(
     name for name in QUANTISED if name not in ("roberta", "deberta_v2", "dpr", "esm_learned", "layoutlmv3_words")
@@ -199,14 +217,19 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 
 TYPED = (
-    "albert", "bert", "big_bird", "convbert", "deberta", "deberta-v2", "dpr", "electra", "fnet", "gte", "layoutlm",
-    "layoutlmv3", "lilt", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert", "roberta",
-    "roformer", "squeezebert", "xlm-roberta", "xlnet",
+    "albert", "bert", "big_bird", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet", "gte",
+    "layoutlm", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert",
+    "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
 
 
 def page(config: dict[str, Any]) -> tuple[Any, ...]:
-    """The boxes (2, T, 4) of the words of `batch`, and the picture's pixels (2, 3, H, W), for encoders of pages."""
+    """The boxes (2, T, 4) of the words of `batch`, and the picture's pixels (2, 3, H, W), for encoders of pages. For
+    those of entities: these (2, E) and the places of their words (2, E, M).
+    """
+    if config["model_type"] == "luke":
+        places = [[[2, 3, -1], [4, -1, -1]], [[1, 2, -1], [-1, -1, -1]]]
+        return np.array([[5, 8], [2, 0]], np.int32), np.array(places, np.int32)
     if config["model_type"] not in PAGES:
         return ()
     boxes = np.zeros((2, LENGTH, 4), np.int32)

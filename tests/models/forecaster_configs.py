@@ -20,6 +20,11 @@ _BOLT = {
     "context_length": 24, "prediction_length": 6, "input_patch_size": 4, "input_patch_stride": 4,
     "quantiles": [0.1, 0.2, 0.5, 0.7, 0.9], "use_reg_token": True,
 }  # fmt: skip
+_CHRONOS2 = {
+    "context_length": 24, "output_patch_size": 4, "input_patch_size": 4, "input_patch_stride": 4,
+    "quantiles": [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95], "use_reg_token": True,
+    "use_arcsinh": True, "max_output_patches": 2, "time_encoding_scale": 20,
+}  # fmt: skip
 _TIMESFM = {
     "model_type": "timesfm", "patch_length": 4, "context_length": 16, "horizon_length": 6, "num_hidden_layers": 2,
     "hidden_size": 12, "intermediate_size": 20, "head_dim": 4, "num_attention_heads": 3,
@@ -56,6 +61,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "chronos_bolt", **_T5, "vocab_size": 1,
         "chronos_config": _BOLT | {"use_reg_token": False, "input_patch_stride": 2},
     },
+    "chronos2": {"model_type": "chronos2", **_T5, "vocab_size": 2, "rope_theta": 50.0, "chronos_config": _CHRONOS2},
     "patchtst": _PATCHTST,
     "patchtst_class_token": _PATCHTST | {
         "use_cls_token": True, "norm_type": "layernorm", "channel_attention": True, "share_embedding": False,
@@ -75,24 +81,37 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
-QUANTISED = ["timesfm", "chronos_bolt"]
+QUANTISED = ["timesfm", "chronos_bolt", "chronos2"]
 OTHER_DEVICE = [
     "timesfm_positions",
     "timesfm2_5",
     "chronos",
     "chronos_bolt",
+    "chronos2",
     "patchtst_class_token",
     "patchtsmixer_series",
 ]
 CLASSES = {
     "timesfm": "TimesFmModelForPrediction", "timesfm2_5": "TimesFm2_5ModelForPrediction",
     "chronos": "T5ForConditionalGeneration",
-    "chronos_bolt": "ChronosBoltModelForForecasting", "patchtst": "PatchTSTForPrediction",
+    "chronos_bolt": "ChronosBoltModelForForecasting", "chronos2": "Chronos2Model",
+    "patchtst": "PatchTSTForPrediction",
     "patchtsmixer": "PatchTSMixerForPrediction",
 }  # fmt: skip
 LENGTHS = (30, 16, 7, 1)  # of the series that TimesFM and Chronos read
 HORIZON = 14  # more than they name at once
 LEVELS = (0.2, 0.5, 0.9)  # of those that Chronos-Bolt knows
+
+
+GROUPS = (0, 1, 0)  # which of three series Chronos-2 reads together
+
+
+def gaps() -> tuple[np.ndarray, np.ndarray]:
+    """Three series (3, 13) without some values and whole patches, and what is known of their future (3, 6)."""
+    known, future = series(3, 13), np.full((3, 6), np.nan, np.float32)
+    known[0, :5], known[1, 7], known[2, 9:] = np.nan, np.nan, np.nan
+    future[2, :5] = [9.0, 8.0, 9.5, np.nan, 7.0]
+    return known, future
 
 
 def series(count: int, length: int) -> np.ndarray:

@@ -19,9 +19,10 @@ import torch
 import transformers
 
 from pyapp.models._index import MODEL_TYPES, TASKS
-from tests.models.encoder_configs import CONFIGS, batch, page
+from tests.models.encoder_configs import CONFIGS, LENGTH, batch, page
 from tests.models.seeded import direction, draw
 
+ENTITIES = ("luke", "luke_words")
 FOLDER = Path(__file__).with_name("golden_encoders")
 CLASSES = {
     "features": "AutoModel",
@@ -62,6 +63,50 @@ def become_jinas(model: Any) -> None:
         layer.feed_forward_chunk = layer.mlp.forward
 
 
+class MixedPart(torch.nn.Module):
+    """The experts of Nomic BERT 2 (arXiv 2502.07972): the sum of the chosen ones by their shares, and one bias."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        count, inner, width = config.num_experts, config.intermediate_size, config.hidden_size
+        self.count = config.moe_top_k
+        self.router = torch.nn.Linear(width, count, bias=False)
+        self.experts = torch.nn.Module()
+        self.experts.up_proj = torch.nn.Parameter(torch.zeros(count, inner, width))
+        self.experts.down_proj = torch.nn.Parameter(torch.zeros(count, width, inner))
+        self.experts.bias = torch.nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shares, chosen = self.router(x).softmax(-1).topk(self.count, -1)
+        found = torch.zeros_like(x)
+        for expert, (up, down) in enumerate(zip(self.experts.up_proj, self.experts.down_proj, strict=True)):
+            share = (shares * (chosen == expert)).sum(-1, True)
+            found = found + share * (torch.nn.functional.gelu(x @ up.T) @ down.T)
+        return found + self.experts.bias
+
+
+class PlainPart(torch.nn.Module):
+    """The feed-forward part of Nomic BERT 2 in other layers."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.up_proj = torch.nn.Linear(config.hidden_size, config.intermediate_size)
+        self.down_proj = torch.nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(torch.nn.functional.gelu(self.up_proj(x)))
+
+
+def become_mixed(model: Any) -> None:
+    """Turns Nomic BERT into its second version."""
+    config, encoder = model.config, getattr(model, "nomic_bert", model)
+    for number, layer in enumerate(encoder.layers):
+        layer.mlp = (MixedPart if number % 2 else PlainPart)(config)
+        for name, part in layer.self_attn.named_children():
+            if isinstance(part, torch.nn.Linear):
+                setattr(layer.self_attn, name, torch.nn.Linear(part.in_features, part.out_features))
+
+
 def biases(mask: list[list[int]], heads: int) -> torch.Tensor:
     """ALiBi of both directions, and minus infinity for padding: (B, H, T, T)."""
     places = torch.arange(len(mask[0]))
@@ -93,6 +138,8 @@ def model_of(name: str, task: str) -> Any:
     model = getattr(transformers, auto).from_config(made).float().eval()
     if name == "jina_bert":
         become_jinas(model)
+    if name == "nomic_moe":
+        become_mixed(model)
     for module in model.modules():
         if hasattr(module, "contact_head"):  # ESM's, which pyapp leaves out
             module.contact_head = None
@@ -109,19 +156,26 @@ def outputs(model: Any, name: str, task: str) -> Any:
         given["attention_mask"] = biases(mask, model.config.num_attention_heads)
     if types is not None:
         given["token_type_ids"] = torch.tensor(types)
-    for field, values in zip(("bbox", "pixel_values"), page(CONFIGS[name]), strict=False):
+    more = page(CONFIGS[name])
+    fields = ("entity_ids", "entity_position_ids") if name in ENTITIES else ("bbox", "pixel_values")
+    for field, values in zip(fields, more, strict=False):
         given[field] = torch.from_numpy(values if field == "pixel_values" else values.astype(np.int64))
+    if name in ENTITIES:
+        given["entity_attention_mask"] = (given["entity_ids"] != 0).long()
     if name == "dpr":  # which gives the first token alone
         return model.question_encoder.encode_proj(model(**given, output_hidden_states=True).hidden_states[-1])
     found = model(**given)
+    if task == "features" and name in ENTITIES:
+        return torch.cat([found[0], found.entity_last_hidden_state], 1)
     if task == "question-answering":
         return torch.stack([found.start_logits, found.end_logits], -1)
     return found[0]
 
 
 def shown(x: Any) -> Any:
-    """The first and the last token of the first text, and the last real token of the second."""
-    return x if x.ndim == 2 else x[[0, 0, 1], [0, 6, 3]]
+    """The first and the last token of the first text, the last real token of the second; the first entity of each."""
+    rows, places = ([0, 0, 1, 0, 1], [0, 6, 3, 7, 7]) if x.shape[1] == LENGTH + 2 else ([0, 0, 1], [0, 6, 3])
+    return x if x.ndim == 2 else x[rows, places]
 
 
 def rounded(values: Any) -> list[float]:
@@ -143,7 +197,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CONFIGS:
-        tasks = TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]]
+        tasks = [task for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]] if task in CLASSES]
         text = json.dumps({task: golden(name, task) for task in tasks}, separators=(",", ":"))
         (FOLDER / f"{name}.json").write_text(text + "\n")
         print(name, len(text))

@@ -21,10 +21,12 @@ import torch
 import transformers
 from chronos import ChronosPipeline
 from chronos.chronos import ChronosConfig, ChronosModel
+from chronos.chronos2 import Chronos2Model, Chronos2Pipeline
+from chronos.chronos2.config import Chronos2CoreConfig
 from chronos.chronos_bolt import ChronosBoltModelForForecasting, ChronosBoltPipeline
 from safetensors.torch import load_file, save_file
 
-from tests.models.forecaster_configs import CLASSES, CONFIGS, HORIZON, LENGTHS, LEVELS, series
+from tests.models.forecaster_configs import CLASSES, CONFIGS, GROUPS, HORIZON, LENGTHS, LEVELS, gaps, series
 from tests.models.seeded import direction, picture_weights, rounded
 
 FOLDER = Path(__file__).with_name("golden_forecasters")
@@ -37,7 +39,9 @@ def model_of(name: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     kind = config.pop("model_type")
     made = transformers.AutoConfig.for_model("t5" if kind.startswith("chronos") else kind, **config)
     classes: Any = ChronosBoltModelForForecasting
-    if kind != "chronos_bolt":
+    if kind == "chronos2":
+        made, classes = Chronos2CoreConfig(**config), Chronos2Model
+    elif kind != "chronos_bolt":
         classes = getattr(transformers, CLASSES[kind])
     model = classes(made).float()
     model.save_pretrained(folder)
@@ -73,6 +77,14 @@ def outputs(model: Any, name: str) -> list[torch.Tensor]:
     if kind == "chronos_bolt":
         reads = CONFIGS[name]["chronos_config"]["context_length"]
         return [model(torch.from_numpy(series(2, min(length, reads)))).quantile_preds for length in LENGTHS]
+    if kind == "chronos2":
+        known, future = map(torch.from_numpy, gaps())
+        found = [model(torch.from_numpy(series(2, min(length, 24)))).quantile_preds for length in LENGTHS]
+        groups = torch.tensor(GROUPS)
+        return [
+            *found,
+            model(known, group_ids=groups, future_covariates=future, num_output_patches=2).quantile_preds,
+        ]
     past = torch.from_numpy(series(2 * CONFIGS[name]["num_input_channels"], CONFIGS[name]["context_length"]))
     past = past.reshape(2, -1, past.shape[1]).transpose(1, 2)
     found = model(past)
@@ -100,8 +112,12 @@ def forecasts(model: Any, name: str) -> list[Any]:
             pipeline = ChronosPipeline(config.create_tokenizer(), ChronosModel(config, model))
             found.append(pipeline.predict(past[0], HORIZON)[0, 0])
         else:
-            quantiles, middle = ChronosBoltPipeline(model).predict_quantiles(past[0], HORIZON, list(LEVELS))
-            found.append(torch.cat([middle[0, :, None], quantiles[0]], 1))
+            pipeline = Chronos2Pipeline(model) if kind == "chronos2" else ChronosBoltPipeline(model)
+            past = past[None] if kind == "chronos2" else past
+            quantiles, middle = pipeline.predict_quantiles(
+                past if kind == "chronos2" else past[0], HORIZON, list(LEVELS)
+            )
+            found.append(torch.cat([middle[0].reshape(-1, 1), quantiles[0].reshape(-1, len(LEVELS))], 1))
     return [rounded(part.detach()) for part in found]
 
 

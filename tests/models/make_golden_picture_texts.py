@@ -38,6 +38,7 @@ CLASSES = {
     "gemma3": "Gemma3",
     "paligemma": "PaliGemma",
     "mistral3": "Mistral3",
+    "lighton_ocr": "LightOnOcr",
     "llava_next": "LlavaNext",
     "internvl": "InternVL",
     "blip-2": "Blip2",
@@ -146,7 +147,7 @@ def golden(name: str) -> dict[str, Any]:
         tiles = rows_of_tiles * columns + 1
         pictures = torch.from_numpy(picture(count * tiles, high, wide)).reshape(count, tiles, 3, high, wide)
         more["image_sizes"] = torch.tensor([size] * count)
-    if name in ("mistral3", "pixtral"):
+    if name in ("mistral3", "lighton_ocr", "pixtral"):
         more["image_sizes"] = torch.tensor([[high, wide]] * count)
     elif name == "lfm2_vl":
         shape = count, 3, high // 4, 4, wide // 4, 4

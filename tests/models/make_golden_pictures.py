@@ -134,6 +134,8 @@ def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
         found = {"input_ids": torch.tensor([[*picture, *PROMPT[1:-1], end]] * 2)}
         more = {"qformer_input_ids": torch.tensor([QUESTION] * 2)} if hasattr(model.qformer, "embeddings") else {}
         return found | more
+    if type(model).__name__.startswith("Git"):  # the token that begins a text
+        return {"input_ids": torch.tensor([[2]] * 2)}
     if not type(model).__name__.startswith("Florence2"):
         return {}
     vectors = size[0] // 4 * (size[1] // 4) + 1
@@ -146,6 +148,9 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         return [model(torch.from_numpy(picture(2 * frames, *size).reshape(2, frames, 3, *size))).logits]
     pictures = torch.from_numpy(picture(2, *size))
     if task == "image-to-text":
+        if type(model).__name__.startswith("Git"):  # the patches stand before the text
+            words = torch.tensor(TOKENS)
+            return [model(pixel_values=pictures, input_ids=words).logits[:, -words.shape[1] :]]
         tokens = "input_ids" if type(model).__name__.startswith("BlipFor") else "decoder_input_ids"
         return [model(pixel_values=pictures, **prompted(model, size), **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":

@@ -19,13 +19,13 @@ import transformers
 from tests.models.make_golden_picture_texts import by_files, rounded
 from tests.models.seeded import shown, sound_weights
 from tests.models.sound_configs import recording
-from tests.models.sound_text_configs import CONFIGS, PAIRED, SAMPLES, SETTINGS, texts
+from tests.models.sound_text_configs import CONFIGS, EVEN, PAIRED, SAMPLES, SETTINGS, WHOLE, texts
 
 INPUTS = ("input_features", "input_features_mask")  # of Granite Speech
 FOLDER = Path(__file__).with_name("golden_sound_texts")
 CLASSES = {
     "voxtral": "VoxtralForConditionalGeneration", "qwen2_audio": "Qwen2AudioForConditionalGeneration",
-    "granite_speech": "GraniteSpeechForConditionalGeneration",
+    "granite_speech": "GraniteSpeechForConditionalGeneration", "qwen3_asr": "Qwen3ASRForConditionalGeneration",
 }  # fmt: skip
 
 
@@ -48,6 +48,13 @@ def golden(name: str) -> dict[str, Any]:
         extract = transformers.GraniteSpeechFeatureExtractor(**PAIRED)  # with torchaudio
         both, first = (extract([recording(count) for count in counts]) for counts in (SAMPLES, SAMPLES[:1]))
         whole, alone = ({key: found[key] for key in INPUTS} for found in (both, first))
+        found = by_files(name, kind, made, sound_weights, torch.tensor(texts(name)), whole, alone)
+        return found | {"mel": rounded(shown(first["input_features"].numpy(), 60))}
+    if name == "qwen3_asr":
+        extract = transformers.Qwen3ASRFeatureExtractor(**WHOLE)
+        given = dict.fromkeys(("padding", "return_attention_mask"), True) | {"sampling_rate": 16000}
+        both, first = (extract([recording(count) for count in counts], **given) for counts in (EVEN, EVEN[:1]))
+        whole, alone = (dict(zip(INPUTS, (x.input_features, x.attention_mask), strict=True)) for x in (both, first))
         found = by_files(name, kind, made, sound_weights, torch.tensor(texts(name)), whole, alone)
         return found | {"mel": rounded(shown(first["input_features"].numpy(), 60))}
     sounds, masks = zip(*(spectrograms(recording(count)) for count in SAMPLES), strict=True)

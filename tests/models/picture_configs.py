@@ -145,6 +145,22 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "mobilevit", "hidden_sizes": [8, 4, 8], "neck_hidden_sizes": [4, 8, 8, 8, 6, 8, 6],
         "expand_ratio": 1.0, "num_attention_heads": 2, "output_stride": 8, "qkv_bias": False, **_LABELS,
     },
+    "mobilevitv2": {
+        "model_type": "mobilevitv2", "width_multiplier": 0.25, "base_attn_unit_dims": [32, 64, 32],
+        "n_attn_blocks": [1, 2, 1], "expand_ratio": 1.5, **_LABELS,
+    },
+    "mobilevitv2_dilated": {
+        "model_type": "mobilevitv2", "width_multiplier": 0.25, "base_attn_unit_dims": [32, 32, 64],
+        "n_attn_blocks": [1, 1, 1], "output_stride": 8, "expand_ratio": 1.0, **_LABELS,
+    },
+    "levit": {
+        "model_type": "levit", "image_size": 80, "hidden_sizes": [16, 24, 20], "num_attention_heads": [2, 3, 2],
+        "depths": [1, 2, 1], "key_dim": [8, 8, 8], "attention_ratio": [2, 1, 2], **_LABELS,
+    },
+    "levit_teacher": {
+        "model_type": "levit", "image_size": 48, "hidden_sizes": [16, 16, 24], "num_attention_heads": [2, 2, 3],
+        "depths": [1, 1, 1], "key_dim": [4, 6, 8], "mlp_ratio": [1, 2, 3], **_LABELS,
+    },
     "pvt_v2": {
         "model_type": "pvt_v2", "hidden_sizes": [8, 12], "depths": [1, 2], "patch_sizes": [7, 3], "strides": [4, 2],
         "num_attention_heads": [1, 3], "mlp_ratios": [2, 3], "sr_ratios": [2, 1], "num_encoder_blocks": 2, **_LABELS,
@@ -283,6 +299,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "clip", "projection_dim": 10, "text_config": _WORDS | {"eos_token_id": 9},
         "vision_config": _SIZES | {"hidden_act": "gelu"},
     },
+    "metaclip2": {
+        "model_type": "metaclip_2", "projection_dim": 10, "text_config": _WORDS | {"eos_token_id": 2},
+        "vision_config": _SIZES,
+    },
     "siglip": {"model_type": "siglip", "text_config": _WORDS | {"hidden_size": 16}, "vision_config": _SIZES},
     "siglip_projected": {
         "model_type": "siglip", "text_config": _WORDS | {"projection_size": 16}, "vision_config": _SIZES,
@@ -402,6 +422,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "pad_token_id": 1,
         },
     },
+    "git": {
+        "model_type": "git", "vision_config": _SIZES, **_WORDS, "hidden_size": 20, "max_position_embeddings": 16,
+        "bos_token_id": 2, "eos_token_id": 5, "pad_token_id": 1,
+    },
     "blip2_t5": _T5 | {"model_type": "blip-2"},
     "instructblip": _T5 | {"model_type": "instructblip"},
     "florence2": {
@@ -449,6 +473,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
     },
+    "vit_gpt2": {
+        "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES},
+        "decoder": {
+            "model_type": "gpt2", "vocab_size": 40, "n_embd": 12, "n_layer": 2, "n_head": 2, "n_positions": 16,
+            "is_decoder": True, "add_cross_attention": True,
+        },
+    },
+    "manga_ocr": {
+        "model_type": "vision-encoder-decoder", "encoder": {"model_type": "deit", **_SIZES},
+        "decoder": _WORDS | {
+            "model_type": "bert", "max_position_embeddings": 16, "pad_token_id": 1, "hidden_size": 16,
+            "is_decoder": True, "add_cross_attention": True,
+        },
+    },
     "trocr_small": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "deit", **_SIZES},
         "decoder": _TROCR | {
@@ -472,25 +510,35 @@ CONFIGS |= {
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {
     ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
+    ("levit_teacher", "image-classification"): "LevitForImageClassificationWithTeacher",
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",
     ("blip", "image-to-text"): "BlipForConditionalGeneration",
     ("blip2_t5", "image-to-text"): "Blip2ForConditionalGeneration",
     ("instructblip", "image-to-text"): "InstructBlipForConditionalGeneration",
+    ("git", "image-to-text"): "GitForCausalLM",
     ("florence2", "image-to-text"): "Florence2ForConditionalGeneration",
 }
 # Run with weights in block types.
 QUANTISED = (
     "vit videomae deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
     "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer swin swin2sr_light donut "
-    "blip trocr florence2"
+    "blip git trocr florence2"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
     "vit videomae timesformer vivit vjepa2 deit beit dinov2_gated dinov2_with_registers depth_anything convnext "
     "convnextv2 regnet resnet mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 "
     "grounding_dino yolos detr rt_detr segformer swin swinv2 pvt_v2 mobilevit poolformer dinov3_convnext "
-    "swin2sr_light donut blip instructblip sam sam2 trocr florence2"
+    "swin2sr_light donut blip git instructblip sam sam2 trocr florence2"
 ).split()
+OPEN_CLIP = {  # an open_clip_config.json
+    "model_cfg": {
+        "embed_dim": 10, "quick_gelu": True,
+        "vision_cfg": {"image_size": 12, "layers": 2, "width": 16, "patch_size": 4, "head_width": 4},
+        "text_cfg": {"context_length": 8, "vocab_size": 40, "width": 12, "heads": 2, "layers": 2},
+    },
+    "preprocess_cfg": {"mean": [0.5, 0.4, 0.3], "std": [0.2, 0.3, 0.2]},
+}  # fmt: skip
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
 BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
@@ -515,6 +563,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
     own = (32, 40) if "grounding" in config["model_type"] or "deformable" in config["model_type"] else own
     own = (64, 96) if config["model_type"].startswith(("rt_detr", "d_fine")) else own  # multiples of its coarsest step
+    if config["model_type"] == "mobilevitv2":
+        return [(64, 64), (80, 96)]  # the last map in patches, and not
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     if config["model_type"] == "depth_pro":

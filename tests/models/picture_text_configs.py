@@ -117,6 +117,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
                           "rope_parameters": {"rope_theta": 10000.0, "rope_type": "axial"}},
         "image_token_index": IMAGE, "tie_word_embeddings": False, "spatial_merge_size": 2,
     },
+    "lighton_ocr": {
+        "model_type": "lighton_ocr",
+        "text_config": {"model_type": "qwen3", **_TEXT, "head_dim": 8, "tie_word_embeddings": True},
+        "vision_config": {"model_type": "pixtral", **_TOWER, "hidden_size": 16, "image_size": 64, "head_dim": 8,
+                          "rope_parameters": {"rope_theta": 10000.0, "rope_type": "axial"}},
+        "image_token_id": IMAGE, "spatial_merge_size": 2,
+    },
     "pixtral": {
         "model_type": "llava", "text_config": {"model_type": "mistral", "sliding_window": None, **_TEXT, "head_dim": 8},
         "vision_config": {"model_type": "pixtral", **_TOWER, "hidden_size": 16, "image_size": 64, "head_dim": 8,
@@ -241,6 +248,7 @@ GRIDS = dict.fromkeys(
         "qwen3_vl",
         "qwen3_vl_moe",
         "mistral3",
+        "lighton_ocr",
         "pixtral",
         "paddleocr_vl",
         "glm4v",

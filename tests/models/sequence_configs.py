@@ -8,6 +8,12 @@ _SIZES = {
     "vocab_size": 40, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 20, "max_position_embeddings": 40,
 }  # fmt: skip
+_BERT = {
+    "model_type": "bert", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "intermediate_size": 24, "max_position_embeddings": 42, "pad_token_id": 1,
+}  # fmt: skip
+_DECODES = {"is_decoder": True, "add_cross_attention": True}
+_ENDS = {"model_type": "encoder-decoder", "decoder_start_token_id": 2, "eos_token_id": 2, "pad_token_id": 1}
 _T5 = {
     "model_type": "t5", "vocab_size": 40, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 4,
     "decoder_start_token_id": 0,
@@ -53,6 +59,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "m2m_100": {"model_type": "m2m_100", **_SIZES, "pad_token_id": 33},
     "pegasus": {"model_type": "pegasus", **_SIZES, "decoder_start_token_id": 5},
     "blenderbot": {"model_type": "blenderbot", **_SIZES, "scale_embedding": True, "encoder_no_repeat_ngram_size": 0},
+    "led": {
+        "model_type": "led", **_SIZES, "attention_window": [4, 8], "max_encoder_position_embeddings": 20,
+        "max_decoder_position_embeddings": 40,
+    },
+    "bert2bert": _ENDS | {
+        "encoder": _BERT, "decoder": _BERT | {"hidden_size": 12, "num_attention_heads": 3} | _DECODES,
+    },
+    "roberta2gpt2": _ENDS | {
+        "encoder": _BERT | {"model_type": "roberta", "type_vocab_size": 1},
+        "decoder": {
+            "model_type": "gpt2", "vocab_size": 40, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 40,
+            "scale_attn_by_inverse_layer_idx": True, **_DECODES,
+        },
+    },
+    "bert2roberta": _ENDS | {
+        "encoder": _BERT, "decoder": _BERT | {"model_type": "roberta", "tie_word_embeddings": False} | _DECODES,
+    },
     "marian": {
         "model_type": "marian", **_SIZES, "pad_token_id": 39, "decoder_start_token_id": 39, "scale_embedding": True,
         "activation_function": "swish",
@@ -75,6 +98,7 @@ QUANTISED = (
     "m2m_100",
     "pegasus",
     "marian",
+    "led",
 )
 OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.

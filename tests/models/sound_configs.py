@@ -20,6 +20,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "hubert": SMALL | {"model_type": "hubert", "feat_proj_layer_norm": False},
     "hubert-large": SMALL | LARGE | {"model_type": "hubert"},
     "hubert-batch-norm": SMALL | {"model_type": "hubert", "conv_pos_batch_norm": True},
+    "unispeech-sat": SMALL | {"model_type": "unispeech-sat"},
+    "data2vec": SMALL
+    | {
+        "model_type": "data2vec-audio",
+        "num_conv_pos_embeddings": 2,
+        "conv_pos_kernel_size": 4,
+    },  # fmt: skip
     "wavlm": SMALL | {"model_type": "wavlm", "num_buckets": 16, "max_bucket_distance": 20},
     "conformer": SMALL | {"model_type": "wav2vec2-conformer", "conv_depthwise_kernel_size": 5},
     "conformer-rotary": SMALL

@@ -34,11 +34,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "intermediate_size": 20, "encoder_hidden_size": 24, "cross_attention_frequency": 1,
         },
     },
+    "qwen3_asr": {
+        "model_type": "qwen3_asr", "text_config": _TEXT | {"model_type": "qwen3", "tie_word_embeddings": True},
+        "audio_token_id": SOUND, "tie_word_embeddings": True,
+        "audio_config": {
+            "model_type": "qwen3_asr_encoder", "num_mel_bins": 8, "d_model": 24, "encoder_layers": 2,
+            "encoder_attention_heads": 2, "encoder_ffn_dim": 60, "downsample_hidden_size": 6, "output_dim": 32,
+            "n_window_infer": 100,
+        },
+    },
 }  # fmt: skip
-VECTORS = {"voxtral": (40, 20), "qwen2_audio": (39, 14), "granite_speech": (18, 6)}  # of the two recordings
+# Of the two recordings.
+VECTORS = {"voxtral": (40, 20), "qwen2_audio": (39, 14), "granite_speech": (18, 6), "qwen3_asr": (20, 7)}
 SETTINGS = {"feature_size": 8, "chunk_length": 1, "sampling_rate": 16000, "hop_length": 160, "n_fft": 400}
 PAIRED = {"n_mels": 8}  # Granite Speech's
+WHOLE = {"feature_size": 8}  # Qwen3-ASR's
 SAMPLES = (25000, 9000)  # of the two recordings: two stretches and one
+EVEN = (25000, 8960)  # Qwen3-ASR's: transformers counts a part of a frame before silence, but not at the end
 
 
 def texts(name: str) -> list[list[int]]:

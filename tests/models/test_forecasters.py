@@ -23,7 +23,7 @@ from pyapp.models._index import MODEL_TYPES
 from pyapp.models.chronos import sampled
 from pyapp.models.loading.forecasting import TASK, load_forecaster
 from pyapp.nn.forecasting import Wanted, drawn
-from tests.models.forecaster_configs import CLASSES, CONFIGS, HORIZON, LENGTHS, LEVELS, QUANTISED, series
+from tests.models.forecaster_configs import CLASSES, CONFIGS, GROUPS, HORIZON, LENGTHS, LEVELS, QUANTISED, gaps, series
 from tests.models.seeded import direction, picture_weights
 from tests.models.small_models import numbers, parity_case
 
@@ -46,6 +46,10 @@ def outputs(model: Any, name: str, device: str = "cpu") -> list[pyapp.Tensor]:
         return [model(on(np.arange(2, 14).reshape(2, 6)), on(np.array([[0, 5, 9], [0, 40, 3]])))]
     if kind == "chronos_bolt":
         return [model(on(series(2, min(length, model.reads)))) for length in LENGTHS]
+    if kind == "chronos2":
+        found = [model(on(series(2, min(length, model.reads)))) for length in LENGTHS]
+        known, future = map(on, gaps())
+        return [*found, model(known, 2, pyapp.tensor(GROUPS, device=device), future)]
     past = series(2 * model.together, model.reads).reshape(2, model.together, -1).transpose(0, 2, 1)
     found, place, scale = model(on(past))
     return [found.transpose(2, 3), place.transpose(1, 2), scale.transpose(1, 2)]
@@ -105,7 +109,7 @@ def test_forecasts_beyond_a_pass(name: str) -> None:
     """With one word to choose from, Chronos' paths are all the same, and its package's."""
     model = make(name)
     kind = CONFIGS[name]["model_type"]
-    levels = {"chronos_bolt": LEVELS, "chronos": (0.5,)}.get(kind, CONFIGS[name].get("quantiles"))
+    levels = {"chronos_bolt": LEVELS, "chronos2": LEVELS, "chronos": (0.5,)}.get(kind, CONFIGS[name].get("quantiles"))
     wanted = Wanted(HORIZON, tuple(levels), frequency=int(kind == "timesfm"))
     with pyapp.no_grad():
         for length, expected in zip(LENGTHS, golden(name)["forecasts"], strict=True):
@@ -146,7 +150,7 @@ def test_paths_have_the_mean_and_the_deviation_of_their_distribution() -> None:
 
 def test_folders_load_and_forecast(tmp_path: Path) -> None:
     """The task's values are the model's; a seed draws the same again."""
-    for name, horizon in (("timesfm", 9), ("chronos", 3), ("chronos_bolt", 8), ("patchtst_flat", 4)):
+    for name, horizon in (("timesfm", 9), ("chronos", 3), ("chronos_bolt", 8), ("chronos2", 11), ("patchtst_flat", 4)):
         folder = write(tmp_path / name, name)
         loaded = load_forecaster(folder)
         count = loaded.model.together
@@ -207,7 +211,7 @@ def test_series_that_cannot_be_forecast() -> None:
 
 
 def test_a_series_that_does_not_change_is_forecast() -> None:
-    for name in ("timesfm", "chronos", "chronos_bolt", "patchtst"):
+    for name in ("timesfm", "chronos", "chronos_bolt", "chronos2", "patchtst"):
         model = make(name)
         for value in (0.0, 7.0):
             with pyapp.no_grad():
@@ -227,7 +231,7 @@ def test_quantised_weights_run(name: str) -> None:
 
 
 def test_hostile_configurations_are_refused() -> None:
-    bins, bolt = CONFIGS["chronos"]["chronos_config"], CONFIGS["chronos_bolt"]["chronos_config"]
+    bins, bolt, ahead = (CONFIGS[name]["chronos_config"] for name in ("chronos", "chronos_bolt", "chronos2"))
     for name, changes in (
         ("timesfm", (
             {"patch_length": 0}, {"patch_length": 3}, {"context_length": 10**9}, {"horizon_length": 10**12},
@@ -261,7 +265,12 @@ def test_hostile_configurations_are_refused() -> None:
         ("chronos_bolt", tuple({"chronos_config": bolt | change} for change in (
             {"input_patch_size": 0}, {"input_patch_stride": 5}, {"quantiles": [0.1, 0.9]}, {"quantiles": None},
             {"prediction_length": 10**12}, {"context_length": "long"}, {"use_reg_token": "yes"},
-            {"output_patch_size": 16},
+        ))),
+        ("chronos2", ({"feed_forward_proj": "gated-gelu"}, {"d_kv": 5}, *(
+            {"chronos_config": ahead | change} for change in (
+                {"input_patch_size": 0}, {"input_patch_stride": 3}, {"output_patch_size": 16}, {"quantiles": [0.1]},
+                {"max_output_patches": 10**9}, {"use_reg_token": False}, {"time_encoding_scale": 0}, {"use_arcsinh": 1},
+            )
         ))),
     ):  # fmt: skip
         module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")

@@ -226,7 +226,7 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         {"vision_config": config["vision_config"] | {"model_type": "vivit"}},
         {"vision_config": config["vision_config"] | {"model_type": {}}},
     ]  # fmt: skip
-    if name in ("mistral3", "pixtral"):
+    if name in ("mistral3", "lighton_ocr", "pixtral"):
         for one in (
             {"patch_size": 10**12}, {"image_size": 0}, {"head_dim": 4}, {"num_attention_heads": 8},
             {"rope_parameters": 3}, {"rope_parameters": {"rope_theta": -1.0}}, {"patch_size": [4, 8]},
@@ -305,7 +305,8 @@ def test_hostile_configurations_are_refused(name: str) -> None:
                 changes.append({part: config[part] | {field: value}})
     for field in ("scale_factor", "mm_tokens_per_image", "vision_feature_layer", "vision_feature_select_strategy"):
         if field in config or (
-            field.startswith("vision_feature") and name.startswith(("llava", "mistral3", "pixtral", "internvl"))
+            field.startswith("vision_feature")
+            and name.startswith(("llava", "lighton", "mistral3", "pixtral", "internvl"))
         ):
             changes += [{field: value} for value in (0.5, 10**12, "many", [10**12], {})]
     for change in changes:

@@ -20,7 +20,7 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import PairedSpectrogramProcessor, SpectrogramProcessor
+from pyapp.audio.processors import PairedSpectrogramProcessor, SpectrogramProcessor, WholeSpectrogramProcessor
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Done, Error, Progress, Segment
 from pyapp.formats import write_safetensors
@@ -32,7 +32,7 @@ from pyapp.text.pictures import Recording
 from tests.models.seeded import direction, shown, sound_weights
 from tests.models.small_models import golden_of, numbers
 from tests.models.sound_configs import recording
-from tests.models.sound_text_configs import CONFIGS, PAIRED, QUANTISED, SAMPLES, SETTINGS, SOUND, texts
+from tests.models.sound_text_configs import CONFIGS, EVEN, PAIRED, QUANTISED, SAMPLES, SETTINGS, SOUND, WHOLE, texts
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SPECIAL = {"<s>": 1, "</s>": 2, "[INST]": 3, "[/INST]": 4, "[AUDIO]": SOUND, "[BEGIN_AUDIO]": 25, "[TRANSCRIBE]": 34}
@@ -100,7 +100,9 @@ def write(folder: Path, name: str, **config: Any) -> Path:
     norms = {key: value for key, value in norms.items() if "batch_norm" in key}
     write_safetensors(folder / "model.safetensors", by_names(name, make(name)) | norms)
     (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "preprocessor_config.json").write_text(json.dumps(PAIRED if name == "granite_speech" else SETTINGS))
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps({"granite_speech": PAIRED, "qwen3_asr": WHOLE}.get(name, SETTINGS))
+    )
     (folder / "tekken.json").write_text(json.dumps(tekken()))
     return folder
 
@@ -111,6 +113,10 @@ def mel(*counts: int, name: str = "voxtral") -> tuple[pyapp.Tensor, list[tuple[i
         paired = PairedSpectrogramProcessor.from_settings(PAIRED)
         sounds = [np.pad(recording(count), (0, max(counts) - count)) for count in counts]
         return pyapp.cat([paired(sound) for sound in sounds]), [paired.size(count) for count in counts]
+    if name == "qwen3_asr":  # likewise
+        whole = WholeSpectrogramProcessor.from_settings(WHOLE)
+        sounds = [np.pad(recording(count), (0, max(counts) - count)) for count in counts]
+        return pyapp.cat([whole(sound) for sound in sounds]), [whole.size(count) for count in counts]
     processor = SpectrogramProcessor.from_settings(SETTINGS)
     return pyapp.cat([processor(recording(count)) for count in counts]), [processor.size(count) for count in counts]
 
@@ -123,7 +129,9 @@ def test_spectrograms_logits_and_gradients_are_those_of_transformers(name: str) 
     assert {id(value) for value in found.values()} == {id(value) for value in model.parameters()}
     assert {key: shape for key, (shape, _) in stored.items()} == {k: list(value.shape) for k, value in found.items()}
     ids = pyapp.tensor(texts(name), dtype="int32")
-    logits = model(ids, ids != 0, *mel(*SAMPLES, name=name)) * (ids != 0).unsqueeze(-1)
+    logits = model(ids, ids != 0, *mel(*(EVEN if name == "qwen3_asr" else SAMPLES), name=name)) * (ids != 0).unsqueeze(
+        -1
+    )
     np.testing.assert_allclose(shown(numbers(logits), 96), expected["outputs"], **CLOSE)
     (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
     for key, (_, product) in stored.items():
@@ -227,6 +235,42 @@ def test_prompts_of_qwen2_audio(tmp_path: Path) -> None:
         events = asyncio.run(run(tasks.transcribe(samples, {"language": "de"}, model=loaded, vad="energy")))
         written = [token for event in events if isinstance(event, Segment) for token in event.tokens]
         assert written[:6] == row[len(prompt) :]
+
+
+def test_qwen3_asr(tmp_path: Path) -> None:
+    """With the language or without, as its authors ask; the tensors and the configuration of their files."""
+    folder, samples = write(tmp_path / "model", "qwen3_asr"), recording(CLEAR)
+    special = {"</s>": 2, "<|im_start|>": 3, "<|im_end|>": 4, "<|audio_pad|>": SOUND, "<|audio_start|>": 25,
+               "<|audio_end|>": 26}  # fmt: skip
+    (folder / "tekken.json").write_text(json.dumps(tekken(special)))
+    model, own, older = make("qwen3_asr"), by_names("qwen3_asr", make("qwen3_asr")), {}
+    for key, value in own.items():
+        for new, old in (
+            ("model.multi_modal_projector.linear_", "thinker.audio_tower.proj"),
+            ("model.audio_tower", "thinker.audio_tower"), ("model.language_model", "thinker.model"),
+        ):  # fmt: skip
+            key = key.replace(new, old)
+        older[key] = value
+    assert {"thinker.model.norm.weight", "thinker.audio_tower.proj2.bias"} <= {*older}
+    write_safetensors(folder / "model.safetensors", older)
+    parts = {key: value for key, value in CONFIGS["qwen3_asr"].items() if key != "model_type"}
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3_asr", "thinker_config": parts}))
+    loaded, (spectrogram, sizes) = load_speech_model(folder), mel(CLEAR, name="qwen3_asr")
+    words = load_tokenizer(folder / "tekken.json")
+    count = model.tokens_in(0, 0, sizes[0])
+    for language, told in (("de", "language German<asr_text>"), (None, "")):
+        texts_between = [words.encode(part, bos=False) for part in ("system\n", "\n", "user\n", f"assistant\n{told}")]
+        system, line, user, assistant = texts_between
+        row = [3, *system, 4, *line, 3, *user, 25, *[SOUND] * count, 26, 4, *line, 3, *assistant]
+        start = len(row)
+        for _ in range(6):
+            logits = model(pyapp.tensor([row], dtype="int32"), None, spectrogram, sizes)
+            row.append(int(logits[0, -1].argmax()))
+        asked = {} if language is None else {"language": language}
+        events = asyncio.run(run(tasks.transcribe(samples, asked, model=loaded, vad="energy")))
+        written = [token for event in events if isinstance(event, Segment) for token in event.tokens]
+        assert written[:6] == row[start:]
+    assert model.said("language German<asr_text>on es") == "on es" and model.said("on") == "on"
 
 
 TEMPLATE = """{% for message in messages %}{% if message.role == "user" %}[INST]{{ message['content'] }}[/INST]\

@@ -17,6 +17,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "resnet", "timm": ["resnet50", {"layers": [1, 1, 1, 1], "channels": [4, 6, 4, 4]}],
     },
     "vit": {"model_type": "vit", "timm": ["vit_tiny_patch16_224", _SMALL_VIT]},
+    "densenet": {
+        "model_type": "densenet", "timm": ["densenet121", {"growth_rate": 4, "block_config": [2, 1, 2, 1]}],
+    },
+    "vit_clip": {"model_type": "vit", "timm": ["vit_base_patch16_clip_quickgelu_224", _SMALL_VIT]},
     "dinov2": {"model_type": "dinov2", "timm": ["vit_small_patch14_dinov2", _SMALL_VIT]},
     "dinov2_registers": {
         "model_type": "dinov2_with_registers", "timm": ["vit_small_patch14_reg4_dinov2", _SMALL_VIT],

@@ -52,6 +52,8 @@ FILES = {
     "albert": "spiece.model", "barthez": "sentencepiece.bpe.model", "deberta": "spm.model",
     "pegasus": "spiece.model", "m2m": "sentencepiece.bpe.model",
 }  # fmt: skip
+# The words by which a text says where an entity is, as files list them.
+ENTITIES = {str(number): {"content": word, "special": True} for number, word in enumerate(("<ent>", "<ent2>"), 82)}
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("XLMRobertaTokenizer", "fairseq", {}),
     ("CamembertTokenizer", "fairseq", {}),
@@ -70,6 +72,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("DebertaV2Tokenizer", "deberta", {}),
     ("DebertaV2Tokenizer", "deberta", {"do_lower_case": True}),
     ("PegasusTokenizer", "pegasus", {}),
+    ("MLukeTokenizer", "fairseq", {"added_tokens_decoder": ENTITIES}),
     ("M2M100Tokenizer", "m2m", {"src_lang": "fr"}),
 ]
 
@@ -96,6 +99,10 @@ def main() -> None:
             Path(folder, "tokenizer_config.json").write_text(json.dumps(config))
             if name == "m2m":
                 Path(folder, "vocab.json").write_text(json.dumps(listed(models[name])))
+            if kind == "MLukeTokenizer":
+                Path(folder, "entity_vocab.json").write_text(
+                    json.dumps({"[UNK]": 0, "[PAD]": 1, "[MASK]": 2, "[MASK2]": 3})
+                )
             native = getattr(transformers, kind).from_pretrained(folder)
         rows = [native(text)["input_ids"] for text in TEXTS + SPECIAL]
         pair = native("hello", "the world")["input_ids"]

@@ -17,6 +17,7 @@ def square(side: int) -> dict[str, int]:
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "vit": ("ViT", {"size": square(24)}),
     "vit_plain": ("ViT", {"size": square(20), "do_normalize": False, "resample": 0}),
+    "levit": ("Levit", {"size": {"shortest_edge": 24}, "crop_size": square(24)}),
     "mobilevit": ("MobileViT", {"size": {"shortest_edge": 28}, "crop_size": square(24), "resample": 0}),
     "pvt": ("Pvt", {"size": square(24)}),
     "poolformer": ("PoolFormer", {"size": {"shortest_edge": 24}, "crop_size": square(22), "crop_pct": 0.85}),

@@ -61,7 +61,7 @@ from .sentence_folders import (
     sentence_settings,
     word_vectors,
 )
-from .weights import IGNORED, ignored_by, load_buffers, load_weights
+from .weights import IGNORED, base_of, ignored_by, load_buffers, load_weights
 
 SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
 TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
@@ -91,6 +91,7 @@ HEADS = {
     "ForDepthEstimation": ("depth-estimation",),
     "ForImageSuperResolution": ("image-to-image",),
     "ForRetrieval": ("visual-document-retrieval",),
+    "ForXVector": ("audio-xvector",),
     "ForCTC": ("speech-recognition",),
     "ForRNNT": ("speech-recognition",),
     "ForTDT": ("speech-recognition",),
@@ -101,6 +102,7 @@ HEADS = {
 DEVIATION = 0.02  # of new layers' matrices, where config.json says no initializer_range
 FEATURES = ("features", "image-features")  # what encoders of any head give
 # Fields by which configurations that do not say their model_type are known: no others have them.
+FLASH = ".XLMRobertaFlashConfig"  # the class of Jina's rerankers, whose files do not say it either
 UNNAMED = {"snac": ("vq_strides", "encoder_rates"), "kokoro": ("plbert", "istftnet")}
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 RANKING = "ranking"
@@ -161,7 +163,7 @@ def load_task_model(
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files and not has_word_vectors(files):
-            found = read_settings(files["config"])
+            found = completed(read_settings(files["config"]))
             if labels is None:
                 check_task(found, str(files["config"]), ranking_task(found, files) if task == RANKING else task)
             else:
@@ -175,7 +177,7 @@ def load_task_model(
         return _load_gguf(name, files["model"], chosen, dtype, device, report, cancel)
     if task in ("features", RANKING) and has_word_vectors(files):
         return _load_word_vectors(name, source, files, dtype, device)
-    settings = settings_in(files, name)
+    settings = completed(settings_in(files, name))
     task = ranking_task(settings, files) if task == RANKING else task
     if labels is None:
         check_task(settings, name_of(files["config"]), task)
@@ -307,33 +309,40 @@ def files_of(
 
 def task_files(
     source: str | os.PathLike[str] | Mapping[str, ByteSource],
-    task: str,
+    task: str | Callable[[Mapping[str, Any]], str],
     report: Callable[[Event], None],
     cancel: Cancel,
     also: re.Pattern[str] | None = None,
     new_head: bool = False,
 ) -> tuple[str, Mapping[str, Any], dict[str, Any]]:
     """As `files_of`, for a task, and the object of config.json; a model of another task is refused before its weights
-    are downloaded, unless it gets a new head.
+    are downloaded, unless it gets a new head. task: or what names the task of such an object.
     """
-    suits = check_new_head if new_head else check_task
+
+    def suits(settings: Mapping[str, Any], where: str) -> None:
+        wanted = task if isinstance(task, str) else task(settings)
+        (check_new_head if new_head else check_task)(settings, where, wanted)
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files:
-            suits(completed(read_settings(files["config"])), str(files["config"]), task)
+            suits(completed(read_settings(files["config"])), str(files["config"]))
 
     name, files = files_of(source, check, report, cancel, also)
     settings = completed(settings_in(files, name))
-    suits(settings, name, task)
+    suits(settings, name)
     return name, files, settings
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
-    """The object of a config.json, with the model_type that SNAC's and Kokoro's files do not say, and that of Chronos'
-    files, which say T5's.
+    """The object of a config.json, with the model_type that the files of SNAC, Kokoro and Jina's rerankers do not say,
+    and that of Chronos' files, which say T5's.
     """
     if isinstance(own := settings.get("chronos_config"), dict) and settings.get("model_type") == "t5":
-        return {**settings, "model_type": "chronos_bolt" if "input_patch_size" in own else "chronos"}
+        older = "chronos_bolt" if "input_patch_size" in own else "chronos"
+        return {**settings, "model_type": "chronos2" if "output_patch_size" in own else older}
+    code = settings.get("auto_map")
+    if isinstance(code, dict) and str(code.get("AutoConfig", "")).endswith(FLASH) and "model_type" not in settings:
+        return {"model_type": "xlm-roberta", **settings}
     known = (kind for kind, own in UNNAMED.items() if {*own} <= {*settings})
     kind = None if "model_type" in settings else next(known, None)
     return settings if kind is None else {"model_type": kind, **settings}
@@ -469,18 +478,12 @@ def build(
         device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False, optional=optional,
     )  # fmt: skip
     left = load_buffers(model, checkpoint, left, base, renames, device)
+    unread = re.compile(getattr(model, "unread", "$"))
+    left = [name for name in left if not unread.fullmatch(name)]
     if left and task not in FEATURES:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
-
-
-def base_of(module: Any, settings: Mapping[str, Any]) -> str:
-    """The name that files of a model_type give to what is below the head: the module's BASE, which may be one for each
-    model_type.
-    """
-    found: str = module.BASE if isinstance(module.BASE, str) else module.BASE[settings["model_type"]]
-    return found
 
 
 def _initialised_head(model: Module, base: str, deviation: float, device: Device | str | None) -> set[str]:

@@ -129,6 +129,14 @@ def check_token(name: str, number: int | None, words: int) -> None:
     require(number is None or number < words, f"{name} is {number}, of {words:,} tokens")
 
 
+def check_windows(windows: list[int], layers: int) -> None:
+    """ModelError unless there is an even number of tokens above 0 for each layer."""
+    require(
+        len(windows) == layers and all(type(one) is int and 0 < one <= 1 << 20 and one % 2 == 0 for one in windows),
+        f"attention_window is {windows!r:.60}, expected an even number above 0 for each layer",
+    )
+
+
 def check_depth(layers: int) -> None:
     """ModelError for more layers than any model has."""
     require(layers <= DEEPEST, f"a model of {layers:,} layers, expected at most {DEEPEST:,}")

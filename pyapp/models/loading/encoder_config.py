@@ -49,6 +49,7 @@ class BertConfig(EncoderConfig):
     """BERT's own fields."""
 
     known_positions: ClassVar[tuple[str, ...]] = ("absolute",)
+    decodes: ClassVar[bool] = False  # whether it may be the decoder of another model
 
     type_vocab_size: int = 2
     pad_token_id: int | None = 0
@@ -58,7 +59,7 @@ class BertConfig(EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
-            self.position_embedding_type in self.known_positions and not self.is_decoder,
+            self.position_embedding_type in self.known_positions and (self.decodes or not self.is_decoder),
             f"BERT with position_embedding_type {self.position_embedding_type!r:.40} or as a decoder is not supported",
         )
 

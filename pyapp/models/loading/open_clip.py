@@ -1,14 +1,16 @@
 """OpenCLIP's repositories: open_clip_config.json, whose form is that of its `model_configs`, beside
-open_clip_model.safetensors. Models that see by timm's FastViT are read: MobileCLIP and MobileCLIP2.
+open_clip_model.safetensors. Models that see by OpenCLIP's Vision Transformer are read, and by timm's FastViT:
+MobileCLIP and MobileCLIP2.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyapp.errors import ModelError
+from pyapp.nn.towers import OLDER_END
 
 from .config import require
 from .timm import RESAMPLING, family_of
@@ -16,9 +18,16 @@ from .timm import RESAMPLING, family_of
 MODEL_TYPE = "mobileclip"
 PREPARATION = "preprocess_cfg"
 NETWORK = re.compile(r"fastvit_mci[0-2]")
-HINT = "MobileCLIP S0 to S2 are read so; of other models take a repository in transformers' form"
+HINT = "Vision Transformers and MobileCLIP S0 to S2 are read so; of other models take one in transformers' form"
+TRANSFORMER = "clip"  # the model_type of those with a Vision Transformer
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 # What a part may say besides its sizes, and the only values that are known.
+VISION_TRANSFORMER = {
+    "pool_type": ("tok",), "ls_init_value": (None,), "global_average_pool": (False,), "attentional_pool": (False,),
+    "no_ln_pre": (False,), "input_patchnorm": (False,), "final_ln_after_pool": (False,), "output_tokens": (False,),
+    "pos_embed_type": ("learnable",), "timm_model_name": (None,),
+}  # fmt: skip
+VISION_SIZES = ("image_size", "layers", "width", "head_width", "mlp_ratio", "patch_size", "patch_dropout")
 VISION = {
     "timm_pool": ("avg",), "timm_proj": ("", None), "timm_proj_bias": (False,), "timm_model_pretrained": (False, True)
 }  # fmt: skip
@@ -48,16 +57,14 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     vision, text = own.get("vision_cfg"), own.get("text_cfg")
     require(isinstance(vision, dict) and isinstance(text, dict), "model_cfg has no vision_cfg, or no text_cfg")
     name = vision.get("timm_model_name")
+    if name is None and type(vision.get("layers")) is int:
+        return _transformers(config, vision, text)
     if not isinstance(name, str) or not NETWORK.fullmatch(name):
         raise ModelError(
             f"OpenCLIP's models that see by {name or 'a network of its own'!s:.60} are not known", hint=HINT
         )
-    for part, known in ((vision, VISION), (text, TEXT)):
-        for field, values in known.items():
-            given = part.get(field, values[0])
-            require(given in values, f"{field} is {given!r:.60}, expected {values[0]!r}")
-    more = [field for field in text if field not in SIZES and field not in TEXT]
-    require(not more, f"text_cfg has {', '.join(more)!s:.60}, which is not known")
+    _check(vision, VISION)
+    _check(text, TEXT, SIZES)
     family = family_of(name)
     assert family is not None
     match = re.fullmatch(family.pattern, name)
@@ -72,6 +79,43 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
             "num_hidden_layers": text.get("layers", 12), "num_attention_heads": text.get("heads", 8),
             "max_position_embeddings": text.get("context_length", 77), "causal": not text.get("no_causal_mask", False),
             "hidden_act": "quick_gelu" if own.get("quick_gelu") else "gelu",
+        },
+        PREPARATION: config.get(PREPARATION) or {},
+    }  # fmt: skip
+
+
+def _check(part: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]], sizes: Collection[str] | None = None) -> None:
+    """ModelError for values that are not known; with `sizes`, for other fields too."""
+    for field, values in known.items():
+        given = part.get(field, values[0])
+        require(given in values, f"{field} is {given!r:.60}, expected {values[0]!r}")
+    more = [field for field in part if field not in known and sizes is not None and field not in sizes]
+    require(not more, f"it has {', '.join(more)!s:.60}, which is not known")
+
+
+def _transformers(config: Mapping[str, Any], vision: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
+    """As `_settings`, of a model that sees by a Vision Transformer: CLIP's fields."""
+    own = config["model_cfg"]
+    _check(vision, VISION_TRANSFORMER, VISION_SIZES)
+    _check(text, TEXT | {"no_causal_mask": (False,)}, SIZES)
+    sizes = {"vision": (vision, 768), "text": (text, 512)}
+    parts: dict[str, dict[str, Any]] = {}
+    for name, (part, usual) in sizes.items():
+        width, ratio, head = part.get("width", usual), part.get("mlp_ratio", 4.0), part.get("head_width", 64)
+        plausible = type(width) is int and type(ratio) in (int, float) and type(head) is int and head > 0
+        require(plausible, f"{name}_cfg has width {width!r:.40}, mlp_ratio {ratio!r:.40}, head_width {head!r:.40}")
+        parts[name] = {
+            "hidden_size": width, "intermediate_size": int(width * ratio), "num_hidden_layers": part.get("layers", 12),
+            "num_attention_heads": part.get("heads", 8) if name == "text" else max(1, width // head),
+            "hidden_act": "quick_gelu" if own.get("quick_gelu") else "gelu",
+        }  # fmt: skip
+    side = vision.get("image_size", 224)
+    return {
+        "model_type": TRANSFORMER, "projection_dim": own.get("embed_dim"), "image_size": side,
+        "vision_config": parts["vision"] | {"image_size": side, "patch_size": vision.get("patch_size", 16)},
+        "text_config": parts["text"] | {
+            "vocab_size": text.get("vocab_size", 49408), "max_position_embeddings": text.get("context_length", 77),
+            "eos_token_id": OLDER_END,
         },
         PREPARATION: config.get(PREPARATION) or {},
     }  # fmt: skip

@@ -148,7 +148,7 @@ def _processor(files: Mapping[str, Any], settings: Mapping[str, Any]) -> ImagePr
     found: Mapping[str, Any] = {}
     if timm.PREPARATION in settings:
         found = timm.processor_settings(settings)
-    elif settings["model_type"] == open_clip.MODEL_TYPE:
+    elif open_clip.PREPARATION in settings:
         found = open_clip.processor_settings(settings)
     elif "preprocessor_config" in files:
         found = read_settings(files["preprocessor_config"])

@@ -24,10 +24,10 @@ from pyapp.nn.sound_text import SoundTextModel
 from pyapp.text.ctc_tokenizer import CTCTokenizer
 from pyapp.text.spoken_pieces import SpokenPieces
 from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import load_tokenizer
+from pyapp.text.tokenizer_files import MERGES, load_tokenizer
 
 from .quantised.methods import as_floats
-from .weights import ignored_by, load_buffers, load_weights
+from .weights import base_of, ignored_by, load_buffers, load_weights
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -36,7 +36,7 @@ TASK = "speech-recognition"
 # The files of characters, of an adapter and of a chat template beside the weights; their names are their roles too.
 FILES = re.compile(
     r"(vocab|added_tokens|special_tokens_map|adapter_config|chat_template)\.json|chat_template\.jinja|"
-    r"adapter_model\.safetensors"
+    r"adapter_model\.safetensors|merges\.txt"
 )
 
 
@@ -122,9 +122,10 @@ def _characters(name: str, files: Mapping[str, ByteSource]) -> CTCTokenizer:
 
 
 def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
-    if "tokenizer" not in files:
+    if "tokenizer" not in files and not {"vocab.json", MERGES} <= files.keys():
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
-    words = {"tokenizer.json": files["tokenizer"]}
+    pair = {role: files[role] for role in ("vocab.json", MERGES, "added_tokens.json") if role in files}
+    words = {"tokenizer.json": files["tokenizer"]} if "tokenizer" in files else pair
     for role in ("tokenizer_config", "generation_config"):
         if role in files:
             words[f"{role}.json"] = files[role]
@@ -153,10 +154,10 @@ def _built(
 
     renamed = getattr(module, "renamed", str)
     left = load_weights(
-        model, checkpoint, base=module.BASE, renames=renamed, ignored=ignored_by(module), dtype=dtype,
+        model, checkpoint, base=base_of(module, settings), renames=renamed, ignored=ignored_by(module), dtype=dtype,
         device=device, progress=progress, config=config.to_dict(), strict=False,
     )  # fmt: skip
-    left = load_buffers(model, checkpoint, left, module.BASE, renamed, device)
+    left = load_buffers(model, checkpoint, left, base_of(module, settings), renamed, device)
     if left:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         where = checkpoint.source.name

@@ -21,6 +21,7 @@ from .config import (
 from .labels import Labelled
 
 CONVOLUTIONS = ("conv_dim", "conv_stride", "conv_kernel")
+DELAYS = ("tdnn_dim", "tdnn_kernel", "tdnn_dilation")
 MOST_LAYERS, LARGEST = 32, 1 << 13  # of convolutions, and their channels and samples
 NORMS = ("group", "layer")
 
@@ -92,6 +93,27 @@ class SoundConfig(Labelled, FileConfig):
     def samples_per_moment(self) -> int:
         """The samples between two moments."""
         return prod(self.conv_stride)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeakerConfig(SoundConfig):
+    """The fields of encoders that may have layers of time delays for the vectors of voices."""
+
+    tdnn_dim: list[int] = (512, 512, 512, 512, 1500)  # type: ignore[assignment]
+    tdnn_kernel: list[int] = (5, 3, 3, 1, 1)  # type: ignore[assignment]
+    tdnn_dilation: list[int] = (1, 2, 3, 1, 1)  # type: ignore[assignment]
+    xvector_output_dim: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        lists: dict[str, Any] = {name: getattr(self, name) for name in DELAYS}
+        for name, values in lists.items():
+            plausible = 0 < len(values) <= MOST_LAYERS and all(type(v) is int and 0 < v <= LARGEST for v in values)
+            require(plausible, f"{name} is {values!r:.60}, expected whole numbers up to {LARGEST}")
+        lengths = {name: len(values) for name, values in lists.items()}
+        require(len({*lengths.values()}) == 1, f"the time delays have different numbers of layers: {lengths}")
+        size = self.xvector_output_dim
+        require(size <= LARGEST, f"xvector_output_dim is {size}, expected at most {LARGEST}")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """Load models that name what a recording is of: wav2vec 2.0, HuBERT, WavLM and the Audio Spectrogram Transformer with a
-head for labels, or CLAP for labels of one's own; and what prepares their sound.
+head for labels, or CLAP for labels of one's own; models that make a vector of a voice; and what prepares their sound.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
 
-from .by_task import Loaded, build, check_tokenizer, task_files, with_labels
+from .by_task import Loaded, build, check_tokenizer, own_task, task_files, with_labels
 from .pictures import MORE_FILES, tokenizer_of
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
 
-TASK, MATCHING = "audio-classification", "zero-shot-audio-classification"
+TASK, MATCHING, VOICES = "audio-classification", "zero-shot-audio-classification", "audio-xvector"
 SPECTROGRAMS = "audio-spectrogram-transformer"  # the model_type that reads them
 
 
@@ -79,9 +79,37 @@ def load_sound_matcher(
     """As load_sound_classifier, for a model of recordings and texts such as laion/clap-htsat-unfused, with its
     tokenizer.
     """
+    return _load(source, MATCHING, dtype, device, report, cancel)
+
+
+def load_sound_embedder(
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
+    *,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+) -> LoadedSoundClassifier:
+    """A model that makes vectors of recordings: as load_sound_matcher; or of voices, such as
+    microsoft/wavlm-base-plus-sv, which has no tokenizer.
+    """
+    return _load(
+        source, lambda settings: VOICES if own_task(settings) == VOICES else MATCHING, dtype, device, report, cancel
+    )
+
+
+def _load(
+    source: Any, task: str | Callable[[Mapping[str, Any]], str], dtype: str | None, device: Device | str | None,
+    report: Callable[[Event], None] | None, cancel: Cancel | None,
+) -> LoadedSoundClassifier:  # fmt: skip
+    """The model that makes vectors of recordings."""
     report, cancel = report or (lambda event: None), cancel or Cancel()
-    name, files, settings = task_files(source, MATCHING, report, cancel, MORE_FILES)
+    name, files, settings = task_files(source, task, report, cancel, MORE_FILES)
     prepares = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
+    if own_task(settings) == VOICES:
+        with open_checkpoint(files["model"]) as checkpoint:
+            voices: Any = build(checkpoint, settings, VOICES, dtype, device, report, cancel)
+        return LoadedSoundClassifier(name, voices.eval(), SampleProcessor.from_settings(prepares), settings)
     tokenizer = tokenizer_of(source, name, files)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, MATCHING, dtype, device, report, cancel)

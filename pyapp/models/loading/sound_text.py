@@ -48,7 +48,7 @@ class EncoderConfig:
         require(self.encoder_ffn_dim <= 1 << 20, f"encoder_ffn_dim is {self.encoder_ffn_dim:,}")
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> EncoderConfig:
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From an audio_config; other keys are ignored."""
         return read_config(cls, {NAMES.get(name, name): value for name, value in values.items()})
 
@@ -58,6 +58,7 @@ class SoundTextConfig(picture_text.MixedTextConfig):
     """The configurations of both parts."""
 
     model_type: ClassVar[str]
+    audio_class: ClassVar[type[EncoderConfig]] = EncoderConfig
 
     audio_config: EncoderConfig
 
@@ -65,7 +66,7 @@ class SoundTextConfig(picture_text.MixedTextConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json. ModelError for parts that are not known."""
         text, audio = cls.parts(values, "audio_config")
-        made = cls(text, dict(values), EncoderConfig.from_dict(audio))
+        made = cls(text, dict(values), cls.audio_class.from_dict(audio))
         made.check()
         return made
 

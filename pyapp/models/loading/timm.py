@@ -45,6 +45,11 @@ VGG = {
     "11": [[64], [128], *_TWO], "13": [[64] * 2, [128] * 2, *_TWO], "16": [[64] * 2, [128] * 2, *_THREE],
     "19": [[64] * 2, [128] * 2, *_FOUR],
 }  # fmt: skip
+# DenseNet's channels that a layer adds, and the layers of each block.
+DENSENET = {
+    "121": (32, (6, 12, 24, 16)), "161": (48, (6, 12, 36, 24)), "169": (32, (6, 12, 32, 32)),
+    "201": (32, (6, 12, 48, 32)),
+}  # fmt: skip
 # RegNet's first width, its slope, its factor, the channels of a group and the layers (arXiv 2003.13678).
 REGNET = {
     "x_002": (24, 36.44, 2.49, 8, 13), "x_004": (24, 24.48, 2.54, 16, 22), "x_006": (48, 36.97, 2.24, 24, 16),
@@ -284,6 +289,12 @@ def _vit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | Non
     return found | {"model_type": "vit"}
 
 
+def _vit_clip(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = _vit(match, given)
+    own = {"pre_norm": True, "layer_norm_eps": 1e-5, "hidden_act": "quick_gelu" if match["quick"] else "gelu"}
+    return None if found is None else found | own
+
+
 def _convnext(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
     if match["width"] not in CONVNEXT:
         return None
@@ -327,6 +338,12 @@ def _vgg(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | Non
     if match["depth"] not in VGG:
         return None
     return {"model_type": "vgg", "layers": VGG[match["depth"]], "has_norms": bool(match["norms"])}
+
+
+def _densenet(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    growth, layers = DENSENET[match["depth"]]
+    found = {"growth_rate": growth, "block_config": layers}
+    return {"model_type": "densenet", **{name: given.get(name, value) for name, value in found.items()}}
 
 
 def _blocks(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -429,8 +446,11 @@ FAMILIES = (
     Family("hiera", r"hiera_(?P<size>tiny|small|base|base_plus|large|huge)(?P<windows>_abswin)?_(?P<side>224|256)",
            timm_networks.hiera, ((r"\.ls([12])\.gamma$", r".ls\1.lambda1"),),
            ("embed_dim", "num_heads", "stages", "patch_stride", "global_pos_size")),
+    Family("densenet", r"densenet(?P<depth>121|161|169|201)", _densenet, (), ("growth_rate", "block_config")),
     Family("vgg", r"vgg(?P<depth>\d+)(?P<norms>_bn)?", _vgg),
     Family("vit", r"(vit|deit)_(?P<width>[a-z]+)_patch(?P<patch>\d+)_\d+", _vit, _PLAIN_VIT, _VIT_ARGUMENTS, "token"),
+    Family("vit_clip", r"vit_(?P<width>base|large|huge)_patch(?P<patch>\d+)_clip_(?P<quick>quickgelu_)?\d+", _vit_clip,
+           (*_PLAIN_VIT, (r"^norm_pre\.", "embeddings.norm_pre.")), _VIT_ARGUMENTS, "token"),
     Family("dinov3", r"vit_(?P<width>small|base|large)_patch(?P<patch>16)_dinov3", _dinov3, _DINOV3,
            _VIT_ARGUMENTS),
     Family("dinov2", r"vit_(?P<width>[a-z]+)_patch(?P<patch>\d+)(_reg4)?_dinov2", _vit,

@@ -196,7 +196,8 @@ class TowersConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        own = {"model_type": self.model_type, "text_config": self.text_config.to_dict()}
+        kind = self.values.get("model_type", self.model_type)
+        own = {"model_type": kind, "text_config": self.text_config.to_dict()}
         return {**self.values, **own, "vision_config": self.vision_config.to_dict()}
 
     @property

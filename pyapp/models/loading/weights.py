@@ -122,6 +122,14 @@ def slots(model: Module) -> Iterator[tuple[str, Slot]]:
         yield from ((name, slot) for name in names)
 
 
+def base_of(module: Any, settings: Mapping[str, Any]) -> str:
+    """The name that files of a model_type give to what is below the head: the module's BASE, which may be one for each
+    model_type.
+    """
+    found: str = module.BASE if isinstance(module.BASE, str) else module.BASE[settings["model_type"]]
+    return found
+
+
 def load_weights(
     model: Module,
     checkpoint: Checkpoint,

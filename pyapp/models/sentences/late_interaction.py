@@ -11,7 +11,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
@@ -21,7 +21,6 @@ from pyapp.nn.encoders import Encoder
 
 from .embedding import Normalize, SentenceSettings, TextEmbedder
 
-Role = Literal["query", "document"]
 ROLES = ("query", "document")
 QUERY_LENGTH = 32  # tokens of a query where a file says none
 DOCUMENT_LENGTH = 180

@@ -1,0 +1,79 @@
+"""Makes golden_speakers/NAME.json with transformers, one for each configuration of speaker_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_speakers.py [NAME …]
+
+A file has the names and shapes of the parameters, the vectors of a recording and of a batch with padding, and of each
+parameter's gradient the sum and the product with a fixed vector. The weights are not stored: seeded.py makes them here
+and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForAudioXVector, Wav2Vec2FeatureExtractor
+
+from tests.models.seeded import direction, gradients_of, rounded, sound_weights
+from tests.models.sound_configs import recording
+from tests.models.speaker_configs import CONFIGS, SAMPLES
+
+FOLDER = Path(__file__).with_name("golden_speakers")
+
+
+def model_of(name: str) -> Any:
+    config = dict(CONFIGS[name])
+    made = AutoConfig.for_model(config.pop("model_type"), **config)
+    made._attn_implementation = "eager"
+    model = AutoModelForAudioXVector.from_config(made).float().eval()
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    return model
+
+
+def vectors(model: Any, values: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    """The vectors. transformers 5 sums, of models whose last norm is behind all layers, what is before that norm; the
+    published weights were trained with what is behind it.
+    """
+    base = getattr(model, model.base_model_prefix)
+    if getattr(model.config, "use_weighted_layer_sum", False):
+        whole = base.forward
+
+        def with_norm(*given: Any, **more: Any) -> Any:
+            found = whole(*given, **more | {"output_hidden_states": True})
+            found.hidden_states = (*found.hidden_states[:-1], found.last_hidden_state)
+            return found
+
+        base.forward = with_norm
+    found: torch.Tensor = model(values, attention_mask=mask).embeddings
+    base.__dict__.pop("forward", None)
+    return found
+
+
+def golden(name: str) -> dict[str, Any]:
+    model = model_of(name)
+    extractor = Wav2Vec2FeatureExtractor(return_attention_mask=True)
+    sounds = [recording(count) for count in SAMPLES]
+    alone = extractor(sounds[0], sampling_rate=16000, return_tensors="pt")
+    batch = extractor(sounds, sampling_rate=16000, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        padded = vectors(model, batch.input_values, batch.attention_mask)
+    found = vectors(model, alone.input_values)
+    loss = (found * torch.from_numpy(direction("vectors", tuple(found.shape))).float()).sum()
+    loss.backward()
+    return {
+        "parameters": gradients_of(model), "vectors": rounded(found.detach()), "padded": rounded(padded),
+        "loss": float(loss.detach()),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or CONFIGS:
+        (FOLDER / f"{name}.json").write_text(json.dumps(golden(name), separators=(",", ":")) + "\n")
+        print(name)

@@ -1,0 +1,21 @@
+"""Small configurations of models that make a vector of a voice, in the form of config.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.models.sound_configs import CONFIGS as ENCODERS
+
+_DELAYS = {
+    "tdnn_dim": [12, 20, 16], "tdnn_kernel": [3, 2, 1], "tdnn_dilation": [1, 3, 1], "xvector_output_dim": 10,
+    "num_labels": 3,
+}  # fmt: skip
+CONFIGS: dict[str, dict[str, Any]] = {
+    "wavlm": ENCODERS["wavlm"] | _DELAYS,
+    "wav2vec2-weighted": ENCODERS["wav2vec2-large"] | _DELAYS | {"use_weighted_layer_sum": True},
+    "unispeech-sat": ENCODERS["unispeech-sat"] | _DELAYS,
+}
+CLASSES = {
+    "wavlm": "WavLMForXVector", "wav2vec2-weighted": "Wav2Vec2ForXVector", "unispeech-sat": "UniSpeechSatForXVector",
+}  # fmt: skip
+SAMPLES = (900, 640)  # of the two recordings of a batch
