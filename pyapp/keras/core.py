@@ -261,7 +261,7 @@ class Layer(Configured, Module):
             return None
         kind = type(self)
         if not self.built:
-            if kind.build is Layer.build and any(not layer.built for layer in self._layers):
+            if not _is_own(kind.build) and any(not layer.built for layer in self._layers):
                 return None  # the call builds the layers inside
             self._build_for(args[0] if args else next(iter(kwargs.values())), args, kwargs)
         if _is_own(kind.compute_output_spec):

@@ -740,6 +740,20 @@ def test_layers_may_be_assigned_before_the_constructor_runs_and_taken_away(tmp_p
     model = Early()
     assert [layer.name for layer in model.layers] == [model.inputs[0].name, "dense", "dense_1"] and model.size == 3
     assert len(model.weights) == 4  # the last block was never called
+
+    class Said(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(3)
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(inputs)
+
+        def compute_output_shape(self, input_shape: Any) -> Any:
+            return (*input_shape[:-1], 3)
+
+    inputs = keras.Input((4,))
+    assert len(keras.Model(inputs, Said()(inputs)).weights) == 2  # its layers are made though it says its shape
     model.dense = 0.5  # a number in the place of a layer, which stays in the graph
     assert model.dense == 0.5 and len(model.weights) == 4 and model(zeros(2, 4)).shape == (2, 2)
 
