@@ -83,7 +83,7 @@ def test_shards_of_pytorchs_files(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "no JSON": b"{",
+    "not JSON": b"{",
     "no weight_map": b'{"weight_map": []}',
     "0 shards": b'{"weight_map": {}}',
     "is not JSON": b"[" * 100_000,
