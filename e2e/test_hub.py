@@ -20,6 +20,7 @@ from e2e.fake_hub import FakeHub, HubFile
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
 from pyapp import tasks
+from pyapp.formats import open_checkpoint, write_gguf
 from scripts.serve import SiteServer
 from tests.text.chat_model import write_chat_model
 
@@ -316,14 +317,17 @@ def find(visit: StoryPage, name: str) -> None:
 
 
 def test_models_are_found_by_their_names(visit: StoryPage, hub: FakeHub, tmp_path: Path) -> None:
-    """Quantised files first, with sizes; kept under their names; an unknown architecture is refused by name."""
+    """Quantised files first, also one in two parts, with sizes; kept under their names; an unknown architecture is
+    refused by name.
+    """
     folder = tmp_path / "chat"
     for path in write_chat_model(folder):
         hub.add(FOLDER, path.name, path.read_bytes())
     for kind in ("q8_0", "q4_0"):
         file = tmp_path / f"bird-{kind}.gguf"
         quantized(folder, file, kind)
-        hub.add(f"{FOLDER}-GGUF", file.name, file.read_bytes())
+        for part in in_parts(file) if kind == "q8_0" else [file]:
+            hub.add(f"{FOLDER}-GGUF", part.name, part.read_bytes())
     hub.add(f"{FOLDER}-GGUF", "bird-f16.gguf", b"GGUF" + bytes(5000))
     find(visit, f"{FOLDER}-GGUF")
     results = visit.page.locator("#hub-found .model-row")
@@ -366,6 +370,18 @@ def test_models_are_found_by_their_names(visit: StoryPage, hub: FakeHub, tmp_pat
     assert not hub.asked("strange/resolve/main/model.safetensors")
     visit.close_dialog()
     expect(visit.page.locator("#model-name")).to_have_text("bird")
+
+
+def in_parts(file: Path) -> list[Path]:
+    """Writes the tensors of a GGUF file into two."""
+    with open_checkpoint(file) as whole:
+        tensors, values = {name: whole.read(name) for name in whole.tensors}, whole.values  # type: ignore[attr-defined]
+    names, parts = list(tensors), []
+    for number, (chosen, own) in enumerate(((names[:5], values), (names[5:], {}))):
+        parts.append(file.with_name(f"{file.stem}-0000{number + 1}-of-00002.gguf"))
+        split = {"split.no": number, "split.count": 2, "split.tensors.count": len(tensors)}
+        write_gguf(parts[-1], {name: tensors[name] for name in chosen}, own | split)
+    return parts
 
 
 def quantized(folder: Path, file: Path, kind: str) -> None:

@@ -75,7 +75,7 @@ def named_files(params: Any) -> dict[str, PageSource]:
 def text_files(params: Any) -> tuple[Any, PageSource | None]:
     """What the loader of language models takes: the weights and the tokenizer by role, or all files by name."""
     sources = sources_of(params)
-    if "model" in sources and len(sources) <= 2:
+    if sources.keys() <= {"model", "tokenizer"}:
         return sources["model"], sources.get("tokenizer")
     return named_files(params), None
 

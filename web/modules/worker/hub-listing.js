@@ -11,6 +11,8 @@ const NAME = /^(?<repo>[\w.-]+\/[\w.-]+)(@(?<revision>[\w./-]+?))?([:/](?<file>[
 const GGUF = /^(generate|chat|embed|translate)$/; // tasks whose models GGUF files have
 /** Vectors of English voices, which a model of phonemes speaks in: the page reads English (misaki's names of its voices). */
 const VOICES = /^voices\/[ab][fm]_[\w-]+\.(pt|safetensors|npy)$/;
+const WRITES = /^(generate|chat)$/; // tasks whose models may be GGUF files in several parts
+const FIRST = /-00001-of-(\d{5})\.gguf$/; // the first of them
 const PAGES = 10; // of a list of files
 const HEADER_BYTES = 1 << 16; // enough for the architecture, which GGUF files name first
 /** Files beside the weights that a model may need. The last two are in folders of sentence-transformers. */
@@ -97,16 +99,18 @@ export function modelsOf({ repo, revision, file }, files, task) {
   const paths = new Set(weightsOf(files, task, file).filter((path) => !file || path === file));
   const found = files.filter(({ path }) => paths.has(path)).map((weights) => {
     const alone = /\.gguf$|(^|\/)ggml-[^/]*\.bin$/i.test(weights.path);
-    const more = alone ? [] : companions(weights, beside(weights.path), task);
+    const more = alone ? partsOf(weights, files) : companions(weights, beside(weights.path), task);
     const chosen = [{ role: "model", ...weights }, ...more];
+    const name = weights.path.replace(FIRST, ".gguf");
     return {
-      id: `hub:${repo}@${revision}:${weights.path}`, title: lastPart(alone || files.length === 1 ? weights.path : repo),
+      id: `hub:${repo}@${revision}:${weights.path}`, title: lastPart(alone || files.length === 1 ? name : repo),
       description: `From ${repo}.`, kind: /** @type {const} */ ("hub"), task, repo, revision, files: chosen,
-      precision: QUANTISED.exec(weights.path)?.[1].toLowerCase() ?? (/bf16|f16|fp16/i.test(weights.path) ? "float16" : alone ? "" : "float"),
+      precision: QUANTISED.exec(name)?.[1].toLowerCase() ?? (/bf16|f16|fp16/i.test(name) ? "float16" : alone ? "" : "float"),
     };
   });
-  const quantised = (/** @type {{files: {path: string}[]}} */ model) => (QUANTISED.test(model.files[0].path) ? 0 : 1);
-  return found.sort((a, b) => quantised(a) - quantised(b) || (a.files[0].size ?? 0) - (b.files[0].size ?? 0));
+  const rank = (/** @type {{precision: string}} */ { precision }) => (!precision || precision.startsWith("float") ? 1 : 0);
+  const size = (/** @type {{files: {size: number | null}[]}} */ { files: all }) => all.reduce((sum, one) => sum + (one.size ?? 0), 0);
+  return found.sort((a, b) => rank(a) - rank(b) || size(a) - size(b));
 }
 
 /** The ONNX network of a repository. @param {HubName} name @param {HubFile[]} files @returns {import("./model-files.js").Model} */
@@ -142,15 +146,23 @@ function weightsOf(files, task, asked) {
     const usual = WHISPER.find((path) => paths.includes(path));
     return [...(usual ? [usual] : []), ...whole.filter((path) => /^ggml-.*\.bin$/i.test(lastPart(path)) && !/encoder|vad|silero/i.test(lastPart(path)))];
   }
-  const gguf = GGUF.test(task) ? whole.filter((path) => /\.gguf$/i.test(path) && !/mmproj|imatrix/i.test(lastPart(path))) : [];
+  const stands = WRITES.test(task) ? [...whole, ...paths.filter((path) => FIRST.test(path))] : whole; // the first part for all
+  const gguf = GGUF.test(task) ? stands.filter((path) => /\.gguf$/i.test(path) && !/mmproj|imatrix/i.test(lastPart(path))) : [];
   const top = whole.filter((path) => !path.includes("/") && !OTHER.test(path)); // in folders are other forms of the model: onnx, openvino …
   const named = top.filter((path) => path === asked && WEIGHTS.test(path));
   const usual = USUAL.find((path) => paths.includes(path));
   const others = top.filter((path) => WEIGHTS.test(path));
   const settled = others.filter((path) => !/\.ckpt$/i.test(path)); // which is of training, as a rule
-  const only = (settled.length ? settled : others).length === 1 ? settled.concat(others).slice(0, 1) : [];
+  const told = paths.includes("config.json") || (task === "generate" && paths.includes("tokenizer.bin")); // what the weights are of
+  const only = told && (settled.length ? settled : others).length === 1 ? settled.concat(others).slice(0, 1) : [];
   const yolo = task === "detect" ? others.filter((path) => /\.pt$/i.test(path)) : []; // each is a model
   return [...gguf, ...(named.length ? named : usual ? [usual] : only.length ? only : yolo)];
+}
+
+/** The other parts of a GGUF file in several. @param {HubFile} weights its first part @param {HubFile[]} files */
+function partsOf({ path }, files) {
+  const [stem, count] = FIRST.test(path) ? path.split(FIRST) : [];
+  return files.filter((one) => count && one.path !== path && one.path.startsWith(`${stem}-`) && one.path.endsWith(`-of-${count}.gguf`)).map((one) => ({ role: one.path, ...one }));
 }
 
 /**
