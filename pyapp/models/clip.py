@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module
 from pyapp.nn.towers import ProjectedTowers, TextTower, at_ends
 
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
-from .loading.weights import Stored, rows_of
+from .loading.weights import Stored, cut_apart
 
 MODEL_TYPES = ("clip", "metaclip_2")
 IMAGE_PROCESSOR = "CLIP"  # of files that name none
@@ -64,9 +63,8 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
         for layer in range(own.num_hidden_layers):
             start = f"{tower}.encoder.layers.{layer}.self_attn."
             for kind in ("weight", "bias"):
-                for i, part in enumerate("qkv"):
-                    cut = partial(rows_of, first=i * own.hidden_size, count=own.hidden_size)
-                    found[f"{start}{part}_proj.{kind}"] = Stored((f"{start}in_proj_{kind}",), values=cut)
+                parts = [f"{start}{part}_proj.{kind}" for part in "qkv"]
+                found |= cut_apart(f"{start}in_proj_{kind}", parts, own.hidden_size)
     return found
 
 

@@ -19,7 +19,7 @@ from pyapp.nn.rotary_encoder import RotaryEncoder, RotaryTextClassification, rot
 
 from .loading.config import LARGEST, LIMITS, read_config, require, rope_parameters
 from .loading.encoder_config import RotaryEncoderConfig
-from .loading.weights import Stored, rows_of
+from .loading.weights import Stored, cut_apart
 
 MODEL_TYPES = ("gte", "new")
 BASE = "gte"  # the encoder's name in files with a head
@@ -97,18 +97,15 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
     """The parts of Alibaba's files that have the queries, keys and values in one matrix, or both inputs of the gate."""
     if not any(name.endswith("attention.qkv_proj.weight") for name in names):
         return {}
-    width, inner, found = config.hidden_size, config.intermediate_size, {}
+    found: dict[str, Stored] = {}
     for prefix in ("", f"{BASE}."):
         for layer in range(config.num_hidden_layers):
             source = f"{prefix}layers.{layer}."
             for kind in ("weight", "bias"):
-                for i, part in enumerate(("q_proj", "k_proj", "v_proj")):
-                    cut = partial(rows_of, first=i * width, count=width)
-                    joined = (f"{source}attention.qkv_proj.{kind}",)
-                    found[f"{source}self_attn.{part}.{kind}"] = Stored(joined, values=cut)
-            for i, part in enumerate(("up_proj", "gate_proj")):
-                cut = partial(rows_of, first=i * inner, count=inner)
-                found[f"{source}mlp.{part}.weight"] = Stored((f"{source}mlp.up_gate_proj.weight",), values=cut)
+                parts = [f"{source}self_attn.{part}_proj.{kind}" for part in "qkv"]
+                found |= cut_apart(f"{source}attention.qkv_proj.{kind}", parts, config.hidden_size)
+            both = [f"{source}mlp.{part}_proj.weight" for part in ("up", "gate")]
+            found |= cut_apart(f"{source}mlp.up_gate_proj.weight", both, config.intermediate_size)
     return found
 
 

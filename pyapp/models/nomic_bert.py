@@ -28,7 +28,7 @@ from pyapp.nn.rotary_encoder import (
 from .loading.config import FileConfig, check_heads, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings, rows_in
 from .loading.labels import Labelled
-from .loading.weights import Stored, rows_of
+from .loading.weights import Stored, cut_apart
 
 MODEL_TYPES = ("nomic_bert",)
 BASE = "nomic_bert"  # the encoder's name in files with a head
@@ -136,11 +136,9 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
                 found[f"{start}down_proj"] = Stored(
                     (f"{start}mlp.w2",), join=lambda parts: parts[0].reshape(*stack).transpose(1, 2).contiguous()
                 )
-            for i, part in enumerate(("q_proj", "k_proj", "v_proj")):
-                cut = partial(rows_of, first=i * rows, count=rows)
-                for kind in ("weight", "bias")[: 1 + config.bias]:
-                    source = f"{prefix}layers.{layer}.attn.Wqkv.{kind}"
-                    found[f"{prefix}layers.{layer}.self_attn.{part}.{kind}"] = Stored((source,), values=cut)
+            for kind in ("weight", "bias")[: 1 + config.bias]:
+                parts = [f"{prefix}layers.{layer}.self_attn.{part}_proj.{kind}" for part in "qkv"]
+                found |= cut_apart(f"{prefix}layers.{layer}.attn.Wqkv.{kind}", parts, rows)
     return found
 
 

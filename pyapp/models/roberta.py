@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -23,7 +22,7 @@ from pyapp.nn.sequence_to_sequence import Memory
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
-from .loading.weights import Stored, rows_of
+from .loading.weights import Stored, cut_apart
 
 MODEL_TYPES = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "xlm-roberta-xl")
 # The encoder's name in files with a head.
@@ -134,14 +133,13 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
     """The parts of such files that have the queries, keys and values in one matrix."""
     if not any(name.endswith("mixer.Wqkv.weight") for name in names):
         return {}
-    width, found = config.hidden_size, {}
+    found: dict[str, Stored] = {}
     for prefix in ("", f"{config.base}."):
         for layer in range(config.num_hidden_layers):
             start = f"{prefix}encoder.layer.{layer}."
             for kind in ("weight", "bias"):
-                for i, part in enumerate(("query", "key", "value")):
-                    cut = partial(rows_of, first=i * width, count=width)
-                    found[f"{start}attention.self.{part}.{kind}"] = Stored((f"{start}mixer.Wqkv.{kind}",), values=cut)
+                parts = [f"{start}attention.self.{part}.{kind}" for part in ("query", "key", "value")]
+                found |= cut_apart(f"{start}mixer.Wqkv.{kind}", parts, config.hidden_size)
     return found
 
 

@@ -243,6 +243,46 @@ def test_biases_by_distance_are_the_same_in_parts(monkeypatch: pytest.MonkeyPatc
             module_of("jina_bert").Config.from_dict(CONFIGS["jina_bert"] | changes)
 
 
+def test_jinas_colbert_loads() -> None:
+    """The names of FlashAttention's BERT; config.json says that this is XLM-RoBERTa."""
+    model, older = make("jina_embeddings_v3", "token-classification"), {}
+    for key, value in model.state_dict().items():
+        for old, new in (
+            ("embeddings.LayerNorm", "emb_ln"), ("roberta.layers.", "roberta.encoder.layers."),
+            ("self_attn.o_proj", "mixer.out_proj"), ("self_attn", "mixer"), ("post_attention_layernorm", "norm1"),
+            ("post_mlp_layernorm", "norm2"),
+        ):  # fmt: skip
+            key = key.replace(old, new)
+        older[key] = value
+    for start in [key.removesuffix("q_proj.weight") for key in older if key.endswith("q_proj.weight")]:
+        for kind in ("weight", "bias"):
+            older[f"{start}Wqkv.{kind}"] = pyapp.cat([older.pop(f"{start}{part}_proj.{kind}") for part in "qkv"])
+    assert "roberta.encoder.layers.1.mixer.Wqkv.bias" in older and "roberta.emb_ln.weight" in older
+    assert "roberta.encoder.layers.0.mlp.fc1.weight" in older
+    theta = model.config.rope_parameters["rope_theta"]
+    said = {key: value for key, value in CONFIGS["jina_embeddings_v3"].items() if not key.startswith("rope")}
+    settings = completed(
+        said | {
+            "auto_map": {"AutoConfig": "jinaai/odd--configuration_xlm_roberta.XLMRobertaFlashConfig"},
+            "model_type": "xlm-roberta", "position_embedding_type": "rotary", "rotary_emb_base": theta,
+        }
+    )  # fmt: skip
+    for adapted in (False, True):
+        file = io.BytesIO()
+        more = {"roberta.encoder.layers.0.mixer.Wqkv.parametrizations.weight.original": pyapp.zeros(48, 16)}
+        write_safetensors(file, older | (more if adapted else {}))
+        with open_checkpoint(file.getvalue()) as checkpoint:
+            if adapted:
+                with pytest.raises(ModelError, match="have adapters for tasks"):
+                    build(checkpoint, settings, "token-classification")
+                continue
+            found = build(checkpoint, settings, "token-classification")
+            below = build(checkpoint, settings, "features")
+        with pyapp.no_grad():
+            assert (run(found, "jina_embeddings_v3") == run(model, "jina_embeddings_v3")).all()
+            assert (run(below, "jina_embeddings_v3") == run(model.encoder, "jina_embeddings_v3")).all()
+
+
 def test_jinas_rerankers_load() -> None:
     """The names of FlashAttention's BERT; config.json does not say what the model is."""
     model, older = make("xlm_roberta", "sequence-classification"), {}

@@ -102,7 +102,8 @@ HEADS = {
 DEVIATION = 0.02  # of new layers' matrices, where config.json says no initializer_range
 FEATURES = ("features", "image-features")  # what encoders of any head give
 # Fields by which configurations that do not say their model_type are known: no others have them.
-FLASH = ".XLMRobertaFlashConfig"  # the class of Jina's rerankers, whose files do not say it either
+# The class of Jina's rerankers and Jina ColBERT, whose files do not say it either, or say another one.
+FLASH = ".XLMRobertaFlashConfig"
 UNNAMED = {"snac": ("vq_strides", "encoder_rates"), "kokoro": ("plbert", "istftnet")}
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 RANKING = "ranking"
@@ -335,13 +336,15 @@ def task_files(
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
     """The object of a config.json, with the model_type that the files of SNAC, Kokoro and Jina's rerankers do not say,
-    and that of Chronos' files, which say T5's.
+    and that of the files of Chronos and Jina ColBERT, which say T5's and XLM-RoBERTa's.
     """
     if isinstance(own := settings.get("chronos_config"), dict) and settings.get("model_type") == "t5":
         older = "chronos_bolt" if "input_patch_size" in own else "chronos"
         return {**settings, "model_type": "chronos2" if "output_patch_size" in own else older}
     code = settings.get("auto_map")
-    if isinstance(code, dict) and str(code.get("AutoConfig", "")).endswith(FLASH) and "model_type" not in settings:
+    if isinstance(code, dict) and str(code.get("AutoConfig", "")).endswith(FLASH):
+        if settings.get("position_embedding_type") == "rotary":
+            return {**settings, "model_type": "jina_embeddings_v3"}
         return {"model_type": "xlm-roberta", **settings}
     known = (kind for kind, own in UNNAMED.items() if {*own} <= {*settings})
     kind = None if "model_type" in settings else next(known, None)

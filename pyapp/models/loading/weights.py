@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any
 
@@ -297,6 +298,13 @@ def rows_of(value: Tensor, first: int, count: int) -> Tensor:
     return value.narrow(0, first, count).contiguous()
 
 
+def cut_apart(source: str, parts: Sequence[str], rows: int) -> dict[str, Stored]:
+    """The parameters `parts`, of `rows` rows each, which a file has in one matrix or vector, `source`."""
+    return {
+        part: Stored((source,), values=partial(rows_of, first=i * rows, count=rows)) for i, part in enumerate(parts)
+    }
+
+
 def _stacked(experts: int) -> Callable[[Tensor], Tensor]:
     """(E N, K) → (E, N, K)."""
 
@@ -411,7 +419,7 @@ def _resolved(
     ignored: re.Pattern[str],
 ) -> dict[str, str]:
     """The file's name of each name that the model or `stored` knows; names that it does not know stay as they are."""
-    wanted = set(found) | {name for plan in stored.values() for name in plan.names}
+    wanted = set(found) | {name for key, plan in stored.items() if key in found for name in plan.names}
     names: dict[str, str] = {}
     for name in tensors:
         known = name if renames is None else renames(name)
