@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import importlib.util
+import io
 import json
 import os
 import random
@@ -733,3 +735,26 @@ def test_networks_of_a_hub(remote: Any, tmp_path: Path, monkeypatch: pytest.Monk
             find_network(name)
     with pytest.raises(DownloadError):
         find_network(f"{remote.address}/someone/vad/resolve/main/none.onnx")
+
+
+# -- torch.hub's names
+
+
+def test_weights_at_an_address(remote: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyapp
+
+    file = io.BytesIO()
+    pyapp.save({"w": pyapp.arange(3)}, file)
+    data = file.getvalue()
+    name = f"net-{hashlib.sha256(data).hexdigest()[:8]}.pth"
+    remote.files[REPO] |= {name: data, "net-00000000.pth": data}
+    address = f"{remote.address}/{REPO}/resolve/main/"
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    state = hub.load_state_dict_from_url(address + name, check_hash=True)
+    assert state["w"].tolist() == [0, 1, 2] and (tmp_path / "torch" / "hub" / "checkpoints" / name).is_file()
+    requests = len(remote.log)
+    assert pyapp.utils.model_zoo.load_url(address + name)["w"].tolist() == [0, 1, 2] and len(remote.log) == requests
+    with pytest.raises(DownloadError, match="not the file that was expected"):
+        hub.load_state_dict_from_url(address + "net-00000000.pth", tmp_path, check_hash=True)
+    hub.download_url_to_file(address + name, tmp_path / "own.bin")
+    assert (tmp_path / "own.bin").read_bytes() == data and not (tmp_path / "net-00000000.pth").exists()

@@ -24,6 +24,7 @@ from .autograd import STATE, Described, Edge, Node, RemovableHandle, edge_of, no
 from .grad_mode import WATCHERS
 from .graph_nodes import register_hook
 from .in_place import derive_views
+from .operands import unbroadcast
 from .saved_tensors import Saved, blank, connected, current_hooks
 from .tensor import Tensor, make
 from .user_errors import describe
@@ -239,14 +240,25 @@ def _check_dirty(name: str, ctx: Context, args: tuple[Any, ...], outputs: list[A
 def _checked(name: str, gradients: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(gradients) < len(args) or any(g is not None for g in gradients[len(args) :]):
         raise RuntimeError(f"{name}.backward gave {len(gradients)} gradients for {len(args)} arguments")
+    found = list(gradients[: len(args)])
     for i, (gradient, argument) in enumerate(zip(gradients, args, strict=False)):
         if gradient is None or not isinstance(argument, Tensor):
             continue
-        if not isinstance(gradient, Tensor) or gradient.shape != argument.shape:
+        if not isinstance(gradient, Tensor) or not _expands(argument, gradient):
             raise RuntimeError(
                 f"{name}.backward: gradient {i} is {describe(gradient)}, the argument {describe(argument)}"
             )
-    return gradients[: len(args)]
+        if gradient.shape != argument.shape:
+            found[i] = unbroadcast(gradient, argument)
+    return tuple(found)
+
+
+def _expands(argument: Tensor, gradient: Tensor) -> bool:
+    """Whether the gradient has the argument's shape, or that of its broadcast form."""
+    if gradient.shape == argument.shape:
+        return True
+    ends = gradient.shape[gradient.ndim - argument.ndim :]
+    return gradient.ndim >= argument.ndim and all(n in (1, m) for n, m in zip(argument.shape, ends, strict=True))
 
 
 class _Once(Function):

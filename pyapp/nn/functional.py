@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
         function = takes_old_reduction(function, name)
     found = globals()[name] = function if hasattr(function, "names_itself") else named(function, name)
-    if isinstance(found, FunctionType):
+    if isinstance(found, FunctionType) and found is not function:  # a wrapper of this file
         found.__module__, found.__qualname__ = __name__, name  # where pickle finds it
     return found
 

@@ -298,7 +298,31 @@ def _copied(t: Any) -> Any:
     return [copy.deepcopy(module).copies, len(list(copy.deepcopy(module).parameters())), str(same)]
 
 
+def _wide_gradients(t: Any) -> Any:
+    """A Function whose gradients have the shape of the result; a power whose result is changed."""
+
+    class Sum(t.autograd.Function):  # type: ignore[name-defined,misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            return a + b
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2, g * 3
+
+    a, b = t.ones(1, requires_grad=True), t.ones(2, 3, requires_grad=True)
+    Sum.apply(a, b).sum().backward()
+    x = t.arange(1.0, 4.0).requires_grad_()
+    y = x**3
+    y /= 2
+    y.sum().backward()
+    e = t.full((2,), 2.0, requires_grad=True)
+    t.pow(t.tensor([3.0, 0.0]), e).sum().backward()
+    return [a.grad, b.grad, x.grad, e.grad]
+
+
 PROGRAMS = {
+    "wide gradients": _wide_gradients,
     "versions in a file": _versions_in_a_file, "copied": _copied,
     "free places": _free_places, "a written optimiser": _written_optimizer, "old forms": _old_forms, "typed": _typed,
     "a loss of one's own": _own_loss,

@@ -176,3 +176,21 @@ def test_scatter_reduce_by_the_short_names() -> None:
     assert x.scatter_reduce(0, index, source, "min", include_self=False).tolist() == [1.0, 3.0, -1.0]
     with pytest.raises(RuntimeError, match="'max'"):  # torch takes them in scatter_reduce alone
         x.index_reduce(0, index, source, "max")
+
+
+def _sum_times(number: int, x: Any, results: Any) -> None:
+    if number == 2:
+        raise ValueError("no luck")
+    results.put((number, (x * number).sum().item()))
+
+
+@pytest.mark.native_only
+def test_functions_in_processes() -> None:
+    from pyapp import multiprocessing  # a browser has none
+
+    results = multiprocessing.get_context("fork").SimpleQueue()
+    multiprocessing.start_processes(_sum_times, (pyapp.ones(3), results), 2, start_method="fork")
+    assert sorted(results.get() for _ in range(2)) == [(0, 0.0), (1, 3.0)]
+    with pytest.raises(multiprocessing.ProcessRaisedException, match="no luck") as caught:
+        multiprocessing.start_processes(_sum_times, (pyapp.ones(3), results), 3, start_method="fork")
+    assert caught.value.error_index == 2

@@ -104,7 +104,8 @@ def torch_function(function: Any, name: str | None = None) -> Any:
             raise
 
     names_itself(call)
-    call.__name__ = called
+    call.__name__ = call.__qualname__ = called
+    call.__module__ = _module_of_family()  # where pickle finds it
     call.__signature__ = inspect.Signature([first.replace(name="input"), *rest])  # type: ignore[attr-defined]
     return call
 

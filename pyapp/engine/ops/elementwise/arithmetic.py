@@ -35,7 +35,7 @@ def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
     )
 
 
-def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
+def _d_pow(g: Tensor, _: Any, a: Tensor, b: Any) -> Any:
     grad_a = None
     if a.requires_grad:  # the slope of x ** 0 is 0, also for x = 0
         slope = a if isinstance(b, (int, float)) and b == 2 else a ** (b - 1)
@@ -45,7 +45,7 @@ def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
     if isinstance(b, Tensor) and b.requires_grad:
         rises = (b.real if b.dtype.is_complex else b) >= 0  # below, 0 ** b is infinite and falls
         flat = (a == 0).logical_and(rises)
-        return grad_a, unbroadcast(g * where(flat, 0.0, y * where(flat, 1.0, a).log()), b)
+        return grad_a, unbroadcast(g * where(flat, 0.0, a**b * where(flat, 1.0, a).log()), b)
     return grad_a, None
 
 
@@ -75,7 +75,7 @@ mul = binary("mul", lambda: np.multiply, _d_mul, in_place=True, synonyms="multip
 mul.reads = read_crosswise
 div = binary("div", lambda: np.divide, _d_div, out="float", in_place=True, synonyms="divide true_divide")
 div.reads = lambda edges: (1,) if edges[1] is None else (0, 1)
-pow = binary("pow", lambda: _power, _d_pow, saves="both", in_place=True)
+pow = binary("pow", lambda: _power, _d_pow, in_place=True)
 floor_divide = binary(
     "floor_divide",
     lambda: np.floor_divide,
