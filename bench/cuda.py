@@ -33,7 +33,7 @@ from pyapp.engine.ops.kv_cache import row_bytes
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.models.whisper import Whisper
 from pyapp.models.whisper.transformer import Config as WhisperConfig
-from pyapp.text.session import Session
+from pyapp.text.generation.session import Session
 from scripts.cuda_card import missing
 
 from . import cuda_count

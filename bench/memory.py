@@ -16,7 +16,7 @@ PROGRAM = """
 import json, sys
 import numpy, tokenizers
 import pyapp, pyapp.hub.resolver, pyapp.models.llama, pyapp.models.load, pyapp.models.loading.gguf
-import pyapp.models.loading.weights, pyapp.text.generate, pyapp.text.tokenizer_files
+import pyapp.models.loading.weights, pyapp.text.generation.generate, pyapp.text.tokenization.tokenizer_files
 
 def now(name):
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith(name))

@@ -156,7 +156,7 @@ def direct_load(options: argparse.Namespace, clients: int) -> str:
     from pyapp.events import Done, Error
     from pyapp.models import load_model
     from pyapp.serve.scheduler import Scheduler, Text
-    from pyapp.text.options import SamplingOptions
+    from pyapp.text.generation.options import SamplingOptions
 
     if not hasattr(options, "scheduler"):
         loaded = load_model(options.source)

@@ -15,7 +15,7 @@ from pyapp.events import Cancel
 from pyapp.models.whisper import Config, Whisper
 from pyapp.models.whisper.weights import slots
 from pyapp.nn import Parameter
-from pyapp.text.whisper_tokenizer import WhisperTokenizer
+from pyapp.text.tokenization.whisper_tokenizer import WhisperTokenizer
 
 TINY = Config(80, 1500, 384, 6, 4, 51865, 448, 384, 6, 4)  # openai/whisper-tiny
 WINDOW = 30  # seconds

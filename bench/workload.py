@@ -12,7 +12,7 @@ from pyapp import Generator, no_grad, ops
 from pyapp.engine import quant
 from pyapp.models.llama2c import Llama2c
 from pyapp.nn import Parameter
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 
 SAMPLE_SECONDS = 0.6  # a sample repeats its call for at least this long
 

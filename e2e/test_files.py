@@ -243,7 +243,7 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     give("drop", ("game.xyz", "", b"no"))
     expect(refused).to_contain_text("cannot use this kind of file")
     give("drop", ("fox.txt", "text/plain", b"\0\xff"))
-    expect(refused).to_contain_text("This file is no text.")
+    expect(refused).to_contain_text("This file is not a text file.")
     give("drop", ("nothing.txt", "text/plain", b" \n"))
     expect(refused).to_contain_text("There is no text in this file.")
 

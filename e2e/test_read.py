@@ -31,8 +31,8 @@ from pyapp.vision.page.writers import as_csv
 from scripts.serve import SiteServer
 from tests.models.picture_configs import CONFIGS
 from tests.models.test_pictures import make
-from tests.test_documents import folder as write_answerer
-from tests.test_text_tasks import WORDS, tokenizer_json
+from tests.tasks.test_documents import folder as write_answerer
+from tests.tasks.test_texts import WORDS, tokenizer_json
 from tests.vision.page_drawings import draw_lines, draw_table
 
 TEXTS = ["The quick brown fox jumps", "over 14 lazy dogs in the rain.", "Total: 1,024.50 Euro"]

@@ -308,7 +308,7 @@ def test_what_comes_later_is_fetched_again_where_it_did_not_arrive(
             failed = story.page.evaluate(ASK, ["export", transcript])
             assert "missing on the server" in failed["what"] and "_later-" in failed["where"]
             failed = story.page.evaluate(ASK, ["generate", several])
-            assert "pyapp.text.several" in failed["what"] and "_later-" in failed["where"]
+            assert "pyapp.text.generation.several" in failed["what"] and "_later-" in failed["where"]
             story.write("One day")
         assert story.page.evaluate(ASK, ["generate", several])["reason"] == "complete"
         assert "One day" in story.page.evaluate(ASK, ["export", transcript])["text"]

@@ -1,4 +1,4 @@
-/* The tokens that an automaton over bytes may read next (pyapp/text/structured.py). */
+/* The tokens that an automaton over bytes may read next (pyapp/text/structured_output/structured.py). */
 #include "simd.h"
 
 KERNEL(token_mask)

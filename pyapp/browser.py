@@ -26,8 +26,8 @@ from pyapp.late_linalg import defer_linalg
 from pyapp.late_parts import find_late_parts
 from pyapp.tasks.core import Result, error_event
 from pyapp.tasks.keeper import keeper
-from pyapp.text.charsmap import take_charsmap
-from pyapp.text.tokenizer import set_backend_factory
+from pyapp.text.tokenization.charsmap import take_charsmap
+from pyapp.text.tokenization.tokenizer import set_backend_factory
 
 __all__ = ["cancel", "install", "instruction_set", "run", "sha256"]
 
@@ -115,9 +115,9 @@ def import_tasks() -> None:
     import pyapp.models.llama2c
     import pyapp.models.loading.precision
     import pyapp.models.whisper.files
-    import pyapp.text.generate
-    import pyapp.text.tokenizer_files
-    import pyapp.text.whisper_tokenizer  # noqa: F401
+    import pyapp.text.generation.generate
+    import pyapp.text.tokenization.tokenizer_files
+    import pyapp.text.tokenization.whisper_tokenizer  # noqa: F401
 
 
 class Channel:

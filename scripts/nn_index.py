@@ -1,7 +1,8 @@
 """Writes pyapp/nn/_index.py, the index of pyapp.nn's public names: python -m scripts.nn_index.
 
-Each file declares its names in `__all__`. Those of files in nn/ belong to pyapp.nn, those of files in nn/utils/ to
-pyapp.nn.utils. Of the names in nn/layers/ and nn/losses/, classes belong to pyapp.nn and functions to
+Each file declares its names in `__all__`. Those of files in nn/ and its packages belong to pyapp.nn, those of files in
+nn/utils/ to pyapp.nn.utils. Packages with torch's paths, such as nn/attention/, keep their names.
+Of the names in nn/layers/ and nn/losses/, classes belong to pyapp.nn and functions to
 pyapp.nn.functional. Files without `__all__`, such as nn/init.py, have names that no package exports.
 """
 
@@ -17,6 +18,11 @@ from types import ModuleType
 import pyapp.nn
 from pyapp.nn import layers, losses, utils
 
+PACKAGES = [  # whose names are those of pyapp.nn
+    importlib.import_module(f"pyapp.nn.{found.name}")
+    for found in pkgutil.iter_modules(pyapp.nn.__path__)
+    if found.ispkg and found.name not in pyapp.nn._FILES
+]
 TARGET = Path(pyapp.nn.__file__).with_name("_index.py")
 HEAD = '''"""Where each public name of pyapp.nn and pyapp.nn.functional is defined, by its file.
 
@@ -39,7 +45,7 @@ def collect() -> dict[str, dict[str, list[str]]]:
     tables: dict[str, dict[str, list[str]]] = {
         name: defaultdict(list) for name in ("MODULES", "FUNCTIONS", "UTILITIES")
     }
-    for package in (layers, losses, pyapp.nn, utils):
+    for package in (*PACKAGES, pyapp.nn, utils):
         for file in files_of(package):
             found = importlib.import_module(f"pyapp.nn.{file}")
             for name in sorted(getattr(found, "__all__", ())):

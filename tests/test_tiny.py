@@ -10,8 +10,8 @@ import pyapp
 from pyapp.events import Cancel, Token
 from pyapp.hub import models
 from pyapp.models import load_model
-from pyapp.text.generate import Session, generate
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.generate import Session, generate
+from pyapp.text.generation.options import SamplingOptions
 
 WEB = Path(__file__).resolve().parents[1] / "web"
 EMBEDDED = {file.role: WEB / file.path for file in models("generate")[0].files}

@@ -19,7 +19,7 @@ from pyapp.audio.word_times import Draft, WordTime
 from pyapp.engine import no_grad
 from pyapp.engine.lazy import np
 from pyapp.events import Event
-from pyapp.text.ctc_tokenizer import Spoken
+from pyapp.text.tokenization.ctc_tokenizer import Spoken
 
 WINDOW, SIDE = 30.0, 5.0  # seconds that are heard together, and at each end again by the next window
 PAUSE = 0.8  # seconds without a word that end a segment

@@ -8,7 +8,7 @@ from pyapp.engine import no_grad
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import from_numpy
 from pyapp.errors import ArgumentError
-from pyapp.nn.sound_codes import Codes
+from pyapp.nn.audio.sound_codes import Codes
 
 from .resampling import resample
 

@@ -19,9 +19,9 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Progress, Sound
-from pyapp.nn.sequence_to_sequence import CachedMemory, Decoding
-from pyapp.text.options import check_number
-from pyapp.text.sampling import Uniform
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, Decoding
+from pyapp.text.generation.options import check_number
+from pyapp.text.generation.sampling import Uniform
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

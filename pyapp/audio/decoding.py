@@ -17,7 +17,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import ops
 from pyapp.engine.lazy import np
 from pyapp.events import Cancel
-from pyapp.text.whisper_tokenizer import WhisperTokenizer
+from pyapp.text.tokenization.whisper_tokenizer import WhisperTokenizer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,9 +15,9 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
-from pyapp.nn.sequence_to_sequence import Decoding
-from pyapp.text.sampling import Uniform
-from pyapp.text.voice_tokenizer import ReadText
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Decoding
+from pyapp.text.generation.sampling import Uniform
+from pyapp.text.tokenization.voice_tokenizer import ReadText
 
 from .voice import Voice
 

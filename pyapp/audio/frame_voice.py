@@ -10,8 +10,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
-from pyapp.text.sampling import Uniform
-from pyapp.text.voice_tokenizer import ReadText
+from pyapp.text.generation.sampling import Uniform
+from pyapp.text.tokenization.voice_tokenizer import ReadText
 
 from .voice import Voice
 

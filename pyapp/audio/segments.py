@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pyapp.audio.windows import FRAMES_PER_SECOND
 from pyapp.audio.word_times import FRAMES_PER_TOKEN, Draft
-from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
+from pyapp.text.tokenization.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
 
 
 def is_time(token: int, tokenizer: WhisperTokenizer) -> bool:

@@ -15,7 +15,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Notice, Progress, Sound
-from pyapp.text.options import check_number
+from pyapp.text.generation.options import check_number
 from pyapp.text.passages import sentences
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
-from pyapp.text.voice_tokenizer import ReadText
+from pyapp.text.tokenization.voice_tokenizer import ReadText
 
 from .voice import Voice
 

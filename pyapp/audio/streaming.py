@@ -23,7 +23,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Doubt, Event, Language, Partial, Segment
-from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME
+from pyapp.text.tokenization.whisper_tokenizer import SECONDS_PER_TIME
 
 REPEATED = 5  # words from before its beginning that a decoding may repeat, if a rest of their sound is left
 PROMPT_CHARACTERS = 200

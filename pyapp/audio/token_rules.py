@@ -14,7 +14,7 @@ from pyapp.audio.options import TranscribeOptions
 from pyapp.engine import ops
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
-from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
+from pyapp.text.tokenization.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.errors import ModelError, OptionError
-from pyapp.nn.sound_codes import Codes
-from pyapp.text.options import SamplingOptions
-from pyapp.text.sampling import Sampler
-from pyapp.text.session import Session
-from pyapp.text.voice_tokenizer import ReadText
+from pyapp.nn.audio.sound_codes import Codes
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.sampling import Sampler
+from pyapp.text.generation.session import Session
+from pyapp.text.tokenization.voice_tokenizer import ReadText
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,8 +26,8 @@ from pyapp.audio.windows import FRAMES_PER_SECOND, MelWindows
 from pyapp.audio.word_times import FRAMES_PER_TOKEN, Draft, add_word_times
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Language, Metric, Partial, Progress, Segment
-from pyapp.text.sampling import Uniform
-from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
+from pyapp.text.generation.sampling import Uniform
+from pyapp.text.tokenization.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
 
 if TYPE_CHECKING:
     from pyapp.audio.turns import Turns
@@ -72,7 +72,7 @@ def transcribe_events(
     if getattr(model, "processor", None) is not None:
         from pyapp.audio.characters import CharacterTranscription, TransducerTranscription
         from pyapp.audio.utterances import PromptedTranscription, UtteranceTranscription
-        from pyapp.nn.sequence_to_sequence import SequenceToSequence
+        from pyapp.nn.sequence_to_sequence.sequence_to_sequence import SequenceToSequence
 
         kind: Any = UtteranceTranscription if isinstance(model.model, SequenceToSequence) else CharacterTranscription
         kind = PromptedTranscription if hasattr(model.model, "transcription_prompt") else kind

@@ -16,11 +16,11 @@ from pyapp.audio.sample_transcription import SampleTranscription
 from pyapp.audio.word_times import Draft
 from pyapp.engine.lazy import np
 from pyapp.events import Event, Notice, Token
-from pyapp.text.chat_template import ChatTemplate, sources
-from pyapp.text.generate import generate_from
-from pyapp.text.options import SamplingOptions
+from pyapp.text.chat.chat_template import ChatTemplate, sources
+from pyapp.text.generation.generate import generate_from
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.text.pictures import PictureSession, Recording, part_token
-from pyapp.text.sequence_to_sequence import SearchOptions, search
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,8 +131,8 @@ class UtteranceTranscription(SampleTranscription):
 
 
 class PromptedTranscription(UtteranceTranscription):
-    """Transcription by a language model that hears (nn.sound_text): what it hears at once is as long as the stretches
-    of its encoder, however many pauses there are.
+    """Transcription by a language model that hears (nn.audio.sound_text): what it hears at once is as long as the
+    stretches of its encoder, however many pauses there are.
     """
 
     def _prepare(self, loaded: Any) -> None:

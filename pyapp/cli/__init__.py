@@ -63,7 +63,7 @@ from pyapp.cli.views import (
 )
 from pyapp.events import Event
 from pyapp.interrupts import STOPPED, raise_again
-from pyapp.text.options import SEEDS
+from pyapp.text.generation.options import SEEDS
 
 PROMPT_LIMIT = 16 << 20  # bytes
 

@@ -28,10 +28,10 @@ from pyapp.cli.views import JsonView, StoryView, View, plain
 from pyapp.errors import PyappError
 from pyapp.events import Cancel, Done, Event, Thought, Token
 from pyapp.formats.sink import open_sink
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.options import SamplingOptions
 
 if TYPE_CHECKING:
-    from pyapp.text.chat import Conversation
+    from pyapp.text.chat.chat import Conversation
 
 HELP = """\
 /system TEXT   set the instructions; without TEXT, remove them
@@ -93,7 +93,7 @@ def chat(
     Each line is a message; /help lists the commands. With standard
     input from a pipe, every line is answered in turn. --json prints the events, one per line.
     """
-    from pyapp.text.chat import Conversation
+    from pyapp.text.chat.chat import Conversation
 
     options = settings_of(settings)
     SamplingOptions.from_dict(options)  # what is wrong is told before the model is loaded
@@ -175,7 +175,7 @@ class Talk:
         self, model: Any, chosen: dict[str, Any], draft: Any, template: str | None, options: dict[str, Any],
         as_json: bool, thoughts: bool,
     ) -> None:  # fmt: skip
-        from pyapp.text.chat import Conversation
+        from pyapp.text.chat.chat import Conversation
 
         self.conversation: Conversation = Conversation()
         self.pictures: list[str] = []  # to be shown with the next message
@@ -189,7 +189,7 @@ class Talk:
         """Loads the model. One that cannot chat is refused before somebody writes to it."""
         from pyapp import tasks
         from pyapp.tasks.chat import NO_TEMPLATE
-        from pyapp.text.chat_template import no_template
+        from pyapp.text.chat.chat_template import no_template
 
         files = {name: value for name, value in self._chosen.items() if value is not None}
         needed = (
@@ -316,7 +316,7 @@ class Talk:
         )
 
     def _new(self, _: str) -> None:
-        from pyapp.text.chat import Conversation
+        from pyapp.text.chat.chat import Conversation
 
         system, self.conversation = self.conversation.system, Conversation()
         self.conversation.system = system
@@ -328,7 +328,7 @@ class Talk:
         self._note(f"saved to {name}")
 
     def _load(self, name: str) -> None:
-        from pyapp.text.chat import Conversation
+        from pyapp.text.chat.chat import Conversation
 
         self.conversation = Conversation.from_json(read_file(self._named(name)), name)
         self._note(f"{len(self.conversation.messages)} messages from {name}")

@@ -13,7 +13,7 @@ from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option, use_threads
 from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
-from pyapp.text.options import SEEDS
+from pyapp.text.generation.options import SEEDS
 
 TRAINED, STEPS, SOUND = "What is trained", "Steps", "Recordings"
 PAIRS, MEMORY = "Judged answers", "Memory"

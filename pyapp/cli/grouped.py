@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from pyapp.text.options import CACHE_TYPES, SEEDS, SamplingOptions
+from pyapp.text.generation.options import CACHE_TYPES, SEEDS, SamplingOptions
 
 DEFAULTS = SamplingOptions()
 FILE_LIMIT = 16 << 20  # bytes

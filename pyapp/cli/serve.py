@@ -11,7 +11,7 @@ from pyapp.cli.grouped import DEFAULTS, command, option
 from pyapp.cli.running import device_of, threads_option, use_threads
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.errors import PyappError
-from pyapp.text.options import CACHE_TYPES
+from pyapp.text.generation.options import CACHE_TYPES
 
 NETWORK, MODELS, LIMITS = "Network", "Models", "Limits"
 MIB = 1 << 20

@@ -19,7 +19,7 @@ from pyapp.cli.running import device_of, output_of_scripts, threads_option, use_
 from pyapp.cli.views import View
 from pyapp.errors import FileFormatError, PyappError
 from pyapp.interrupts import STOPPED
-from pyapp.text.options import SEEDS
+from pyapp.text.generation.options import SEEDS
 
 FILE_LIMIT = 1 << 20  # bytes of a file of settings
 

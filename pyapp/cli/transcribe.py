@@ -29,7 +29,7 @@ from pyapp.cli.transcript_views import LoadJson, TranscribeJson, TranscribeView
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel
-from pyapp.text.options import SEEDS
+from pyapp.text.generation.options import SEEDS
 
 DEFAULTS = TranscribeOptions()
 STDIN = "-"

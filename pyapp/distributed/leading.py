@@ -109,7 +109,8 @@ class Leader:
 
 
 class LeadingModel:
-    """A model of a leader, as text.session.LanguageModel; its other attributes are those of its part here."""
+    """A model of a leader, as text.generation.session.LanguageModel; its other attributes are those of its part
+    here."""
 
     def __init__(self, leader: Leader, key: int, model: Any) -> None:
         self._leader, self._key, self._model = leader, key, model

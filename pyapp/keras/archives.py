@@ -103,7 +103,9 @@ def _read_assets(model: Layer, archive: zipfile.ZipFile, file: WeightsFile) -> N
         except (ValueError, TypeError) as error:
             if isinstance(error, FileFormatError):
                 raise
-            raise FileFormatError(f"{file.where}: {name} is no vocabulary of {layer.name} ({error!s:.100})") from error
+            raise FileFormatError(
+                f"{file.where}: {name} is not a vocabulary of {layer.name} ({error!s:.100})"
+            ) from error
 
 
 def _fitting(model: Layer, file: WeightsFile) -> None:
@@ -143,7 +145,7 @@ def _opened(where: str) -> Iterator[zipfile.ZipFile]:
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise FileFormatError(
-            f"{where} is no usable ZIP archive ({error!s:.100})", hint="The file may be cut off: copy it again"
+            f"{where} is not a usable ZIP archive ({error!s:.100})", hint="The file may be cut off: copy it again"
         ) from error
 
 

@@ -18,7 +18,7 @@ __all__ = ["as_floats", "as_tensor", "axes_of", "channels_last", "is_channels_fi
 
 
 def as_tensor(x: Any, dtype: Any = None) -> Tensor:
-    """A tensor. Whole numbers that are no array are int32, as in Keras, or int64 where they are too large for that;
+    """A tensor. Whole numbers that are not an array are int32, as in Keras, or int64 where they are too large for that;
     floats that are none have the dtype of `set_floatx`."""
     found = ops.as_tensor(x)
     if found.dtype.name == "float32" and not is_array(x) and not _has_arrays(x) and floatx() != "float32":

@@ -138,7 +138,7 @@ class Layer(Configured, Module):
                 self._remember(name, value)
             value = tracked(self, name, value)
             if name in self._modules and not isinstance(value, Module):
-                del self._modules[name]  # the layer is no attribute any more
+                del self._modules[name]  # the layer is not an attribute any more
             if isinstance(value, Variable) and not getattr(value, "is_parameter", False):  # a weight made outside
                 if all(value is not known for known in (*self._buffers.values(), *self._weight_order)):
                     self.register_buffer(name, value)

@@ -43,7 +43,7 @@ class DTypePolicy:
             compute, variable = as_dtype(_MIXED.get(name, name)), as_dtype("float32" if name in _MIXED else name)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"DTypePolicy: {name!r:.60} is no policy; there are mixed_bfloat16, mixed_float16, and the names of "
+                f"DTypePolicy: {name!r:.60} is not a policy; there are mixed_bfloat16, mixed_float16, and the names of "
                 "dtypes, such as float32"
             ) from error
         self.name = name if name in _MIXED else compute.name
@@ -103,7 +103,7 @@ class QuantizedDTypePolicy(DTypePolicy):
         if base in _CALIBRATED:
             raise NotImplementedError(f"{kind}: {base!r} needs data to calibrate it, and is not there; use 'int8'")
         if base not in QUANTIZATION_MODES or (mode != base and base != "int4"):
-            raise ValueError(f"{kind}: {mode!r:.60} is no mode; there are {', '.join(QUANTIZATION_MODES)}")
+            raise ValueError(f"{kind}: {mode!r:.60} is not a mode; there are {', '.join(QUANTIZATION_MODES)}")
         super().__init__(source_name)
         self.source_name = self.name
         if base == "int8" and self.compute_dtype == "float16":

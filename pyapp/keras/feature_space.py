@@ -109,7 +109,7 @@ class FeatureSpace(Layer):
         for one in crossed:
             unknown = set(one.feature_names) - set(made)
             if unknown:
-                raise ValueError(f"FeatureSpace: the cross {one.name} has {min(unknown)!r}, which is no feature")
+                raise ValueError(f"FeatureSpace: the cross {one.name} has {min(unknown)!r}, which is not a feature")
         self._parts: dict[str, Feature | Cross] = {}  # in the order of the vectors
         self._parts |= {key: made[key] for key in sorted(made)}
         self._parts |= {one.name: one for one in sorted(crossed, key=lambda one: one.name)}

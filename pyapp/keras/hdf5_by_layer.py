@@ -76,6 +76,6 @@ def _names(file: WeightsFile, group: Any, name: str) -> list[str]:
         for value in np.asarray(part).reshape(-1).tolist():
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
             if not isinstance(text, str):
-                raise FileFormatError(f"{file.where}: {name} of {group.name!r:.60} is no list of names")
+                raise FileFormatError(f"{file.where}: {name} of {group.name!r:.60} is not a list of names")
             found.append(text)
     return found

@@ -277,7 +277,7 @@ class WeightsFile:
         except _DAMAGE:  # such as a type that NumPy does not have
             usable = False
         if not usable:
-            raise FileFormatError(f"{self.where}: {group.name}/{name} is no dataset with numbers in this file")
+            raise FileFormatError(f"{self.where}: {group.name}/{name} is not a dataset of numbers in this file")
         return tuple(found.shape)
 
     def read(self, group: Any, name: str) -> Any:

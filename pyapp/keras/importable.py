@@ -1,4 +1,4 @@
-"""Parts of a module that can be imported as `os.path` can, though they are no files beside it:
+"""Parts of a module that can be imported as `os.path` can, though they are not files beside it:
 `from pyapp.keras.optimizers.schedules import CosineDecay`.
 """
 

@@ -466,7 +466,7 @@ class Reading:
     def _read__slice__(self, config: Mapping[str, Any]) -> slice:
         parts = [config.get(part) for part in ("start", "stop", "step")]
         if not all(part is None or isinstance(part, int) for part in parts):
-            raise self.problem("a slice has ends that are no whole numbers")
+            raise self.problem("the ends of a slice are not whole numbers")
         return slice(*parts)
 
     def _read__ellipsis__(self, config: Mapping[str, Any]) -> Any:
@@ -598,7 +598,7 @@ class Reading:
                 wires.tensors[name, 0, 0] = layer.tensor
                 continue
             if not isinstance(layer, Layer):
-                raise self.problem(f"{name!r:.60} is no layer")
+                raise self.problem(f"{name!r:.60} is not a layer")
             layer.name = name
             found += [_WrittenCall(name, layer, number, node) for number, node in enumerate(nodes)]
         return found

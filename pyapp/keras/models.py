@@ -469,7 +469,7 @@ class Model(Layer):
         return "captured" if any(step.captured for step in self._steps.values()) else "not captured yet"
 
     def where_not_finite(self) -> str | None:
-        """After a loss that is no number: where the batch, or else the weights, have the first such one; or None."""
+        """After a loss that is not a number: where the batch, or else the weights, have the first such one; or None."""
         x, y, sample_weight = self._last_batch
         for what, part in (("the inputs", x), ("the labels", y), ("the weights of the examples", sample_weight)):
             for leaf in flatten(part):
@@ -479,7 +479,7 @@ class Model(Layer):
                         return f"{what} have NaN or infinity, first in example {rows[0]} of the batch"
         for layer in self.layers:
             if any(not bool(weight.isfinite().all()) for weight in layer.weights if weight.dtype.is_floating_point):
-                return f"the weights of layer {layer.name} are no numbers any more; try a smaller learning rate"
+                return f"the weights of layer {layer.name} are not numbers any more; try a smaller learning rate"
         return None
 
     def test_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
@@ -940,7 +940,7 @@ def _copied(layer: Layer) -> Any:
     """A layer like another, with new weights."""
     if type(layer) in (Sequential, Functional):
         return clone_model(layer)  # type: ignore[arg-type]
-    if isinstance(layer, Function):  # a Lambda: its function is no configuration
+    if isinstance(layer, Function):  # a Lambda: its function cannot be a configuration
         return type(layer)(**{**(layer._arguments or {}), "name": layer.name})
     return type(layer).from_config(layer.get_config())
 

@@ -318,7 +318,7 @@ def _no_sparse(name: str, sparse: bool) -> None:
 
 
 def one_hot(x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False) -> Tensor:
-    """1 at the number of each class, 0 at the others, along a new axis; zeros for numbers that are no class."""
+    """1 at the number of each class, 0 at the others, along a new axis; zeros for numbers that are not a class."""
     _no_sparse("one_hot", sparse)
     ids = as_tensor(x).to("int64")
     found = (ids.unsqueeze(-1) == ops.arange(num_classes, device=ids.device)).to(as_dtype(dtype or floatx()))

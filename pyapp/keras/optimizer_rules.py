@@ -517,7 +517,7 @@ def _schedule_free() -> ElementProgram:
 
 class Muon(Optimizer):
     """Steps of matrices that are made orthogonal (Jordan et al. 2024), by `ns_steps` of Newton and Schulz's iteration
-    with the coefficients muon_a, muon_b and muon_c. What is no matrix, an embedding, or has a path that one of
+    with the coefficients muon_a, muon_b and muon_c. What is not a matrix, an embedding, or has a path that one of
     `exclude_layers` (regular expressions) is found in, is trained by AdamW. `rms_rate` multiplies steps by it and the
     root of the longer side. Steps run eagerly."""
 

@@ -207,7 +207,7 @@ class LossScaleOptimizer(Optimizer):
                     self._inner.apply(given, weights)
                 self._fit_scale(finite)
                 return
-            # A finite number times 0 is 0, anything else is no number; so are sums with it.
+            # A finite number times 0 is 0, anything else is not a number; so are sums with it.
             zeros = sum(((g * 0.0).sum() for g, _ in pairs[1:]), (pairs[0][0] * 0.0).sum())
             if self._finite is None or self._finite.device is not zeros.device:
                 self._finite = make(Storage.outside_graphs(4, zeros.device), (), (), float32)

@@ -353,7 +353,7 @@ def resolved(mode: Any, config: Any) -> QuantizationConfig:
     if mode in ("gptq", "awq"):
         raise NotImplementedError(f"quantize: {mode!r} needs data to calibrate it, and is not there; use 'int8'")
     if mode is not None and mode not in QUANTIZATION_MODES:
-        raise ValueError(f"quantize: {mode!r:.40} is no mode; there are {', '.join(QUANTIZATION_MODES)}")
+        raise ValueError(f"quantize: {mode!r:.40} is not a mode; there are {', '.join(QUANTIZATION_MODES)}")
     if config is None:
         if mode is None:
             raise ValueError("quantize: takes a mode such as 'int8', or a config")

@@ -84,7 +84,7 @@ def timeseries_dataset_from_array(
     count = len(data)
     first, last = start_index or 0, count if end_index is None else end_index
     if not 0 <= first < last <= count:
-        raise ValueError(f"timeseries_dataset_from_array: {first} … {last} is no part of a series of {count} steps")
+        raise ValueError(f"timeseries_dataset_from_array: {first} … {last} is not a part of a series of {count} steps")
     for name, value in (
         ("sequence_length", sequence_length), ("sequence_stride", sequence_stride), ("sampling_rate", sampling_rate)
     ):  # fmt: skip
@@ -253,7 +253,7 @@ def text_dataset_from_directory(
         try:
             return Path(path).read_text(encoding="utf-8")[:max_length]
         except UnicodeDecodeError as error:
-            raise FileFormatError(f"{path} is no text in UTF-8: {error.reason} at byte {error.start}") from error
+            raise FileFormatError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from error
 
     def join(texts: list[str]) -> Any:
         found = np.empty(len(texts), dtype=object)

@@ -132,7 +132,7 @@ def map_shape_structure(func: Callable[..., Any], structure: Any) -> Any:
     if isinstance(structure, (list, tuple)) and all(size is None or isinstance(size, int) for size in structure):
         return func(tuple(structure))
     if not is_nested(structure):
-        raise ValueError(f"map_shape_structure: {structure!r:.60} is no shape")
+        raise ValueError(f"map_shape_structure: {structure!r:.60} is not a shape")
     return _rebuilt(structure, [map_shape_structure(func, value) for _, value in _children(structure)])
 
 

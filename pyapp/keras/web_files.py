@@ -33,7 +33,7 @@ def get_file(
         raise ValueError("get_file: give the address as `origin`")
     name = fname or urlsplit(origin).path.rsplit("/", 1)[-1]
     if not name or Path(name).name != name:
-        raise ValueError(f"get_file: {name!r} is no name of a file; give fname")
+        raise ValueError(f"get_file: {name!r} is not the name of a file; give fname")
     file_hash = (file_hash or md5_hash or "").lower()
     kind = _kind_of_hash(file_hash, "md5" if md5_hash else hash_algorithm)
     root = Path(cache_dir).expanduser() if cache_dir else datasets_folder()
@@ -79,7 +79,7 @@ def _unpacked(path: Path, archive_format: Any) -> Path:
             with tarfile.open(path) as tar:
                 tar.extractall(partial, filter="data")
         else:
-            raise FileFormatError(f"{path.name} is no archive of {' or '.join(formats) or 'a known format'}")
+            raise FileFormatError(f"{path.name} is not an archive of {' or '.join(formats) or 'a known format'}")
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
         raise FileFormatError(f"{path.name} cannot be unpacked: {error}", hint="Download it again") from error
     os.replace(partial, folder)

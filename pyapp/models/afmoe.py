@@ -12,8 +12,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module, Parameter, RMSNorm
-from pyapp.nn.decoder import DecoderStack, RotaryTable, Text
-from pyapp.nn.decoder_blocks import HeadNormAttention, RootScaledStack, RotaryLanguageModel, SandwichNormBlock
+from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable, Text
+from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, RootScaledStack, RotaryLanguageModel, SandwichNormBlock
 from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 

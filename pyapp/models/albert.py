@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.albert import Albert
-from pyapp.nn.encoders import Headed, LinearHead, Words, first_token
+from pyapp.nn.encoders.albert import Albert
+from pyapp.nn.encoders.encoders import Headed, LinearHead, Words, first_token
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 

@@ -11,8 +11,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops import full, where
 from pyapp.nn import Linear, Module, Parameter, ResidualLinear, RMSNorm
-from pyapp.nn.decoder import RotaryTable, Text
-from pyapp.nn.decoder_blocks import HeadNormAttention, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import RotaryTable, Text
+from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, RotaryLanguageModel
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import DecoderConfig

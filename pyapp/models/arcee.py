@@ -10,8 +10,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import LayerNorm, Module, RMSNorm
-from pyapp.nn.decoder_blocks import RotaryLanguageModel
-from pyapp.nn.ungated_decoder import UngatedBlock
+from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.decoders.ungated_decoder import UngatedBlock
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, Gguf, biases, pairs_of_llama

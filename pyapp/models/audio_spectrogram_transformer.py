@@ -14,7 +14,7 @@ from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import VisionEncoder, as_sequence, token, with_tokens
+from pyapp.nn.vision.vision import VisionEncoder, as_sequence, token, with_tokens
 
 from .loading.config import FileConfig, require
 from .loading.labels import Labelled

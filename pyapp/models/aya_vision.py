@@ -10,8 +10,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.picture_text import ANY, MergedTiles, Size
-from pyapp.nn.towers import VisionTower
+from pyapp.nn.vision.towers import VisionTower
+from pyapp.nn.vision_language.picture_text import ANY, MergedTiles, Size
 
 from .loading import picture_text
 from .loading.config import require

@@ -9,10 +9,10 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
-from pyapp.nn.hybrid import HybridBlock, HybridLanguageModel, HybridStack
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable
 from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.mamba2 import Mamba2Mixer, Mamba2Settings
+from pyapp.nn.recurrent.hybrid import HybridBlock, HybridLanguageModel, HybridStack
+from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
 
 from .loading.config import DecoderConfig, require
 from .loading.mamba_layers import MambaFields, mamba_fields

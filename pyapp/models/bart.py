@@ -12,8 +12,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import InputError
 from pyapp.nn import Linear, Module
-from pyapp.nn.encoders import visible_keys
-from pyapp.nn.sequence_to_sequence import BartLanguageModel, BartModel, WholeMemory, check_ids
+from pyapp.nn.encoders.encoders import visible_keys
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import BartLanguageModel, BartModel, WholeMemory, check_ids
 
 from .loading.labels import Labelled
 from .loading.sequence_config import SequenceToSequenceConfig

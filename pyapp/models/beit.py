@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module
-from pyapp.nn.beit import Beit
-from pyapp.nn.vision import ImageHead
+from pyapp.nn.vision.beit import Beit
+from pyapp.nn.vision.vision import ImageHead
 
 from .loading.pictures_config import BeitConfig
 

@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2018, arXiv 1810.04805): a transformer encoder with learned positions, and its heads. MiniLM,
 BGE, GTE, E5 and many rerankers have this architecture. With `position_embedding_type` "alibi" it is Jina's, of
-jina-embeddings-v2 (nn/alibi_encoder.py). Megatron's BERT (Shoeybi et al. 2019, arXiv 1909.08053) has the norms before
-each part. ERNIE (Sun et al. 2019, arXiv 1904.09223) may add the vector of a task to each token.
+jina-embeddings-v2 (nn/encoders/alibi_encoder.py). Megatron's BERT (Shoeybi et al. 2019, arXiv 1909.08053) has the norms
+before each part. ERNIE (Sun et al. 2019, arXiv 1904.09223) may add the vector of a task to each token.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -14,9 +14,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Module
-from pyapp.nn.alibi_encoder import GATES, AlibiBertEncoder
 from pyapp.nn.bert_decoder import PlacedEmbeddings, TextDecoder
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.alibi_encoder import GATES, AlibiBertEncoder
+from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     BertEncoder,
     Encoder,
@@ -25,8 +25,8 @@ from pyapp.nn.encoders import (
     Predictions,
     PredictionsHead,
 )
-from pyapp.nn.norm_first import NormFirstEncoder, NormNames
-from pyapp.nn.sequence_to_sequence import Memory
+from pyapp.nn.encoders.norm_first import NormFirstEncoder, NormNames
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory
 
 from .loading.config import require
 from .loading.encoder_config import BertConfig

@@ -14,7 +14,7 @@ from math import log, sqrt
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     BertLayers,
     DenseClassifierHead,

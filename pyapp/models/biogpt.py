@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Embedding
-from pyapp.nn.bart_decoder import FIRST_ROW, BartLanguageModel
+from pyapp.nn.sequence_to_sequence.bart_decoder import FIRST_ROW, BartLanguageModel
 
 from .loading.config import DecoderConfig
 

@@ -13,8 +13,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, quant
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward, gated
 
 from .loading.config import DecoderConfig, require

@@ -13,10 +13,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.nn import Embedding, LayerNorm, Module
 from pyapp.nn.bert_decoder import TextDecoder
-from pyapp.nn.blip import BlipVision
-from pyapp.nn.encoders import Predictions
-from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.encoders.encoders import Predictions
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
+from pyapp.nn.vision.blip import BlipVision
+from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import check_padding
 from .loading.pictures_config import PatchConfig

@@ -14,12 +14,12 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import ModelError, OptionError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module
-from pyapp.nn.blip import BlipVision
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import PictureTextModel
-from pyapp.nn.query_former import query_layers
-from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
+from pyapp.nn.vision.blip import BlipVision
+from pyapp.nn.vision.vision import check_pictures
+from pyapp.nn.vision_language.picture_text import PictureTextModel
+from pyapp.nn.vision_language.query_former import query_layers
 
 from ._index import MODEL_TYPES as MODULES
 from .loading import picture_text

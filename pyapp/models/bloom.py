@@ -10,9 +10,9 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text, heads_together
+from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text, heads_together
 from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.linear_biases import slopes
+from pyapp.nn.positions.linear_biases import slopes
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, Gguf, grouped_rows

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.encoders import BertEncoder, first_token
-from pyapp.nn.towers import ProjectedTowers
+from pyapp.nn.encoders.encoders import BertEncoder, first_token
+from pyapp.nn.vision.towers import ProjectedTowers
 
 from .loading.encoder_config import BertTextConfig
 from .loading.towers_config import ClipVisionConfig, ProjectedConfig

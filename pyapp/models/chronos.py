@@ -15,8 +15,8 @@ from pyapp.engine import no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import Module
 from pyapp.nn.forecasting import Forecaster, Wanted, of_paths
-from pyapp.nn.sequence_to_sequence import CachedMemory, Decoding
-from pyapp.nn.t5 import T5
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, Decoding
+from pyapp.nn.sequence_to_sequence.t5 import T5
 
 from .loading.config import FLOAT_LIMIT, require
 from .loading.forecasting_config import LONGEST, MOST_SAMPLES, check_count

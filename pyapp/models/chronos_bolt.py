@@ -17,8 +17,8 @@ from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import Embedding, Module
 from pyapp.nn.forecasting import Forecaster, ResidualBlock, Wanted, between_levels
-from pyapp.nn.sequence_to_sequence import WholeMemory
-from pyapp.nn.t5 import decoder_stack, encoder_stack
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import WholeMemory
+from pyapp.nn.sequence_to_sequence.t5 import decoder_stack, encoder_stack
 
 from .loading.config import require
 from .loading.forecasting_config import LONGEST, MOST_PATCHES, check_count, check_levels

@@ -15,13 +15,13 @@ from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import AdaptiveAvgPool2d, BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ReLU, Sequential
-from pyapp.nn.encoders import BertEncoder
+from pyapp.nn.encoders.encoders import BertEncoder
 from pyapp.nn.functional import interpolate
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import direction_scores
-from pyapp.nn.vision import as_sequence
-from pyapp.nn.windows import WindowEncoder
+from pyapp.nn.vision.towers import direction_scores
+from pyapp.nn.vision.vision import as_sequence
+from pyapp.nn.vision.windows import WindowEncoder
 
 from .loading.config import check_fields, check_padding, read_config, require
 from .loading.towers_config import TextConfig
@@ -106,12 +106,12 @@ class SoundConfig:
 
     @property
     def embed_dim(self) -> int:
-        """The width of the first stage, as nn.windows names it."""
+        """The width of the first stage, as nn.vision.windows names it."""
         return self.patch_embeds_hidden_size
 
     @property
     def num_heads(self) -> list[int]:
-        """The heads of the stages, as nn.windows names them."""
+        """The heads of the stages, as nn.vision.windows names them."""
         return self.num_attention_heads
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.towers import ProjectedTowers, TextTower, at_ends
+from pyapp.nn.vision.towers import ProjectedTowers, TextTower, at_ends
 
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
 from .loading.weights import Stored, cut_apart

@@ -13,9 +13,9 @@ from pyapp.engine import Tensor, ops
 from pyapp.errors import InputError
 from pyapp.nn import Conv2d, ConvTranspose2d, LayerNorm, Linear, Module, ModuleList, ReLU, Sequential
 from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.sequence_to_sequence import Attention
-from pyapp.nn.towers import ClipTower, PictureAndText, PositionedPatches, TextTower, at_ends, first_rows
-from pyapp.nn.vision import as_sequence, check_pictures, resized_positions
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Attention
+from pyapp.nn.vision.towers import ClipTower, PictureAndText, PositionedPatches, TextTower, at_ends, first_rows
+from pyapp.nn.vision.vision import as_sequence, check_pictures, resized_positions
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST

@@ -8,8 +8,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import ones
 from pyapp.nn import LayerNorm, Module
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable, normalized_heads
-from pyapp.nn.decoder_blocks import ParallelBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable, normalized_heads
+from pyapp.nn.decoders.decoder_blocks import ParallelBlock, RotaryLanguageModel
 from pyapp.nn.functional import layer_norm
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import new_parameter

@@ -15,7 +15,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.errors import ModelError
 from pyapp.nn import Linear, Module
-from pyapp.nn.picture_text import PictureTextModel
+from pyapp.nn.vision_language.picture_text import PictureTextModel
 
 from ._index import SEEING
 from .loading import picture_text

@@ -12,7 +12,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.detection import (
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.vision.detection import (
     Detector,
     PlacesAndQueries,
     PredictionHead,
@@ -22,8 +23,7 @@ from pyapp.nn.detection import (
     moved,
     sines_of_numbers,
 )
-from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import DetectorConfig

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module
-from pyapp.nn.convnext import ConvNext
-from pyapp.nn.vision import ImageHead
+from pyapp.nn.vision.convnext import ConvNext
+from pyapp.nn.vision.vision import ImageHead
 
 from .loading.pictures_config import ConvNextConfig
 

@@ -17,9 +17,9 @@ from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import ModelError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Embedding, Linear, Module
-from pyapp.nn.decoder import WholeText
+from pyapp.nn.audio.sound_codes import Codes
+from pyapp.nn.decoders.decoder import WholeText
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.sound_codes import Codes
 
 from ._index import MODEL_TYPES as MODULES
 from ._index import TASKS as TASKS_OF

@@ -16,7 +16,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.nn import Conv1d, Conv2d, Module, ModuleList
 from pyapp.nn.layers.channel_normalization import BatchNorm1d, BatchNorm2d
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import FileConfig, read_config, require
 

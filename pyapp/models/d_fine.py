@@ -13,11 +13,11 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.detection import Detector, PredictionHead, attend_to_points, inverse_sigmoid
-from pyapp.nn.hgnet import Stem, stages_of
 from pyapp.nn.parameter import Parameter
-from pyapp.nn.real_time_detection import Filter, HybridEncoder, LookingLayer, PartialPairs, Promising
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.vision.detection import Detector, PredictionHead, attend_to_points, inverse_sigmoid
+from pyapp.nn.vision.hgnet import Stem, stages_of
+from pyapp.nn.vision.real_time_detection import Filter, HybridEncoder, LookingLayer, PartialPairs, Promising
+from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import METHODS, WIDEST, HGNetConfig, RealTimeDetectorConfig, check_numbers

@@ -12,7 +12,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList, PReLU
-from pyapp.nn.detection import (
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.vision.detection import (
     Backbone,
     Detector,
     PlacesLayer,
@@ -24,8 +25,7 @@ from pyapp.nn.detection import (
     sines_of_numbers,
     sines_of_places,
 )
-from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.vision import as_sequence, check_pictures
+from pyapp.nn.vision.vision import as_sequence, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import DetectorConfig

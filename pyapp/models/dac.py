@@ -16,7 +16,7 @@ from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Conv1d, ConvTranspose1d, Module, ModuleList
-from pyapp.nn.sound_codes import Codes, DirectionQuantizer, Snake, check_codes, check_samples, count_of_codebooks
+from pyapp.nn.audio.sound_codes import Codes, DirectionQuantizer, Snake, check_codes, check_samples, count_of_codebooks
 
 from .loading.codec_config import LARGEST, MOST_CODEBOOKS, MonoConfig, check_codec, check_numbers, check_sizes
 from .loading.config import check_fields, require

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Conv1d, LayerNorm, Module, ModuleList
+from pyapp.nn.audio.sound import MomentClassifier, SoundClassifier, SoundEncoder, SoundLayers, plain_attention
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.sound import MomentClassifier, SoundClassifier, SoundEncoder, SoundLayers, plain_attention
 from pyapp.nn.speakers import SpeakerEncoder
 
 from .loading.config import require

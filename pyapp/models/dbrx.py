@@ -12,8 +12,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, quant
 from pyapp.engine.ops import cat
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, Text
-from pyapp.nn.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable, SelfAttention, Text
+from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.experts import SparseFeedForward
 
 from .loading.config import DecoderConfig, check_choice, check_positive, require

@@ -14,7 +14,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertLayer,
     Encoder,
     Headed,

@@ -12,9 +12,9 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import cat
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable
-from pyapp.nn.decoder_blocks import PreNormBlock
-from pyapp.nn.latent_attention import LatentAttention
+from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock
+from pyapp.nn.decoders.latent_attention import LatentAttention
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 

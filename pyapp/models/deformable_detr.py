@@ -15,7 +15,9 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.detection import (
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision.detection import (
     Backbone,
     Detector,
     PointAttention,
@@ -31,9 +33,7 @@ from pyapp.nn.detection import (
     sines_of_numbers,
     sines_of_places,
 )
-from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import as_sequence, check_pictures
+from pyapp.nn.vision.vision import as_sequence, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import DetectorConfig, check_numbers, stages_of

@@ -12,9 +12,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module
-from pyapp.nn.encoders import first_token
+from pyapp.nn.encoders.encoders import first_token
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageHead, ImageModel, PatchEmbeddings, VisionEncoder, token, with_tokens
+from pyapp.nn.vision.vision import ImageHead, ImageModel, PatchEmbeddings, VisionEncoder, token, with_tokens
 
 from .loading.pictures_config import PooledConfig
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import AvgPool2d, BatchNorm2d, Conv2d, Linear, MaxPool2d, Module, ModuleDict
-from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.vision import ImageModel, check_pictures, mean_of_places
 
 from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers

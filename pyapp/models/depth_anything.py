@@ -13,9 +13,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, Module
-from pyapp.nn.fused_maps import Neck
-from pyapp.nn.scaled_vision import ScaledEncoder
-from pyapp.nn.vision import ImageModel, as_map
+from pyapp.nn.vision.fused_maps import Neck
+from pyapp.nn.vision.scaled_vision import ScaledEncoder
+from pyapp.nn.vision.vision import ImageModel, as_map
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_factors, check_numbers, from_start, pair

@@ -16,9 +16,9 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import Conv2d, ConvTranspose2d, Identity, Linear, Module, ModuleList
-from pyapp.nn.fused_maps import ResidualFilters
-from pyapp.nn.scaled_vision import ScaledEncoder
-from pyapp.nn.vision import ImageModel, as_map, check_pictures
+from pyapp.nn.vision.fused_maps import ResidualFilters
+from pyapp.nn.vision.scaled_vision import ScaledEncoder
+from pyapp.nn.vision.vision import ImageModel, as_map, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import SIDE_LIMIT, WIDEST, PictureConfig, ScaledConfig, check_numbers

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module
-from pyapp.nn.scaled_vision import ScaledEncoder, class_and_mean
-from pyapp.nn.vision import ImageHead
+from pyapp.nn.vision.scaled_vision import ScaledEncoder, class_and_mean
+from pyapp.nn.vision.vision import ImageHead
 
 from .loading.pictures_config import ScaledConfig, check_numbers
 

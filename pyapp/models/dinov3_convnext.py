@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
-from pyapp.nn.convnext import ConvNext
-from pyapp.nn.vision import as_sequence
+from pyapp.nn.vision.convnext import ConvNext
+from pyapp.nn.vision.vision import as_sequence
 
 from .loading.pictures_config import ConvNextConfig
 

@@ -14,10 +14,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.gated import GatedFeedForward, activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, LayerScale, as_sequence, check_pictures, token, with_tokens
+from pyapp.nn.vision.vision import ImageModel, LayerScale, as_sequence, check_pictures, token, with_tokens
 
 from .loading.config import require
 from .loading.pictures_config import PatchConfig

@@ -11,7 +11,16 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.encoders import Encoder, Headed, Layers, LinearHead, Words, attend_joined, first_token, visible_keys
+from pyapp.nn.encoders.encoders import (
+    Encoder,
+    Headed,
+    Layers,
+    LinearHead,
+    Words,
+    attend_joined,
+    first_token,
+    visible_keys,
+)
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 

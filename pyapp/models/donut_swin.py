@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.vision import ImageModel, check_pictures
-from pyapp.nn.windows import WindowEmbeddings, WindowEncoder
+from pyapp.nn.vision.vision import ImageModel, check_pictures
+from pyapp.nn.vision.windows import WindowEmbeddings, WindowEncoder
 
 from .loading.config import require
 from .loading.pictures_config import WindowConfig

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, Linear, Module
-from pyapp.nn.encoders import BertEncoder, Encoder
+from pyapp.nn.encoders.encoders import BertEncoder, Encoder
 
 from .loading.encoder_config import BertConfig
 

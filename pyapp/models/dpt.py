@@ -12,8 +12,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import BatchNorm2d, Conv2d, Module, ModuleList
-from pyapp.nn.fused_maps import ReadoutNeck
-from pyapp.nn.vision import ImageModel, PlacedPatches, VisionEncoder, check_pictures
+from pyapp.nn.vision.fused_maps import ReadoutNeck
+from pyapp.nn.vision.vision import ImageModel, PlacedPatches, VisionEncoder, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, PatchConfig, check_factors, check_numbers, from_start

@@ -13,7 +13,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import BatchNorm2d, Conv2d, Module, ModuleList
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.vision import ImageHead, ImageModel, check_pictures, divisible, mean_of_places
+from pyapp.nn.vision.vision import ImageHead, ImageModel, check_pictures, divisible, mean_of_places
 
 from .loading.config import check_depth, require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers

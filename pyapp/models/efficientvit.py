@@ -12,7 +12,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ModuleList, Sequential
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.vision import ImageModel, check_pictures, mean_of_places
 
 from .loading.config import DEEPEST, require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers

@@ -13,10 +13,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import BatchNorm1d, Linear, Module, ModuleList, Sequential
-from pyapp.nn.mobile import FilterNorm, SqueezedAttention, Style
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
-from pyapp.nn.windows import in_windows, out_of_windows
+from pyapp.nn.vision.mobile import FilterNorm, SqueezedAttention, Style
+from pyapp.nn.vision.vision import ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.windows import in_windows, out_of_windows
 
 from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers, pair

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module
-from pyapp.nn.encoders import DenseClassifierHead, GeneratorHead, Headed, LinearHead, NarrowEncoder
+from pyapp.nn.encoders.encoders import DenseClassifierHead, GeneratorHead, Headed, LinearHead, NarrowEncoder
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import require

@@ -16,8 +16,8 @@ from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import LSTM, Module
-from pyapp.nn.seanet import ResidualQuantizer, decoder, encoder
-from pyapp.nn.sound_codes import Codes, check_codes, check_samples
+from pyapp.nn.audio.seanet import ResidualQuantizer, decoder, encoder
+from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples
 
 from .loading.codec_config import MOST_CODEBOOKS, MOST_LAYERS, SeanetConfig
 from .loading.config import require

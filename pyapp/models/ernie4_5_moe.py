@@ -11,8 +11,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops import zeros
 from pyapp.nn import Module, Parameter, RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
-from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Module, ModuleList, ResidualLinear
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.encoders import (
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.encoders.encoders import (
     DenseClassifierHead,
     Encoder,
     Intermediate,

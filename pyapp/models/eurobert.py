@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, GatedFeedForward, Linear, Module, ModuleList, RMSNorm
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.encoders import Encoder, Headed, LinearHead, Words, first_token, visible_keys
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.encoders.encoders import Encoder, Headed, LinearHead, Words, first_token, visible_keys
+from pyapp.nn.encoders.rotary_encoder import RotaryAttention
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.rotary_encoder import RotaryAttention
 
 from .loading.config import DecoderConfig, check_padding, require
 from .loading.labels import Labelled

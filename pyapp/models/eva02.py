@@ -14,7 +14,7 @@ from pyapp.engine.lazy import np
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, as_sequence, check_pictures, mean_of_patches, token, with_tokens
+from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures, mean_of_patches, token, with_tokens
 
 from .loading.config import require
 from .loading.pictures_config import PatchConfig

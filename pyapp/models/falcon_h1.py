@@ -11,11 +11,11 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import cat, full
 from pyapp.nn import Linear, Module, ResidualLinear, RMSNorm
-from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoders.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, Text
 from pyapp.nn.heads import Heads
-from pyapp.nn.hybrid import HybridLanguageModel
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.mamba2 import Mamba2Mixer, Mamba2Settings
+from pyapp.nn.recurrent.hybrid import HybridLanguageModel
+from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import KEYS, Gguf, GgufForm, key_lengths, mamba2_forms, mamba2_names

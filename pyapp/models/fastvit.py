@@ -14,9 +14,9 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import BatchNorm2d, Conv2d, Linear, Module, Sequential
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.mobile import ChannelScale, FilterNorm, SqueezedAttention, Style
-from pyapp.nn.reparameterized import SQUEEZED_NAMES, Branches, Shape, filter_of, forget, same, sum_of
-from pyapp.nn.vision import ImageModel, as_map, as_sequence, check_pictures, mean_of_places
+from pyapp.nn.vision.mobile import ChannelScale, FilterNorm, SqueezedAttention, Style
+from pyapp.nn.vision.reparameterized import SQUEEZED_NAMES, Branches, Shape, filter_of, forget, same, sum_of
+from pyapp.nn.vision.vision import ImageModel, as_map, as_sequence, check_pictures, mean_of_places
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, check_stages

@@ -16,10 +16,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import InputError, OptionError
 from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import Words
+from pyapp.nn.encoders.encoders import Words
 from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.sequence_to_sequence import BartModel, Memory, SequenceToSequence
-from pyapp.nn.vision import as_sequence, check_pictures, over_channels
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import BartModel, Memory, SequenceToSequence
+from pyapp.nn.vision.vision import as_sequence, check_pictures, over_channels
 
 from ._index import MODEL_TYPES as MODULES
 from .loading.config import check_fields, read_config, require

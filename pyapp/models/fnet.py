@@ -12,7 +12,7 @@ from math import pi
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     Encoder,
     Intermediate,

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
-from pyapp.nn.decoder_blocks import PreNormBlock, RootScaledStack, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RootScaledStack, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 

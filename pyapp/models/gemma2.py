@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from pyapp.engine import Tensor
-from pyapp.nn.decoder import (
+from pyapp.nn.decoders.decoder import (
     GroupedQueryAttention,
     RotaryTable,
     Text,
     soft_capped,
 )  # fmt: skip
-from pyapp.nn.decoder_blocks import RootScaledStack, RotaryLanguageModel, SandwichNormBlock
+from pyapp.nn.decoders.decoder_blocks import RootScaledStack, RotaryLanguageModel, SandwichNormBlock
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 

@@ -12,9 +12,9 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size
-from pyapp.nn.towers import VisionTower
-from pyapp.nn.vision import as_map, as_sequence
+from pyapp.nn.vision.towers import VisionTower
+from pyapp.nn.vision.vision import as_map, as_sequence
+from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 
 from .loading import picture_text
 from .loading.config import require

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from pyapp.engine import Tensor
-from pyapp.nn.decoder import (
+from pyapp.nn.decoders.decoder import (
     CausalLanguageModel,
     RotaryTable,
     soft_capped,
 )  # fmt: skip
-from pyapp.nn.decoder_blocks import HeadNormAttention, RootScaledStack, SandwichNormBlock
+from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, RootScaledStack, SandwichNormBlock
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 

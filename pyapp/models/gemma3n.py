@@ -14,10 +14,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops import cat, stack, zeros
 from pyapp.nn import Linear, Module, ModuleList, ResidualLinear, RMSNorm
-from pyapp.nn.caches import decoder_cache
-from pyapp.nn.decoder import CausalLanguageModel, RotaryTable, Text, soft_capped
+from pyapp.nn.decoders.caches import decoder_cache
+from pyapp.nn.decoders.decoder import CausalLanguageModel, RotaryTable, Text, soft_capped
+from pyapp.nn.decoders.layer_inputs import LayerInputsStack, SharedKeysAttention
 from pyapp.nn.heads import Heads
-from pyapp.nn.layer_inputs import LayerInputsStack, SharedKeysAttention
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 

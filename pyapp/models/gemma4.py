@@ -11,14 +11,14 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module, Parameter, RMSNorm
-from pyapp.nn.caches import decoder_cache
-from pyapp.nn.decoder import CausalLanguageModel, RotaryTable, Text, soft_capped
+from pyapp.nn.decoders.caches import decoder_cache
+from pyapp.nn.decoders.decoder import CausalLanguageModel, RotaryTable, Text, soft_capped
+from pyapp.nn.decoders.layer_inputs import LayerInputsStack, SharedKeysAttention
 from pyapp.nn.heads import Heads
-from pyapp.nn.hybrid import MixedCache
-from pyapp.nn.layer_inputs import LayerInputsStack, SharedKeysAttention
 from pyapp.nn.layers.experts import Experts
 from pyapp.nn.layers.gated import GatedFeedForward, activation_named
 from pyapp.nn.parameter import new_parameter
+from pyapp.nn.recurrent.hybrid import MixedCache
 
 from .loading.config import (
     LARGEST,

@@ -13,11 +13,11 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, Sequential
-from pyapp.nn.encoders import Intermediate, NormedResidual, Words, attend
+from pyapp.nn.encoders.encoders import Intermediate, NormedResidual, Words, attend
 from pyapp.nn.heads import Heads
-from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
-from pyapp.nn.towers import VisionTower
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
+from pyapp.nn.vision.towers import VisionTower
+from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import check_padding, read_config, require
 from .loading.towers_config import ClipVisionConfig, TextConfig

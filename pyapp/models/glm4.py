@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.gated import JoinedGatedFeedForward
 
 from .loading.config import DecoderConfig

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
-from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 

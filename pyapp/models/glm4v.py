@@ -12,11 +12,11 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import GELU, Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList, RMSNorm
-from pyapp.nn.grid_tower import THETA, FramePatches, GridBlock, grid_angles
 from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.picture_text import GridPictures
-from pyapp.nn.towers import first_rows
-from pyapp.nn.vision import ImageModel, as_sequence
+from pyapp.nn.vision.grid_tower import THETA, FramePatches, GridBlock, grid_angles
+from pyapp.nn.vision.towers import first_rows
+from pyapp.nn.vision.vision import ImageModel, as_sequence
+from pyapp.nn.vision_language.picture_text import GridPictures
 
 from .loading import picture_text
 from .loading.config import FileConfig, read_config, require

@@ -10,8 +10,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Conv2d, Linear, Module
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size
-from pyapp.nn.sam_tower import SamTower
+from pyapp.nn.vision.sam_tower import SamTower
+from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 
 from .loading import picture_text
 from .loading.picture_text import PictureTextConfig

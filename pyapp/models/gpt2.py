@@ -9,13 +9,13 @@ from math import sqrt
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, LayerNorm, Module, ModuleList
-from pyapp.nn.decoder import SelfAttention, Text
-from pyapp.nn.decoder_blocks import GPT2LanguageModel
-from pyapp.nn.encoders import Words
+from pyapp.nn.decoders.decoder import SelfAttention, Text
+from pyapp.nn.decoders.decoder_blocks import GPT2LanguageModel
+from pyapp.nn.encoders.encoders import Words
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.linear import TransposedLinear
-from pyapp.nn.sequence_to_sequence import Memory
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory
 
 from .loading.gguf import Gguf
 from .loading.gpt2_form import GGUF_KEYS, GGUF_NAMES, Gpt2Config

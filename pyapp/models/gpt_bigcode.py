@@ -9,8 +9,8 @@ from math import sqrt
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, ResidualLinear
-from pyapp.nn.decoder import SelfAttention, Text, heads_together
-from pyapp.nn.decoder_blocks import GPT2LanguageModel
+from pyapp.nn.decoders.decoder import SelfAttention, Text, heads_together
+from pyapp.nn.decoders.decoder_blocks import GPT2LanguageModel
 from pyapp.nn.heads import Heads
 
 from .loading.gguf import Gguf, grouped_rows

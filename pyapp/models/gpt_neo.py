@@ -10,8 +10,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.decoder import GroupedQueryAttention, Text
-from pyapp.nn.decoder_blocks import GPT2LanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, Text
+from pyapp.nn.decoders.decoder_blocks import GPT2LanguageModel
 from pyapp.nn.heads import Heads
 
 from .loading.config import LIMITS, require

@@ -9,8 +9,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Module
-from pyapp.nn.decoder import DecoderStack, RotaryTable, Text
-from pyapp.nn.decoder_blocks import HeadByHeadAttention, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable, Text
+from pyapp.nn.decoders.decoder_blocks import HeadByHeadAttention, RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig

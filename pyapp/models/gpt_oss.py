@@ -15,8 +15,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops, quant
 from pyapp.errors import ModelError
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.parameter import new_parameter

@@ -11,7 +11,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import cat
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import (
+from pyapp.nn.decoders.decoder import (
     CausalLanguageModel,
     DecoderStack,
     GroupedQueryAttention,

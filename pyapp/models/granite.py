@@ -9,9 +9,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import RotaryTable, Text
+from pyapp.nn.decoders.decoder import RotaryTable, Text
+from pyapp.nn.decoders.scaled_decoder import ScaledBlock, ScaledLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.scaled_decoder import ScaledBlock, ScaledLanguageModel
 
 from .loading.config import require
 from .loading.gguf import TENSOR_SCALINGS, Gguf, biases, pairs_of_llama

@@ -19,13 +19,13 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import BatchNorm1d, Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import attend
+from pyapp.nn.audio.sound_text import SoundTextModel
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.query_former import query_layers
-from pyapp.nn.relative_positions import by_distance
-from pyapp.nn.sound_text import SoundTextModel
+from pyapp.nn.positions.relative_positions import by_distance
+from pyapp.nn.vision_language.query_former import query_layers
 
 from .loading import picture_text, sound_text
 from .loading.config import check_fields, read_config, require

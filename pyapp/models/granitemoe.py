@@ -9,8 +9,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.scaled_decoder import (
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.decoders.scaled_decoder import (
     ScaledBlock,
     ScaledLanguageModel,
     ScaledSharedFeedForward,

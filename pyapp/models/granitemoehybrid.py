@@ -10,10 +10,10 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
-from pyapp.nn.hybrid import HybridLanguageModel
-from pyapp.nn.mamba2 import Mamba2Mixer
-from pyapp.nn.scaled_decoder import ScaledLanguageModel, ScaledSharedFeedForward, sparse_feed_forward
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoders.scaled_decoder import ScaledLanguageModel, ScaledSharedFeedForward, sparse_feed_forward
+from pyapp.nn.recurrent.hybrid import HybridLanguageModel
+from pyapp.nn.recurrent.mamba2 import Mamba2Mixer
 
 from .loading.config import LIMITS, check_choice, require
 from .loading.gguf import NAMES, Gguf, attending, mamba2_forms, mamba2_names, pairs_of_llama

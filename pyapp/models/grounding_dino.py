@@ -16,7 +16,10 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.detection import (
+from pyapp.nn.encoders.encoders import BertEncoder, attend, visible_keys
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision.detection import (
     PointAttention,
     PointsLayer,
     PredictionHead,
@@ -29,11 +32,8 @@ from pyapp.nn.detection import (
     sines_of_numbers,
     sines_of_places,
 )
-from pyapp.nn.encoders import BertEncoder, attend, visible_keys
-from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, as_sequence, check_pictures
-from pyapp.nn.windows import WindowMaps
+from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures
+from pyapp.nn.vision.windows import WindowMaps
 
 from .loading.config import check_depth, require
 from .loading.encoder_config import BertTextConfig

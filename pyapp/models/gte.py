@@ -13,9 +13,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.encoders import Headed, Words
+from pyapp.nn.encoders.encoders import Headed, Words
+from pyapp.nn.encoders.rotary_encoder import RotaryEncoder, RotaryTextClassification, rotary_token_classification
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.rotary_encoder import RotaryEncoder, RotaryTextClassification, rotary_token_classification
 
 from .loading.config import LARGEST, LIMITS, read_config, require, rope_parameters
 from .loading.encoder_config import RotaryEncoderConfig

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
-from pyapp.nn.hgnet import Stem, stages_of
-from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.hgnet import Stem, stages_of
+from pyapp.nn.vision.vision import ImageModel, check_pictures, mean_of_places
 
 from .loading.pictures_config import HGNetConfig
 

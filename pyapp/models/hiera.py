@@ -16,7 +16,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module, Sequential
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, LayerScale, as_sequence, check_pictures, mean_of_patches
+from pyapp.nn.vision.vision import ImageModel, LayerScale, as_sequence, check_pictures, mean_of_patches
 
 from .loading.config import DEEPEST, require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, pair

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.sound import (
+from pyapp.nn.audio.sound import (
     MomentClassifier,
     SoundClassifier,
     SoundEncoder,

@@ -9,8 +9,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.decoder_blocks import LateNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.decoders.decoder_blocks import LateNormAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 

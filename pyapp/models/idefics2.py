@@ -15,9 +15,9 @@ from pyapp.engine.lazy import np
 from pyapp.nn import Linear, Module, ModuleList, ResidualLinear, RMSNorm
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size
-from pyapp.nn.towers import PositionedPatches, VisionTower
-from pyapp.nn.vision import as_sequence, check_pictures
+from pyapp.nn.vision.towers import PositionedPatches, VisionTower
+from pyapp.nn.vision.vision import as_sequence, check_pictures
+from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 
 from .loading import picture_text
 from .loading.config import FileConfig, read_config, require

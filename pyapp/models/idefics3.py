@@ -10,9 +10,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size
-from pyapp.nn.towers import VisionTower
-from pyapp.nn.vision import squares
+from pyapp.nn.vision.towers import VisionTower
+from pyapp.nn.vision.vision import squares
+from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 
 from .loading import picture_text
 from .loading.config import require

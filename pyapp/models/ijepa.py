@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module
-from pyapp.nn.vision import ImageHead, PlacedPatches, VisionEncoder, mean_of_patches
+from pyapp.nn.vision.vision import ImageHead, PlacedPatches, VisionEncoder, mean_of_patches
 
 from .loading.pictures_config import PatchConfig
 

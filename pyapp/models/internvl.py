@@ -10,13 +10,13 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList, RMSNorm
-from pyapp.nn.encoders import attend_joined
+from pyapp.nn.encoders.encoders import attend_joined
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import ANY, MergedTiles, Size, TwoLayers
-from pyapp.nn.scaled_vision import ScaledEmbeddings
-from pyapp.nn.vision import ImageModel, check_pictures
+from pyapp.nn.vision.scaled_vision import ScaledEmbeddings
+from pyapp.nn.vision.vision import ImageModel, check_pictures
+from pyapp.nn.vision_language.picture_text import ANY, MergedTiles, Size, TwoLayers
 
 from .loading import picture_text
 from .loading.config import require

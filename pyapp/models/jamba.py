@@ -11,11 +11,11 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention
-from pyapp.nn.hybrid import HybridBlock, HybridLanguageModel, HybridStack
+from pyapp.nn.decoders.decoder import GroupedQueryAttention
 from pyapp.nn.layers.experts import SparseFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.mamba import MambaMixer, MambaSettings
+from pyapp.nn.recurrent.hybrid import HybridBlock, HybridLanguageModel, HybridStack
+from pyapp.nn.recurrent.mamba import MambaMixer, MambaSettings
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, require
 from .loading.weights import Stored, experts_apart

@@ -12,8 +12,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops import cat
 from pyapp.nn import Linear, Module, RMSNorm
-from pyapp.nn.decoder import RotaryTable, SelfAttention, Text
-from pyapp.nn.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.decoders.decoder import RotaryTable, SelfAttention, Text
+from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.parameter import new_parameter
 

@@ -15,8 +15,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import ops
 from pyapp.errors import ModelError
 from pyapp.nn import Module
-from pyapp.nn.encoders import DenseClassifierHead, LinearHead, NormedWordsHead
-from pyapp.nn.rotary_encoder import RotaryEncoder, rotary_token_classification
+from pyapp.nn.encoders.encoders import DenseClassifierHead, LinearHead, NormedWordsHead
+from pyapp.nn.encoders.rotary_encoder import RotaryEncoder, rotary_token_classification
 
 from .loading.config import rope_parameters
 from .loading.encoder_config import RotaryEncoderConfig

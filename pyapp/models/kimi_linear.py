@@ -12,14 +12,14 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import cat, empty
 from pyapp.nn import Conv1d, Linear, Module, ResidualLinear, RMSNorm
-from pyapp.nn.decoder import DecoderStack
-from pyapp.nn.delta_rule import gated_delta_rule
-from pyapp.nn.hybrid import HybridLanguageModel
-from pyapp.nn.latent_attention import LatentAttention
+from pyapp.nn.decoders.decoder import DecoderStack
+from pyapp.nn.decoders.latent_attention import LatentAttention
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward, activation_named
 from pyapp.nn.parameter import Initialization, new_parameter
-from pyapp.nn.state_space import causal_convolution
+from pyapp.nn.recurrent.delta_rule import gated_delta_rule
+from pyapp.nn.recurrent.hybrid import HybridLanguageModel
+from pyapp.nn.recurrent.state_space import causal_convolution
 
 from .loading.config import LIMITS, check_choice, require
 from .loading.latent import LatentConfig, latent_sizes

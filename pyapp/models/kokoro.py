@@ -32,8 +32,8 @@ from pyapp.nn import (
     ParameterList,
     Sequential,
 )
-from pyapp.nn.albert import Albert
-from pyapp.nn.hifi_gan import ENDS, LAST_SLOPE, same
+from pyapp.nn.audio.hifi_gan import ENDS, LAST_SLOPE, same
+from pyapp.nn.encoders.albert import Albert
 from pyapp.nn.parameter import new_parameter
 
 from .loading.codec_config import check_sizes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     BertLayers,
     LinearHead,
@@ -19,7 +19,7 @@ from pyapp.nn.encoders import (
     PredictionsHead,
     visible_keys,
 )  # fmt: skip
-from pyapp.nn.page_encoder import PAGE, PageEncoder, add_tables, placed
+from pyapp.nn.vision.page_encoder import PAGE, PageEncoder, add_tables, placed
 
 from .loading.encoder_config import BertConfig, check_page
 

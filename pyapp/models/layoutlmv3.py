@@ -15,7 +15,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops, quant
 from pyapp.engine.lazy import np
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     BertLayers,
     DenseClassifier,
@@ -25,10 +25,10 @@ from pyapp.nn.encoders import (
     as_bias,
     visible_keys,
 )  # fmt: skip
-from pyapp.nn.page_encoder import PAGE, PageEncoder, add_tables, placed
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.relative_positions import distance_buckets
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.positions.relative_positions import distance_buckets
+from pyapp.nn.vision.page_encoder import PAGE, PageEncoder, add_tables, placed
+from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import require
 from .loading.encoder_config import BertConfig, check_page

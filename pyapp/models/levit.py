@@ -13,9 +13,9 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import BatchNorm1d, BatchNorm2d, Conv2d, Linear, Module, ModuleList
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, as_sequence, check_pictures
+from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import PictureConfig, check_numbers, pair

@@ -12,12 +12,12 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Conv1d, Linear, Module, ResidualLinear, RMSNorm
-from pyapp.nn.decoder import DecoderStack, RotaryTable
-from pyapp.nn.decoder_blocks import HeadNormAttention
-from pyapp.nn.hybrid import HybridLanguageModel
+from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import HeadNormAttention
 from pyapp.nn.layers.experts import BiasedFeedForward, Experts, GroupedRouter
 from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.state_space import causal_convolution
+from pyapp.nn.recurrent.hybrid import HybridLanguageModel
+from pyapp.nn.recurrent.state_space import causal_convolution
 
 from .loading.config import LARGEST, LIMITS, DecoderConfig, check_choice, require
 from .loading.gguf import BIAS_FORM, KEYS, SIGMOID, Gguf, GgufForm, attending

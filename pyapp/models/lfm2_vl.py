@@ -12,9 +12,9 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size
-from pyapp.nn.towers import NaflexTower
-from pyapp.nn.vision import squares
+from pyapp.nn.vision.towers import NaflexTower
+from pyapp.nn.vision.vision import squares
+from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 
 from .loading import picture_text
 from .loading.config import require

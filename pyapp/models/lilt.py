@@ -12,7 +12,7 @@ from math import sqrt
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     DenseClassifierHead,
     Intermediate,
@@ -23,7 +23,7 @@ from pyapp.nn.encoders import (
     positions_from,
     visible_keys,
 )  # fmt: skip
-from pyapp.nn.page_encoder import PageEncoder, add_tables, placed
+from pyapp.nn.vision.page_encoder import PageEncoder, add_tables, placed
 
 from .loading.config import require
 from .loading.encoder_config import BertConfig, check_page

@@ -18,7 +18,7 @@ from pyapp.engine import Device, Tensor, float32, no_grad, ops, quant
 from pyapp.errors import ModelError
 from pyapp.formats.llama2c import LIMITS
 from pyapp.nn import Embedding, Linear, Module, ModuleList, Parameter, ResidualLinear, RMSNorm
-from pyapp.nn.caches import BatchCache, KVCache, TextCache, decoder_cache, last_tokens
+from pyapp.nn.decoders.caches import BatchCache, KVCache, TextCache, decoder_cache, last_tokens
 from pyapp.nn.heads import Heads
 from pyapp.nn.init import normal_
 from pyapp.nn.parameter import skip_initialization
@@ -220,7 +220,7 @@ class Llama2c(Module):
         """tokens (T,) int32 at position[0] … → logits (1, V) of the last, or (T, V) of all. `position` is int32 (1,).
 
         The keys and values of the tokens are written to `cache`, which has a cache per layer (new_cache, or another of
-        nn.caches).
+        nn.decoders.caches).
         """
         x = self.tok_embeddings(tokens)  # (T, dim)
         text = CachedText(self.config, self.table, position, cache)

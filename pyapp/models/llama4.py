@@ -11,12 +11,12 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops.rotary import rotation_table
 from pyapp.nn import GELU, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.encoders.rotary_encoder import RotaryAttention
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size
-from pyapp.nn.rotary_encoder import RotaryAttention
-from pyapp.nn.vision import ImageModel, check_pictures, squares
+from pyapp.nn.vision.vision import ImageModel, check_pictures, squares
+from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 
 from .loading import picture_text
 from .loading.config import require, rope_parameters

@@ -11,8 +11,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import RotaryTable, Text
-from pyapp.nn.decoder_blocks import GrowingQueryAttention, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import RotaryTable, Text
+from pyapp.nn.decoders.decoder_blocks import GrowingQueryAttention, RotaryLanguageModel
 from pyapp.nn.heads import split_heads
 from pyapp.nn.layers.experts import Experts, GroupedRouter
 from pyapp.nn.layers.gated import GatedFeedForward

@@ -11,9 +11,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.picture_text import PictureTextModel, TwoLayers, states_of
-from pyapp.nn.pixtral import PixtralPictures, PixtralTower
-from pyapp.nn.towers import VisionTower
+from pyapp.nn.vision.towers import VisionTower
+from pyapp.nn.vision_language.picture_text import PictureTextModel, TwoLayers, states_of
+from pyapp.nn.vision_language.pixtral import PixtralPictures, PixtralTower
 
 from .loading import picture_text
 from .loading.config import require

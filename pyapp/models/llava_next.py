@@ -18,8 +18,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.errors import ArgumentError
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size, TwoLayers, states_of
-from pyapp.nn.towers import VisionTower
+from pyapp.nn.vision.towers import VisionTower
+from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size, TwoLayers, states_of
 from pyapp.vision.processors import GRIDS, PINPOINTS, best_resolution
 
 from .loading import picture_text

@@ -27,9 +27,9 @@ from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, SEEING, TASKS
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
     from pyapp.engine.processes.group import ProcessGroup
-    from pyapp.text.generate import LanguageModel
-    from pyapp.text.tokenizer import Tokenizer
-    from pyapp.text.whisper_tokenizer import WhisperTokenizer
+    from pyapp.text.generation.generate import LanguageModel
+    from pyapp.text.tokenization.tokenizer import Tokenizer
+    from pyapp.text.tokenization.whisper_tokenizer import WhisperTokenizer
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | ByteSource"
 SpeechSource: TypeAlias = "Source | Mapping[str, Any]"
@@ -49,8 +49,9 @@ ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 @dataclass(frozen=True)
 class LoadedModel:
     """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values, `generation` the settings
-    of its generation_config.json (pyapp/text/generation_config.py), `processor` prepares the pictures of one that sees
-    them (pyapp.vision.processors.ImageProcessor), or the recordings of one that hears (pyapp.audio.processors).
+    of its generation_config.json (pyapp/text/generation/generation_config.py), `processor` prepares the pictures of one
+    that sees them (pyapp.vision.processors.ImageProcessor), or the recordings of one that hears
+    (pyapp.audio.processors).
     """
 
     name: str
@@ -137,7 +138,7 @@ def load_model(
             projector_file.close()
         if checkpoint is not files.model and checkpoint.source is not files.model:
             checkpoint.close()
-    from pyapp.text.generate import check_tokenizer
+    from pyapp.text.generation.generate import check_tokenizer
 
     doubt = check_tokenizer(text, model.config)
     if doubt is not None:
@@ -258,7 +259,7 @@ def _generation(source: Source | None, report: Callable[[Event], None]) -> dict[
     """The settings of a generation_config.json."""
     if source is None:
         return {}
-    from pyapp.text.generation_config import generation_settings
+    from pyapp.text.generation.generation_config import generation_settings
 
     return generation_settings(read_settings(source), _named(source), report)
 
@@ -271,7 +272,7 @@ def _tokenizer(files: _Files, checkpoint: Checkpoint) -> Tokenizer:
     beside = files.tokenizer_beside
     own = beside is not None and beside.name.startswith(f"{Path(os.fspath(files.model)).stem}.tokenizer.")  # type: ignore[arg-type]
     if found is None and has_tokenizer(checkpoint) and not own:  # files of other models may lie in the folder
-        from pyapp.text.tokenizer_files import gguf_tokenizer
+        from pyapp.text.tokenization.tokenizer_files import gguf_tokenizer
 
         return gguf_tokenizer(checkpoint.values, checkpoint.source.name)  # type: ignore[attr-defined]
     found = beside if found is None else found
@@ -305,7 +306,7 @@ def tokenizer_beside(source: Source, checkpoint: Checkpoint) -> Source | None:
         return source
     if not isinstance(source, str | os.PathLike):
         return None
-    from pyapp.text.tokenizer_files import VOCABULARIES
+    from pyapp.text.tokenization.tokenizer_files import VOCABULARIES
 
     folder = Path(source).parent
     return folder if any((folder / name).is_file() for name in VOCABULARIES) else None
@@ -596,10 +597,10 @@ def weights_of(source: Source, report: Callable[[Event], None] | None = None, ca
 
 
 def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = None) -> Tokenizer:
-    """pyapp.text.tokenizer_files.load_tokenizer: from a model's folder, one of its files, or a mapping of names to
-    files.
+    """pyapp.text.tokenization.tokenizer_files.load_tokenizer: from a model's folder, one of its files, or a mapping of
+    names to files.
     """
-    from pyapp.text.tokenizer_files import load_tokenizer
+    from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 
     return load_tokenizer(source, name)
 
@@ -726,7 +727,7 @@ def load_whisper_tokenizer(
     generation: Mapping[str, Any] | None = None,
 ) -> WhisperTokenizer:
     """From a tokenizer.json or .tiktoken file, or the vocabulary in the checkpoint. ModelError if there is none."""
-    from pyapp.text.whisper_tokenizer import WhisperTokenizer
+    from pyapp.text.tokenization.whisper_tokenizer import WhisperTokenizer
 
     embedding = next((info for name, info in checkpoint.tensors.items() if _is_embedding(name)), None)
     if embedding is None or len(embedding.shape) != 2:
@@ -746,7 +747,7 @@ def load_whisper_tokenizer(
     data = read_whole(source)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return WhisperTokenizer.from_json(data, multilingual=multilingual, where=source.name)
-    from pyapp.text.vocabulary_files import read_tiktoken
+    from pyapp.text.tokenization.vocabulary_files import read_tiktoken
 
     return WhisperTokenizer.from_pieces(read_tiktoken(data, source.name), size, multilingual=multilingual)
 

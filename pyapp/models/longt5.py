@@ -10,9 +10,9 @@ from functools import partial
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Module, RMSNorm
-from pyapp.nn.encoders import attend
-from pyapp.nn.relative_positions import distance_bias, distance_buckets
-from pyapp.nn.t5 import T5, Attention, Stack, T5Encoder
+from pyapp.nn.encoders.encoders import attend
+from pyapp.nn.positions.relative_positions import distance_bias, distance_buckets
+from pyapp.nn.sequence_to_sequence.t5 import T5, Attention, Stack, T5Encoder
 
 from .loading.config import require
 from .loading.t5_config import T5Config, t5_adapted

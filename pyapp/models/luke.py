@@ -13,7 +13,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertEncoder,
     BertLayers,
     LinearHead,

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn.mamba import MambaMixer, MambaSettings
-from pyapp.nn.state_space import StateSpaceLanguageModel
+from pyapp.nn.recurrent.mamba import MambaMixer, MambaSettings
+from pyapp.nn.recurrent.state_space import StateSpaceLanguageModel
 
 from .loading.config import check_fields, read_config, require
 from .loading.gguf import MAMBA_FORMS, MAMBA_KEYS, MAMBA_NAMES, Gguf

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.mamba2 import Mamba2Mixer, Mamba2Settings
-from pyapp.nn.state_space import StateSpaceLanguageModel
+from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
+from pyapp.nn.recurrent.state_space import StateSpaceLanguageModel
 
 from .loading.config import check_fields, read_config, require, step_limits
 from .loading.gguf import MAMBA_KEYS, MAMBA_NAMES, Gguf, mamba2_forms, mamba2_names

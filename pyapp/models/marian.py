@@ -11,8 +11,8 @@ from functools import partial
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Embedding, Module
-from pyapp.nn.sequence_to_sequence import BartLanguageModel, Decoder, Encoder, FixedPositions
-from pyapp.nn.sinusoids import paired_sinusoids
+from pyapp.nn.positions.sinusoids import paired_sinusoids
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import BartLanguageModel, Decoder, Encoder, FixedPositions
 
 from .loading.config import check_padding
 from .loading.sequence_config import SequenceToSequenceConfig

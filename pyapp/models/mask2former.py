@@ -12,12 +12,12 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.nn import Conv2d, Embedding, GroupNorm, LayerNorm, Linear, Module, ModuleList, Sequential
-from pyapp.nn.detection import PointsLayer, PositionedAttention, centres_of_places, sines_of_places
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, as_map, as_sequence, check_pictures
-from pyapp.nn.windows import WindowMaps
+from pyapp.nn.vision.detection import PointsLayer, PositionedAttention, centres_of_places, sines_of_places
+from pyapp.nn.vision.vision import ImageModel, as_map, as_sequence, check_pictures
+from pyapp.nn.vision.windows import WindowMaps
 
 from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, SwinBackbone, check_numbers

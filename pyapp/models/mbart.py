@@ -15,7 +15,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Embedding, Module
-from pyapp.nn.sequence_to_sequence import (
+from pyapp.nn.positions.sinusoids import padded_sinusoids, paired_sinusoids
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import (
     POSITION_OFFSET,
     BartLanguageModel,
     BartModel,
@@ -24,7 +25,6 @@ from pyapp.nn.sequence_to_sequence import (
     FixedPositions,
     learned_positions,
 )
-from pyapp.nn.sinusoids import padded_sinusoids, paired_sinusoids
 
 from .loading.config import require
 from .loading.sequence_config import SequenceToSequenceConfig

@@ -16,12 +16,12 @@ from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Conv1d, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.encoders import attend
+from pyapp.nn.audio.seanet import PaddedConv, ResidualQuantizer, TrimmedConvTranspose, decoder, encoder
+from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples, count_of_codebooks
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.seanet import PaddedConv, ResidualQuantizer, TrimmedConvTranspose, decoder, encoder
-from pyapp.nn.sound_codes import Codes, check_codes, check_samples, count_of_codebooks
 
 from .loading.codec_config import MOST_CODEBOOKS, SeanetConfig, check_sizes
 from .loading.config import check_heads, read_config, require, rope_parameters

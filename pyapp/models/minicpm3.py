@@ -8,10 +8,10 @@ from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.latent_attention import LatentAttention
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.decoders.latent_attention import LatentAttention
+from pyapp.nn.decoders.scaled_decoder import ScaledBlock, ScaledLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.scaled_decoder import ScaledBlock, ScaledLanguageModel
 
 from .loading.config import check_positive
 from .loading.latent import LatentConfig, latent_sizes

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.decoder_blocks import JointNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.decoders.decoder_blocks import JointNormAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import BiasedFeedForward, Experts, GroupedRouter
 
 from .loading.config import DecoderConfig, check_choice, require

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.pixtral import MergedPixtral
+from pyapp.nn.vision_language.pixtral import MergedPixtral
 
 from .loading import picture_text
 from .loading.pixtral import MergedPixtralConfig

@@ -13,8 +13,16 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList, RMSNorm
-from pyapp.nn.caches import last_tokens
-from pyapp.nn.cross_pictures import (
+from pyapp.nn.decoders.caches import last_tokens
+from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock
+from pyapp.nn.encoders.rotary_encoder import RotaryAttention
+from pyapp.nn.heads import Heads
+from pyapp.nn.layers.feed_forward import FeedForward
+from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures
+from pyapp.nn.vision_language.cross_pictures import (
     CachedTextWithSight,
     CrossAttention,
     CrossBlock,
@@ -22,15 +30,7 @@ from pyapp.nn.cross_pictures import (
     SightCache,
     WholeTextWithSight,
 )
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable
-from pyapp.nn.decoder_blocks import PreNormBlock
-from pyapp.nn.heads import Heads
-from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import ANY, PictureTextModel, Seen, Size
-from pyapp.nn.rotary_encoder import RotaryAttention
-from pyapp.nn.vision import ImageModel, as_sequence, check_pictures
+from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Seen, Size
 from pyapp.vision.processors import least_canvas
 
 from .loading import picture_text

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, TransposedLinear
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     Encoder,
     Headed,
     Intermediate,

@@ -17,9 +17,9 @@ from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Embedding, LayerNorm, Module, ModuleList, MultiheadAttention
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.sequence_to_sequence import check_ids
-from pyapp.nn.towers import OLDER_END, PictureAndText, at_ends
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import check_ids
+from pyapp.nn.vision.towers import OLDER_END, PictureAndText, at_ends
+from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import read_config, require
 from .loading.pictures_config import pair

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module, ModuleList
-from pyapp.nn.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, mean_of_places
 
 from .loading.config import require
 from .loading.pictures_config import PictureConfig

@@ -16,8 +16,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module, Sequential
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.mobile import BLOCKS, ActivatedNorm, Block, Filter, Style
-from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.mobile import BLOCKS, ActivatedNorm, Block, Filter, Style
+from pyapp.nn.vision.vision import ImageModel, check_pictures, mean_of_places
 
 from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers

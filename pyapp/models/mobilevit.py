@@ -12,7 +12,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, LayerNorm, Module, ModuleList
 from pyapp.nn.inverted import FilterStage, InvertedResidual, dilated_stages
-from pyapp.nn.vision import (
+from pyapp.nn.vision.vision import (
     ConvolutionNorm,
     ImageHead,
     ImageModel,

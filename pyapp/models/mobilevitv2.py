@@ -13,7 +13,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, GroupNorm, Module, ModuleList
 from pyapp.nn.inverted import FilterStage, InvertedResidual, dilated_stages
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, divisible, mean_of_places
+from pyapp.nn.vision.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, divisible, mean_of_places
 
 from .loading.config import require
 from .loading.pictures_config import PictureConfig, check_numbers

@@ -12,10 +12,10 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.encoders import Encoder, Headed, Words, attend, first_token, visible_keys
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.encoders.encoders import Encoder, Headed, Words, attend, first_token, visible_keys
+from pyapp.nn.encoders.modernbert import FeedForward, NormedEmbedding, Prediction, biased_norm
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.modernbert import FeedForward, NormedEmbedding, Prediction, biased_norm
 
 from .loading.config import FileConfig, check_heads, check_padding, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings

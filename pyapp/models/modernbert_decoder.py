@@ -12,11 +12,11 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, Linear, Module
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.decoder_encoders import DecoderEncoder
-from pyapp.nn.encoders import Encoder, last_token
+from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.encoders.decoder_encoders import DecoderEncoder
+from pyapp.nn.encoders.encoders import Encoder, last_token
+from pyapp.nn.encoders.modernbert import FeedForward, NormedEmbedding, Prediction, biased_norm
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.modernbert import FeedForward, NormedEmbedding, Prediction, biased_norm
 
 from .loading.config import DecoderConfig, check_padding, require
 from .loading.labels import Labelled

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv1d, GroupNorm, LayerNorm, Module, ModuleList
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.encoders import visible_keys
+from pyapp.nn.audio.speech_writer import Attention, Decoder, SampleEncoder, SpeechWriter
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.encoders.encoders import visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.speech_writer import Attention, Decoder, SampleEncoder, SpeechWriter
 
 from .loading.config import require
 from .loading.sound_config import WriterConfig

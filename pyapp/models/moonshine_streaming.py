@@ -12,10 +12,10 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv1d, Embedding, Linear, Module, ModuleList
-from pyapp.nn.encoders import visible_keys
+from pyapp.nn.audio.speech_writer import Attention, Decoder, SampleEncoder, SpeechWriter
+from pyapp.nn.encoders.encoders import visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.speech_writer import Attention, Decoder, SampleEncoder, SpeechWriter
 
 from .loading.config import check_fields, read_config, require
 from .loading.sound_config import LARGEST, WriterConfig

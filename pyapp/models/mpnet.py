@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     DenseClassifierHead,
     Encoder,
     Intermediate,
@@ -25,7 +25,7 @@ from pyapp.nn.encoders import (
     visible_keys,
 )  # fmt: skip
 from pyapp.nn.layers.joined import JoinedLinear
-from pyapp.nn.relative_positions import distance_bias, distance_buckets
+from pyapp.nn.positions.relative_positions import distance_bias, distance_buckets
 
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig

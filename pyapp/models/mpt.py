@@ -11,10 +11,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text
+from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.linear_biases import slopes
+from pyapp.nn.positions.linear_biases import slopes
 
 from .loading.config import FileConfig, read_config, require
 from .loading.gguf import Gguf

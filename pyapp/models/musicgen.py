@@ -13,7 +13,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Module
-from pyapp.nn.code_decoder import CodeDecoder, CodeStack, TextToCodes
+from pyapp.nn.audio.code_decoder import CodeDecoder, CodeStack, TextToCodes
 
 from .loading.config import check_fields, read_config, require
 from .loading.sound_parts import CODEC, TEXT, CodesConfig, check_code_decoder, object_of, part_config, part_of

@@ -9,8 +9,8 @@ from functools import partial
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, Text, soft_capped
-from pyapp.nn.decoder_blocks import LateNormAttention, PreNormBlock
+from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, RotaryTable, Text, soft_capped
+from pyapp.nn.decoders.decoder_blocks import LateNormAttention, PreNormBlock
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig, check_positive

@@ -7,9 +7,9 @@ from __future__ import annotations
 from functools import partial
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.decoders.ungated_decoder import UngatedBlock
 from pyapp.nn.layers.normalization import OffsetLayerNorm
-from pyapp.nn.ungated_decoder import UngatedBlock
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, Gguf, biases

@@ -10,11 +10,11 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module, RMSNorm
-from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention
-from pyapp.nn.hybrid import HybridLanguageModel
+from pyapp.nn.decoders.decoder import DecoderStack, GroupedQueryAttention
 from pyapp.nn.layers.experts import Experts, GroupedRouter
 from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.mamba2 import Mamba2Mixer, Mamba2Settings
+from pyapp.nn.recurrent.hybrid import HybridLanguageModel
+from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, require, step_limits
 from .loading.weights import Stored, experts_apart

@@ -14,16 +14,16 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Module
-from pyapp.nn.encoders import Headed, Transform, Words
-from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
-from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.rotary_encoder import (
+from pyapp.nn.encoders.encoders import Headed, Transform, Words
+from pyapp.nn.encoders.rotary_encoder import (
     RotaryEncoder,
     RotaryTextClassification,
     rotary_feed_forward,
     rotary_token_classification,
 )
+from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
+from pyapp.nn.layers.feed_forward import FeedForward
+from pyapp.nn.parameter import new_parameter
 
 from .loading.config import FileConfig, check_heads, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings, rows_in

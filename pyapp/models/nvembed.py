@@ -12,8 +12,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import gelu, randn
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleDict, ModuleList
-from pyapp.nn.decoder_encoders import DecoderEncoder
-from pyapp.nn.encoders import Encoder, attend
+from pyapp.nn.encoders.decoder_encoders import DecoderEncoder
+from pyapp.nn.encoders.encoders import Encoder, attend
 from pyapp.nn.parameter import new_parameter
 
 from ._index import MODEL_TYPES as MODULES

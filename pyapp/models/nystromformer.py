@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, Module
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     BertLayers,
     DenseClassifierHead,

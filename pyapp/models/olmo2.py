@@ -8,8 +8,8 @@ from functools import partial
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.decoder_blocks import JointNormAttention, PostNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.decoders.decoder_blocks import JointNormAttention, PostNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable
-from pyapp.nn.decoder_blocks import JointNormAttention, PostNormBlock
+from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import JointNormAttention, PostNormBlock
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 

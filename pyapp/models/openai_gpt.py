@@ -11,7 +11,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, Identity, LayerNorm, Module
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text
+from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.linear import TransposedLinear

@@ -9,8 +9,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, LayerNorm, Linear, Module
-from pyapp.nn.bart_decoder import FIRST_ROW, BartBlock, MaskedText
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, Text
+from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, Text
+from pyapp.nn.sequence_to_sequence.bart_decoder import FIRST_ROW, BartBlock, MaskedText
 
 from .loading.config import DecoderConfig
 

@@ -13,9 +13,9 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import ELU, GELU, LayerNorm, Linear, Module
-from pyapp.nn.detection import named_objects
-from pyapp.nn.towers import OLDER_END, PictureAndText, PositionedPatches, TextTower, Tower, at_ends
-from pyapp.nn.vision import ImageModel, check_pictures
+from pyapp.nn.vision.detection import named_objects
+from pyapp.nn.vision.towers import OLDER_END, PictureAndText, PositionedPatches, TextTower, Tower, at_ends
+from pyapp.nn.vision.vision import ImageModel, check_pictures
 
 from .loading.config import require
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig

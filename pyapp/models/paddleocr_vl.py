@@ -12,10 +12,10 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import GELU, Conv2d, Embedding, LayerNorm, Linear, Module
-from pyapp.nn.picture_text import GridPictures
-from pyapp.nn.rotary import grid_rotations
-from pyapp.nn.towers import Tower, first_rows
-from pyapp.nn.vision import ImageModel, squares
+from pyapp.nn.positions.rotary import grid_rotations
+from pyapp.nn.vision.towers import Tower, first_rows
+from pyapp.nn.vision.vision import ImageModel, squares
+from pyapp.nn.vision_language.picture_text import GridPictures
 
 from .loading import picture_text
 from .loading.config import require

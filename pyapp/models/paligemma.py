@@ -11,8 +11,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
-from pyapp.nn.picture_text import PictureTextModel
-from pyapp.nn.towers import VisionTower
+from pyapp.nn.vision.towers import VisionTower
+from pyapp.nn.vision_language.picture_text import PictureTextModel
 
 from .loading import picture_text
 from .loading.picture_text import PictureTextConfig

@@ -16,7 +16,7 @@ from pyapp.audio.processors import StandardizedProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.nn import LSTM, Conv1d, Embedding, Linear, Module
-from pyapp.nn.fast_conformer import FastConformer
+from pyapp.nn.audio.fast_conformer import FastConformer
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import check_fields, read_config, require

@@ -17,10 +17,10 @@ from pyapp.engine import Tensor, ops
 from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Embedding, Module
-from pyapp.nn.code_decoder import CodeDecoder, CodeStack, TextToCodes
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.sequence_to_sequence import CachedMemory, FixedPositions, WholeMemory, check_ids
-from pyapp.nn.sinusoids import cosines_and_sines
+from pyapp.nn.audio.code_decoder import CodeDecoder, CodeStack, TextToCodes
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.positions.sinusoids import cosines_and_sines
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, FixedPositions, WholeMemory, check_ids
 
 from .loading.config import check_fields, check_heads, read_config, require
 from .loading.sound_parts import (

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module, ModuleDict, ModuleList
-from pyapp.nn.encoders import attend_joined
+from pyapp.nn.encoders.encoders import attend_joined
 from pyapp.nn.forecasting import ParameterProjection, PatchForecaster, PatchPositions, patch_norm, patches_of
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.sequence_to_sequence import Attention
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Attention
 
 from .loading.config import check_depth, require
 from .loading.forecasting_config import PatchedSeriesConfig, check_count

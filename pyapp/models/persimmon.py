@@ -9,8 +9,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm
-from pyapp.nn.decoder import DecoderStack, RotaryTable, normalized_heads
-from pyapp.nn.decoder_blocks import HeadByHeadAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable, normalized_heads
+from pyapp.nn.decoders.decoder_blocks import HeadByHeadAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig

@@ -7,8 +7,8 @@ from __future__ import annotations
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm
-from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, normalized_heads
-from pyapp.nn.decoder_blocks import ParallelBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, normalized_heads
+from pyapp.nn.decoders.decoder_blocks import ParallelBlock, RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig

@@ -7,8 +7,8 @@ from __future__ import annotations
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, ResidualLinear, RMSNorm
-from pyapp.nn.decoder import RotaryTable, SelfAttention, Text
-from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import RotaryTable, SelfAttention, Text
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import JoinedGatedFeedForward
 
 from .loading.config import DecoderConfig

@@ -14,7 +14,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, GroupNorm, Linear, Module, ModuleList
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.vision import ImageModel, check_pictures, mean_of_places
 
 from .loading.config import require
 from .loading.pictures_config import PictureConfig, check_numbers, check_stages

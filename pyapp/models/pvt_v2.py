@@ -12,8 +12,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, LayerNorm, Module, ModuleList
 from pyapp.nn.layers.linear import ResidualLinear
-from pyapp.nn.pyramid import CoarserAttention, NeighbourFeedForward, OverlappingPatches
-from pyapp.nn.vision import ImageHead, ImageModel, as_map, as_sequence, check_pictures, mean_of_places
+from pyapp.nn.vision.pyramid import CoarserAttention, NeighbourFeedForward, OverlappingPatches
+from pyapp.nn.vision.vision import ImageHead, ImageModel, as_map, as_sequence, check_pictures, mean_of_places
 
 from .loading.pictures_config import PyramidConfig
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
-from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.gguf import WINDOWS, Gguf, refuse_windows, with_sections

@@ -12,8 +12,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
-from pyapp.nn.encoders import until
-from pyapp.nn.sound_text import SoundTextModel, SpectrogramEncoder
+from pyapp.nn.audio.sound_text import SoundTextModel, SpectrogramEncoder
+from pyapp.nn.encoders.encoders import until
 
 from .loading import sound_text
 from .loading.sound_text import SoundTextConfig

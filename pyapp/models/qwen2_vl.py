@@ -15,12 +15,12 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import GELU, LayerNorm, Linear, Module, ModuleList, RMSNorm, Sequential
-from pyapp.nn.grid_tower import THETA, FramePatches, GridBlock, grid_angles
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import GridPictures
-from pyapp.nn.vision import ImageModel, squares
+from pyapp.nn.vision.grid_tower import THETA, FramePatches, GridBlock, grid_angles
+from pyapp.nn.vision.vision import ImageModel, squares
+from pyapp.nn.vision_language.picture_text import GridPictures
 
 from .loading import picture_text
 from .loading.config import FileConfig, read_config, require

@@ -18,11 +18,11 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import until
+from pyapp.nn.audio.sound_text import SoundTextModel
+from pyapp.nn.encoders.encoders import until
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.sequence_to_sequence import EncoderLayer, FixedPositions
-from pyapp.nn.sinusoids import sines_and_cosines
-from pyapp.nn.sound_text import SoundTextModel
+from pyapp.nn.positions.sinusoids import sines_and_cosines
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import EncoderLayer, FixedPositions
 from pyapp.text.languages import LANGUAGES
 
 from .loading import sound_text

@@ -7,10 +7,10 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import (
+from pyapp.nn.decoders.decoder import (
     RotaryTable,
 )  # fmt: skip
-from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import SparseFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 

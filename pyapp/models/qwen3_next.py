@@ -13,14 +13,14 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, quant
 from pyapp.engine.ops import cat, empty, index_select, tensor
 from pyapp.nn import Conv1d, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, normalized_heads
-from pyapp.nn.delta_rule import gated_delta_rule
-from pyapp.nn.hybrid import HybridLanguageModel
+from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable, SelfAttention, normalized_heads
 from pyapp.nn.layers.experts import SharedExpertFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward, activation_named
 from pyapp.nn.layers.normalization import OffsetRMSNorm, RMSNorm
 from pyapp.nn.parameter import Initialization, new_parameter
-from pyapp.nn.state_space import causal_convolution
+from pyapp.nn.recurrent.delta_rule import gated_delta_rule
+from pyapp.nn.recurrent.hybrid import HybridLanguageModel
+from pyapp.nn.recurrent.state_space import causal_convolution
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, require
 from .loading.gguf import (

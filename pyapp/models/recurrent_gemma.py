@@ -12,12 +12,12 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.ops.recurrences import linear_scan
 from pyapp.nn import Conv1d, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, Text, soft_capped
-from pyapp.nn.hybrid import HybridLanguageModel
+from pyapp.nn.decoders.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, Text, soft_capped
 from pyapp.nn.layers.gated import GatedFeedForward, activation_named
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.parameter import Initialization, new_parameter
-from pyapp.nn.state_space import causal_convolution
+from pyapp.nn.recurrent.hybrid import HybridLanguageModel
+from pyapp.nn.recurrent.state_space import causal_convolution
 
 from .loading.config import LIMITS, DecoderConfig, check_positive, require
 

@@ -12,8 +12,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Conv2d, Flatten, Module, ReLU, Sequential, Sigmoid
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.residual import ResidualStages
-from pyapp.nn.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.residual import ResidualStages
+from pyapp.nn.vision.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, mean_of_places
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, check_stages

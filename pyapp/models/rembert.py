@@ -12,7 +12,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     BertLayers,
     Encoder,

@@ -17,8 +17,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Linear, Module, Sequential
-from pyapp.nn.reparameterized import Branches
-from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.reparameterized import Branches
+from pyapp.nn.vision.vision import ImageModel, check_pictures, mean_of_places
 
 from .loading.config import DEEPEST, require
 from .loading.pictures_config import WIDEST, PictureConfig

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Flatten, Module, Sequential
-from pyapp.nn.residual import ResidualEmbeddings, ResidualStages
-from pyapp.nn.vision import ImageHead, ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.residual import ResidualEmbeddings, ResidualStages
+from pyapp.nn.vision.vision import ImageHead, ImageModel, check_pictures, mean_of_places
 
 from .loading.pictures_config import ResidualConfig
 

@@ -14,10 +14,10 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.detection import Detector, PointAttention, PredictionHead, moved
-from pyapp.nn.real_time_detection import Filter, HybridEncoder, LookingLayer, PartialPairs, Promising
-from pyapp.nn.residual import DeepEmbeddings, ResidualStages
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.vision.detection import Detector, PointAttention, PredictionHead, moved
+from pyapp.nn.vision.real_time_detection import Filter, HybridEncoder, LookingLayer, PartialPairs, Promising
+from pyapp.nn.vision.residual import DeepEmbeddings, ResidualStages
+from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import METHODS, RealTimeDetectorConfig, ResidualConfig

@@ -16,8 +16,8 @@ from pyapp.engine.ops import arange, cat, empty, where
 from pyapp.engine.ops.recurrences import linear_scan
 from pyapp.nn import Linear
 from pyapp.nn.parameter import Initialization, new_parameter
-from pyapp.nn.recurrent import StateText, token_before
-from pyapp.nn.rwkv import Block, ChannelMixing, Mixing, RwkvLanguageModel
+from pyapp.nn.recurrent.recurrent import StateText, token_before
+from pyapp.nn.recurrent.rwkv import Block, ChannelMixing, Mixing, RwkvLanguageModel
 
 from .loading.config import FileConfig, read_config
 from .loading.rwkv_files import renamed as renamed

@@ -15,8 +15,8 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.ops import arange, empty
 from pyapp.nn import LayerNorm, Linear
 from pyapp.nn.parameter import Initialization, new_parameter
-from pyapp.nn.recurrent import StateText, token_before
-from pyapp.nn.rwkv import Block, ChannelMixing, Mixing, RwkvLanguageModel, decayed_attention
+from pyapp.nn.recurrent.recurrent import StateText, token_before
+from pyapp.nn.recurrent.rwkv import Block, ChannelMixing, Mixing, RwkvLanguageModel, decayed_attention
 
 from .loading.config import FileConfig, read_config, require
 from .loading.gguf import Gguf, GgufForm, Shape
@@ -27,7 +27,7 @@ MODEL_TYPES = ("rwkv6", "rwkv5")
 LONGEST = 1 << 20  # tokens of a text, as llama.cpp says: states know no limit
 HEAD_EPSILON = 1e-5  # of the norm of each head, times the square of what heads are divided by
 # The inputs of version 5, and of version 6 in the order of the matrix that mixes them, with the first values of their
-# shares (nn.rwkv.Mixing).
+# shares (nn.recurrent.rwkv.Mixing).
 SHARES = {
     "time_mix_key": (1.0, 0.0), "time_mix_value": (1.0, 0.3), "time_mix_receptance": (0.5, 0.0),
     "time_mix_gate": (0.5, 0.0),

@@ -17,10 +17,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops import empty
 from pyapp.nn import LayerNorm, Linear, Module, ModuleDict
-from pyapp.nn.decoder import DecoderStack, Text
-from pyapp.nn.delta_rule import generalized_delta_rule
+from pyapp.nn.decoders.decoder import DecoderStack, Text
 from pyapp.nn.parameter import Initialization, new_parameter
-from pyapp.nn.recurrent import RecurrentLanguageModel, StateText, token_before
+from pyapp.nn.recurrent.delta_rule import generalized_delta_rule
+from pyapp.nn.recurrent.recurrent import RecurrentLanguageModel, StateText, token_before
 
 from .loading.config import FileConfig, read_config, require
 from .loading.gguf import Gguf, GgufForm

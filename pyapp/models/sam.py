@@ -12,8 +12,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.sam_tower import SamTower
-from pyapp.nn.segment_anything import (
+from pyapp.nn.vision.sam_tower import SamTower
+from pyapp.nn.vision.segment_anything import (
     Form,
     MaskDecoder,
     PlaceEmbedding,

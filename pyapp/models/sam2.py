@@ -13,11 +13,19 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.segment_anything import Form, Head, MaskDecoder, PlaceEmbedding, PromptedMasks, PromptEncoder, vectors_of
-from pyapp.nn.vision import check_pictures
-from pyapp.nn.windows import in_windows, out_of_windows
+from pyapp.nn.vision.segment_anything import (
+    Form,
+    Head,
+    MaskDecoder,
+    PlaceEmbedding,
+    PromptedMasks,
+    PromptEncoder,
+    vectors_of,
+)
+from pyapp.nn.vision.vision import check_pictures
+from pyapp.nn.vision.windows import in_windows, out_of_windows
 
 from .loading.config import check_fields, read_config, require
 from .loading.masks_config import MaskConfig, PromptConfig

@@ -12,8 +12,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.layers.linear import ResidualLinear
-from pyapp.nn.pyramid import CoarserAttention, NeighbourFeedForward, OverlappingPatches
-from pyapp.nn.vision import ImageHead, ImageModel, as_map, as_sequence, check_pictures, mean_of_places
+from pyapp.nn.vision.pyramid import CoarserAttention, NeighbourFeedForward, OverlappingPatches
+from pyapp.nn.vision.vision import ImageHead, ImageModel, as_map, as_sequence, check_pictures, mean_of_places
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, PyramidConfig

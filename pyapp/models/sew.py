@@ -7,9 +7,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.encoders import visible_keys
-from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.sound import (
+from pyapp.nn.audio.sound import (
     MomentClassifier,
     PositionalConvolution,
     SoundClassifier,
@@ -18,6 +16,8 @@ from pyapp.nn.sound import (
     plain_attention,
     positional_names,
 )
+from pyapp.nn.encoders.encoders import visible_keys
+from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import require
 from .loading.sound_config import SoundConfig

@@ -15,8 +15,8 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, MultiheadAttention
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import NaflexTower, PictureAndText, TextTower, VisionTower
-from pyapp.nn.vision import token
+from pyapp.nn.vision.towers import NaflexTower, PictureAndText, TextTower, VisionTower
+from pyapp.nn.vision.vision import token
 
 from .loading.config import require
 from .loading.towers_config import NaflexVisionConfig, SiglipVisionConfig, TextConfig, TowersConfig

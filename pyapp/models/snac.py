@@ -16,8 +16,8 @@ from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Conv1d, ConvTranspose1d, LayerNorm, Linear, Module, ModuleList, Sequential
-from pyapp.nn.encoders import attend
-from pyapp.nn.sound_codes import Codes, DirectionQuantizer, Snake, check_codes, check_samples, count_of_codebooks
+from pyapp.nn.audio.sound_codes import Codes, DirectionQuantizer, Snake, check_codes, check_samples, count_of_codebooks
+from pyapp.nn.encoders.encoders import attend
 
 from .loading.codec_config import MOST_CODEBOOKS, MonoConfig, check_codec, check_numbers, check_sizes
 from .loading.config import check_fields, require

@@ -16,12 +16,18 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import BatchNorm1d, Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import as_bias, attend, visible_keys
+from pyapp.nn.audio.sound import SoundAttention, SoundLayer
+from pyapp.nn.encoders.encoders import as_bias, attend, visible_keys
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.relative_positions import by_distance
-from pyapp.nn.sequence_to_sequence import CachedMemory, DecoderLayer, FixedPositions, Memory, WholeMemory
-from pyapp.nn.sinusoids import interleaved_sinusoids
-from pyapp.nn.sound import SoundAttention, SoundLayer
+from pyapp.nn.positions.relative_positions import by_distance
+from pyapp.nn.positions.sinusoids import interleaved_sinusoids
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import (
+    CachedMemory,
+    DecoderLayer,
+    FixedPositions,
+    Memory,
+    WholeMemory,
+)
 
 from .loading.config import FileConfig, check_padding, require
 from .loading.hifi_gan_config import LARGEST
@@ -70,7 +76,7 @@ class Config(FileConfig):
     max_text_positions: int = 450
     encoder_max_relative_position: int = 160
 
-    do_stable_layer_norm, adapter_size = False, None  # of nn.sound's layers
+    do_stable_layer_norm, adapter_size = False, None  # of nn.audio.sound's layers
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.formats.checkpoint import TensorInfo
-from pyapp.nn.hifi_gan import HifiGan
+from pyapp.nn.audio.hifi_gan import HifiGan
 
 from .loading.config import FileConfig, require
 from .loading.hifi_gan_config import LARGEST, check_hifi_gan

@@ -8,13 +8,13 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import stack
 from pyapp.nn import LayerNorm, Module, ModuleList
-from pyapp.nn.decoder import (
+from pyapp.nn.decoders.decoder import (
     GroupedQueryAttention,
     RotaryTable,
     Text,
     normalized_heads,
 )
-from pyapp.nn.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig

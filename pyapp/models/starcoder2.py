@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import LayerNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
-from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Module
-from pyapp.nn.vision import ImageHead, ImageModel, check_pictures, mean_of_patches
-from pyapp.nn.windows import WindowEmbeddings, WindowEncoder
+from pyapp.nn.vision.vision import ImageHead, ImageModel, check_pictures, mean_of_patches
+from pyapp.nn.vision.windows import WindowEmbeddings, WindowEncoder
 
 from .loading.pictures_config import WindowConfig
 

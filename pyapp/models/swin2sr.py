@@ -13,8 +13,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, LayerNorm, LeakyReLU, Module, ModuleList, Sequential
-from pyapp.nn.vision import ImageModel, PatchEmbeddings, as_map, check_pictures
-from pyapp.nn.windows import PostNormWindowLayer
+from pyapp.nn.vision.vision import ImageModel, PatchEmbeddings, as_map, check_pictures
+from pyapp.nn.vision.windows import PostNormWindowLayer
 
 from .loading.config import DEEPEST, FileConfig, require
 from .loading.pictures_config import PATCHES, WIDEST, check_numbers, pair

@@ -12,7 +12,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Module, RMSNorm
 from pyapp.nn.layers.experts import Experts, Router
-from pyapp.nn.t5 import T5, Dense, Stack, T5Encoder
+from pyapp.nn.sequence_to_sequence.t5 import T5, Dense, Stack, T5Encoder
 
 from .loading.config import LIMITS, require
 from .loading.t5_config import T5Config, t5_adapted

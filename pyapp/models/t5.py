@@ -1,6 +1,6 @@
 """T5 (Raffel et al. 2019, arXiv 1910.10683), T5 1.1 and FLAN-T5: an encoder and a decoder with biases by distance in
-place of positions (nn/t5.py). Also mT5 (Xue et al. 2020, arXiv 2010.11934), and UMT5 (Chung et al. 2023, arXiv
-2304.09151), of which every layer has biases of its own.
+place of positions (nn/sequence_to_sequence/t5.py). Also mT5 (Xue et al. 2020, arXiv 2010.11934), and UMT5 (Chung et al.
+2023, arXiv 2304.09151), of which every layer has biases of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyapp.nn import Module
-from pyapp.nn.t5 import T5, T5Encoder
+from pyapp.nn.sequence_to_sequence.t5 import T5, T5Encoder
 
 from .loading.config import require
 from .loading.gguf import LENGTHS, Gguf

@@ -13,13 +13,13 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.decoder import RotaryTable, soft_capped
-from pyapp.nn.encoders import Words, visible_keys
+from pyapp.nn.decoders.decoder import RotaryTable, soft_capped
+from pyapp.nn.encoders.encoders import Words, visible_keys
 from pyapp.nn.heads import split_heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.layers.normalization import OffsetRMSNorm
-from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
 
 from .loading.gemma2_config import NESTED_DEFAULTS, Gemma2Config
 from .loading.gemma_pairs import GemmaPairConfig

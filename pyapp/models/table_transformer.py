@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module
-from pyapp.nn.detection import QueryDetector, from_timm
+from pyapp.nn.vision.detection import QueryDetector, from_timm
 
 from .loading.pictures_config import DetectorConfig
 

@@ -16,7 +16,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, RMSNorm
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.forecasting import Forecaster, ResidualBlock, Wanted, between_levels
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter

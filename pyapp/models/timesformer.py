@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import Intermediate, attend_joined
+from pyapp.nn.encoders.encoders import Intermediate, attend_joined
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.video import VideoHead, VideoModel
-from pyapp.nn.vision import PatchEmbeddings, token, with_tokens
+from pyapp.nn.vision.video import VideoHead, VideoModel
+from pyapp.nn.vision.vision import PatchEmbeddings, token, with_tokens
 
 from .loading.config import require
 from .loading.video_config import VideoConfig

@@ -11,8 +11,14 @@ from functools import partial
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module
-from pyapp.nn.sequence_to_sequence import POSITION_OFFSET, BartTextDecoder, Decoder, FixedPositions, learned_positions
-from pyapp.nn.sinusoids import padded_sinusoids
+from pyapp.nn.positions.sinusoids import padded_sinusoids
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import (
+    POSITION_OFFSET,
+    BartTextDecoder,
+    Decoder,
+    FixedPositions,
+    learned_positions,
+)
 
 from .loading.config import FileConfig, check_depth, check_padding, require
 

@@ -12,9 +12,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Module, ModuleList
-from pyapp.nn.convnext import EPSILON, Embeddings, Encoder
-from pyapp.nn.vision import ImageModel, check_pictures, norms_of_stages, over_channels
-from pyapp.nn.windows import WindowMaps
+from pyapp.nn.vision.convnext import EPSILON, Embeddings, Encoder
+from pyapp.nn.vision.vision import ImageModel, check_pictures, norms_of_stages, over_channels
+from pyapp.nn.vision.windows import WindowMaps
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, ConvNextConfig, PictureConfig, SwinBackbone, check_numbers

@@ -12,7 +12,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.errors import InputError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import BatchNorm2d, Conv2d, Linear, MaxPool2d, Module, ReLU, Sequential
-from pyapp.nn.vision import ImageModel, check_pictures
+from pyapp.nn.vision.vision import ImageModel, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers

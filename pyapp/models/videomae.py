@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Module
-from pyapp.nn.encoders import first_token
-from pyapp.nn.sinusoids import paired_sinusoids
-from pyapp.nn.video import TubeEmbeddings, VideoHead, VideoModel
-from pyapp.nn.vision import PatchLayers, mean_of_patches
+from pyapp.nn.encoders.encoders import first_token
+from pyapp.nn.positions.sinusoids import paired_sinusoids
+from pyapp.nn.vision.video import TubeEmbeddings, VideoHead, VideoModel
+from pyapp.nn.vision.vision import PatchLayers, mean_of_patches
 
 from .loading.config import require
 from .loading.video_config import VideoConfig

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.vision import check_pictures
+from pyapp.nn.vision.vision import check_pictures
 
 from .loading import two_parts
 from .loading.two_parts import PartsConfig, TwoParts

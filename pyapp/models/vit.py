@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Module
-from pyapp.nn.vision import ImageHead, PlacedPatches, VisionEncoder
+from pyapp.nn.vision.vision import ImageHead, PlacedPatches, VisionEncoder
 
 from .loading.pictures_config import PooledConfig
 

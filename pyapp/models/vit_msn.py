@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module
-from pyapp.nn.vision import ImageHead, PlacedPatches, VisionEncoder
+from pyapp.nn.vision.vision import ImageHead, PlacedPatches, VisionEncoder
 
 from .loading.pictures_config import PatchConfig
 

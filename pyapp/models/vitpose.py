@@ -15,7 +15,7 @@ from pyapp.nn import BatchNorm2d, Conv2d, ConvTranspose2d, LayerNorm, Linear, Mo
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, PatchAttention, as_map, as_sequence, check_pictures
+from pyapp.nn.vision.vision import ImageModel, PatchAttention, as_map, as_sequence, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import PatchConfig, PictureConfig, check_numbers

@@ -17,8 +17,8 @@ from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError, InputError, ModelError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import until
-from pyapp.nn.hifi_gan import HifiGan, same
+from pyapp.nn.audio.hifi_gan import HifiGan, same
+from pyapp.nn.encoders.encoders import until
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter

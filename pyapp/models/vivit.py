@@ -12,8 +12,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Module
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.video import TubeEmbeddings, VideoHead, VideoModel
-from pyapp.nn.vision import PatchLayers, token, with_tokens
+from pyapp.nn.vision.video import TubeEmbeddings, VideoHead, VideoModel
+from pyapp.nn.vision.vision import PatchLayers, token, with_tokens
 
 from .loading.config import require
 from .loading.video_config import VideoConfig

@@ -13,12 +13,12 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.linear import ResidualLinear
-from pyapp.nn.sequence_to_sequence import Attention as PlainAttention
-from pyapp.nn.video import TubeEmbeddings, VideoModel
-from pyapp.nn.vision import token
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Attention as PlainAttention
+from pyapp.nn.vision.video import TubeEmbeddings, VideoModel
+from pyapp.nn.vision.vision import token
 
 from .loading.config import require
 from .loading.video_config import VideoConfig

@@ -12,8 +12,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
+from pyapp.nn.audio.sound_text import SoundTextModel, SpectrogramEncoder
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.sound_text import SoundTextModel, SpectrogramEncoder
 
 from .loading import sound_text
 from .loading.config import require

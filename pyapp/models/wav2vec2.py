@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.sound import (
+from pyapp.nn.audio.sound import (
     MomentClassifier,
     SoundClassifier,
     SoundEncoder,

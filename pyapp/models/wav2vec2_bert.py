@@ -15,15 +15,15 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError, InputError
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import as_bias, attend, until, visible_keys
+from pyapp.nn.audio.sound import ConformerLayer
+from pyapp.nn.audio.spec_augment import MaskedEncoder
+from pyapp.nn.encoders.encoders import as_bias, attend, until, visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.relative_positions import by_distance
-from pyapp.nn.sound import ConformerLayer
-from pyapp.nn.spec_augment import MaskedEncoder
+from pyapp.nn.positions.relative_positions import by_distance
 
 from .loading.config import FileConfig, require
 

@@ -8,11 +8,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import attend
-from pyapp.nn.fast_conformer import DistanceAttention, GatedConvolution
-from pyapp.nn.layers.linear import ResidualLinear
-from pyapp.nn.sinusoids import interleaved_sinusoids
-from pyapp.nn.sound import (
+from pyapp.nn.audio.fast_conformer import DistanceAttention, GatedConvolution
+from pyapp.nn.audio.sound import (
     ConformerLayer,
     MomentClassifier,
     PositionalConvolution,
@@ -20,6 +17,9 @@ from pyapp.nn.sound import (
     SoundEncoder,
     positional_names,
 )
+from pyapp.nn.encoders.encoders import attend
+from pyapp.nn.layers.linear import ResidualLinear
+from pyapp.nn.positions.sinusoids import interleaved_sinusoids
 
 from .loading.config import require
 from .loading.sound_config import LARGEST, SoundConfig
@@ -136,7 +136,7 @@ class Layers(Module):
         return interleaved_sinusoids(far, x.shape[2]).to(x.device)  # (2 T - 1, D)
 
     def forward(self, x: Tensor, heard: Tensor | None, states: list[Tensor] | None = None) -> Tensor:
-        """As those of nn.sound.SoundLayers."""
+        """As those of nn.audio.sound.SoundLayers."""
         if heard is not None:
             x = x * heard.unsqueeze(2).to(x.dtype)
         places = self.places(x)

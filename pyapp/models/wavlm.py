@@ -10,10 +10,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import ones
 from pyapp.nn import Embedding, Linear
-from pyapp.nn.encoders import as_bias, attend_joined
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.relative_positions import distance_bias, distance_buckets
-from pyapp.nn.sound import (
+from pyapp.nn.audio.sound import (
     MomentClassifier,
     SoundAttention,
     SoundClassifier,
@@ -21,6 +18,9 @@ from pyapp.nn.sound import (
     SoundLayers,
     positional_names,
 )
+from pyapp.nn.encoders.encoders import as_bias, attend_joined
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.positions.relative_positions import distance_bias, distance_buckets
 from pyapp.nn.speakers import SpeakerEncoder
 
 from .loading.config import require

@@ -9,7 +9,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
-from pyapp.nn.bart_decoder import FIRST_ROW, BartLanguageModel
+from pyapp.nn.sequence_to_sequence.bart_decoder import FIRST_ROW, BartLanguageModel
 
 from .loading.config import DecoderConfig
 

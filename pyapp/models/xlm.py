@@ -13,7 +13,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.encoders import Encoder, Headed, LinearHead, Words, attend, first_token, visible_keys
+from pyapp.nn.encoders.encoders import Encoder, Headed, LinearHead, Words, attend, first_token, visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear

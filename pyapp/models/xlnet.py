@@ -14,7 +14,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.encoders import Encoder, Headed, LinearHead, first_token, last_token, visible_keys
+from pyapp.nn.encoders.encoders import Encoder, Headed, LinearHead, first_token, last_token, visible_keys
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleDict, ModuleList
-from pyapp.nn.encoders import (
+from pyapp.nn.encoders.encoders import (
     BertEncoder,
     DenseClassifierHead,
     Intermediate,

@@ -24,10 +24,10 @@ from pyapp.engine.lazy import np
 from pyapp.errors import InputError, ModelError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Conv2d, ConvTranspose2d, Linear, MaxPool2d, Module, ModuleList, Sequential
-from pyapp.nn.boxes import non_max_suppression, turned_corners, turned_suppression
-from pyapp.nn.detection import Detector
-from pyapp.nn.mobile import FilterNorm, Style
-from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
+from pyapp.nn.vision.boxes import non_max_suppression, turned_corners, turned_suppression
+from pyapp.nn.vision.detection import Detector
+from pyapp.nn.vision.mobile import FilterNorm, Style
+from pyapp.nn.vision.vision import ImageModel, check_pictures, mean_of_places
 
 from .loading import ultralytics
 from .loading.config import DEEPEST, require

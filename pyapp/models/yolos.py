@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Module
-from pyapp.nn.detection import Detector, PredictionHead
-from pyapp.nn.encoders import Pooler
+from pyapp.nn.encoders.encoders import Pooler
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import (
+from pyapp.nn.vision.detection import Detector, PredictionHead
+from pyapp.nn.vision.vision import (
     ImageModel,
     PatchEmbeddings,
     PatchLayers,

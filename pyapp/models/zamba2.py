@@ -12,11 +12,11 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import cat
 from pyapp.nn import Identity, Linear, Module, ModuleList, RMSNorm, Sequential
-from pyapp.nn.decoder import RotaryTable, SelfAttention
-from pyapp.nn.hybrid import HybridLanguageModel, HybridStack
+from pyapp.nn.decoders.decoder import RotaryTable, SelfAttention
 from pyapp.nn.layers.gated import activation_named, gated
 from pyapp.nn.layers.joined import JoinedLinear
-from pyapp.nn.mamba2 import Mamba2Mixer, Mamba2Settings
+from pyapp.nn.recurrent.hybrid import HybridLanguageModel, HybridStack
+from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
 
 from .loading.config import DecoderConfig, require
 from .loading.mamba_layers import MambaFields, mamba_fields

@@ -15,10 +15,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module, ModuleDict, ModuleList
-from pyapp.nn.beit import BeitEmbeddings, BeitEncoder
-from pyapp.nn.encoders import attend
-from pyapp.nn.fused_maps import ReadoutNeck
-from pyapp.nn.vision import ImageModel, check_pictures
+from pyapp.nn.encoders.encoders import attend
+from pyapp.nn.vision.beit import BeitEmbeddings, BeitEncoder
+from pyapp.nn.vision.fused_maps import ReadoutNeck
+from pyapp.nn.vision.vision import ImageModel, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, BeitConfig, PictureConfig, check_factors, check_numbers, from_start

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine import Tensor
-from .encoders import BertEmbeddings, Intermediate, NormedResidual
+from .encoders.encoders import BertEmbeddings, Intermediate, NormedResidual
 from .layers.containers import ModuleList
 from .layers.linear import Linear
 from .module import Module
-from .sequence_to_sequence import Memory
+from .sequence_to_sequence.sequence_to_sequence import Memory
 
 
 class TextAttention(Module):

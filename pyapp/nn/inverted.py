@@ -7,7 +7,7 @@ from typing import Any
 from ..engine import Tensor
 from .layers.containers import ModuleList
 from .module import Module
-from .vision import ConvolutionNorm, divisible
+from .vision.vision import ConvolutionNorm, divisible
 
 
 class InvertedResidual(Module):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ..engine import Tensor, ops
-from .encoders import SelfAttention, attend
+from .encoders.encoders import SelfAttention, attend
 from .layers.linear import Linear
 
 

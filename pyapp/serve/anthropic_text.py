@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from pyapp.dataclass import dataclass
 from pyapp.events import Done
 from pyapp.formats.safe_json import parse_json
-from pyapp.text.chat_template import sources
+from pyapp.text.chat.chat_template import sources
 
 from .answers import data_line
 from .chat import (

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Token
-from pyapp.text.chat_template import ChatTemplate, sources
-from pyapp.text.options import SamplingOptions
+from pyapp.text.chat.chat_template import ChatTemplate, sources
+from pyapp.text.chat.plain_chat import STOP, PlainChat
+from pyapp.text.chat.thinking import THINKING_TAGS, ThinkingSplitter
+from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import known_ids
-from pyapp.text.plain_chat import STOP, PlainChat
-from pyapp.text.thinking import THINKING_TAGS, ThinkingSplitter
 
 from .context import Context
 from .fields import Fields

@@ -33,7 +33,7 @@ from pyapp.formats.safe_json import parse_json
 from pyapp.formats.source import close_source
 from pyapp.formats.source import read_whole as read_whole_source
 from pyapp.tasks.core import Events, Remote
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import SoundSource, taken
 
 from .settings import Settings

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
 from pyapp.events import Cancel, Done, Error, Event, Token
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import Known
 
 from .answers import EventStream, cancelled_by_leaving, data_line

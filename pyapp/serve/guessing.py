@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyapp.text.speculation import PromptLookup
+from pyapp.text.generation.speculation import PromptLookup
 
 FIRST = 2  # guesses at a time
 LONGEST_PAUSE = 32  # tokens

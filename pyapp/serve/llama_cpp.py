@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import __version__
 from pyapp.events import Done, Event, Token
-from pyapp.text.chat_template import sources
+from pyapp.text.chat.chat_template import sources
 from pyapp.text.pictures import sees
 
 from .answers import data_line

@@ -21,9 +21,9 @@ from starlette.responses import JSONResponse, Response
 from pyapp import __version__
 from pyapp.events import Done, Event, Token
 from pyapp.formats.safe_json import parse_json
-from pyapp.text.chat_template import sources
+from pyapp.text.chat.chat_template import sources
+from pyapp.text.chat.thinking import THINKING_TAGS
 from pyapp.text.pictures import sees
-from pyapp.text.thinking import THINKING_TAGS
 
 from .answers import EventStream
 from .chat import (

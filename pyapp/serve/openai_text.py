@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Item, Token
-from pyapp.text.fill_in_middle import between
-from pyapp.text.generate import prompt_ids
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.fill_in_middle import between
+from pyapp.text.generation.generate import prompt_ids
+from pyapp.text.generation.options import SamplingOptions
 
 from .answers import DONE, data_line
 from .chat import LOWEST, Added, AnswerParser, Chat, begin_chat, messages_of, named_logprobs, with_forced_call

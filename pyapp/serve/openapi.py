@@ -14,7 +14,7 @@ from pyapp.audio.sound_files import FORMATS
 from pyapp.audio.speaking import SEEDS as SOUND_SEEDS
 from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
 from pyapp.models.diffusion.sampling import SEEDS as PICTURE_SEEDS
-from pyapp.text.options import SEEDS
+from pyapp.text.generation.options import SEEDS
 
 from . import anthropic_text, cohere_text, drawing, llama_cpp, ollama, responses
 from .sampling import ANTHROPIC, COHERE, LLAMA_CPP, OLLAMA, WITHOUT_EFFECT

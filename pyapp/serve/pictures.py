@@ -7,7 +7,7 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError, PyappError
-from pyapp.text.chat_template import sources
+from pyapp.text.chat.chat_template import sources
 from pyapp.text.pictures import Picture, PictureTemplate, SoundSource, check_seeing, sees, taken
 from pyapp.vision.reading import read_image
 

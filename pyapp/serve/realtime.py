@@ -27,7 +27,7 @@ from pyapp.audio.streaming import LiveOptions, LiveTranscriber
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Event, Segment
-from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME
+from pyapp.text.tokenization.whisper_tokenizer import SECONDS_PER_TIME
 
 from .context import Context
 from .fields import Fields, parse_object

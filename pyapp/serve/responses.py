@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp.dataclass import dataclass
 from pyapp.events import Done, Event, Token
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.options import SamplingOptions
 
 from .answers import data_line
 from .chat import AnswerParser, chat_prompt, effort_variables, named_logprobs, with_forced_call

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
-from pyapp.text.generation_config import with_model_settings
-from pyapp.text.options import SEEDS, SamplingOptions
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.generation.generation_config import with_model_settings
+from pyapp.text.generation.options import SEEDS, SamplingOptions
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .fields import Fields
 from .served import ServedModel

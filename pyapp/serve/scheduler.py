@@ -15,8 +15,9 @@ rows (`rows_multiple`). With `rows_alike` it does not matter in which passes a p
 shared, those of answers too. Otherwise only whole passes are shared, and a text that is
 read anew takes the same passes and steps.
 
-Models with states instead of keys and values, and those whose layers attend to pictures (nn.cross_pictures), have a
-block for each text, of any length; it is not shared, and nothing is guessed.
+Models with states instead of keys and values, and those whose layers attend to pictures
+(nn.vision_language.cross_pictures), have a block for each text, of any length; it is not shared, and nothing is
+guessed.
 
 Where the server guesses how texts go on (`lookup`), rows of a step that no text needs read guesses: a row each, of the
 same text at its next places. All rows write their keys and values before any attends, so right guesses give a text
@@ -41,10 +42,12 @@ from pyapp.engine.device import cpu
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Item, Token
-from pyapp.nn.picture_text import RotaryPosition
+from pyapp.nn.vision_language.picture_text import RotaryPosition
 from pyapp.tasks import error_event
-from pyapp.text.generate import Writer, check_tokenizer, new_tokens
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.generate import Writer, check_tokenizer, new_tokens
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.sampling import Sampler, finished, not_a_number
+from pyapp.text.generation.session import LanguageModel, capacity_of, new_cache, prompt_pass
 from pyapp.text.pictures import (
     Known,
     Picture,
@@ -57,10 +60,8 @@ from pyapp.text.pictures import (
     unseen,
     whole,
 )
-from pyapp.text.sampling import Sampler, finished, not_a_number
-from pyapp.text.session import LanguageModel, capacity_of, new_cache, prompt_pass
-from pyapp.text.structured import CompiledForm, TextForm, compiled_form
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.structured_output.structured import CompiledForm, TextForm, compiled_form
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .blocks import START, BlockPool, name_of
 from .guessing import Guesses

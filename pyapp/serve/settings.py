@@ -6,7 +6,7 @@ import re
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
-from pyapp.text.options import check_cache_type, check_number
+from pyapp.text.generation.options import check_cache_type, check_number
 
 # As browsers write it: scheme, host and port in small letters, no path (RFC 6454, section 6.2); "null" of files.
 ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\sA-Z/?#]+")

@@ -18,7 +18,7 @@ from pyapp import tasks
 from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
 from pyapp.events import Event
-from pyapp.text.sequence_to_sequence import SearchOptions
+from pyapp.text.generation.sequence_to_sequence import SearchOptions
 from pyapp.text.spans import AGGREGATIONS, softmax
 
 from .context import Context

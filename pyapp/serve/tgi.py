@@ -15,8 +15,8 @@ from pyapp import __version__
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Item, Token
-from pyapp.text.generation_config import with_model_settings
-from pyapp.text.options import SEEDS, SamplingOptions
+from pyapp.text.generation.generation_config import with_model_settings
+from pyapp.text.generation.options import SEEDS, SamplingOptions
 
 from . import drawing, llama_cpp
 from .answers import data_line

@@ -33,7 +33,7 @@ from pyapp.events import (
     Thought,
     Token,
 )  # fmt: skip
-from pyapp.text.options import SamplingOptions, check_number
+from pyapp.text.generation.options import SamplingOptions, check_number
 
 from .chat import chat, load_chat, model_and_drafter, of_the_model
 from .core import BREATH, Breath, Events, Remote, Result, Step, error_event, given, only_here, reported, task
@@ -170,19 +170,21 @@ async def generate(
     cancel: Cancel | None = None,
 ) -> Events:
     """Continues `prompt`: Progress and the Metric load_time while the model is loaded, then the events of
-    pyapp.text.generate.generate, or, for several samples and beams, of pyapp.text.several.generate_several.
+    pyapp.text.generation.generate.generate, or, for several samples and beams, of
+    pyapp.text.generation.several.generate_several.
 
-    `draft` is a smaller model with the same tokenizer, which guesses tokens (pyapp/text/speculation.py). `model` is a
-    name, a path, bytes, a ByteSource, a LoadedModel, or a Server (pyapp.serve.client); None: the embedded one.
-    `tokenizer` likewise, if it is not beside the model. `key` identifies models without a name; the last used model is
-    kept. `options` may be a dict of JSON values; what it does not say is as the model's generation_config.json (or the
-    server) says, else by default. `eager` runs without Graph, for reference. `dtype` ("q4_0", "Q4_K_M" …) is the type
-    to convert the matrices to while they are read. `adapter`: a folder with a LoRA adapter of the model. `projector`:
-    the "mmproj" file of a GGUF model that sees pictures, if it is not beside it. `pictures` (paths, bytes, ByteSources,
-    tensors uint8 (height, width, 3)) stand where the prompt has the model's placeholder ("<image>" …), or before it.
+    `draft` is a smaller model with the same tokenizer, which guesses tokens (pyapp/text/generation/speculation.py).
+    `model` is a name, a path, bytes, a ByteSource, a LoadedModel, or a Server (pyapp.serve.client); None: the embedded
+    one. `tokenizer` likewise, if it is not beside the model. `key` identifies models without a name; the last used
+    model is kept. `options` may be a dict of JSON values; what it does not say is as the model's generation_config.json
+    (or the server) says, else by default. `eager` runs without Graph, for reference. `dtype` ("q4_0", "Q4_K_M" …) is
+    the type to convert the matrices to while they are read. `adapter`: a folder with a LoRA adapter of the model.
+    `projector`: the "mmproj" file of a GGUF model that sees pictures, if it is not beside it. `pictures` (paths, bytes,
+    ByteSources, tensors uint8 (height, width, 3)) stand where the prompt has the model's placeholder ("<image>" …), or
+    before it.
     """
-    from pyapp.text.generate import Session
-    from pyapp.text.generate import generate as generate_events
+    from pyapp.text.generation.generate import Session
+    from pyapp.text.generation.generate import generate as generate_events
 
     cancel = cancel or Cancel()
     named = None if isinstance(options, SamplingOptions) else list(options or {})
@@ -206,14 +208,14 @@ async def generate(
     breath = Breath()
     await breath.take()
     if max(options.samples, options.beams) > 1:
-        from pyapp.text.several import generate_several
+        from pyapp.text.generation.several import generate_several
 
         if drafter is not None or eager or pictures:
             where = "pictures" if pictures else "eager" if eager else "draft"
             raise OptionError("excludes several samples and beams", where=where)
         stream = generate_several(loaded.model, loaded.tokenizer, prompt, options, cancel)
     elif pictures:
-        from pyapp.text.generate import generate_from
+        from pyapp.text.generation.generate import generate_from
 
         from .seeing import prompt_with_pictures
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp.events import Cancel, Done, Event, Notice
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.options import SamplingOptions
 
 from .core import Breath, Events, Remote, Result, Step, given, only_here, reported, task
 from .keeper import keeper, load_text
@@ -28,7 +28,7 @@ async def load_chat(
     `config`, `template` (whether it has one), `context`, the most tokens that it reads, and `pictures`, whether it sees
     them.
     """
-    from pyapp.text.chat_template import sources
+    from pyapp.text.chat.chat_template import sources
 
     chosen = {} if dtype is None else {"dtype": dtype}
     async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel(), **chosen)) as events:
@@ -63,20 +63,20 @@ async def chat(
     cancel: Cancel | None = None,
 ) -> Events:
     """The model's answer to `messages`, mappings with role (system, user, assistant, tool) and content: Progress and
-    the Metric load_time while the model is loaded, then the events of pyapp.text.chat.answer. A content is a text, or,
-    for models that see pictures, a list of parts: {"type": "text", "text": …}, {"type": "image", "image": a path,
+    the Metric load_time while the model is loaded, then the events of pyapp.text.chat.chat.answer. A content is a text,
+    or, for models that see pictures, a list of parts: {"type": "text", "text": …}, {"type": "image", "image": a path,
     bytes, a ByteSource or a tensor uint8 (height, width, 3)}; for those that hear {"type": "audio", "audio": a path,
     bytes, a ByteSource or float samples (N,) at 16 kHz}.
 
     `model`, `tokenizer`, `draft`, `adapter`, `projector`, `key` and `options` as for `generate`; max_new_tokens is None
     by default. `tools` are JSON schemas of functions. `template` is a text in jinja's language to use instead of the
     model's chat template; `variables` go to it (`enable_thinking` …). `plain`: a model without a chat template gets the
-    conversation as plain text (pyapp/text/plain_chat.py), instead of an error. The next answer reads only what differs
-    from this conversation.
+    conversation as plain text (pyapp/text/chat/plain_chat.py), instead of an error. The next answer reads only what
+    differs from this conversation.
     """
-    from pyapp.text.chat import DEFAULTS, answer
-    from pyapp.text.chat_template import ChatTemplate, sources
-    from pyapp.text.plain_chat import PlainChat
+    from pyapp.text.chat.chat import DEFAULTS, answer
+    from pyapp.text.chat.chat_template import ChatTemplate, sources
+    from pyapp.text.chat.plain_chat import PlainChat
 
     cancel = cancel or Cancel()
     named = None if isinstance(options, SamplingOptions) else list(options or {})
@@ -121,7 +121,7 @@ def of_the_model(options: SamplingOptions, loaded: Any, given: Collection[str] |
     settings = getattr(loaded, "generation", None)
     if not settings:
         return options
-    from pyapp.text.generation_config import with_model_settings
+    from pyapp.text.generation.generation_config import with_model_settings
 
     return with_model_settings(options, settings, given)
 
@@ -148,8 +148,8 @@ async def model_and_drafter(
 
 async def drafter_of(source: Any, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:
     """The events of loading a draft model, and its drafter."""
-    from pyapp.text.session import Session
-    from pyapp.text.speculation import DraftModel
+    from pyapp.text.generation.session import Session
+    from pyapp.text.generation.speculation import DraftModel
 
     if hasattr(source, "tokenizer"):
         yield Result(DraftModel(Session(source.model)))

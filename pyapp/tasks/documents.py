@@ -17,9 +17,9 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Item, Notice, Progress
-from pyapp.nn.page_encoder import PAGE
-from pyapp.text.encoding import Encoding
+from pyapp.nn.vision.page_encoder import PAGE
 from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER, best_answers, labelled_spans, word_at
+from pyapp.text.tokenization.encoding import Encoding
 
 from .keeper import LOADERS, known
 from .pictures import check_files, listed

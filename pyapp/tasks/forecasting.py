@@ -13,7 +13,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Done, Item, Notice, Progress
 from pyapp.nn.forecasting import Wanted
-from pyapp.text.options import check_number
+from pyapp.text.generation.options import check_number
 
 from .text_batches import Work
 from .texts import stream_of

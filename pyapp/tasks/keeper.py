@@ -177,7 +177,7 @@ class Keeper:
         """The session of the last conversation with a language model, which has read its messages; else a new one.
         `capacity` None: any. `cache_type` is that of SamplingOptions.
         """
-        from pyapp.text.session import Session
+        from pyapp.text.generation.session import Session
 
         last = self._session
         asked = model, cache_type, capacity or getattr(last, "capacity", None)

@@ -16,7 +16,7 @@ from pyapp.engine.ops import interpolate, sigmoid, tensor
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.events import Done, Item, Progress
 from pyapp.formats.png import encode_png
-from pyapp.text.options import check_number
+from pyapp.text.generation.options import check_number
 from pyapp.vision.processors import Prepared
 
 from .matching import embedding_items, prompt_of_labels, vectors_of_labels, vectors_of_texts
@@ -502,9 +502,10 @@ def texts_of_images(
     its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
     something also have `objects`, each with `label` and `box` or `corners` in pixels, and `size` [height, width].
 
-    The other options are those of text.sequence_to_sequence.SearchOptions, by default those of the model's files.
+    The other options are those of text.generation.sequence_to_sequence.SearchOptions, by default those of the model's
+    files.
     """
-    from pyapp.text.sequence_to_sequence import SearchOptions, search
+    from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 
     model, decoder = loaded.model, loaded.settings.get("decoder") or {}
     if hasattr(model, "prompted"):

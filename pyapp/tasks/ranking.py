@@ -13,7 +13,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Done, Event, Item, Progress
-from pyapp.text.encoding import Encoding
+from pyapp.text.tokenization.encoding import Encoding
 
 from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, prompt_of, sigmoid
 

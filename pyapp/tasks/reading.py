@@ -18,8 +18,8 @@ from pyapp.engine.lazy import np
 from pyapp.engine.ops import from_numpy
 from pyapp.errors import OptionError
 from pyapp.events import Done, Item, Notice, Progress, Region, TextLine
-from pyapp.text.ctc import Mark, best_path
-from pyapp.text.options import check_number
+from pyapp.text.generation.ctc import Mark, best_path
+from pyapp.text.generation.options import check_number
 from pyapp.vision.line_pixels import ink, scaled_width
 from pyapp.vision.page.layout import Layout, layout_steps, whole_line
 from pyapp.vision.page.writers import plain_text
@@ -81,7 +81,7 @@ def read_pages(
     are turned, also by quarters where a reader of lines reads more surely then. threshold (0 to 1): lines of less
     confidence are left out; for lines of four characters or more, 0.7 of it is enough, since shapes that are not text
     are read as one or two. password: opens PDFs that are locked. The other options are those of a model such as TrOCR
-    (text.sequence_to_sequence.SearchOptions).
+    (text.generation.sequence_to_sequence.SearchOptions).
     """
     from pyapp.models.loading.reading import LoadedReader
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Progress
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import (
     Picture,
     PictureSession,

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Item, Progress
-from pyapp.text.encoding import Encoding
 from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER, best_answers, labelled_spans, without_spaces
+from pyapp.text.tokenization.encoding import Encoding
 
 from .text_batches import BATCH_SIZE, ENCODED_AT_ONCE, Work, batches, checked_texts
 

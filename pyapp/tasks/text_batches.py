@@ -13,7 +13,7 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Event, Progress
-from pyapp.text.encoding import Encoding
+from pyapp.text.tokenization.encoding import Encoding
 
 BATCH_SIZE = 32  # texts
 BATCH_TOKENS = 8192  # with padding: longer texts have smaller batches

@@ -14,8 +14,8 @@ import pyapp
 from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Item, Notice, Progress
-from pyapp.text.encoding import Encoding
 from pyapp.text.spans import softmax
+from pyapp.text.tokenization.encoding import Encoding
 
 from .core import Breath, Events, Remote, Step, only_here, task
 from .keeper import keeper
@@ -24,7 +24,7 @@ from .spans import answer_questions, label_tokens
 from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, prompt_of, sigmoid
 
 if TYPE_CHECKING:
-    from pyapp.text.sequence_to_sequence import SearchOptions
+    from pyapp.text.generation.sequence_to_sequence import SearchOptions
 
 T = TypeVar("T")
 # The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
@@ -240,7 +240,7 @@ def translate_texts(
     `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `source`, `target`:
     the language of the texts and that to write, by its token or the code in it ("de_DE" or "de" of mBART, "deu_Latn" or
     "deu" of NLLB, "de" of M2M100). The other options are those of
-    text.sequence_to_sequence.SearchOptions, by default those of the model's generation_config.json.
+    text.generation.sequence_to_sequence.SearchOptions, by default those of the model's generation_config.json.
     """
     settings = _search_options(loaded, target, options)
     encodings = yield from _encoded_sources(loaded, checked_texts(texts), prefix, source)
@@ -258,7 +258,7 @@ def translate_texts(
 
 def _search_options(loaded: Any, target: str | None, options: dict[str, Any]) -> SearchOptions:
     """The options of a search that writes the language `target`."""
-    from pyapp.text.sequence_to_sequence import SearchOptions
+    from pyapp.text.generation.sequence_to_sequence import SearchOptions
 
     if target is not None:
         options = {**options, "forced_bos_token_id": language_of(loaded.tokenizer, target, "target")}
@@ -289,7 +289,7 @@ def _written(
     loaded: Any, encodings: Sequence[Encoding], settings: SearchOptions, batch_size: int
 ) -> Iterator[tuple[list[int], list[str] | None]]:
     """What the model writes, batch by batch: the places of the texts, with None after each token, at last texts."""
-    from pyapp.text.sequence_to_sequence import search
+    from pyapp.text.generation.sequence_to_sequence import search
 
     for chosen, rows in grouped(loaded, encodings, batch_size):
         written: list[list[int]] = []

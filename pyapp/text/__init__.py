@@ -1,7 +1,7 @@
 """Tokenizers, sampling, and the generate loop.
 
 Names are imported on first use: a tokenizer does not need the engine. The loop itself is
-`pyapp.text.generate.generate`.
+`pyapp.text.generation.generate.generate`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from pyapp.engine.lazy import late_names
 
 if TYPE_CHECKING:
-    from pyapp.text.chat import Conversation
-    from pyapp.text.chat_template import ChatTemplate
-    from pyapp.text.encoding import BatchEncoding, Encoding
-    from pyapp.text.generate import LanguageModel, Session
-    from pyapp.text.options import SamplingOptions
-    from pyapp.text.sampling import Sampler
-    from pyapp.text.speculation import DraftModel, PromptLookup
-    from pyapp.text.stream import StopMatcher, StreamDecoder
-    from pyapp.text.thinking import ThinkingSplitter
-    from pyapp.text.tokenizer import Tokenizer, set_backend_factory
-    from pyapp.text.tokenizer_files import load_tokenizer
+    from pyapp.text.chat.chat import Conversation
+    from pyapp.text.chat.chat_template import ChatTemplate
+    from pyapp.text.chat.thinking import ThinkingSplitter
+    from pyapp.text.generation.generate import LanguageModel, Session
+    from pyapp.text.generation.options import SamplingOptions
+    from pyapp.text.generation.sampling import Sampler
+    from pyapp.text.generation.speculation import DraftModel, PromptLookup
+    from pyapp.text.generation.stream import StopMatcher, StreamDecoder
+    from pyapp.text.tokenization.encoding import BatchEncoding, Encoding
+    from pyapp.text.tokenization.tokenizer import Tokenizer, set_backend_factory
+    from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 
 __all__ = [
     "BatchEncoding",
@@ -45,16 +45,16 @@ __all__ = [
 __getattr__ = late_names(
     __name__,
     {
-        "chat": "Conversation",
-        "chat_template": "ChatTemplate",
-        "encoding": "BatchEncoding Encoding",
-        "generate": "LanguageModel Session",
-        "options": "SamplingOptions",
-        "sampling": "Sampler",
-        "speculation": "DraftModel PromptLookup",
-        "stream": "StopMatcher StreamDecoder",
-        "thinking": "ThinkingSplitter",
-        "tokenizer": "Tokenizer set_backend_factory",
-        "tokenizer_files": "load_tokenizer",
+        "chat.chat": "Conversation",
+        "chat.chat_template": "ChatTemplate",
+        "tokenization.encoding": "BatchEncoding Encoding",
+        "generation.generate": "LanguageModel Session",
+        "generation.options": "SamplingOptions",
+        "generation.sampling": "Sampler",
+        "generation.speculation": "DraftModel PromptLookup",
+        "generation.stream": "StopMatcher StreamDecoder",
+        "chat.thinking": "ThinkingSplitter",
+        "tokenization.tokenizer": "Tokenizer set_backend_factory",
+        "tokenization.tokenizer_files": "load_tokenizer",
     },
 )

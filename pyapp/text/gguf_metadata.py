@@ -13,9 +13,9 @@ from typing import Any
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats.sentencepiece_model import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from pyapp.text.documents import SPACE
-from pyapp.text.pieces import BYTE_PIECE, byte_of_character
-from pyapp.text.post_processor import PostProcessor
-from pyapp.text.word_patterns import name_of_pattern
+from pyapp.text.tokenization.pieces import BYTE_PIECE, byte_of_character
+from pyapp.text.tokenization.post_processor import PostProcessor
+from pyapp.text.tokenization.word_patterns import name_of_pattern
 
 PREFIX = "tokenizer.ggml."
 # The names of roles in GGUF's keys (one is misspelt there) and in tokenizer_config.json.
@@ -160,7 +160,7 @@ class _Writer:
         }  # fmt: skip
 
     def _rwkv(self) -> dict[str, Any]:
-        from pyapp.text.longest_match import escaped
+        from pyapp.text.tokenization.longest_match import escaped
 
         types, letters = self._types(), byte_of_character()
         pieces = [

@@ -17,7 +17,7 @@ from pyapp.errors import OptionError
 
 from .english.reader import EnglishReader
 from .english.stress import VOWELS
-from .voice_tokenizer import PHONEMES, ReadText, VoiceTokenizer
+from .tokenization.voice_tokenizer import PHONEMES, ReadText, VoiceTokenizer
 
 # By the first letter of a voice's name, as Kokoro's voices are named: its language, as espeak-ng calls it.
 LANGUAGES = {

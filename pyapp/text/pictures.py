@@ -21,9 +21,9 @@ from pyapp.engine.ops import cat
 from pyapp.errors import ArgumentError, ModelError, OptionError, PyappError
 from pyapp.formats import ByteSource, BytesSource
 from pyapp.nn import Module, ModuleList
-from pyapp.nn.picture_text import RotaryPosition, Seen, grid_positions, last_seen
-from pyapp.text.chat_template import PROBE, ChatTemplate
-from pyapp.text.session import Session
+from pyapp.nn.vision_language.picture_text import RotaryPosition, Seen, grid_positions, last_seen
+from pyapp.text.chat.chat_template import PROBE, ChatTemplate
+from pyapp.text.generation.session import Session
 
 FIRST_ID = 1 << 62  # from here on ids stand for vectors of pictures
 TILES = 1 if sys.platform == "emscripten" else 4  # that the tower sees at once; in a tab each takes seconds
@@ -122,8 +122,8 @@ class Picture:
 
 
 class Recording(Picture):
-    """A recording float32 (N,) at 16 kHz as a model hears it (nn.sound_text), whose stretches are what a picture's
-    tiles are. OptionError for one of more than `room` tokens.
+    """A recording float32 (N,) at 16 kHz as a model hears it (nn.audio.sound_text), whose stretches are what a
+    picture's tiles are. OptionError for one of more than `room` tokens.
     """
 
     def __init__(self, loaded: Any, samples: Any, room: int) -> None:
@@ -184,7 +184,7 @@ def plain_ids(ids: Sequence[int], token: int) -> list[int]:
 
 def rotary_positions_of(ids: Sequence[int], known: Known) -> list[RotaryPosition]:
     """The rotary positions of a text's tokens up to its last whole picture, for models where those of pictures are of
-    their own (nn.picture_text.grid_positions); after that they are the places.
+    their own (nn.vision_language.picture_text.grid_positions); after that they are the places.
     """
     pictures = []
     for place, id in enumerate(ids):

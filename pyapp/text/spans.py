@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.text.encoding import Encoding
+from pyapp.text.tokenization.encoding import Encoding
 
 AGGREGATIONS = ("simple", "first", "average", "max", "none")
 LONGEST_ANSWER = 15  # tokens

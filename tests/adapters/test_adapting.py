@@ -24,7 +24,7 @@ from pyapp.adapters.layers import LowRank
 from pyapp.engine import quant
 from pyapp.errors import OptionError
 from pyapp.nn import functional
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 from tests.adapters.test_files import TEXT, logits
 from tests.models.test_decoders import make
 

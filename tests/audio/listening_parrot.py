@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pyapp.text.whisper_tokenizer import WhisperTokenizer
+from pyapp.text.tokenization.whisper_tokenizer import WhisperTokenizer
 from tests.audio.sounds import place, syllable
 
 WORDS = ["short", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]  # by seconds

@@ -21,7 +21,7 @@ import whisper.tokenizer
 from whisper.model import ModelDimensions, Whisper
 
 from pyapp.audio.decoding import draw_token
-from pyapp.text.sampling import Uniform
+from pyapp.text.generation.sampling import Uniform
 
 from .speech_model import Shape, pieces, sound
 
@@ -55,7 +55,7 @@ def build(shape: Shape) -> SmallWhisper:
 def small_encoding(name: str = "", num_languages: int = 99) -> tiktoken.Encoding:
     """Our vocabulary in openai's library."""
     ranks = {piece: rank for rank, piece in enumerate(pieces())}
-    from pyapp.text.whisper_tokenizer import special_tokens
+    from pyapp.text.tokenization.whisper_tokenizer import special_tokens
 
     specials = special_tokens(len(ranks), num_languages)
     return tiktoken.Encoding("small", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens=specials)

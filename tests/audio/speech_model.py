@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from pyapp.models.whisper import Config
-from pyapp.text.whisper_tokenizer import WhisperTokenizer
+from pyapp.text.tokenization.whisper_tokenizer import WhisperTokenizer
 from tests.models.whisper_model import shapes
 
 WORDS = """the of and to in is you that it he was for on are as with his they I at be this have from or one had by word

@@ -22,7 +22,7 @@ from pyapp.audio.transcribe import transcribe_events
 from pyapp.audio.turns import Turn, Turns
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Done, Segment
-from pyapp.text.ctc_tokenizer import CTCTokenizer
+from pyapp.text.tokenization.ctc_tokenizer import CTCTokenizer
 from tests.models.sound_configs import SAMPLES, VOCABULARY, recording
 from tests.models.test_sounds import golden, make, write
 

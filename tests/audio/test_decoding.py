@@ -13,7 +13,7 @@ from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.token_rules import TokenRules, log_sum_exp
 from pyapp.errors import Cancelled, OptionError
 from pyapp.events import Cancel
-from pyapp.text.sampling import Uniform
+from pyapp.text.generation.sampling import Uniform
 
 from .speech_model import Shape
 from .tone_model import ToneModel, speech

@@ -21,7 +21,7 @@ from pyapp.events import Error, Sound
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.voice import LoadedVoice
 from pyapp.nn import Embedding, Module
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.models.decoder_configs import CONFIGS as DECODERS
 from tests.models.test_codecs import make as make_codec
 from tests.models.test_codecs import write as write_codec

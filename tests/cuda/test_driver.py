@@ -28,7 +28,7 @@ from pyapp.engine.gpu import nvidia
 from pyapp.errors import KernelError
 from pyapp.extension import load
 from pyapp.tasks.keeper import keeper
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 from scripts import cuda_card
 
 from . import emulated
@@ -631,8 +631,8 @@ def test_commands_compute_on_a_card(driver: Driver) -> None:
 
 
 def test_logits_that_are_not_numbers(driver: Driver) -> None:
-    from pyapp.text.options import SamplingOptions
-    from pyapp.text.sampling import Sampler
+    from pyapp.text.generation.options import SamplingOptions
+    from pyapp.text.generation.sampling import Sampler
 
     x = pyapp.full((8,), float("nan")).to("cuda")
     sampler = Sampler(SamplingOptions(seed=1), 8, 4, x.device)

@@ -17,7 +17,7 @@ from pyapp.engine.gpu.fusion import fuse
 from pyapp.engine.native import DIMS, FLOATS, POINTERS, RECORD, RECORD_BYTES, SIGNATURES
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.nn import quantize
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 
 from . import emulated
 

@@ -17,10 +17,10 @@ from pyapp.models.whisper import Whisper
 from pyapp.nn import functional as F
 from pyapp.nn import quantize
 from pyapp.serve.scheduler import Scheduler
-from pyapp.text.generate import Session
-from pyapp.text.options import SamplingOptions
-from pyapp.text.sampling import Sampler
-from pyapp.text.session import cache_dtype, prompt_pass
+from pyapp.text.generation.generate import Session
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.sampling import Sampler
+from pyapp.text.generation.session import cache_dtype, prompt_pass
 from tests.models.codec_configs import sound
 from tests.models.test_codecs import make as make_codec
 from tests.models.test_voices import batch as voice_batch

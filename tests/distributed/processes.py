@@ -32,7 +32,7 @@ from pyapp.nn import fully_sharded
 from pyapp.nn.parallel import DistributedDataParallel
 from pyapp.nn.parameter import skip_initialization
 from pyapp.nn.tensor_parallel import parallelize
-from pyapp.text.session import Session
+from pyapp.text.generation.session import Session
 from pyapp.utils.data import DistributedSampler
 from tests.models.test_decoders import make
 

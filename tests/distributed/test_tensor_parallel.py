@@ -31,7 +31,7 @@ from pyapp.models.load import SEES, LoadedModel, build
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.models.whisper.files import build_whisper
 from pyapp.nn.tensor_parallel import divide, parallelize
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 from tests.distributed.thread_ranks import in_ranks
 from tests.models import test_picture_texts
 from tests.models.decoder_configs import CONFIGS, SMALL

@@ -19,7 +19,7 @@ from pyapp.engine.blocks.writing import QUANTIZABLE
 from pyapp.formats import TensorInfo, open_checkpoint, write_safetensors
 from pyapp.formats.convert import quantize_file
 from pyapp.models import load_model
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 from tests.formats.test_ggml_quantizers import KINDS, MARGIN, error, numbers_to_quantize
 from tests.text.small_model import write_model
 from tests.together import fewer_in_browser

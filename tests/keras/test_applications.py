@@ -89,7 +89,7 @@ def test_files_of_keras_1_and_2_that_do_not_fit(by_layer: Path) -> None:
         ("no group", lambda file: file.__delitem__("out"), "'out' is in the list and has no group"),
         ("no dataset", lambda file: file.__delitem__("out/out/kernel"), "is no dataset with numbers"),
         ("a link", linked, "is a link to another place"),
-        ("numbers", lambda file: file.attrs.__setitem__("layer_names", [1, 2]), "is no list of names"),
+        ("numbers", lambda file: file.attrs.__setitem__("layer_names", [1, 2]), "is not a list of names"),
     ])  # fmt: skip
     generator = np.random.RandomState(0)
     for _ in range(30):

@@ -78,7 +78,9 @@ def test_files_of_what_has_learned(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "features.keras") as old, zipfile.ZipFile(tmp_path / "bad.keras", "w") as new:
         for member in old.namelist():
             new.writestr(member, b"x\ny\nz" if member.endswith("integer_lookup/vocabulary.txt") else old.read(member))
-    with pytest.raises(FileFormatError, match=r"integer_lookup/vocabulary.txt is no vocabulary of class_preprocessor"):
+    with pytest.raises(
+        FileFormatError, match=r"integer_lookup/vocabulary.txt is not a vocabulary of class_preprocessor"
+    ):
         keras.models.load_model(tmp_path / "bad.keras")
 
 
@@ -92,7 +94,7 @@ def test_feature_spaces_refuse_what_does_not_fit() -> None:
         ("none", "there are no features", lambda: FeatureSpace({})),
         ("a kind", "'a' is one of float, float_rescaled", lambda: FeatureSpace({"a": "floats"})),
         ("a mode", "output_mode is concat or dict", lambda: FeatureSpace({"a": "float"}, output_mode="list")),
-        ("a cross", "has 'b', which is no feature", lambda: FeatureSpace({"a": "float"}, crosses=[("a", "b")])),
+        ("a cross", "has 'b', which is not a feature", lambda: FeatureSpace({"a": "float"}, crosses=[("a", "b")])),
         ("not adapted", "call adapt\\(data\\) first; 'b' needs it", lambda: plain({"a": [1.0], "b": [1]})),
         ("no column to learn", "no column 'b'; there are a", lambda: plain.adapt({"a": [1.0]})),
         ("numbers among floats", "take output_mode='dict'", lambda: plain.adapt({"a": [1.0], "b": [1]})),

@@ -417,7 +417,7 @@ def test_errors_name_the_layer_the_labels_and_the_shapes(capsys: pytest.CaptureF
     wild = keras.Sequential([layers.Dense(3), layers.Dense(1)])
     wild.compile(keras.optimizers.SGD(1e30), "mse")
     wild.fit(x, y, batch_size=8, shuffle=False, verbose=0, callbacks=[stop])
-    assert re.search(r"the weights of layer dense\w* are no numbers any more", capsys.readouterr().out)
+    assert re.search(r"the weights of layer dense\w* are not numbers any more", capsys.readouterr().out)
 
 
 def test_a_generator_that_ends(capsys: pytest.CaptureFixture[str]) -> None:

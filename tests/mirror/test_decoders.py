@@ -9,7 +9,7 @@ import pytest
 import pyapp
 from pyapp.models.loading.weights import join
 from pyapp.nn import quantize
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 from tests.models.decoder_configs import OTHER_DEVICE
 from tests.models.test_decoders import BATCH, MASK, TEXT, golden, make
 

@@ -10,7 +10,7 @@ import pytest
 
 import pyapp
 from pyapp.nn import quantize
-from pyapp.text.sequence_to_sequence import SearchOptions, search
+from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models import sequence_configs, test_sequences
 from tests.models.encoder_configs import CONFIGS, OTHER_DEVICE, WIDE, batch, page
 from tests.models.test_encoders import make

@@ -11,7 +11,7 @@ import pytest
 from pyapp.events import Metric
 from pyapp.recipes.finetune import finetune
 from tests.recipes.finetune.preference_case import LABELLED, write_lines
-from tests.test_text_tasks import folder
+from tests.tasks.test_texts import folder
 from tests.text.chat_model import write_chat_model
 
 from . import device as _device  # noqa: F401 (registers the mirror)

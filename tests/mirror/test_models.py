@@ -12,10 +12,10 @@ from pyapp.events import Done, Token
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.models.whisper import Whisper
 from pyapp.nn import Module
-from pyapp.text.generate import Session, generate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.sampling import Sampler
-from pyapp.text.several import generate_several
+from pyapp.text.generation.generate import Session, generate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.sampling import Sampler
+from pyapp.text.generation.several import generate_several
 from tests.models.test_whisper import make
 from tests.models.whisper_model import CONFIGS, inputs
 

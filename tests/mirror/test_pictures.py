@@ -6,7 +6,7 @@ import pytest
 
 import pyapp
 from pyapp.models._index import MODEL_TYPES, TASKS
-from pyapp.text.sequence_to_sequence import SearchOptions, search
+from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models.picture_configs import CONFIGS, OTHER_DEVICE, sizes
 from tests.models.seeded import picture
 from tests.models.test_pictures import make, run

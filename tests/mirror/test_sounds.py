@@ -6,7 +6,7 @@ import pytest
 
 import pyapp
 from pyapp.audio.processors import SampleProcessor
-from pyapp.text.sequence_to_sequence import SearchOptions, search
+from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models import listener_configs, sound_label_configs, test_listeners, test_sound_labels
 from tests.models.sound_configs import OTHER_DEVICE, SAMPLES, recording
 from tests.models.test_sounds import make

@@ -9,7 +9,7 @@ from typing import Any
 from pyapp.formats.safetensors import write_safetensors
 from tests.models.picture_configs import CONFIGS, WITH_TOKENS
 from tests.models.test_pictures import make
-from tests.test_text_tasks import WORDS, tokenizer_json
+from tests.tasks.test_texts import WORDS, tokenizer_json
 
 CLASSES = {
     "deit": ("image-classification", "DeiTForImageClassification"),
@@ -52,7 +52,7 @@ PROCESSORS: dict[str, dict[str, Any]] = {
 
 
 def phrases_json() -> str:
-    """A tokenizer of the words of tests.test_text_tasks as BERT's, whose special tokens have BERT's numbers."""
+    """A tokenizer of the words of tests.tasks.test_texts as BERT's, whose special tokens have BERT's numbers."""
     numbers = {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103, ".": 1012, "?": 1029}
     numbers |= {word: i for i, word in enumerate(WORDS[5:], 5)}
     found = json.loads(tokenizer_json())
@@ -74,7 +74,7 @@ def phrases_json() -> str:
 
 
 def write_picture_folder(folder: Path, name: str) -> Path:
-    """The folder of a model of CLASSES. Its tokenizer, if it has one, knows the words of tests.test_text_tasks."""
+    """The folder of a model of CLASSES. Its tokenizer, if it has one, knows the words of tests.tasks.test_texts."""
     task, architecture = CLASSES[name]
     config = CONFIGS[name] | {"architectures": [architecture]}
     folder.mkdir(parents=True, exist_ok=True)

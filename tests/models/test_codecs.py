@@ -17,7 +17,7 @@ from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.codec import TASK, load_codec
 from pyapp.nn import functional
-from pyapp.nn.sound_codes import Codes
+from pyapp.nn.audio.sound_codes import Codes
 from tests.models.codec_configs import CONFIGS, mask, noise, sound
 from tests.models.seeded import codec_weights, direction, shown
 from tests.models.small_models import golden_of, numbers, seeded_model

@@ -12,7 +12,7 @@ import pytest
 import pyapp
 from pyapp.errors import ModelError
 from pyapp.models.sentences.late_interaction import max_similarity
-from pyapp.nn.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
+from pyapp.nn.encoders.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
 from tests.models.test_decoders import make
 
 IDS = [[3, 17, 5, 60, 8, 44, 2], [7, 90, 14, 2]]

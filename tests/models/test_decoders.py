@@ -17,7 +17,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.models._index import MODEL_TYPES
 from pyapp.nn import functional
 from pyapp.nn.module import Module
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
 from tests.together import fewer_in_browser

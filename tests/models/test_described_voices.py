@@ -22,7 +22,7 @@ from pyapp.formats import write_safetensors
 from pyapp.models.loading.codec import load_codec
 from pyapp.models.loading.voice import load_voice
 from pyapp.nn import functional
-from pyapp.nn.sound_codes import Codes
+from pyapp.nn.audio.sound_codes import Codes
 from tests.models.described_voice_configs import (
     CODES,
     CONFIGS,

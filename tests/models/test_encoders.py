@@ -21,7 +21,7 @@ from pyapp.formats import open_checkpoint
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.models.loading.by_task import build, completed
-from pyapp.nn.rotary import rotary_frequencies
+from pyapp.nn.positions.rotary import rotary_frequencies
 from tests.models.encoder_configs import CONFIGS, LENGTH, QUANTISED, WIDE, batch, page
 from tests.models.seeded import direction, draw
 from tests.together import fewer_in_browser
@@ -236,7 +236,7 @@ def test_biases_by_distance_are_the_same_in_parts(monkeypatch: pytest.MonkeyPatc
     model = make("jina_bert", "features")
     with pyapp.no_grad():
         whole = run(model, "jina_bert").numpy()
-        monkeypatch.setattr("pyapp.nn.alibi_encoder.QUERIES", 3)
+        monkeypatch.setattr("pyapp.nn.encoders.alibi_encoder.QUERIES", 3)
         np.testing.assert_allclose(run(model, "jina_bert").numpy(), whole, atol=2e-6)
     for changes in ({"feed_forward_type": "swiglu"}, {"position_embedding_type": "absolute"}):
         with pytest.raises(ModelError, match="and feed_forward_type .* is not supported"):

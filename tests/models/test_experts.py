@@ -20,7 +20,7 @@ from pyapp.formats.convert import quantize_file
 from pyapp.models.load import build
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.nn.layers.experts import Experts, Router
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import draw
 

@@ -20,9 +20,9 @@ from pyapp.formats.mixtures import role_of
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model, module_of, read_model, settings_of, weights_of
 from pyapp.models.loading.writing_gguf import gguf_view
-from pyapp.text.generate import Session, generate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.generation.generate import Session, generate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.models.decoder_configs import CONFIGS, IN_GGUF, SENSITIVE
 from tests.models.test_decoders import TEXT, golden, make, numbers
 from tests.random_blocks import random_blocks

@@ -30,7 +30,7 @@ from pyapp.models.loading.config import read_config
 from pyapp.models.loading.t5_config import T5Config
 from pyapp.models.loading.towers_config import ClipTextConfig
 from pyapp.models.qwen3 import Config, Qwen3ForCausalLM
-from pyapp.nn.t5 import T5Encoder
+from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
 from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import LATENTS, NEGATIVE, PROMPTS, network, numbers, start_picture
 from tests.models.joint_cases import (

@@ -18,7 +18,7 @@ from pyapp.formats import write_safetensors
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
-from pyapp.text.sequence_to_sequence import SearchOptions, search
+from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models.listener_configs import CONFIGS, MOST, QUANTISED, SAMPLES, TOKENS
 from tests.models.seeded import shown, sound_weights
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of

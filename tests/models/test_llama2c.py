@@ -16,7 +16,7 @@ from pyapp.errors import ModelError
 from pyapp.formats import open_checkpoint, write_llama2c
 from pyapp.formats.source import BytesSource
 from pyapp.models.llama2c import Config, Llama2c
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 
 HERE = Path(__file__).parent
 SHARED = HERE.parents[2] / "shared" / "data"
@@ -157,7 +157,7 @@ def test_training_and_inference_are_one_file() -> None:
 @pytest.mark.parametrize("eager", [True, False])
 def test_real_checkpoint_writes_llama2cs_story(eager: bool) -> None:
     from pyapp.formats import read_tokenizer_bin
-    from pyapp.text.tokenizer import Tokenizer
+    from pyapp.text.tokenization.tokenizer import Tokenizer
 
     model = Llama2c.from_checkpoint(open_checkpoint(SHARED / "stories260K.bin"))
     table = read_tokenizer_bin(SHARED / "tok512.bin")
@@ -175,7 +175,7 @@ import sys
 from pyapp import ops
 from pyapp.formats import open_checkpoint
 from pyapp.models.llama2c import Llama2c
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 session = Session(Llama2c.from_checkpoint(open_checkpoint({str(path)!r})))
 logits, buffers = session.feed([1, 2, 3]), ops.SampleBuffers(64)
 for _ in range(5):

@@ -11,8 +11,8 @@ from pyapp.errors import Cancelled, FileFormatError, ModelError, ModelNotFoundEr
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import BytesSource
 from pyapp.models import load_model, load_tokenizer
-from pyapp.text.generate import Session
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.generation.generate import Session
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.text.parrot import make_vocabulary
 from tests.text.small_model import CONFIG, write_model
 

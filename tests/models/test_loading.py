@@ -20,7 +20,7 @@ from pyapp.models import gemma
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model, module_of, read_model, read_settings
 from pyapp.models.loading.by_task import load_task_model
-from pyapp.text.session import capacity_of
+from pyapp.text.generation.session import capacity_of
 from tests.models.decoder_configs import CONFIGS, QUANTISED, SENSITIVE
 from tests.models.test_decoders import TEXT, golden, make, numbers
 from tests.together import check_each, fewer_in_browser

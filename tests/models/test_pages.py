@@ -20,7 +20,7 @@ from pyapp import tasks
 from pyapp.errors import ModelError
 from pyapp.events import Done, Item
 from pyapp.models.loading.pictures import load_image_model
-from pyapp.text import tokenizer as tokenizer_module
+from pyapp.text.tokenization import tokenizer as tokenizer_module
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 from tests.models.page_configs import CONFIGS, OTHER_DEVICE, PAGES, QUANTISED, QUERY, write_page_folder
 from tests.models.seeded import shown

@@ -25,8 +25,8 @@ from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.models.parakeet import Piece
 from pyapp.nn import functional
-from pyapp.text.spoken_pieces import SpokenPieces
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenization.spoken_pieces import SpokenPieces
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.models.parakeet_configs import CONFIGS, ENCODER, LABELS, PIECES, SAMPLES, WRITTEN, sounds, weights
 from tests.models.seeded import direction, shown
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of

@@ -23,7 +23,7 @@ from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
 from pyapp.models.loading import open_clip
 from pyapp.models.loading.by_task import build
 from pyapp.models.loading.image_processors import usual_processor
-from pyapp.text.sequence_to_sequence import SearchOptions, search
+from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.processors import DEFAULTS
 from tests.models.picture_configs import (
     BOXES,

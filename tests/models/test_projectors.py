@@ -23,7 +23,7 @@ from pyapp.hub.resolver import choose_files, choose_model
 from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
 from pyapp.models.picked_files import load_files
-from pyapp.text import tokenizer as tokenizer_module
+from pyapp.text.tokenization import tokenizer as tokenizer_module
 from tests.models.picture_text_configs import GRIDS
 from tests.models.projector_files import KINDS, MORE, PROJECTOR, rewritten, write_both
 from tests.models.seeded import picture

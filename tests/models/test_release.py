@@ -14,8 +14,8 @@ import pytest
 import pyapp
 from pyapp.engine import capture, no_grad
 from pyapp.models.llama2c import Config, Llama2c
-from pyapp.text.generate import Session
-from pyapp.text.several import Lanes
+from pyapp.text.generation.generate import Session
+from pyapp.text.generation.several import Lanes
 from tests.models.test_whisper import make
 from tests.models.test_whisper_session import encoded
 from tests.models.whisper_model import DEEP

@@ -18,8 +18,8 @@ from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
 from pyapp.models import load_model
 from pyapp.models.loading.writing_gguf import gguf_view
-from pyapp.nn.delta_rule import generalized_delta_rule
-from pyapp.nn.rwkv import decayed_attention
+from pyapp.nn.recurrent.delta_rule import generalized_delta_rule
+from pyapp.nn.recurrent.rwkv import decayed_attention
 from tests.models.decoder_configs import CONFIGS
 from tests.models.rwkv_names import authors
 from tests.models.seeded import draw

@@ -18,7 +18,7 @@ from pyapp.formats import write_safetensors
 from pyapp.models import load_model
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.sentences.logit_ranking import QWEN_TEMPLATE
-from pyapp.text.chat_template import render
+from pyapp.text.chat.chat_template import render
 from tests.models.seeded import draw
 from tests.models.sentence_texts import DOCUMENTS, QUERIES, tokenizer_json
 

@@ -17,9 +17,9 @@ import pyapp
 from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.models._index import MODEL_TYPES
-from pyapp.nn.relative_positions import distance_buckets
-from pyapp.nn.sequence_to_sequence import CachedMemory
-from pyapp.text.sequence_to_sequence import SearchOptions, search
+from pyapp.nn.positions.relative_positions import distance_buckets
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory
+from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models.seeded import direction, draw
 from tests.models.sequence_configs import (
     CONFIGS,
@@ -156,7 +156,7 @@ def test_heads_over_bart_are_those_of_transformers(task: str) -> None:
 
 @pytest.mark.parametrize("name", ["t5", "marian", "t5gemma2"])
 def test_memory_grows_with_the_texts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyapp.nn.sequence_to_sequence.FIRST_CAPACITY", 3)
+    monkeypatch.setattr("pyapp.nn.sequence_to_sequence.sequence_to_sequence.FIRST_CAPACITY", 3)
     test_searches_find_the_texts_of_transformers(name, "beams")
     test_the_cache_gives_the_logits_of_whole_texts(name)
 

@@ -26,8 +26,8 @@ from pyapp.events import Done, Error, Progress, Segment
 from pyapp.formats import write_safetensors
 from pyapp.models import _index, load_model, load_tokenizer
 from pyapp.models.load import load_speech_model
-from pyapp.nn.picture_text import Seen
-from pyapp.text.options import SamplingOptions
+from pyapp.nn.vision_language.picture_text import Seen
+from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import Recording
 from tests.models.seeded import direction, shown, sound_weights
 from tests.models.small_models import golden_of, numbers

@@ -18,7 +18,7 @@ from pyapp.formats import write_safetensors
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
-from pyapp.text.ctc_tokenizer import CTCTokenizer
+from pyapp.text.tokenization.ctc_tokenizer import CTCTokenizer
 from tests.models.seeded import shown, sound_weights
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import CONFIGS, LABELS, QUANTISED, SAMPLES, VOCABULARY, recording

@@ -18,7 +18,7 @@ from pyapp.audio.processors import PairedBankProcessor, SampleProcessor
 from pyapp.errors import ModelError
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
-from pyapp.nn.spec_augment import Spans, SpecAugment
+from pyapp.nn.audio.spec_augment import Spans, SpecAugment
 from tests.models import bank_sound_configs as banks
 from tests.models.parakeet_configs import sounds
 from tests.models.seeded import direction, shown, sound_weights

@@ -24,7 +24,7 @@ from pyapp.models._index import MODEL_TYPES
 from pyapp.models.loading import timm
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.nn.parameter import skip_initialization
-from pyapp.nn.reparameterized import reparameterize
+from pyapp.nn.vision.reparameterized import reparameterize
 from pyapp.vision.processors import ImageProcessor
 from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, QUANTISED, seeded_picture, side_of

@@ -13,7 +13,7 @@ from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
 from pyapp.models.loading.writing_folder import write_model
 from pyapp.nn import functional
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.models.test_recomputing import TOKENS, language_models
 from tests.together import check_each
 

@@ -24,7 +24,7 @@ from pyapp.formats.source import BytesSource
 from pyapp.models.loading import ultralytics
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.models.yolo import Config
-from pyapp.nn.boxes import non_max_suppression
+from pyapp.nn.vision.boxes import non_max_suppression
 from pyapp.tasks.pictures import find_objects
 from pyapp.vision.processors import ImageProcessor
 from tests.hostile import damaged_texts, survives

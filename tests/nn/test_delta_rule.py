@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp.nn.delta_rule import gated_delta_rule
+from pyapp.nn.recurrent.delta_rule import gated_delta_rule
 
 B, T, GROUPS, HEADS, WIDTH, SIZE = 2, 133, 2, 4, 6, 5  # two whole chunks and a part
 

@@ -11,7 +11,7 @@ import pytest
 
 from pyapp import ops
 from pyapp.errors import ModelError
-from pyapp.nn.rotary import RotaryFrequencies, rotary_frequencies
+from pyapp.nn.positions.rotary import RotaryFrequencies, rotary_frequencies
 from tests.nn.rotary_cases import BASE, CASES
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_rotary.json").read_text())

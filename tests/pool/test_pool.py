@@ -18,7 +18,7 @@ from pyapp.engine.native import SIGNATURE
 from pyapp.errors import KernelError
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.nn import quantize
-from pyapp.text.generate import Session
+from pyapp.text.generation.generate import Session
 
 in_the_page = pytest.mark.skipif(sys.platform != "emscripten", reason="only a page has the pool")
 

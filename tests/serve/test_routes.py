@@ -101,8 +101,8 @@ def test_filling_in_the_middle(tmp_path: Path) -> None:
     from pyapp.serve.app import make_app
     from pyapp.serve.context import Context
     from pyapp.serve.settings import Settings
-    from pyapp.text.fill_in_middle import between
-    from pyapp.text.tokenizer import Tokenizer
+    from pyapp.text.generation.fill_in_middle import between
+    from pyapp.text.tokenization.tokenizer import Tokenizer
 
     write_chat_model(tmp_path / "chat", dim=32)
     path = tmp_path / "chat" / "tokenizer.json"

@@ -17,9 +17,9 @@ from pyapp.models import load_model
 from pyapp.nn import quantize
 from pyapp.serve.blocks import START, BlockPool, name_of
 from pyapp.serve.scheduler import BLOCK, TOGETHER, Scheduler, Text
-from pyapp.text.generate import Session, generate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.session import PROMPT_PASS
+from pyapp.text.generation.generate import Session, generate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.session import PROMPT_PASS
 from tests.models.test_decoders import make
 from tests.text.chat_model import write_chat_model
 

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from pyapp import tasks
 from pyapp.cli import cli
 from pyapp.events import Error, Item, Notice
-from tests.test_spans import CONTEXT, QUESTIONS, answering_folder, labelling_folder
-from tests.test_spans import TEXTS as NAMED
-from tests.test_text_tasks import folder
+from tests.tasks.test_spans import CONTEXT, QUESTIONS, answering_folder, labelling_folder
+from tests.tasks.test_spans import TEXTS as NAMED
+from tests.tasks.test_texts import folder
 from tests.text.writer import write_writer
 from tests.together import check_each
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyapp.engine import Tensor
 from pyapp.formats import write_llama2c, write_tokenizer_bin
 from pyapp.formats.llama2c import tensor_shapes
-from pyapp.text.sampling import Uniform
+from pyapp.text.generation.sampling import Uniform
 from tests.text.parrot import make_vocabulary
 
 CONFIG = {"dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "max_seq_len": 4096}

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, ops
 from pyapp.engine.dtype import float32
-from pyapp.nn.caches import decoder_cache
+from pyapp.nn.decoders.caches import decoder_cache
 
 VOCABULARY = 24
 EOS = 2

@@ -12,7 +12,16 @@ import pytest
 from pyapp.errors import FileFormatError
 from pyapp.formats import BytesSource, write_safetensors
 from pyapp.recipes.reader.language import count_ngrams
-from pyapp.text.character_model import BORDER, KIND, STEP, CharacterModel, NGrams, letter, read_character_model, shape
+from pyapp.text.generation.character_model import (
+    BORDER,
+    KIND,
+    STEP,
+    CharacterModel,
+    NGrams,
+    letter,
+    read_character_model,
+    shape,
+)
 
 TEXTS = ["abba", "ab", "Abra 12", "ÄB", "ba…"]
 ROUNDED = STEP * 3  # each probability and each weight is rounded to STEP

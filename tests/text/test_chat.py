@@ -11,10 +11,10 @@ import pytest
 from pyapp import tasks
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Done, Error, Event, Metric, Thought, Token
-from pyapp.text.chat import Conversation, answer
-from pyapp.text.chat_template import ChatTemplate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.session import Session
+from pyapp.text.chat.chat import Conversation, answer
+from pyapp.text.chat.chat_template import ChatTemplate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.session import Session
 from tests.text.small_model import write_model
 
 pytest.importorskip("jinja2")

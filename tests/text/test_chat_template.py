@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("jinja2")
 
 from pyapp.errors import ModelError, OptionError
-from pyapp.text import template_sandbox
-from pyapp.text.chat_template import ChatTemplate, render
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.chat import template_sandbox
+from pyapp.text.chat.chat_template import ChatTemplate, render
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.text.chat_templates import CASES, SPECIAL, TEMPLATES, TOOLS, USER
 from tests.together import IN_BROWSER, fewer_in_browser
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyapp.text import ctc
-from pyapp.text.ctc import BLANK, TextSearch, best_path
+from pyapp.text.generation import ctc
+from pyapp.text.generation.ctc import BLANK, TextSearch, best_path
 
 
 def test_marks_are_those_of_the_definition() -> None:

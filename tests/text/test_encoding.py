@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyapp.errors import FileFormatError, OptionError
-from pyapp.text.encoding import Encoding
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenization.encoding import Encoding
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", *(f"w{number}" for number in range(20))]
 TEMPLATES: dict[str, Any] = {

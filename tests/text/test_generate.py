@@ -10,9 +10,9 @@ import pytest
 
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Progress, Token
-from pyapp.text.generate import Session, check_tokenizer, generate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.generation.generate import Session, check_tokenizer, generate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.text.parrot import STORY, Config, Parrot
 
 GREEDY = SamplingOptions(temperature=0)

@@ -11,8 +11,8 @@ import pytest
 
 from pyapp import tasks
 from pyapp.events import Done, Event, Notice, Token
-from pyapp.text.generation_config import generation_settings, with_model_settings
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.generation_config import generation_settings, with_model_settings
+from pyapp.text.generation.options import SamplingOptions
 from tests.text.chat_model import write_chat_model
 
 

@@ -12,11 +12,11 @@ import pytest
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Progress, Token
-from pyapp.text.generate import Session, generate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.sampling import Sampler, log_probabilities
-from pyapp.text.several import generate_several
-from pyapp.text.speculation import DraftModel, PromptLookup
+from pyapp.text.generation.generate import Session, generate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.sampling import Sampler, log_probabilities
+from pyapp.text.generation.several import generate_several
+from pyapp.text.generation.speculation import DraftModel, PromptLookup
 from tests.text.parrot import Parrot
 from tests.text.small_model import write_model
 from tests.text.table_model import EOS, VOCABULARY, TableModel, TableTokenizer, logit

@@ -15,13 +15,13 @@ import pytest
 
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.events import Done, Event, Token
-from pyapp.text.automata import Automaton, compile_expression
-from pyapp.text.generate import Session, generate
-from pyapp.text.json_forms import Schema
-from pyapp.text.options import SamplingOptions
-from pyapp.text.patterns import Pattern
-from pyapp.text.several import generate_several
-from pyapp.text.structured import form_of
+from pyapp.text.generation.generate import Session, generate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.several import generate_several
+from pyapp.text.structured_output.automata import Automaton, compile_expression
+from pyapp.text.structured_output.json_forms import Schema
+from pyapp.text.structured_output.structured import form_of
+from pyapp.text.tokenization.patterns import Pattern
 from tests.hostile import VALUES, hostile_documents
 from tests.text.table_model import VOCABULARY, TableModel, TableTokenizer
 from tests.text.test_structured import PERSON

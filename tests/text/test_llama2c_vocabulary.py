@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyapp.errors import FileFormatError
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.together import examples
 
 pytest.importorskip("tokenizers")

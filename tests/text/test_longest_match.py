@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pyapp.errors import FileFormatError
-from pyapp.text.gguf_vocabulary import GgufVocabulary
-from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import load_tokenizer
+from pyapp.text.tokenization.gguf_vocabulary import GgufVocabulary
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 
 GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("golden_longest_match.json").read_text(encoding="utf-8"))
 FILE = "rwkv_vocab_v20230424.txt"

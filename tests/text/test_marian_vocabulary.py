@@ -11,8 +11,8 @@ import pytest
 from pyapp.errors import FileFormatError
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
 from pyapp.formats.source import BytesSource
-from pyapp.text.marian_vocabulary import marian_document
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenization.marian_vocabulary import marian_document
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 pytest.importorskip("tokenizers")
 GOLDEN = json.loads(Path(__file__).with_name("golden_marian.json").read_text())

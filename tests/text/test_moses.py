@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from pyapp.errors import FileFormatError, OptionError
-from pyapp.text import moses
-from pyapp.text.tokenizer import NativeBackend
-from pyapp.text.tokenizer_files import load_tokenizer
+from pyapp.text.tokenization import moses
+from pyapp.text.tokenization.tokenizer import NativeBackend
+from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from tests.text.moses_vocabulary import CASES, MERGES, TEXTS, VOCABULARY
 
 pytestmark = pytest.mark.native_only  # the page has no sacremoses

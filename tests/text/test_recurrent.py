@@ -12,13 +12,13 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.engine.ops import tensor
 from pyapp.errors import ArgumentError, OptionError
 from pyapp.events import Done, Token
-from pyapp.nn.hybrid import HybridCache
-from pyapp.nn.recurrent import StateCache
-from pyapp.text.generate import Session, generate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.several import generate_several
-from pyapp.text.speculation import DraftModel
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.nn.recurrent.hybrid import HybridCache
+from pyapp.nn.recurrent.recurrent import StateCache
+from pyapp.text.generation.generate import Session, generate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.several import generate_several
+from pyapp.text.generation.speculation import DraftModel
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.models.test_decoders import make
 from tests.text.parrot import make_vocabulary
 

@@ -10,8 +10,8 @@ import pytest
 from pyapp.engine.dtype import float32
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
-from pyapp.text.options import SamplingOptions
-from pyapp.text.sampling import Sampler, Uniform
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.sampling import Sampler, Uniform
 
 
 def logits_of(*values: float) -> Tensor:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyapp.text.stream import StopMatcher, StreamDecoder
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.generation.stream import StopMatcher, StreamDecoder
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

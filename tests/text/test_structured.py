@@ -13,12 +13,12 @@ import pytest
 from pyapp.engine.device import cpu
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Token
-from pyapp.text.automata import Automaton, characters, compile_expression, literal, others
-from pyapp.text.generate import Session, generate
-from pyapp.text.json_forms import Schema
-from pyapp.text.options import SamplingOptions
-from pyapp.text.patterns import Pattern
-from pyapp.text.structured import CompiledForm, TextForm, Vocabulary
+from pyapp.text.generation.generate import Session, generate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.structured_output.automata import Automaton, characters, compile_expression, literal, others
+from pyapp.text.structured_output.json_forms import Schema
+from pyapp.text.structured_output.structured import CompiledForm, TextForm, Vocabulary
+from pyapp.text.tokenization.patterns import Pattern
 from tests.text.small_model import write_model
 from tests.text.table_model import TableModel, TableTokenizer
 from tests.together import IN_BROWSER, fewer_in_browser

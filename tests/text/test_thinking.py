@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from pyapp.text.thinking import ThinkingSplitter
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.chat.thinking import ThinkingSplitter
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 CASES = [
     ("", "<think>\nA b\n c\n</think>\n\nIt is <think> 4.\n", "A b\n c", "It is <think> 4.\n"),

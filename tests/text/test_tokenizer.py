@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyapp.errors import FileFormatError, ModelError
-from pyapp.text import tokenizer as tokenizer_module
-from pyapp.text.pieces import PieceTable
-from pyapp.text.stream import StreamDecoder
-from pyapp.text.tokenizer import Tokenizer, set_backend_factory, without_surrogates
+from pyapp.text.generation.stream import StreamDecoder
+from pyapp.text.tokenization import tokenizer as tokenizer_module
+from pyapp.text.tokenization.pieces import PieceTable
+from pyapp.text.tokenization.tokenizer import Tokenizer, set_backend_factory, without_surrogates
 from tests.together import examples
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -283,7 +283,7 @@ def test_a_document_that_pads_and_cuts(tmp_path: Path, node_ids: Callable[..., A
 
 
 def test_needs_no_numpy() -> None:
-    code = "import sys, pyapp.text.stream; print('numpy' in sys.modules)"
+    code = "import sys, pyapp.text.generation.stream; print('numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"
 

@@ -16,15 +16,15 @@ from pyapp.errors import FileFormatError, ModelError, OptionError, PyappError
 from pyapp.formats import BytesSource, GgufFile, write_gguf
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
 from pyapp.tasks.texts import from_language
-from pyapp.text.charsmap import CharsMap, take_charsmap
 from pyapp.text.gguf_metadata import gguf_types
-from pyapp.text.gguf_vocabulary import GgufVocabulary
-from pyapp.text.pattern_limits import danger, growth
-from pyapp.text.pieces import byte_of_character
-from pyapp.text.sentencepiece_classes import document_of_class
-from pyapp.text.tokenizer import NativeBackend, Tokenizer
-from pyapp.text.tokenizer_files import gguf_tokenizer, load_tokenizer
-from pyapp.text.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
+from pyapp.text.tokenization.charsmap import CharsMap, take_charsmap
+from pyapp.text.tokenization.gguf_vocabulary import GgufVocabulary
+from pyapp.text.tokenization.pattern_limits import danger, growth
+from pyapp.text.tokenization.pieces import byte_of_character
+from pyapp.text.tokenization.sentencepiece_classes import document_of_class
+from pyapp.text.tokenization.tokenizer import NativeBackend, Tokenizer
+from pyapp.text.tokenization.tokenizer_files import gguf_tokenizer, load_tokenizer
+from pyapp.text.tokenization.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
 from tests.hostile import damaged_texts, peak_memory, survives
 from tests.together import check_each, fewer_in_browser
 
@@ -270,7 +270,7 @@ DIVISIONS = {
 def words_tokenizer(name: str) -> dict[str, Any]:
     """A tokenizer.json that gives each word of a division a number of its own."""
     from pyapp.text.documents import DECODE_STEPS, bpe_model, document
-    from pyapp.text.pieces import byte_of_character
+    from pyapp.text.tokenization.pieces import byte_of_character
 
     signs = {byte: sign for sign, byte in byte_of_character().items()}
     found = {sign: number for number, sign in enumerate(byte_of_character())}

@@ -11,9 +11,9 @@ import pytest
 from pyapp.errors import FileFormatError, ModelError, PyappError
 from pyapp.formats import BytesSource
 from pyapp.models import load_tokenizer
-from pyapp.text.llama2c_vocabulary import tokenizer_document
-from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.whisper_tokenizer import WhisperTokenizer
+from pyapp.text.tokenization.llama2c_vocabulary import tokenizer_document
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.whisper_tokenizer import WhisperTokenizer
 from tests.hostile import damaged_texts, hostile_documents, peak_memory, survives, written
 from tests.text.parrot import make_vocabulary
 from tests.text.test_whisper_tokenizer import small_json

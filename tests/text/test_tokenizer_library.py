@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pyapp.errors import FileFormatError, ModelError
-from pyapp.text.tokenizer import NativeBackend, Tokenizer
+from pyapp.text.tokenization.tokenizer import NativeBackend, Tokenizer
 
 WHERE = "folder/tokenizer.json"
 TABLES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyapp.errors import ModelError, OptionError
-from pyapp.text.voice_tokenizer import VoiceTokenizer
+from pyapp.text.tokenization.voice_tokenizer import VoiceTokenizer
 from tests.text.voice_vocabularies import CASES, ENGLISH
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_voice_tokenizer.json").read_text())

@@ -12,11 +12,11 @@ import pytest
 
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.text.languages import LANGUAGES, language_code
-from pyapp.text.pieces import byte_of_character
-from pyapp.text.rank_bpe import RankVocabulary, split_words
-from pyapp.text.symbol_bpe import encode_signs
-from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.whisper_tokenizer import MUSIC, SYMBOLS, WhisperTokenizer, special_tokens
+from pyapp.text.tokenization.pieces import byte_of_character
+from pyapp.text.tokenization.rank_bpe import RankVocabulary, split_words
+from pyapp.text.tokenization.symbol_bpe import encode_signs
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.whisper_tokenizer import MUSIC, SYMBOLS, WhisperTokenizer, special_tokens
 
 CHARACTERS = [
     chr(code) for code in (*range(0x20, 0x7F), *range(0xA0, 0x180), *range(0x370, 0x450), *range(0x4E00, 0x4E80))

@@ -9,7 +9,7 @@ from typing import Any
 from pyapp.formats import write_safetensors
 from tests.models.sequence_configs import CONFIGS
 from tests.models.test_sequences import make
-from tests.test_text_tasks import tokenizer_json
+from tests.tasks.test_texts import tokenizer_json
 
 GENERATION = {"max_new_tokens": 5, "eos_token_id": 3, "pad_token_id": 0, "decoder_start_token_id": 2}
 LANGUAGES = {"deu_Latn": 30, "eng_Latn": 31, "fra_Latn": 32}

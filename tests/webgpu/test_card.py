@@ -24,9 +24,9 @@ from pyapp.engine.native import SIGNATURES
 from pyapp.engine.storage import trim_pool
 from pyapp.models import load_model, vit
 from pyapp.nn import functional as F
-from pyapp.text.options import SamplingOptions
-from pyapp.text.sampling import Sampler
-from pyapp.text.session import Session
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.sampling import Sampler
+from pyapp.text.generation.session import Session
 from tests.engine import test_fused
 from tests.engine.test_fused import CASES, normal
 from tests.models.test_whisper import make

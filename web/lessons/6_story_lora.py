@@ -13,9 +13,9 @@ from pyapp.adapters import LoraConfig, add_adapter, merge_and_unload, save_adapt
 from pyapp.events import Token
 from pyapp.models import load_model
 from pyapp.models.loading.writing_folder import write_model
-from pyapp.text.generate import generate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.session import Session
+from pyapp.text.generation.generate import generate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.session import Session
 
 stories = """
 Once upon a time, there was a little robot named Zip. Zip lived on the moon. Every

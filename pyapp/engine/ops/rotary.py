@@ -34,7 +34,7 @@ def rotation_table(positions: int, steps: Sequence[float], factor: float = 1.0) 
 @function()
 def rope_table(positions: int, head_dim: int, theta: float = 10000.0) -> Tensor:
     """cos and sin of the rotary angles (Su et al. 2021, arXiv 2104.09864): (positions, head_dim / 2, 2). Other
-    frequencies: nn.rotary.
+    frequencies: nn.positions.rotary.
     """
     if not 0 <= positions * head_dim <= _MOST or not 0 <= head_dim <= _MOST:
         raise ValueError(f"rope_table: there is no table of {positions:,} positions for {head_dim:,} features")

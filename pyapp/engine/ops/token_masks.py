@@ -1,4 +1,5 @@
-"""The tokens that an automaton over bytes may read next, for text of a given form (pyapp/text/structured.py)."""
+"""The tokens that an automaton over bytes may read next, for text of a given form
+(pyapp/text/structured_output/structured.py)."""
 
 from __future__ import annotations
 

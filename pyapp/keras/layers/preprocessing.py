@@ -104,7 +104,7 @@ class Normalization(Layer):
 
 class CategoryEncoding(Layer):
     """Class numbers as vectors: output_mode one_hot, multi_hot or count. With count, `count_weights` of the numbers'
-    shape say how much each counts. Numbers below 0 are no class; those from num_tokens on are an ArgumentError."""
+    shape say how much each counts. Numbers below 0 are not a class; those from num_tokens on are an ArgumentError."""
 
     def __init__(
         self, num_tokens: int | None = None, output_mode: str = "multi_hot", sparse: bool = False, **settings: Any

@@ -115,7 +115,7 @@ class MelSpectrogram(Layer):
         self.window, self.sampling_rate, self.num_mel_bins = window, sampling_rate, num_mel_bins
         self.min_freq, self.max_freq = min_freq, max_freq or sampling_rate // 2
         if not 0 <= self.min_freq < self.max_freq:
-            raise ValueError(f"MelSpectrogram: frequencies from {min_freq} to {self.max_freq} are no range")
+            raise ValueError(f"MelSpectrogram: frequencies from {min_freq} to {self.max_freq} are not a range")
         self.power_to_db, self.top_db, self.mag_exp = power_to_db, top_db, mag_exp
         self.min_power, self.ref_power = min_power, ref_power
 

@@ -13,7 +13,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.nn import GroupNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.convolution import BlockConv2d
 
 from ..loading.config import check_fields, read_config, require

@@ -15,7 +15,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import ModelError
 from pyapp.nn import Linear, Module, ModuleList
 from pyapp.nn.layers.gated import activated
-from pyapp.nn.t5 import T5Encoder
+from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
 
 from ..loading.config import check_fields, read_config, require
 from .joint import (

@@ -15,7 +15,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList, RMSNorm
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.gated import activated, activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 

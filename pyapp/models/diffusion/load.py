@@ -20,9 +20,9 @@ from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import open_checkpoint
 from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
-from pyapp.nn.t5 import T5Encoder
-from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import load_tokenizer
+from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 
 from ..load import TEXT, module_of, read_settings
 from ..loading.config import read_config, require

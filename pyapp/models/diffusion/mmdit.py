@@ -14,7 +14,7 @@ from pyapp.errors import ModelError
 from pyapp.nn import Linear, Module, ModuleList
 from pyapp.nn.layers.convolution import BlockConv2d
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.t5 import T5Encoder
+from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
 
 from ..loading.config import check_fields, read_config, require
 from .joint import Condition, JointBlock, JointNetwork, LastNorm, check_joint

@@ -11,7 +11,7 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
-from pyapp.text.options import check_number
+from pyapp.text.generation.options import check_number
 from pyapp.vision.resampling import resize
 
 from .flow import Flow, read_flow

@@ -10,11 +10,11 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.nn import Linear, Module
-from pyapp.nn.decoder import CausalLanguageModel
-from pyapp.nn.t5 import T5Encoder
-from pyapp.nn.towers import TextTower, at_ends
-from pyapp.text.chat_template import ChatTemplate
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.nn.decoders.decoder import CausalLanguageModel
+from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
+from pyapp.nn.vision.towers import TextTower, at_ends
+from pyapp.text.chat.chat_template import ChatTemplate
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from ..loading.towers_config import ClipTextConfig
 

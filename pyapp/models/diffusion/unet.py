@@ -15,7 +15,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.nn import GroupNorm, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.convolution import BlockConv2d
 from pyapp.nn.layers.linear import ResidualLinear
 

@@ -30,10 +30,10 @@ from pyapp.nn import (
     Sequential,
     SiLU,
 )
-from pyapp.nn.convnext import ResponseNorm
-from pyapp.nn.encoders import attend
+from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.convolution import BlockConv2d
-from pyapp.nn.vision import as_sequence
+from pyapp.nn.vision.convnext import ResponseNorm
+from pyapp.nn.vision.vision import as_sequence
 
 from ..loading.config import check_fields, read_config, require
 from .network import Network

@@ -36,13 +36,20 @@ from pyapp.models.load import (
 from pyapp.models.sentences.embedding import SentenceEmbedder, SentenceSettings, from_gguf_keys
 from pyapp.models.sentences.logit_ranking import answer_ids
 from pyapp.nn import Module
-from pyapp.nn.decoder import CausalLanguageModel, SelfAttention
-from pyapp.nn.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
+from pyapp.nn.decoders.decoder import CausalLanguageModel, SelfAttention
+from pyapp.nn.encoders.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
 from pyapp.nn.parameter import Parameter, skip_initialization
-from pyapp.text.marian_vocabulary import marian_document
-from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer, tokens_are_bytes
-from pyapp.text.vocabulary_files import checked_vocabulary
+from pyapp.text.tokenization.marian_vocabulary import marian_document
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer_files import (
+    MERGES,
+    SETTINGS,
+    VOCABULARIES,
+    gguf_tokenizer,
+    load_tokenizer,
+    tokens_are_bytes,
+)
+from pyapp.text.tokenization.vocabulary_files import checked_vocabulary
 from pyapp.vision.processors import ImageProcessor
 
 from .._index import MODEL_TYPES, TASKS

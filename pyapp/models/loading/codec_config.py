@@ -59,7 +59,7 @@ class MonoConfig(FileConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SeanetConfig(FileConfig):
-    """The fields of codecs with SEANet's convolutions (pyapp.nn.seanet), and EnCodec's usual values."""
+    """The fields of codecs with SEANet's convolutions (pyapp.nn.audio.seanet), and EnCodec's usual values."""
 
     sampling_rate: int = 24000
     audio_channels: int = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.page_encoder import PAGE
+from pyapp.nn.vision.page_encoder import PAGE
 
 from .config import FileConfig, check_heads, check_padding, require
 from .labels import Labelled

@@ -699,7 +699,7 @@ def _rotary_keys(form: Gguf, config: Any) -> dict[str, Any]:
     if kind in ("yarn", "longrope"):
         values["rope.scaling.original_context_length"] = original
     if kind in ("yarn", "longrope", "su"):
-        from pyapp.nn.rotary import rotary_frequencies
+        from pyapp.nn.positions.rotary import rotary_frequencies
 
         attention = rotary_frequencies(config.to_dict() | {"rope_parameters": parameters}).attention_factor
         share = attention / _yarn_growth(factor) if kind == "yarn" else attention
@@ -717,7 +717,7 @@ def _yarn_growth(factor: Any) -> float:
 
 def rotary_factors(config: Any) -> dict[str, list[float]]:
     """The tensors of a GGUF file by which rotary frequencies are divided."""
-    from pyapp.nn.rotary import rotary_frequencies
+    from pyapp.nn.positions.rotary import rotary_frequencies
 
     if "rope_parameters" not in config.to_dict():
         return {}

@@ -1,4 +1,4 @@
-"""The fields of HiFi-GAN (pyapp.nn.hifi_gan) in configurations."""
+"""The fields of HiFi-GAN (pyapp.nn.audio.hifi_gan) in configurations."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.mamba2 import Mamba2Settings
+from pyapp.nn.recurrent.mamba2 import Mamba2Settings
 
 from .config import LARGEST, LIMITS, require, step_limits
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyapp.errors import ModelError
-from pyapp.nn.towers import OLDER_END
+from pyapp.nn.vision.towers import OLDER_END
 
 from .config import require
 from .timm import RESAMPLING, family_of

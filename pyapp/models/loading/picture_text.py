@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
-from pyapp.nn.decoder import CausalLanguageModel
+from pyapp.nn.decoders.decoder import CausalLanguageModel
 
 from .._index import MODEL_TYPES, TASKS
 from .config import require

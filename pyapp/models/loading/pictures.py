@@ -17,8 +17,8 @@ from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
-from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import VOCABULARIES, load_tokenizer
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
 from . import open_clip, timm, ultralytics

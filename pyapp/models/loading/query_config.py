@@ -1,4 +1,4 @@
-"""The fields of config.json of a Q-Former (nn/query_former.py)."""
+"""The fields of config.json of a Q-Former (nn/vision_language/query_former.py)."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from pyapp.engine import Device
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
-from pyapp.text.character_model import read_character_model
-from pyapp.text.ctc import TextSearch
+from pyapp.text.generation.character_model import read_character_model
+from pyapp.text.generation.ctc import TextSearch
 
 from .by_task import Loaded, build, given_files
 from .pictures import LoadedImageModel, load_image_model
@@ -44,7 +44,7 @@ def load_reading_model(
 ) -> LoadedReader | LoadedImageModel:
     """Loads a folder, its files by their names, or a name. dtype, the errors and events are those of
     `load_image_model`; readers of lines compute in float32 unless a dtype is given. A reader's folder may have
-    language.safetensors (pyapp.text.character_model).
+    language.safetensors (pyapp.text.generation.character_model).
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     files: Mapping[str, Any]

@@ -32,10 +32,10 @@ from pyapp.models.sentences.embedding import (
 from pyapp.models.sentences.late_interaction import METADATA, PYLATE, LateInteraction, MultiVectorEmbedder
 from pyapp.models.sentences.word_vectors import Convolutions, Recurrent, WordVectors, WordWeights
 from pyapp.nn import Module
-from pyapp.nn.encoders import Encoder
+from pyapp.nn.encoders.encoders import Encoder
 from pyapp.nn.parameter import skip_initialization
-from pyapp.text.whitespace_tokenizer import FILE as WORD_LIST
-from pyapp.text.whitespace_tokenizer import WhitespaceTokenizer
+from pyapp.text.tokenization.whitespace_tokenizer import FILE as WORD_LIST
+from pyapp.text.tokenization.whitespace_tokenizer import WhitespaceTokenizer
 
 from .weights import Stored, load_weights
 

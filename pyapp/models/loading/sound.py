@@ -18,13 +18,13 @@ from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import close_source, read_whole
 from pyapp.models._index import MODEL_TYPES
+from pyapp.nn.audio.sound_text import SoundTextModel
 from pyapp.nn.parameter import skip_initialization
-from pyapp.nn.sequence_to_sequence import SequenceToSequence
-from pyapp.nn.sound_text import SoundTextModel
-from pyapp.text.ctc_tokenizer import CTCTokenizer
-from pyapp.text.spoken_pieces import SpokenPieces
-from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import MERGES, load_tokenizer
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import SequenceToSequence
+from pyapp.text.tokenization.ctc_tokenizer import CTCTokenizer
+from pyapp.text.tokenization.spoken_pieces import SpokenPieces
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer_files import MERGES, load_tokenizer
 
 from .quantised.methods import as_floats
 from .weights import base_of, ignored_by, load_buffers, load_weights

@@ -15,7 +15,7 @@ from pyapp.engine.ops import cat, zeros
 from pyapp.errors import ModelError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Module
-from pyapp.nn.detection import from_timm
+from pyapp.nn.vision.detection import from_timm
 
 from . import timm_networks
 from .config import require

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-from pyapp.nn.vision import divisible
+from pyapp.nn.vision.vision import divisible
 
 _V3_SMALL = (
     "ds_r1_k3_s2_c16_se0.25_nre", "ir_r1_k3_s2_e4.5_c24_nre ir_r1_k3_s1_e3.67_c24_nre",

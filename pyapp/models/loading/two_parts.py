@@ -12,7 +12,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.errors import ModelError
 from pyapp.nn import Linear
-from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
 
 from .._index import MODEL_TYPES as MODULES
 from .._index import TASKS as TASKS_OF

@@ -27,8 +27,8 @@ from pyapp.hub.resolver import HUB_NAME
 from pyapp.models.load import load_model, read_settings
 from pyapp.nn import Module
 from pyapp.text.phonemes import LANGUAGES, SpokenPhonemes
-from pyapp.text.tokenizer_files import load_tokenizer
-from pyapp.text.voice_tokenizer import VoiceTokenizer
+from pyapp.text.tokenization.tokenizer_files import load_tokenizer
+from pyapp.text.tokenization.voice_tokenizer import VoiceTokenizer
 
 from .by_task import Loaded, build, check_tokenizer, task_files
 from .codec import VOCODER, load_codec

@@ -22,9 +22,9 @@ from pyapp.models.load import (
     tokenizer_beside,
 )
 from pyapp.models.sentences.embedding import MODULES, gguf_keys
-from pyapp.nn.rotary import rotary_frequencies
+from pyapp.nn.positions.rotary import rotary_frequencies
 from pyapp.text.gguf_metadata import gguf_types
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .by_task import MORE_FILES, base_of, own_task, renamed
 from .gguf import AsGguf, Gguf

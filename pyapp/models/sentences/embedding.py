@@ -16,7 +16,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import ModelError
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import Encoder, last_token
+from pyapp.nn.encoders.encoders import Encoder, last_token
 from pyapp.nn.layers import activation as activations
 
 # The modes of pooling, in the order in which their vectors are joined, by the field of 1_Pooling/config.json.

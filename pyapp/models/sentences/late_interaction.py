@@ -17,7 +17,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.errors import ModelError
 from pyapp.nn import Module, ModuleList
-from pyapp.nn.encoders import Encoder
+from pyapp.nn.encoders.encoders import Encoder
 
 from .embedding import Normalize, SentenceSettings, TextEmbedder
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyapp.errors import ModelError
-from pyapp.text.chat_template import ChatTemplate, sources
-from pyapp.text.encoding import Encoding
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.chat.chat_template import ChatTemplate, sources
+from pyapp.text.tokenization.encoding import Encoding
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 WHERE = "LogitScore"
 # https://huggingface.co/Qwen/Qwen3-Reranker-0.6B

@@ -15,7 +15,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.errors import ModelError
 from pyapp.nn import LSTM, Conv1d, Embedding, ModuleList
-from pyapp.nn.encoders import Encoder
+from pyapp.nn.encoders.encoders import Encoder
 from pyapp.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from .embedding import TokenPart, size_of

@@ -19,7 +19,7 @@ from pyapp.engine.storage import Storage
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
 from pyapp.nn import CrossCache, KVCache
-from pyapp.nn.caches import SequenceCache, cross_cache
+from pyapp.nn.decoders.caches import SequenceCache, cross_cache
 
 from .transformer import Decoder
 

@@ -19,7 +19,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
 from pyapp.nn import Embedding, Int8CrossCache, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.caches import activation_dtype, attends_in_int8
+from pyapp.nn.decoders.caches import activation_dtype, attends_in_int8
 from pyapp.nn.parameter import new_parameter
 
 EPSILON = 1e-5

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
-from pyapp.nn.boxes import non_max_suppression as suppressed
+from pyapp.nn.vision.boxes import non_max_suppression as suppressed
 
 from ..registry import operator
 from ..values import array_of, axes_of, check_room, floats, ints, made_of, scalar, text

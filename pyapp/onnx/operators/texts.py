@@ -8,7 +8,7 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
-from pyapp.text.pattern_limits import danger
+from pyapp.text.tokenization.pattern_limits import danger
 
 from ..registry import operator
 from ..values import ForeignArray, array_of, made_of, text

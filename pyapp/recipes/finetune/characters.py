@@ -25,8 +25,8 @@ from pyapp.models.loading.writing_folder import SETTINGS, write_folder, write_js
 from pyapp.nn import Module, Parameter
 from pyapp.nn import functional as F
 from pyapp.recipes.error_rates import error_rate
-from pyapp.text.ctc_tokenizer import CTCTokenizer
-from pyapp.text.spoken_pieces import SpokenPieces
+from pyapp.text.tokenization.ctc_tokenizer import CTCTokenizer
+from pyapp.text.tokenization.spoken_pieces import SpokenPieces
 
 from .class_folders import PROCESSOR
 from .masking import MaskedSettings

@@ -24,7 +24,7 @@ from pyapp.models.loading.sentence_folders import parts_in, read_json
 from pyapp.models.loading.writing_folder import write_folder, write_json
 from pyapp.models.sentences.embedding import MODULES, POOLING_FIELDS, Pooling, SentenceEmbedder
 from pyapp.nn import functional as F
-from pyapp.text.encoding import Encoding
+from pyapp.text.tokenization.encoding import Encoding
 from pyapp.train.embedding_losses import cosent_loss, multiple_negatives_ranking_loss
 from pyapp.train.token_rows import IGNORED, padded
 

@@ -20,9 +20,9 @@ from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError, PyappError
 from pyapp.formats.safe_json import parse_json
 from pyapp.formats.source import open_regular
-from pyapp.text.chat_template import ChatTemplate
-from pyapp.text.plain_chat import PlainChat
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.chat.chat_template import ChatTemplate
+from pyapp.text.chat.plain_chat import PlainChat
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.train.token_rows import IGNORED
 
 SEPARATOR = "<|endoftext|>"

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
-from pyapp.nn.spec_augment import LONGEST, MaskedEncoder, SpecAugment
-from pyapp.text.options import check_number
+from pyapp.nn.audio.spec_augment import LONGEST, MaskedEncoder, SpecAugment
+from pyapp.text.generation.options import check_number
 
 from .whole import WholeSettings
 

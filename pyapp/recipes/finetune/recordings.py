@@ -25,8 +25,8 @@ from pyapp.models.loading.writing_folder import write_tensors
 from pyapp.models.whisper.weights import hugging_face_name, unfused
 from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.error_rates import INSTALL, MISSING, can_compare, compared, error_rate
-from pyapp.text.options import check_number
-from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
+from pyapp.text.generation.options import check_number
+from pyapp.text.tokenization.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
 from pyapp.train.token_rows import IGNORED, padded, predicted_loss, predicted_tokens
 
 from .masking import MaskedSettings

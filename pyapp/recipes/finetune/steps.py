@@ -15,7 +15,7 @@ from pyapp.nn import Module, Parameter
 from pyapp.optim import AdamW, AdamW8bit, MasterWeights, Optimizer
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
 from pyapp.recipes.chooser import Chooser
-from pyapp.text.options import check_number
+from pyapp.text.generation.options import check_number
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.trainer import Loss, Trainer
 

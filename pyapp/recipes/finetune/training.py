@@ -17,9 +17,9 @@ from pyapp.events import Cancel, Event, Item, Token
 from pyapp.models.load import LoadedModel
 from pyapp.models.loading.writing_folder import write_model
 from pyapp.nn import checkpoint_blocks
-from pyapp.text.generate import generate_from
-from pyapp.text.options import SamplingOptions, check_number
-from pyapp.text.session import Session
+from pyapp.text.generation.generate import generate_from
+from pyapp.text.generation.options import SamplingOptions, check_number
+from pyapp.text.generation.session import Session
 from pyapp.train.preferences import check_preference
 from pyapp.train.resumable import ResumableTraining
 from pyapp.train.token_rows import padded, predicted_loss, total_loss

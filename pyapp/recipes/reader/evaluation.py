@@ -11,7 +11,7 @@ from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.reader.drawing import Line, Print, draw_lines
 from pyapp.recipes.reader.fonts import UNSEEN
 from pyapp.recipes.reader.loader import batched
-from pyapp.text.ctc import TextSearch, best_path
+from pyapp.text.generation.ctc import TextSearch, best_path
 
 TEST_SEED = 2_000_000_023
 BATCH = 8

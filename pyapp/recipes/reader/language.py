@@ -10,7 +10,7 @@ from pyapp.engine.lazy import np
 from pyapp.formats import write_safetensors
 from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.reader.texts import line_text
-from pyapp.text.character_model import BORDER, KIND, STEP, letter, shape
+from pyapp.text.generation.character_model import BORDER, KIND, STEP, letter, shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

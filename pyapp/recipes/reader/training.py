@@ -26,9 +26,9 @@ from pyapp.recipes.reader.language import LANGUAGE_FILE, write_language
 from pyapp.recipes.reader.loader import LineLoader, Lines, Stage, batched
 from pyapp.recipes.reader.texts import ALPHABET
 from pyapp.recipes.spelling import spelling_loss
-from pyapp.text.character_model import read_character_model
-from pyapp.text.ctc import TextSearch
-from pyapp.text.options import check_number
+from pyapp.text.generation.character_model import read_character_model
+from pyapp.text.generation.ctc import TextSearch
+from pyapp.text.generation.options import check_number
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.trainer import Trainer, decay_groups
 

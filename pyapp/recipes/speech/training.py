@@ -29,7 +29,7 @@ from pyapp.recipes.speech.tokens import SpeechTokens, train_tokens
 from pyapp.recipes.speech.voices import check_program
 from pyapp.recipes.speech.windows import Example, Lesson, WindowMaker
 from pyapp.recipes.spelling import spelling_loss
-from pyapp.text.options import check_number
+from pyapp.text.generation.options import check_number
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.token_rows import IGNORED, padded, token_loss, total_loss
 from pyapp.train.trainer import Trainer, decay_groups

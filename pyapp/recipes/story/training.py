@@ -24,8 +24,8 @@ from pyapp.recipes.story.bpe import train_vocabulary
 from pyapp.recipes.story.grammar.stories import held_out_stories, story
 from pyapp.recipes.story.loader import StoryLoader, story_rows
 from pyapp.recipes.story.trigram import TrigramModel
-from pyapp.text.options import check_number
-from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.generation.options import check_number
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.token_rows import next_token_batch, token_loss, total_loss
 from pyapp.train.trainer import Trainer, decay_groups

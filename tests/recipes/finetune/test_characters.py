@@ -21,10 +21,10 @@ from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Done, Notice
 from pyapp.formats import open_checkpoint
 from pyapp.models.load import load_speech_model
-from pyapp.nn.spec_augment import SpecAugment
+from pyapp.nn.audio.spec_augment import SpecAugment
 from pyapp.recipes.finetune import CharacterSettings, characters
 from pyapp.recipes.finetune.characters import CharacterTraining, Heard, LoadedCharacters, new_characters
-from pyapp.text.ctc_tokenizer import CTCTokenizer
+from pyapp.text.tokenization.ctc_tokenizer import CTCTokenizer
 from tests.models import bank_sound_configs as banks
 from tests.models import parakeet_configs as parakeets
 from tests.models import test_bank_sounds, test_parakeets, test_sounds

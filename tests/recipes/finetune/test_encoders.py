@@ -20,7 +20,7 @@ from pyapp.models.loading.by_task import load_task_model
 from pyapp.recipes.finetune import finetune
 from pyapp.recipes.finetune.encoders import _correlation, _ranks
 from pyapp.recipes.finetune.labelled import read_labelled
-from tests.test_text_tasks import folder
+from tests.tasks.test_texts import folder
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library, files and processes
 pytest.importorskip("tokenizers")

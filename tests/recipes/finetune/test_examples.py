@@ -12,8 +12,8 @@ import pytest
 from pyapp.errors import FileFormatError
 from pyapp.recipes.finetune.examples import Row, read_examples
 from pyapp.recipes.finetune.steps import divided
-from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import load_tokenizer
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from tests.text.chat_model import write_chat_model
 
 pytest.importorskip("jinja2")

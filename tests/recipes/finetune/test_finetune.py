@@ -18,10 +18,10 @@ from pyapp.events import Cancel, Done, Event, Item, Metric, Notice, Progress, To
 from pyapp.formats import open_checkpoint
 from pyapp.models import load_model
 from pyapp.recipes.finetune import finetune
-from pyapp.text.chat import answer
-from pyapp.text.chat_template import ChatTemplate
-from pyapp.text.options import SamplingOptions
-from pyapp.text.session import Session
+from pyapp.text.chat.chat import answer
+from pyapp.text.chat.chat_template import ChatTemplate
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.session import Session
 from tests.text.chat_model import write_chat_model
 
 pytestmark = pytest.mark.native_only

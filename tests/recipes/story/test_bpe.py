@@ -12,7 +12,7 @@ from hypothesis import strategies as st  # noqa: E402
 from pyapp.formats import read_tokenizer_bin, write_tokenizer_bin  # noqa: E402
 from pyapp.recipes.story.bpe import BYTES, CONTROL, Vocabulary, train_vocabulary  # noqa: E402
 from pyapp.recipes.story.grammar.stories import story  # noqa: E402
-from pyapp.text.tokenizer import Tokenizer  # noqa: E402
+from pyapp.text.tokenization.tokenizer import Tokenizer  # noqa: E402
 from tests.together import examples  # noqa: E402
 
 pytestmark = pytest.mark.native_only

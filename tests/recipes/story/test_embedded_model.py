@@ -15,8 +15,8 @@ from pyapp.models import LoadedModel, load_model
 from pyapp.recipes.story.grammar.stories import held_out_stories
 from pyapp.recipes.story.loader import story_rows
 from pyapp.recipes.story.training import nats
-from pyapp.text.generate import Session, generate
-from pyapp.text.options import SamplingOptions
+from pyapp.text.generation.generate import Session, generate
+from pyapp.text.generation.options import SamplingOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "web" / "models" / "stories"

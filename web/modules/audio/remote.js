@@ -43,7 +43,7 @@ function parse(text) {
   const trimmed = text.trim();
   const address = urlOf(trimmed);
   const hint = "Copy the whole address of a sound or video file. It begins with https://";
-  if (!address || !["http:", "https:"].includes(address.protocol)) throw new UserError("This is no address of a recording.", { where: trimmed.slice(0, 200), hint });
+  if (!address || !["http:", "https:"].includes(address.protocol)) throw new UserError("This is not the address of a recording.", { where: trimmed.slice(0, 200), hint });
   if (address.protocol === "http:" && !LOCAL.includes(address.hostname)) {
     throw new UserError("Browsers load recordings only from addresses that begin with https://.", { where: address.href, hint: "Try the address with https://, or save the recording and choose the file." });
   }

@@ -47,7 +47,7 @@ export class TextField {
   /** Puts a text file in place of what is in the field. @param {File} file */
   async take(file) {
     const found = decoded(await file.arrayBuffer(), assumedEncoding());
-    if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Save it as plain text, then drop it again." });
+    if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save it as plain text, then drop it again." });
     if (!found.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: `Drop a text to ${this.name}.` });
     this.type(found.text.trim());
     this.focus();

@@ -22,7 +22,7 @@ export class ServerEngine {
   async models(task, signal) {
     const response = await this.#ask("/v1/models", { signal });
     const { data } = await response.json().catch(() => ({}));
-    if (!Array.isArray(data)) throw new UserError("This is no server with OpenAI’s interface.", { where: this.address, hint: "Give its address without a path, such as http://localhost:8000." });
+    if (!Array.isArray(data)) throw new UserError("This is not a server with OpenAI’s interface.", { where: this.address, hint: "Give its address without a path, such as http://localhost:8000." });
     return data.filter((model) => typeof model?.id === "string" && (model.task ?? task) === task);
   }
 

@@ -40,7 +40,7 @@ export class ServerPanel {
     this.connect.disabled = true;
     const engine = new ServerEngine(this.address.value.trim(), this.key.value.trim());
     try {
-      if (!/^https?:\/\/./.test(engine.address)) throw new UserError("This is no address of a server.", { where: engine.address, hint: "Give one such as http://localhost:8000." });
+      if (!/^https?:\/\/./.test(engine.address)) throw new UserError("This is not the address of a server.", { where: engine.address, hint: "Give one such as http://localhost:8000." });
       const models = await engine.models(this.card.served);
       if (!models.length) throw new UserError(this.card.task === "chat" ? "The server has no language model." : "The server has no speech model.", { where: engine.address, hint: "Start it with one: pyapp serve MODEL." });
       const last = memory.get(this.card.remembered, {});

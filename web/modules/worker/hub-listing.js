@@ -28,7 +28,7 @@ export function parseHubName(text) {
   const plain = decodeURI(text.trim()).replace(/^https?:\/\/[^/]+\//, "").replace(/[?#].*$/, "").replace(/\/(tree|blob|resolve)\/([^/]+)\/?/, "@$2:").replace(/[:/]$/, "");
   const { repo, revision = "main", file = null } = NAME.exec(plain)?.groups ?? {};
   if (!repo || /(^|\/)\.\.?(\/|$)/.test(plain)) {
-    throw new UserError("This is no model's name.", { where: text.slice(0, 200), hint: "Write owner/name as on the hub, such as Qwen/Qwen2.5-0.5B-Instruct-GGUF, or owner/name/file.gguf." });
+    throw new UserError("This is not the name of a model.", { where: text.slice(0, 200), hint: "Write owner/name as on the hub, such as Qwen/Qwen2.5-0.5B-Instruct-GGUF, or owner/name/file.gguf." });
   }
   return { repo, revision: revision ?? "main", file: file ?? null };
 }

@@ -1,5 +1,5 @@
 /**
- * Encodes text as token ids with Hugging Face's tokenizers in JavaScript, for pyapp.text.tokenizer.
+ * Encodes text as token ids with Hugging Face's tokenizers in JavaScript, for pyapp.text.tokenization.tokenizer.
  */
 import { siteUrl } from "../shared/site.js";
 import { importPart } from "./parts.js";

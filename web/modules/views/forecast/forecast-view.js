@@ -188,7 +188,7 @@ class ForecastView extends TextView {
       throw new UserError(`This file has ${megabytes(file.size)}: the page reads tables up to ${megabytes(LARGEST_FILE)}.`, { where: file.name, hint: `Keep its first line and the last ones: models read at most ${LONGEST.toLocaleString("en")} values.` });
     }
     const found = decoded(await file.arrayBuffer(), assumedEncoding());
-    if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Save the table as CSV, then drop that." });
+    if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save the table as CSV, then drop that." });
     const lines = found.text.trim().split("\n");
     if (!lines[0]) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a table with numbers." });
     const cut = lines.length > LONGEST + 1;

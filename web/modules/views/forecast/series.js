@@ -66,7 +66,7 @@ export function valuesOf({ names, rows, comma }, place, longest) {
     const cell = (cells[place] ?? "").trim();
     const value = numberIn(cell, comma);
     if (!cell) throw new UserError("A value is missing.", { where: where(line), hint: "Fill the gap, or delete the lines up to it." });
-    if (Number.isNaN(value)) throw new UserError(`“${cell.slice(0, 40)}” is no number.`, { where: where(line), hint: "Correct it, or choose another column." });
+    if (Number.isNaN(value)) throw new UserError(`“${cell.slice(0, 40)}” is not a number.`, { where: where(line), hint: "Correct it, or choose another column." });
     return value;
   });
   if (values.length < FEWEST) {

@@ -21,7 +21,7 @@ export async function readNotebook(file) {
   if (file.size > LARGEST) throw new UserError(`This file is too large for a notebook: ${megabytes(file.size)}.`, { where: file.name, hint: `At most ${megabytes(LARGEST)} can be opened.` });
   if (!file.size) throw new UserError("This file is empty.", { where: file.name, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
   const found = decoded(await file.arrayBuffer());
-  if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
+  if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
   const { text } = found;
   const title = file.name.replace(/\.(ipynb|py)$/i, "");
   const notebook = /\.py$/i.test(file.name) ? fromScript(text, title) : fromJupyter(text, title, file.name);

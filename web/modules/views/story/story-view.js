@@ -247,7 +247,7 @@ export class StoryView {
   /** Begins the story with a text file. The field can undo it. @param {File[]} files one file */
   async drop([file]) {
     const found = decoded(await file.arrayBuffer(), assumedEncoding());
-    if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Save it as plain text, then drop it again." });
+    if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save it as plain text, then drop it again." });
     const text = found.text.trim();
     if (!text) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text that begins a story." });
     this.#begins(text);

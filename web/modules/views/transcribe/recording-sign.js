@@ -12,7 +12,7 @@ export class RecordingSign {
   constructor(view) {
     this.view = view;
     this.sign = h("a", { class: "recording-sign", href: "#transcribe", hidden: true });
-    find(document, ".page-foot").append(this.sign); // a landmark, which is no container: these keep what is fixed inside of them
+    find(document, ".page-foot").append(this.sign); // a landmark, not a container: containers keep what is fixed inside of them
     this.recording = false;
     /** What the sign says. @type {string | null} */
     this.text = null;

@@ -1,0 +1,1 @@
+"""Models that hear, speak and code sound."""

@@ -1,0 +1,1 @@
+"""Language models that write one token after another: their layers, attention and caches."""

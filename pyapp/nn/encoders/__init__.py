@@ -1,0 +1,1 @@
+"""Models that read whole texts at once."""

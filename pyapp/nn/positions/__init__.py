@@ -1,0 +1,1 @@
+"""How attention knows where tokens are."""

@@ -1,0 +1,1 @@
+"""Language models whose layers carry a state from token to token."""

@@ -1,0 +1,1 @@
+"""Models that see pictures and videos."""

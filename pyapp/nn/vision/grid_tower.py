@@ -1,0 +1,105 @@
+"""The common parts of towers for pictures of any size, whose patches have rotary positions of rows and columns (Wang et
+al. 2024, arXiv 2409.12191).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...engine import Tensor, ops
+from ..layers.linear import Linear, ResidualLinear
+from ..module import Module
+from ..parameter import new_parameter
+from ..positions.rotary import grid_rotations
+
+THETA = 10000.0  # of the rotary positions
+
+
+class FramePatches(Module):
+    """Patches of a picture, which is each of the frames that a patch has."""
+
+    def __init__(self, channels: int, width: int, side: int, frames: int, bias: bool) -> None:
+        super().__init__()
+        self.proj = Module()
+        self.proj.weight = new_parameter(ops.zeros, width, channels, frames, side, side)
+        self.proj.bias = new_parameter(ops.zeros, width) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, rows, columns, width)."""
+        weight = self.proj.weight.sum(2)  # (width, C, side, side)
+        return ops.conv2d(x, weight, self.proj.bias, weight.shape[-1]).permute(0, 2, 3, 1)
+
+
+class GridAttention(Module):
+    """Attention of patches to each other, or to those of their window."""
+
+    def __init__(self, width: int, heads: int, window: int | None, bias: bool, output_bias: bool) -> None:
+        super().__init__()
+        self.heads, self.window = heads, window
+        self.qkv = Linear(width, 3 * width, bias=bias)
+        self.proj = ResidualLinear(width, width, bias=output_bias)
+
+    def forward(self, x: Tensor, residual: Tensor, table: Tensor) -> Tensor:
+        """x and residual (B, rows, columns, D), table (rows * columns, …) → (B, rows, columns, D)."""
+        count, rows, columns, width = x.shape
+        q, k, v = self.qkv(x).reshape(count, rows * columns, 3, self.heads, -1).unbind(2)
+        q, k = (ops.rope(part, table, interleaved=False) for part in (q, k))
+        joined = ops.stack([q, k, v], 2).reshape(count, rows, columns, 3 * width)
+        return self.proj(self._within(joined), residual)
+
+    def _within(self, x: Tensor) -> Tensor:
+        """[q, k, v] (B, rows, columns, 3 D) → (B, rows, columns, D). Windows of one size are computed together."""
+        rows, columns = x.shape[1:3]
+        side = max(rows, columns) if self.window is None else self.window
+        found = []
+        for top, high in _cuts(rows, side):
+            parts = [
+                self._attend(x.narrow(1, top, high).narrow(2, left, wide), min(side, high), min(side, wide))
+                for left, wide in _cuts(columns, side)
+            ]
+            found.append(ops.cat(parts, 2))
+        return ops.cat(found, 1)
+
+    def _attend(self, x: Tensor, high: int, wide: int) -> Tensor:
+        """[q, k, v] (B, rows, columns, 3 D) in windows of (high, wide) → (B, rows, columns, D)."""
+        count, rows, columns, width = x.shape
+        down, across = rows // high, columns // wide
+        x = x.reshape(count, down, high, across, wide, width).transpose(2, 3)
+        q, k, v = x.reshape(count * down * across, high * wide, 3, self.heads, -1).unbind(2)
+        y = ops.attention(q, k, v, causal=False)
+        y = y.reshape(count, down, across, high, wide, width // 3).transpose(2, 3)
+        return y.reshape(count, rows, columns, width // 3)
+
+
+def _cuts(size: int, side: int) -> list[tuple[int, int]]:
+    """(first, length) of what has whole windows, and of the rest."""
+    most = size // side * side
+    return [cut for cut in ((0, most), (most, size - most)) if cut[1]]
+
+
+class GridBlock(Module):
+    """Attention and a feed-forward part, each with a norm before it, which `norm` makes, and a residual around it."""
+
+    def __init__(
+        self, width: int, heads: int, norm: Callable[[], Module], mlp: Module, window: int | None = None,
+        bias: bool = True, output_bias: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.norm1, self.norm2 = norm(), norm()
+        self.attn = GridAttention(width, heads, window, bias, output_bias)
+        self.mlp = mlp
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """x (B, rows, columns, D) → (B, rows, columns, D)."""
+        x = self.attn(self.norm1(x), x, table)
+        found: Tensor = self.mlp(self.norm2(x), x)
+        return found
+
+
+def grid_angles(x: Tensor, heads: int) -> Tensor:
+    """The angles (rows * columns, head / 2, 2) of patches x (B, rows, columns, D): half the pairs turn by the row, half
+    by the column.
+    """
+    quarter = x.shape[3] // heads // 4
+    steps = tuple(THETA ** (-i / quarter) for i in range(quarter))
+    return grid_rotations(x.shape[1], x.shape[2], steps, steps).to(x.device)

@@ -1,0 +1,1 @@
+"""Conversations: templates, thoughts, tool calls."""

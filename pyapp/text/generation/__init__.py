@@ -1,0 +1,1 @@
+"""How language models write: sessions, sampling, beams, drafts."""

@@ -1,0 +1,1 @@
+"""Texts of a given form: JSON schemas, patterns and choices as automata over bytes."""

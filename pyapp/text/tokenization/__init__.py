@@ -1,0 +1,1 @@
+"""From texts to tokens and back, by the files of every family of tokenizers."""

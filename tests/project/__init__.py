@@ -1,0 +1,1 @@
+"""The repository itself: imports, indexes, documentation, packages."""

@@ -1,0 +1,1 @@
+"""pyapp.tasks: what models do for their users."""
