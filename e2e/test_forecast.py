@@ -201,7 +201,7 @@ def test_tables_that_cannot_be_forecast(visit: ForecastPage) -> None:
     page = visit.page
     assert "No column of this table has numbers" in visit.refused("a,b\nx,y\nz,w\n")
     assert all(words in visit.refused("d,x\na,1\nb,\nc,3\nd,4\ne,5") for words in ("A value is missing", "line 3"))
-    assert all(words in visit.refused("x\n1\n2\nmany\n4\n5\n") for words in ("“many” is no number", "line 4"))
+    assert all(words in visit.refused("x\n1\n2\nmany\n4\n5\n") for words in ("“many” is not a number", "line 4"))
     assert all(words in visit.refused("x\n1\n2") for words in ("too short", "2 values"))
     visit.field.fill("")
     visit.field.press("Control+Enter")
