@@ -45,9 +45,9 @@ class SyncBatchNorm(BatchNorm):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True, process_group: ProcessGroup | None = None, device: Any = None,
-        dtype: Any = None,
+        dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         self.process_group = process_group
 
     def _normalized(self, input: Tensor) -> tuple[Tensor, int, Tensor, Tensor]:
@@ -82,7 +82,7 @@ class SyncBatchNorm(BatchNorm):
         if isinstance(module, BatchNorm):
             made = cls(
                 module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
-                process_group,
+                process_group, bias=module.bias is not None,
             )  # fmt: skip
             made.weight, made.bias = module.weight, module.bias
             made.running_mean, made.running_var = module.running_mean, module.running_var
