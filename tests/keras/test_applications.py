@@ -87,7 +87,7 @@ def test_files_of_keras_1_and_2_that_do_not_fit(by_layer: Path) -> None:
 
     check_each(refused, [
         ("no group", lambda file: file.__delitem__("out"), "'out' is in the list and has no group"),
-        ("no dataset", lambda file: file.__delitem__("out/out/kernel"), "is no dataset with numbers"),
+        ("no dataset", lambda file: file.__delitem__("out/out/kernel"), "is not a dataset of numbers"),
         ("a link", linked, "is a link to another place"),
         ("numbers", lambda file: file.attrs.__setitem__("layer_names", [1, 2]), "is not a list of names"),
     ])  # fmt: skip

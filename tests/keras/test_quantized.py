@@ -198,7 +198,7 @@ def test_what_cannot_be_quantised_is_refused() -> None:
     check_each(refused, [
         ("not built", ValueError, "takes a layer that is built", lambda: layers.Dense(2).quantize("int8")),
         ("twice", ValueError, "is quantised already", lambda: built.quantize("int8")),
-        ("an unknown mode", ValueError, "is no mode", lambda: plain.quantize("int7")),
+        ("an unknown mode", ValueError, "is not a mode", lambda: plain.quantize("int7")),
         ("data", NotImplementedError, "needs data", lambda: plain.quantize("gptq")),
         ("data of configs", NotImplementedError, "needs data", lambda: quantizers.GPTQConfig),
         ("data of policies", NotImplementedError, "needs data", lambda: layers.Dense(2, dtype="awq/4/32_from_float32")),

@@ -120,7 +120,7 @@ def test_folders_of_texts_and_sounds(tmp_path: Path) -> None:
     assert pairs.get_vocabulary() == ["[UNK]", "the cat", "the", "cat", "sat", "ran", "cat sat", "cat ran"]
     assert pairs(["the cat"]).tolist() == [[0, 1, 1, 1, 0, 0, 0, 0]]
     (tmp_path / "pos/d.txt").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(FileFormatError, match="no text in UTF-8"):
+    with pytest.raises(FileFormatError, match="not text in UTF-8"):
         list(utils.text_dataset_from_directory(tmp_path, shuffle=False, verbose=False))
     for name, samples in (("neg/a.wav", [0, 16384, -32768]), ("pos/b.wav", [8192])):
         with wave.open(str(tmp_path / name), "wb") as file:
@@ -147,9 +147,9 @@ def test_files_of_the_cache(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a SHA-256 or an MD5"):
         utils.get_file("a", "https://example.invalid/a", file_hash="12", cache_dir=tmp_path)
     (folder / "broken.zip").write_bytes(b"PK\x03\x04 and no more")
-    with pytest.raises(FileFormatError, match=r"broken\.zip is no archive"):
+    with pytest.raises(FileFormatError, match=r"broken\.zip is not an archive"):
         utils.get_file("broken.zip", "https://example.invalid/broken.zip", extract=True, cache_dir=tmp_path)
-    with pytest.raises(ValueError, match="is no name of a file"):
+    with pytest.raises(ValueError, match="is not the name of a file"):
         utils.get_file("../a", "https://example.invalid/a", cache_dir=tmp_path)
 
 
