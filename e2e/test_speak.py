@@ -158,7 +158,7 @@ def test_speech_is_stopped_and_refused(visit: SpeakPage, tmp_path: Path, folder:
     visit.speak("🎈")
     expect(visit.error).to_contain_text("nothing to say")
     page.evaluate("pyappPage.speak.drop([new File([new Uint8Array([255, 0, 1, 2])], 'a.txt')])")
-    expect(visit.error).to_contain_text("no text")
+    expect(visit.error).to_contain_text("not a text file")
     page.evaluate("pyappPage.speak.drop([new File(['A dropped text.\\n'], 'a.txt')])")
     expect(visit.field).to_have_value("A dropped text.")
     # A folder without its weights, and one whose voices speak no English.

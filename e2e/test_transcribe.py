@@ -637,7 +637,7 @@ def test_a_recording_by_its_address(
             (f"{closed.url}models/speech/config.json", "(CORS)"),
             (f"{hub.url}sounds/resolve/main/nothing.wav", "nothing at this address (404)"),
             ("http://example.org/talk.mp3", "begin with https://"),
-            ("talk.mp3", "no address of a recording"),
+            ("talk.mp3", "not the address of a recording"),
         ):
             field.fill(wrong)
             load.click()
