@@ -14,6 +14,7 @@ from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
 from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from ..errors import OperationError
+from .members import GROUPS, adopt_members, adopting, new_members, replace_members
 from .parameter import Buffer, Parameter
 from .state import IncompatibleKeys, OwnState, StateHooks, collect, new_state, register
 
@@ -22,6 +23,7 @@ __all__ = ["Module"]
 if TYPE_CHECKING:
     from ..engine.autograd import RemovableHandle
 
+_OWN = frozenset((*GROUPS, "_transient", "_absent", "__dict__"))  # what __setattr__ does not sort into the groups
 _LAYERS = __name__.rpartition(".")[0] + "."  # the package of the layers
 
 
@@ -63,6 +65,9 @@ class Module(OwnState):
     _version: int = 1  # version of the layout of the state: hooks get it as local_metadata["version"]
 
     if TYPE_CHECKING:
+        _parameters: dict[str, Tensor]
+        _buffers: dict[str, Tensor]
+        _modules: dict[str, Any]  # None where a module has been, or may be
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -70,24 +75,25 @@ class Module(OwnState):
         super().__init_subclass__(**settings)
         if cls.__module__.startswith(_LAYERS) and "__init__" in vars(cls):
             cls.__init__ = _naming_the_layer(cls.__init__)  # type: ignore[method-assign]
+        if "__setstate__" in vars(cls):
+            cls.__setstate__ = adopting(cls.__setstate__)  # type: ignore[method-assign]
 
     def __init__(self) -> None:
-        self._parameters: dict[str, Tensor] = {}
-        self._buffers: dict[str, Tensor] = {}
+        new_members(self)
         self._transient: set[str] = set()
         self._absent: set[str] = set()  # names of buffers that are None now: tensors assigned there are buffers
-        self._modules: dict[str, Any] = {}  # None where a module has been, or may be
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Takes the attributes of a copy or a pickle. Classes override it, and call this one."""
         self.__dict__.update(state)
+        adopt_members(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         state = self.__dict__
         if "_modules" not in state:
             if isinstance(value, Module) or getattr(value, "is_parameter", False) is True:
                 raise AttributeError(f"{type(self).__name__}: call super().__init__() before {name!r} is assigned")
-        elif name not in ("_parameters", "_buffers", "_modules", "_transient", "_absent"):
+        elif name not in _OWN:
             if isinstance(value, Buffer):
                 self.register_buffer(name, value.data, value.persistent)
                 return
@@ -102,19 +108,25 @@ class Module(OwnState):
                     self._buffers[name] = value
                     object.__setattr__(self, name, value)
                     return
-            if value is None:
-                if name in self._buffers:
-                    self._absent.add(name)
-            elif not isinstance(value, (Tensor, Module)):
-                self._refuse(name, value)
+            absent = value is None and name in self._buffers
             placed = isinstance(value, Module) or (value is None and name in self._modules)
             kept = self._modules if placed else self._parameters if is_parameter else None
-            for group in (self._parameters, self._buffers, self._modules):
-                if group is not kept:
-                    group.pop(name, None)
+            if name in state["_parameters"] or name in state["_buffers"] or name in state["_modules"]:
+                if value is not None and not isinstance(value, (Tensor, Module)):
+                    self._refuse(name, value)
+                for group in (self._parameters, self._buffers, self._modules):
+                    if name in group and group is not kept:
+                        del group[name]
+            if absent:
+                self._absent.add(name)
             if kept is not None:
                 kept[name] = value  # in the place of the one before, if there was one
+        elif name in GROUPS:
+            replace_members(self, name, value)
+            return
         object.__setattr__(self, name, value)
+        if name == "__dict__":
+            adopt_members(self)
 
     def _refuse(self, name: str, value: Any) -> None:
         """TypeError if a value that is neither a tensor nor a module would replace one, as in torch."""
@@ -124,10 +136,14 @@ class Module(OwnState):
                 raise TypeError(f"{type(self).__name__}: {name!r} is a {kind}, and cannot become {describe(value)}")
 
     def __delattr__(self, name: str) -> None:
+        member = False
         for group in (self._parameters, self._buffers, self._modules):
-            group.pop(name, None)
+            if name in group:
+                del group[name]
+                member = True
         self._absent.discard(name)
-        object.__delattr__(self, name)
+        if not member or name in self.__dict__:
+            object.__delattr__(self, name)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Registers a tensor that belongs to the module but is not trained. It is saved in state_dict unless
