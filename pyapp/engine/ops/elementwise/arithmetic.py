@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from math import inf
 from typing import Any
 
 from ... import dtype as _dtype
 from ...declare import function
+from ...dtype import DType
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import Op, op, read_crosswise
@@ -119,12 +121,23 @@ def _scaled(operation: Op) -> Any:
             )
         if alpha == 1:
             return operation(a, b)
-        return _in_float32(lambda a, b: operation(a, b * alpha), a, b)
+        kind = common_dtype(a, b)
+        if kind in _HALVES:  # torch rounds numbers to the type
+            a, b, factor = (_rounded_number(x, kind) if type(x) in (int, float) else x for x in (a, b, alpha))
+        else:
+            factor = alpha
+        return _in_float32(lambda a, b: operation(a, b * factor), a, b)
 
     return call
 
 
 _HALVES = (_dtype.bfloat16, _dtype.float16)
+
+
+@functools.lru_cache(256)
+def _rounded_number(x: float, kind: DType) -> float:
+    found: float = tensor_of(np.asarray(x, np.float64)).to(kind).item()
+    return found
 
 
 def _in_float32(compute: Any, *given: Any) -> Tensor:
