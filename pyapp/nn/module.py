@@ -22,8 +22,11 @@ __all__ = ["Module"]
 
 if TYPE_CHECKING:
     from ..engine.autograd import RemovableHandle
+    from ..engine.device import Device
 
-_OWN = frozenset((*GROUPS, "_transient", "_absent", "__dict__"))  # what __setattr__ does not sort into the groups
+_OWN = frozenset(
+    (*GROUPS, "_non_persistent_buffers_set", "_absent", "__dict__")
+)  # what __setattr__ does not sort into the groups
 _LAYERS = __name__.rpartition(".")[0] + "."  # the package of the layers
 
 
@@ -55,6 +58,20 @@ def _naming_the_layer(make: Callable[..., None]) -> Callable[..., None]:
     return named
 
 
+def device_and_dtype(args: tuple[Any, ...], device: Any, dtype: Any) -> tuple[Device | None, DType | None]:
+    """What the arguments of Module.to, of which a tensor stands for both, ask for; None where they do not say."""
+    for argument in args:
+        if isinstance(argument, Tensor):
+            device, dtype = argument.device, argument.dtype
+        elif isinstance(argument, DType):
+            dtype = argument
+        elif isinstance(argument, str) and argument in DTYPES:
+            dtype = argument
+        elif argument is not None and not isinstance(argument, bool):
+            device = argument
+    return None if device is None else check_device(device), None if dtype is None else as_dtype(dtype)
+
+
 class Module(OwnState):
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
@@ -80,7 +97,7 @@ class Module(OwnState):
 
     def __init__(self) -> None:
         new_members(self)
-        self._transient: set[str] = set()
+        self._non_persistent_buffers_set: set[str] = set()
         self._absent: set[str] = set()  # names of buffers that are None now: tensors assigned there are buffers
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -154,7 +171,7 @@ class Module(OwnState):
             raise TypeError(f"register_buffer: {name!r} takes a tensor or None, got {describe(tensor)}")
         self._check_free("register_buffer", name, self._buffers)
         object.__setattr__(self, name, tensor)
-        (self._transient.discard if persistent else self._transient.add)(name)
+        (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
         if tensor is None:
             self._buffers.pop(name, None)
             self._absent.add(name)
@@ -508,17 +525,7 @@ class Module(OwnState):
 
         TypeError for a dtype that is neither floating-point nor complex; use `quantize` for block formats.
         """
-        for argument in args:
-            if isinstance(argument, Tensor):
-                device, dtype = argument.device, argument.dtype
-            elif isinstance(argument, DType):
-                dtype = argument
-            elif isinstance(argument, str) and argument in DTYPES:
-                dtype = argument
-            elif argument is not None and not isinstance(argument, bool):
-                device = argument
-        place = None if device is None else check_device(device)
-        kind = None if dtype is None else as_dtype(dtype)
+        place, kind = device_and_dtype(args, device, dtype)
         if kind is not None and not kind.has_gradient:
             raise TypeError(
                 f"Module.to: takes a floating-point or complex dtype, got {kind}; use nn.quantize for block formats"

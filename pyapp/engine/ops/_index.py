@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .counting import bucketize as bucketize
     from .counting import histc as histc
     from .counting import histogram as histogram
+    from .counting import histogramdd as histogramdd
     from .counting import isin as isin
     from .counting import searchsorted as searchsorted
     from .counting import unique as unique
@@ -268,6 +269,7 @@ if TYPE_CHECKING:
     from .linalg.solve import pinverse as pinverse
     from .linalg.solve import solve as solve
     from .linalg.solve import solve_triangular as solve_triangular
+    from .linalg.solve import triangular_solve as triangular_solve
     from .linalg.svd import svd as svd
     from .memory import empty_permuted as empty_permuted
     from .memory import empty_strided as empty_strided
@@ -690,6 +692,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "heaviside": "elementwise.select",
     "histc": "counting",
     "histogram": "counting",
+    "histogramdd": "counting",
     "hsplit": "splitting",
     "hstack": "stacking",
     "hypot": "elementwise.trigonometry",
@@ -953,6 +956,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "transpose": "view",
     "trapezoid": "differences",
     "trapz": "differences",
+    "triangular_solve": "linalg.solve",
     "trigamma": "elementwise.special",
     "tril": "diagonals",
     "tril_indices": "diagonals",
@@ -1091,6 +1095,7 @@ METHOD_MODULES: dict[str, str] = {
     "argsort": "sorting",
     "argwhere": "selection",
     "as_strided": "view",
+    "as_strided_": "view",
     "as_strided_scatter": "scattering",
     "as_subclass": "torch_answers",
     "asin": "elementwise.trigonometry",
@@ -1552,6 +1557,7 @@ METHOD_MODULES: dict[str, str] = {
     "trace": "diagonals",
     "transpose": "view",
     "transpose_": "view",
+    "triangular_solve": "linalg.solve",
     "trigamma": "elementwise.special",
     "tril": "diagonals",
     "tril_": "diagonals",

@@ -141,8 +141,8 @@ def _rounded_number(x: float, kind: DType) -> float:
 
 
 def _in_float32(compute: Any, *given: Any) -> Tensor:
-    """A function of tensors (or numbers). Where one of them is of a half type it computes in float32 and is rounded once,
-    as in torch.
+    """A function of tensors (or numbers). Where one of them is of a half type it computes in float32 and is rounded
+    once, as in torch.
     """
     if not any(isinstance(x, Tensor) and x.dtype in _HALVES for x in given):
         result: Tensor = compute(*given)
