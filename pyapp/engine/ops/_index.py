@@ -391,6 +391,7 @@ if TYPE_CHECKING:
     from .scattering import scatter as scatter
     from .scattering import scatter_add as scatter_add
     from .scattering import scatter_reduce as scatter_reduce
+    from .scattering import segment_reduce as segment_reduce
     from .scattering import select_scatter as select_scatter
     from .scattering import slice_scatter as slice_scatter
     from .sdpa import scaled_dot_product_attention as scaled_dot_product_attention
@@ -895,6 +896,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "scatter_reduce": "scattering",
     "searchsorted": "counting",
     "seed": "random",
+    "segment_reduce": "scattering",
     "select": "index",
     "select_scatter": "scattering",
     "selu": "activation",
