@@ -11,6 +11,8 @@ from .linalg import vector_norm
 Function = Callable[..., Any]
 
 PREFIX = "_foreach_"
+_BOUNDS = {"maximum_": "clamp_min_", "minimum_": "clamp_max_"}  # also of a number
+_BOUNDS |= {name[:-1]: own[:-1] for name, own in _BOUNDS.items()}
 _PER_TENSOR = ("addcdiv", "addcmul")  # their last argument may be a tensor of one number for each
 
 
@@ -19,6 +21,7 @@ def function_of(name: str) -> Function | None:
     numbers and tensors are for all. Names that end in `_` write into the tensors.
     """
     method = name[len(PREFIX) :]
+    method = _BOUNDS.get(method, method)
     if method == "powsum" or (method != "norm" and not hasattr(Tensor, method)):
         return None
 

@@ -141,7 +141,14 @@ def publish(namespace: dict[str, Any], names: list[str], also: str | None = None
     for name in names:
         found = namespace[name]
         declared = next((d for d in FUNCTIONS.values() if d.value is found), None)
-        namespace[name] = by_torch_names(found, name, declared.arguments if declared else (), also)
+        made = by_torch_names(found, name, declared.arguments if declared else (), also)
+        if (
+            isinstance(made, FunctionType)
+            and made is not found
+            and not (name in FUNCTIONS and made is FUNCTIONS[name].public)
+        ):
+            made.__module__, made.__qualname__ = namespace["__name__"], name  # where pickle finds it
+        namespace[name] = made
 
 
 def attach(name: str, found: Any, module: str) -> None:

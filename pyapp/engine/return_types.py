@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from .tensor import Tensor
 
 Kind = TypeVar("Kind", bound=type)
+KINDS: dict[str, type] = {}  # by the name of the function, once its module is imported
 
 
 class Found(NamedTuple):
@@ -25,6 +26,7 @@ def printed_as(name: str) -> Any:
             return f"pyapp.return_types.{name}(\n{parts})"
 
         kind.__repr__ = text  # type: ignore[assignment]
+        KINDS[name] = kind
         return kind
 
     return decorate

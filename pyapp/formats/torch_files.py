@@ -194,7 +194,8 @@ def load(f: AnySource | IO[bytes], map_location: Any = None, *_: Any, weights_on
     named = map_location is not None and not callable(map_location) and not isinstance(map_location, dict)
     device = check_device(map_location) if named else cpu
     taken: Any = f
-    if callable(getattr(f, "read", None)) and not hasattr(f, "size"):  # an open file, not a ByteSource
+    if callable(getattr(f, "read", None)) and (hasattr(f, "seek") or not hasattr(f, "size")):
+        # an open file, not a ByteSource
         taken = BytesSource(taken.read(), str(getattr(f, "name", "<file>")))
     source = open_source(taken)
     try:

@@ -387,6 +387,15 @@ def fully_shard(
     return module
 
 
+class _IsSharded(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Module) and "_sharded_unit" in vars(value)
+
+
+class FSDPModule(metaclass=_IsSharded):
+    """What fully_shard makes of a module, for isinstance."""
+
+
 def _units(module: Module) -> dict[int, tuple[_Unit, int]]:
     """The unit of each parameter and its place there, by the parameter's id."""
     found: dict[int, tuple[_Unit, int]] = {}

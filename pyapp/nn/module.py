@@ -14,6 +14,7 @@ from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
 from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from ..errors import OperationError
+from .members import GROUPS, adopt_members, adopting, new_members, replace_members
 from .parameter import Buffer, Parameter
 from .state import IncompatibleKeys, OwnState, StateHooks, collect, new_state, register
 
@@ -21,7 +22,11 @@ __all__ = ["Module"]
 
 if TYPE_CHECKING:
     from ..engine.autograd import RemovableHandle
+    from ..engine.device import Device
 
+_OWN = frozenset(
+    (*GROUPS, "_non_persistent_buffers_set", "_absent", "__dict__")
+)  # what __setattr__ does not sort into the groups
 _LAYERS = __name__.rpartition(".")[0] + "."  # the package of the layers
 
 
@@ -53,6 +58,20 @@ def _naming_the_layer(make: Callable[..., None]) -> Callable[..., None]:
     return named
 
 
+def device_and_dtype(args: tuple[Any, ...], device: Any, dtype: Any) -> tuple[Device | None, DType | None]:
+    """What the arguments of Module.to, of which a tensor stands for both, ask for; None where they do not say."""
+    for argument in args:
+        if isinstance(argument, Tensor):
+            device, dtype = argument.device, argument.dtype
+        elif isinstance(argument, DType):
+            dtype = argument
+        elif isinstance(argument, str) and argument in DTYPES:
+            dtype = argument
+        elif argument is not None and not isinstance(argument, bool):
+            device = argument
+    return None if device is None else check_device(device), None if dtype is None else as_dtype(dtype)
+
+
 class Module(OwnState):
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
@@ -63,6 +82,9 @@ class Module(OwnState):
     _version: int = 1  # version of the layout of the state: hooks get it as local_metadata["version"]
 
     if TYPE_CHECKING:
+        _parameters: dict[str, Tensor]
+        _buffers: dict[str, Tensor]
+        _modules: dict[str, Any]  # None where a module has been, or may be
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -70,24 +92,25 @@ class Module(OwnState):
         super().__init_subclass__(**settings)
         if cls.__module__.startswith(_LAYERS) and "__init__" in vars(cls):
             cls.__init__ = _naming_the_layer(cls.__init__)  # type: ignore[method-assign]
+        if "__setstate__" in vars(cls):
+            cls.__setstate__ = adopting(cls.__setstate__)  # type: ignore[method-assign]
 
     def __init__(self) -> None:
-        self._parameters: dict[str, Tensor] = {}
-        self._buffers: dict[str, Tensor] = {}
-        self._transient: set[str] = set()
+        new_members(self)
+        self._non_persistent_buffers_set: set[str] = set()
         self._absent: set[str] = set()  # names of buffers that are None now: tensors assigned there are buffers
-        self._modules: dict[str, Any] = {}  # None where a module has been, or may be
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Takes the attributes of a copy or a pickle. Classes override it, and call this one."""
         self.__dict__.update(state)
+        adopt_members(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         state = self.__dict__
         if "_modules" not in state:
             if isinstance(value, Module) or getattr(value, "is_parameter", False) is True:
                 raise AttributeError(f"{type(self).__name__}: call super().__init__() before {name!r} is assigned")
-        elif name not in ("_parameters", "_buffers", "_modules", "_transient", "_absent"):
+        elif name not in _OWN:
             if isinstance(value, Buffer):
                 self.register_buffer(name, value.data, value.persistent)
                 return
@@ -102,19 +125,25 @@ class Module(OwnState):
                     self._buffers[name] = value
                     object.__setattr__(self, name, value)
                     return
-            if value is None:
-                if name in self._buffers:
-                    self._absent.add(name)
-            elif not isinstance(value, (Tensor, Module)):
-                self._refuse(name, value)
+            absent = value is None and name in self._buffers
             placed = isinstance(value, Module) or (value is None and name in self._modules)
             kept = self._modules if placed else self._parameters if is_parameter else None
-            for group in (self._parameters, self._buffers, self._modules):
-                if group is not kept:
-                    group.pop(name, None)
+            if name in state["_parameters"] or name in state["_buffers"] or name in state["_modules"]:
+                if value is not None and not isinstance(value, (Tensor, Module)):
+                    self._refuse(name, value)
+                for group in (self._parameters, self._buffers, self._modules):
+                    if name in group and group is not kept:
+                        del group[name]
+            if absent:
+                self._absent.add(name)
             if kept is not None:
                 kept[name] = value  # in the place of the one before, if there was one
+        elif name in GROUPS:
+            replace_members(self, name, value)
+            return
         object.__setattr__(self, name, value)
+        if name == "__dict__":
+            adopt_members(self)
 
     def _refuse(self, name: str, value: Any) -> None:
         """TypeError if a value that is neither a tensor nor a module would replace one, as in torch."""
@@ -124,10 +153,14 @@ class Module(OwnState):
                 raise TypeError(f"{type(self).__name__}: {name!r} is a {kind}, and cannot become {describe(value)}")
 
     def __delattr__(self, name: str) -> None:
+        member = False
         for group in (self._parameters, self._buffers, self._modules):
-            group.pop(name, None)
+            if name in group:
+                del group[name]
+                member = True
         self._absent.discard(name)
-        object.__delattr__(self, name)
+        if not member or name in self.__dict__:
+            object.__delattr__(self, name)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Registers a tensor that belongs to the module but is not trained. It is saved in state_dict unless
@@ -138,7 +171,7 @@ class Module(OwnState):
             raise TypeError(f"register_buffer: {name!r} takes a tensor or None, got {describe(tensor)}")
         self._check_free("register_buffer", name, self._buffers)
         object.__setattr__(self, name, tensor)
-        (self._transient.discard if persistent else self._transient.add)(name)
+        (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
         if tensor is None:
             self._buffers.pop(name, None)
             self._absent.add(name)
@@ -492,17 +525,7 @@ class Module(OwnState):
 
         TypeError for a dtype that is neither floating-point nor complex; use `quantize` for block formats.
         """
-        for argument in args:
-            if isinstance(argument, Tensor):
-                device, dtype = argument.device, argument.dtype
-            elif isinstance(argument, DType):
-                dtype = argument
-            elif isinstance(argument, str) and argument in DTYPES:
-                dtype = argument
-            elif argument is not None and not isinstance(argument, bool):
-                device = argument
-        place = None if device is None else check_device(device)
-        kind = None if dtype is None else as_dtype(dtype)
+        place, kind = device_and_dtype(args, device, dtype)
         if kind is not None and not kind.has_gradient:
             raise TypeError(
                 f"Module.to: takes a floating-point or complex dtype, got {kind}; use nn.quantize for block formats"

@@ -104,7 +104,7 @@ def renamed(name: str, renames: Renames) -> str:
 def own_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters and persistent buffers of this module, without those of its children."""
     for name, value in (*module._parameters.items(), *module._buffers.items()):
-        if name not in module._transient:
+        if name not in module._non_persistent_buffers_set:
             yield name, value
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..engine import Tensor, no_grad
+from ..engine.lazy import np
 from ..engine.user_errors import describe
 from ..errors import StateError
 from .state import EXTRA, IncompatibleKeys, overrides, own_tensors, renamed
@@ -120,10 +121,16 @@ def _check(module: Module, found: IncompatibleKeys, strict: bool, wrong: list[st
         raise StateError(f"load_state_dict: {type(module).__name__}: {'; '.join(reports + wrong)}")
 
 
+def _held(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"a NumPy array {value.dtype}{list(value.shape)}: make tensors of arrays with pyapp.from_numpy"
+    return f"{describe(value):.80}"
+
+
 def misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
     """Descriptions of the values that are not tensors or have another shape."""
     return [
-        f"{name!r} is {describe(target)}, the state holds {describe(state[name]):.80}"
+        f"{name!r} is {describe(target)}, the state holds {_held(state[name])}"
         for name, target in own.items()
         if name in state and (not isinstance(state[name], Tensor) or state[name].shape != target.shape)
     ]

@@ -246,6 +246,23 @@ class Optimizer:
         """`hook(optimizer)` is called after load_state_dict. `prepend`: before the other ones."""
         return self._register("loading", 1, hook, prepend)
 
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(
+        tensorlistlist: list[list[Tensor | None]], with_indices: bool = False
+    ) -> dict[tuple[Any, Any], tuple[list[list[Tensor | None]], list[int]]]:
+        """Lists of equal lengths, sorted by the device and dtype of the tensors of the first, each with the places that
+        its tensors had (without `with_indices` an empty list): what steps over lists of tensors begin with.
+        """
+        groups: dict[tuple[Any, Any], list[int]] = {}
+        for at, x in enumerate(tensorlistlist[0]):
+            if x is not None:
+                groups.setdefault((x.device, x.dtype), []).append(at)
+        return {
+            key: ([[part[at] for at in places] if part else [] for part in tensorlistlist],
+                  places if with_indices else [])
+            for key, places in groups.items()
+        }  # fmt: skip
+
     def _register(self, what: str, when: int, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         if self._hooks is None:
             self._hooks = {"step": ([], []), "saving": ([], []), "loading": ([], [])}

@@ -5,7 +5,13 @@ from .profile import ProfilerActivity, profile, supported_activities, tensorboar
 from .recorder import record_function
 from .schedule import ProfilerAction, schedule
 
+
+def kineto_available() -> bool:
+    """Whether `profile` can be used, as torch's can with its library Kineto: always."""
+    return True
+
+
 __all__ = [
-    "EventList", "FunctionEvent", "FunctionEventAvg", "ProfilerAction", "ProfilerActivity", "profile",
-    "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
+    "EventList", "FunctionEvent", "FunctionEventAvg", "ProfilerAction", "ProfilerActivity", "kineto_available",
+    "profile", "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
 ]  # fmt: skip

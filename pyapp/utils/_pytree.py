@@ -8,7 +8,7 @@ None too, is a leaf. torch.func's functions take the same containers.
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -57,8 +57,8 @@ class GetAttrKey(NamedTuple):
 class _Kind(NamedTuple):
     """How a class is taken apart and made again; `keys` gives the children's keys."""
 
-    flatten: Callable[[Any], tuple[Iterable[Any], Context]]
-    unflatten: Callable[[Any, Context], Any]
+    flatten_fn: Callable[[Any], tuple[Iterable[Any], Context]]
+    unflatten_fn: Callable[[Any, Context], Any]
     keys: Callable[[Any], list[Any]] | None
 
 
@@ -75,10 +75,11 @@ def _defaults(values: Iterable[Any], context: Context) -> Any:
     return defaultdict(factory, zip(keys, values, strict=True))
 
 
-_NAMED_TUPLE = _Kind(
-    lambda t: (list(t), type(t)), lambda v, made: made(*v), lambda t: [GetAttrKey(name) for name in t._fields]
-)
-_KINDS: dict[type, _Kind] = {
+# The keys are classes, and collections.namedtuple for all named tuples.
+SUPPORTED_NODES: dict[Any, _Kind] = {
+    namedtuple: _Kind(
+        lambda t: (list(t), type(t)), lambda v, made: made(*v), lambda t: [GetAttrKey(name) for name in t._fields]
+    ),
     list: _Kind(lambda t: (t, None), lambda v, _: list(v), _numbered),
     tuple: _Kind(lambda t: (list(t), None), lambda v, _: tuple(v), _numbered),
     deque: _Kind(lambda t: (list(t), t.maxlen), lambda v, most: deque(v, maxlen=most), _numbered),
@@ -90,8 +91,13 @@ _KINDS: dict[type, _Kind] = {
 
 def _kind(tree: Any) -> _Kind | None:
     """How a container is taken apart; None for a leaf."""
-    found = _KINDS.get(type(tree))
-    return _NAMED_TUPLE if found is None and is_namedtuple_instance(tree) else found
+    return SUPPORTED_NODES.get(_get_node_type(tree))
+
+
+def _get_node_type(tree: Any) -> Any:
+    """The key of a tree in SUPPORTED_NODES, if it is a container: its class, or `namedtuple` for named tuples."""
+    kind = type(tree)
+    return namedtuple if kind not in SUPPORTED_NODES and is_namedtuple_class(kind) else kind
 
 
 def is_namedtuple_class(cls: Any) -> bool:
@@ -115,10 +121,12 @@ def register_pytree_node(
     """Makes `cls` a container: `flatten_fn(object)` gives (children, context), `unflatten_fn(children, context)` an
     object. Arguments for writing structures as texts have no effect.
     """
-    if cls in _KINDS:
+    if cls in SUPPORTED_NODES:
         raise ValueError(f"register_pytree_node: {cls} is registered already")
     keyed = flatten_with_keys_fn
-    _KINDS[cls] = _Kind(flatten_fn, unflatten_fn, None if keyed is None else lambda t: [key for key, _ in keyed(t)[0]])
+    SUPPORTED_NODES[cls] = _Kind(
+        flatten_fn, unflatten_fn, None if keyed is None else lambda t: [key for key, _ in keyed(t)[0]]
+    )
 
 
 _register_pytree_node = register_pytree_node  # torch's older name
@@ -164,15 +172,15 @@ class TreeSpec:
         return self._made(iter(given))
 
     def _made(self, leaves: Iterator[Any]) -> Any:
-        kind = _NAMED_TUPLE if self.type not in _KINDS else _KINDS[self.type]
-        return kind.unflatten([child._made(leaves) for child in self.children_specs], self.context)
+        kind = SUPPORTED_NODES.get(self.type) or SUPPORTED_NODES[namedtuple]
+        return kind.unflatten_fn([child._made(leaves) for child in self.children_specs], self.context)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
         """The parts of `tree` where this structure has leaves."""
         kind = _kind(tree)
         if kind is None or type(tree) is not self.type:
             raise ArgumentError(f"the trees differ: {self.type.__name__} in one, {type(tree).__name__} in another")
-        values, context = kind.flatten(tree)
+        values, context = kind.flatten_fn(tree)
         children = list(values)
         if self.type in (dict, OrderedDict) and set(context) == set(self.context):
             children = [tree[key] for key in self.context]
@@ -231,7 +239,7 @@ def _walk(tree: Any, path: tuple[Any, ...] | None, is_leaf: IsLeaf, leaves: list
     if kind is None:
         leaves.append(tree if path is None else (path, tree))
         return LeafSpec()
-    values, context = kind.flatten(tree)
+    values, context = kind.flatten_fn(tree)
     if path is None:
         return TreeSpec(type(tree), context, [_walk(value, None, is_leaf, leaves) for value in values])
     children = list(values)

@@ -321,7 +321,115 @@ def _wide_gradients(t: Any) -> Any:
     return [a.grad, b.grad, x.grad, e.grad]
 
 
+class _Members:
+    """Programs that write into the dicts of a module's members."""
+
+    @staticmethod
+    def made(t: Any) -> Any:
+        class Made(t.nn.Module):  # type: ignore[name-defined,misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.a, self.b = t.nn.Linear(2, 2), t.nn.ReLU()
+                self.register_buffer("kept", t.ones(2))
+                self.register_buffer("later", None)
+                self.w = t.nn.Parameter(t.ones(2))
+
+            def __setstate__(self, state: Any) -> None:
+                self.__dict__.update(state)
+
+        return Made()
+
+    @staticmethod
+    def written(t: Any) -> Any:
+        m = _Members.made(t)
+        m._modules["b"] = t.nn.Tanh()
+        m._modules.update(c=t.nn.GELU())
+        first = [type(m.b).__name__, type(m.c).__name__, m._modules.setdefault("d", m.b) is m.d]
+        gone = [m._modules.pop("d") is m.b, m._modules.pop("d", 5), hasattr(m, "d"), m._modules.popitem()[0]]
+        m._parameters["w"] = t.nn.Parameter(t.zeros(2))
+        m._buffers["later"] = t.full((2,), 3.0)
+        values = [m.w, m.later, ",".join(sorted(m.state_dict()))]
+        m._buffers["later"] = None
+        m.later = t.ones(1)
+        del m._parameters["w"], m._modules["b"]
+        left = [hasattr(m, "w"), hasattr(m, "b"), ",".join(sorted(m.state_dict()))]
+        m._modules = {"a": t.nn.Linear(2, 3), "q": t.nn.ReLU()}
+        whole = [m.a.out_features, type(m.q).__name__, ",".join(n for n, _ in m.named_children())]
+        return [str(first), str(gone), *values, str(left), str(whole)]
+
+    @staticmethod
+    def copied(t: Any) -> Any:
+        """Deep and shallow copies, a pickle, copies of __dict__ and containers."""
+        found = []
+        m = t.nn.Sequential(t.nn.Linear(2, 2), t.nn.ReLU())
+        for other in (copy.deepcopy(m), pickle.loads(pickle.dumps(m)), copy.copy(m)):
+            other._modules["1"] = t.nn.Tanh()
+            found.append([type(getattr(x, "1")).__name__ for x in (other, m)])
+        own = copy.deepcopy(_Members.made(t))
+        own._modules["b"] = t.nn.SiLU()
+        m = _Members.made(t)
+        replica = m.__new__(type(m))
+        replica.__dict__ = m.__dict__.copy()
+        replica._parameters, replica._modules = {}, replica._modules.copy()
+        replica._modules["b"] = t.nn.GELU()
+        names = t.nn.ModuleDict({"x": t.nn.ReLU()})
+        names._modules["y"] = t.nn.Tanh()
+        lazy = t.nn.LazyLinear(3)
+        lazy(t.ones(1, 2))
+        lazy._parameters["bias"] = t.nn.Parameter(t.full((3,), 7.0))
+        plain_linear = t.nn.Linear(1, 1, bias=False)
+        bias = plain_linear._parameters["bias"]
+        return [
+            str(found), type(own.b).__name__, type(replica.b).__name__, type(m.b).__name__, hasattr(replica, "w"),
+            hasattr(m, "w"), names.y is names["y"], lazy.bias, bias is None,
+        ]  # fmt: skip
+
+
+def _rounded_once(t: Any) -> Any:
+    """Sums with factors in half types: a wrong rounding changes a third of the numbers."""
+    found = []
+    for kind in (t.bfloat16, t.float16):
+        a, b, c = ((t.arange(1.0, 41.0) * n).sin().to(kind) for n in (1.3, 2.1, 3.7))
+        found += [
+            a.add(b, alpha=0.3), t.rsub(a, 1.7, alpha=0.3), a.lerp(b, 0.25), a.lerp(b, c), a.addcmul(b, c, value=0.3),
+            a.addcdiv(b, c, value=0.3), a.clone().sub_(b, alpha=0.7), t._foreach_add([a], [b], alpha=0.3)[0],
+        ]  # fmt: skip
+    return [x.double() for x in found]
+
+
+def _older_functions(t: Any) -> Any:
+    x = (t.arange(1.0, 13.0) * 1.7).sin().reshape(6, 2)
+    b, a = x[:3].clone().requires_grad_(), (x[:3] @ x[:3].T + 2 * t.eye(3)).requires_grad_()
+    t.triangular_solve(b, a, upper=False, transpose=True).solution.square().sum().backward()
+    q, data = t.tensor([0.2, 0.5, 0.9], requires_grad=True), x.clone().requires_grad_()
+    (t.quantile(x, q, dim=0).square().sum() + t.nanquantile(x, q).sum()).backward()
+    lengths = t.tensor([2, 0, 4])
+    parts = [t.segment_reduce(data, r, lengths=lengths) for r in ("sum", "mean", "max", "min", "prod")]
+    sum(part[::2].square().sum() for part in parts).backward()
+    counts, edges = t.histogramdd(x, [2, 3], range=[-1.0, 1.0, -2.0, 2.0], weight=x[:, 0].abs())
+    return [
+        b.grad, a.grad, q.grad, data.grad, *parts, counts, *edges, x.clone().as_strided_((2, 2), (3, 1), 1),
+        *t._foreach_maximum([x, -x], 0.3), isinstance(x.max(0), t.return_types.max),
+        isinstance(t.linalg.qr(x), t.return_types.linalg_qr), isinstance(x.topk(1), t.return_types.sort),
+        t.UntypedStorage.__name__, t.amp.grad_scaler.GradScaler is t.amp.GradScaler, x.view(dtype=t.int32),
+        str([pickle.loads(pickle.dumps(f)) is f for f in (t.linalg.cholesky, t.linalg.inv, t.fft.fft, t.special.erf)]),
+    ]  # fmt: skip
+
+
+def _futures(t: Any) -> Any:
+    first = t.futures.Future()
+    after = first.then(lambda done: done.wait() + 1)
+    both, done = t.futures.collect_all([first, after]), []
+    first.add_done_callback(lambda future: done.append(future.value()))
+    before = first.done()
+    first.set_result(3)
+    return [before, after.wait(), str(done), str([f.wait() for f in both.wait()]), str(t.futures.wait_all([first])),
+            _refused(lambda: first.set_result(4)), _refused(t.futures.Future().value)]  # fmt: skip
+
+
 PROGRAMS = {
+    "members written": _Members.written, "members of copies": _Members.copied, "rounded once": _rounded_once,
+    "older functions": _older_functions, "futures": _futures,
     "wide gradients": _wide_gradients,
     "versions in a file": _versions_in_a_file, "copied": _copied,
     "free places": _free_places, "a written optimiser": _written_optimizer, "old forms": _old_forms, "typed": _typed,

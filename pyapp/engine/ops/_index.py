@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .counting import bucketize as bucketize
     from .counting import histc as histc
     from .counting import histogram as histogram
+    from .counting import histogramdd as histogramdd
     from .counting import isin as isin
     from .counting import searchsorted as searchsorted
     from .counting import unique as unique
@@ -268,6 +269,7 @@ if TYPE_CHECKING:
     from .linalg.solve import pinverse as pinverse
     from .linalg.solve import solve as solve
     from .linalg.solve import solve_triangular as solve_triangular
+    from .linalg.solve import triangular_solve as triangular_solve
     from .linalg.svd import svd as svd
     from .memory import empty_permuted as empty_permuted
     from .memory import empty_strided as empty_strided
@@ -389,6 +391,7 @@ if TYPE_CHECKING:
     from .scattering import scatter as scatter
     from .scattering import scatter_add as scatter_add
     from .scattering import scatter_reduce as scatter_reduce
+    from .scattering import segment_reduce as segment_reduce
     from .scattering import select_scatter as select_scatter
     from .scattering import slice_scatter as slice_scatter
     from .sdpa import scaled_dot_product_attention as scaled_dot_product_attention
@@ -690,6 +693,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "heaviside": "elementwise.select",
     "histc": "counting",
     "histogram": "counting",
+    "histogramdd": "counting",
     "hsplit": "splitting",
     "hstack": "stacking",
     "hypot": "elementwise.trigonometry",
@@ -892,6 +896,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "scatter_reduce": "scattering",
     "searchsorted": "counting",
     "seed": "random",
+    "segment_reduce": "scattering",
     "select": "index",
     "select_scatter": "scattering",
     "selu": "activation",
@@ -953,6 +958,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "transpose": "view",
     "trapezoid": "differences",
     "trapz": "differences",
+    "triangular_solve": "linalg.solve",
     "trigamma": "elementwise.special",
     "tril": "diagonals",
     "tril_indices": "diagonals",
@@ -1091,6 +1097,7 @@ METHOD_MODULES: dict[str, str] = {
     "argsort": "sorting",
     "argwhere": "selection",
     "as_strided": "view",
+    "as_strided_": "view",
     "as_strided_scatter": "scattering",
     "as_subclass": "torch_answers",
     "asin": "elementwise.trigonometry",
@@ -1552,6 +1559,7 @@ METHOD_MODULES: dict[str, str] = {
     "trace": "diagonals",
     "transpose": "view",
     "transpose_": "view",
+    "triangular_solve": "linalg.solve",
     "trigamma": "elementwise.special",
     "tril": "diagonals",
     "tril_": "diagonals",

@@ -204,3 +204,34 @@ def histogram(
     limits = None if range is None else (range[0], range[1])
     found, at = np.histogram(array_of(x).reshape(-1), edges, limits, weights=weights, density=density)
     return Histogram(tensor_of(found, x.dtype), tensor_of(at, x.dtype))
+
+
+@printed_as("histogramdd")
+class HistogramOfPoints(NamedTuple):
+    """The counts, or sums of weights, in boxes, and the edges along each dim."""
+
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+
+@function()
+@_by_the_host
+def histogramdd(
+    x: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False
+) -> HistogramOfPoints:
+    """(counts, edges) of points (..., D) in D dims: a number of `bins` for all dims or for each, over `range` (the
+    least and the largest of each dim in turn), or edges for each dim.
+    """
+    if x.ndim < 2:
+        raise ValueError(f"histogramdd: takes points (..., D), not {describe(x)}")
+    dims = x.shape[-1]
+    if not isinstance(bins, int):
+        bins = [array_of(part) if isinstance(part, Tensor) else part for part in bins]
+        if len(bins) != dims:
+            raise ValueError(f"histogramdd: {describe(x)} has points of {dims} dims, and bins are for {len(bins)}")
+    if range is not None and len(range) != 2 * dims:
+        raise ValueError(f"histogramdd: range takes {2 * dims} numbers for {dims} dims, not {len(range)}")
+    limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
+    weights = None if weight is None else array_of(weight).reshape(-1)
+    found, edges = np.histogramdd(array_of(x).reshape(-1, dims), bins, limits, weights=weights, density=density)
+    return HistogramOfPoints(tensor_of(found, x.dtype), tuple(tensor_of(part, x.dtype) for part in edges))

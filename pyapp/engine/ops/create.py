@@ -24,6 +24,8 @@ from ..storage import Storage
 from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, make, set_node, set_requires_grad
 from .elementwise.cast import moved
 
+_NOT_NUMBERS = {"O": "other objects", "U": "texts", "S": "bytes", "V": "records", "M": "dates", "m": "spans of time"}
+
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
@@ -176,7 +178,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         raise TypeError(f"tensor: {type(data).__name__} holds complex numbers, which {as_dtype(dtype)} does not hold")
     if array.dtype == object or array.dtype.kind in "USVmM":
         raise (ValueError if array.ndim else TypeError)(
-            f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}"
+            f"tensor: cannot make numbers of {type(data).__name__} holding {_NOT_NUMBERS[array.dtype.kind]}"
         )
     if dtype is not None:
         if from_python and array.size and array.dtype.kind in "iuf" and as_dtype(dtype).category == 1:
@@ -309,6 +311,9 @@ def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:
     """as_tensor, or with `copy` always a copy. A tensor that requires a gradient is detached unless `requires_grad`."""
+    elements = getattr(obj, "as_elements", None)  # of an UntypedStorage
+    if elements is not None:
+        obj = elements(as_dtype(dtype or Default.dtype))
     if isinstance(obj, Tensor):
         found = obj.to(device or obj.device, dtype or obj.dtype, copy=bool(copy))
         found = found if requires_grad or not found.requires_grad else found.detach()

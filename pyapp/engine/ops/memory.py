@@ -16,6 +16,7 @@ from ..numpy_arrays import tensor_of
 from ..shape import as_shape, contiguous_strides
 from ..storage import Storage
 from ..tensor import Tensor, adopt_array, check_device, make
+from ..untyped_storage import UntypedStorage
 from ..user_errors import describe
 from .create import construct
 
@@ -134,26 +135,6 @@ def _new(x: Tensor, *args: Any, device: Any = None) -> Tensor:
     return construct(args, x.dtype)
 
 
-class _UntypedStorage:
-    """A storage as in torch.Tensor.untyped_storage(): the bytes of which tensors are views."""
-
-    def __init__(self, x: Tensor) -> None:
-        self._storage = x.storage
-
-    def data_ptr(self) -> int:
-        return self._storage.address
-
-    def nbytes(self) -> int:
-        return self._storage.nbytes
-
-    size = __len__ = nbytes
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _UntypedStorage) and other._storage is self._storage
-
-    __hash__ = object.__hash__
-
-
 @method()
 def is_set_to(x: Tensor, tensor: Tensor) -> bool:
     """Whether both are views of the same memory in the same shape."""
@@ -173,6 +154,6 @@ def storage_offset(x: Tensor) -> int:
 
 
 @method()
-def untyped_storage(x: Tensor) -> _UntypedStorage:
+def untyped_storage(x: Tensor) -> UntypedStorage:
     """The bytes of which the tensor is a view, as a storage."""
-    return _UntypedStorage(x)
+    return UntypedStorage(x.storage)

@@ -97,6 +97,13 @@ def _portions(name: str, x: Tensor, q: Any, interpolation: str) -> Any:
     return parts
 
 
+def _learned(q: Any, parts: Any, interpolation: str) -> tuple[Tensor | None, ...]:
+    """The elements of a q that has a gradient, else None for each: only between neighbours a result depends on it."""
+    if interpolation == "linear" and isinstance(q, Tensor) and q.requires_grad:
+        return tuple(reshape(q, -1).unbind())
+    return (None,) * parts.size
+
+
 @function(method=True)
 def quantile(x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
     """The q-quantiles (a number, or a vector, which adds a first dim) along a dim or of all elements. NaN wins."""
@@ -107,8 +114,13 @@ def quantile(x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, i
     flat = transpose(x, d, -1) if dim is not None and rank else reshape(x, -1)
     ordered = flat.gather(-1, argsort(flat, -1))
     found = []
-    for part in parts.reshape(-1):
-        value = _between(ordered, float(part) * (ordered.shape[-1] - 1), interpolation)
+    for part, learned in zip(parts.reshape(-1), _learned(q, parts, interpolation), strict=True):
+        position = float(part) * (ordered.shape[-1] - 1)
+        value = _between(ordered, position, interpolation)
+        if learned is not None and position > int(position):
+            share = learned * (ordered.shape[-1] - 1) - int(position)
+            first, second = (narrow(ordered, -1, int(position) + i, 1) for i in (0, 1))
+            value = first + (second - first) * share
         value = where(flat.detach().isnan().any(-1, True), float("nan"), value)
         value = transpose(value, d, -1) if dim is not None and rank else reshape(value, (1,) * rank)
         found.append(value if keepdim else reshape(value, ()) if dim is None or not rank else squeeze(value, d))
@@ -171,19 +183,27 @@ def nanquantile(
     parts = _portions("nanquantile", x, q, interpolation)
     d = 0 if dim is None else normalize_dim(dim, x.ndim, "nanquantile")
     flat = reshape(x, -1) if dim is None else x
-    found = [_nanquantile(flat, float(part), d, keepdim or dim is None, interpolation) for part in parts.reshape(-1)]
+    kept = keepdim or dim is None
+    found = [
+        _nanquantile(flat, float(part), learned, d, kept, interpolation)
+        for part, learned in zip(parts.reshape(-1), _learned(q, parts, interpolation), strict=True)
+    ]
     if dim is None:
         found = [reshape(value, (1,) * x.ndim if keepdim else ()) for value in found]
     return stack(found, 0) if parts.ndim else found[0]
 
 
-def _nanquantile(x: Tensor, q: float, d: int, keepdim: bool, interpolation: str) -> Tensor:
+def _nanquantile(
+    x: Tensor, q: float, learned: Tensor | None, d: int, keepdim: bool, interpolation: str
+) -> Tensor:  # fmt: skip
     count = _sum(x.isnan().logical_not(), d, True)
     ordered = x.gather(d, x.detach().argsort(d))  # NaN last
     place = (count - 1).maximum(0).to("float64") * q
     low = place.floor().to("int64")
     high = (low + 1).minimum((count - 1).maximum(0))
     first, second = ordered.gather(d, low), ordered.gather(d, high)
+    if learned is not None:
+        place = (count - 1).maximum(0).to("float64") * learned
     beyond = place - low.to("float64")
     if interpolation == "nearest":
         beyond = place.round() - low.to("float64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from ..declare import function, method
@@ -14,7 +15,8 @@ from ..operands import check_number, refuse_complex, same_device
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
-from .create import ones, zeros
+from .counting import searchsorted
+from .create import arange, ones, zeros
 from .diagonals import diagonal
 from .elementwise.select import where
 from .index import _put, _take_back
@@ -347,3 +349,48 @@ def index_reduce(
     shape[d] = -1
     at = index.to("int64").reshape(shape).expand(*source.shape)
     return scatter_reduce(x, d, at, source, reduce, include_self=include_self)
+
+
+_SEGMENTS = {
+    "sum": ("sum", 0.0),
+    "mean": ("sum", 0.0),
+    "prod": ("prod", 1.0),
+    "max": ("amax", -inf),
+    "min": ("amin", inf),
+}
+
+
+@function()
+def segment_reduce(
+    data: Tensor, reduce: str, *, lengths: Tensor | None = None, offsets: Tensor | None = None, axis: int = 0,
+    unsafe: bool = False, initial: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Pieces along `axis`, one after the other, each reduced to an element: "sum", "mean", "prod", "max" or "min" of
+    floating-point data (*B, N, ...) with lengths (*B, S), or offsets (*B, S + 1) → (*B, S, ...). `initial` takes part
+    in each. An empty piece is `initial`, or else what changes no result; its mean NaN. ValueError where the lengths do
+    not fill the axis, which `unsafe` does not check.
+    """
+    if reduce not in _SEGMENTS:
+        raise ValueError(f"segment_reduce: reduce is {', '.join(_SEGMENTS)}, not {reduce!r}")
+    d = normalize_dim(axis, data.ndim, "segment_reduce")
+    if lengths is None and offsets is None:
+        raise ValueError("segment_reduce: takes lengths or offsets of the pieces")
+    sizes: Tensor = lengths if lengths is not None else offsets.diff()  # type: ignore[union-attr]
+    batch, count = data.shape[:d], data.shape[d]
+    if sizes.shape[:-1] != batch:
+        raise ValueError(f"segment_reduce: along dim {d} of {describe(data)} the lengths are {batch + ('S',)}, "
+                         f"not {describe(sizes)}")  # fmt: skip
+    if not unsafe and not bool(((sizes >= 0).all(-1) & (sizes.sum(-1) == count)).all()):
+        raise ValueError(f"segment_reduce: the lengths are at least 0 and add up to {count}, the size of dim {d}")
+    kind, neutral = _SEGMENTS[reduce]
+    pieces, rest = sizes.shape[-1], data.shape[d + 1 :]
+    places = arange(count, device=data.device).expand(*batch, count).contiguous()
+    at = searchsorted(sizes.cumsum(-1), places, right=True)
+    index = at.reshape(*batch, count, *(1,) * len(rest)).expand(data.shape)
+    start = data.new_full((*batch, pieces + 1, *rest), neutral if initial is None else initial)
+    found = start.scatter_reduce(d, index, data, kind).narrow(d, 0, pieces)  # what is beyond the last piece is dropped
+    if reduce != "mean":
+        return found
+    each = sizes.reshape(*batch, pieces, *(1,) * len(rest))
+    empty_mean = float("nan") if initial is None else initial
+    return where(each > 0, found / each.clamp(min=1), empty_mean)

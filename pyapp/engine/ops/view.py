@@ -9,7 +9,7 @@ from typing import Any
 
 from ..autograd import STATE
 from ..declare import attribute, function, method
-from ..dtype import DType
+from ..dtype import DType, as_dtype
 from ..launch import KERNELS, recorder, stop_capture
 from ..lazy import np
 from ..op import Op, op, view_op
@@ -68,11 +68,13 @@ def reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 @method()
 @names_itself
-def view(x: Tensor, *shape: Any) -> Tensor:
+def view(x: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     """reshape that never copies. ValueError if strides do not allow it. With a dtype: the bytes as that dtype."""
     try:
         if len(shape) == 1 and isinstance(shape[0], DType):
             return _view_as_dtype(x, shape[0])
+        if dtype is not None and not shape:
+            return _view_as_dtype(x, as_dtype(dtype))
         target = as_shape(shape)
         if target != x.shape:
             target = infer_shape(target, prod(x.shape), "view")
@@ -431,7 +433,7 @@ def _check_whole(x: Tensor) -> None:
         )
 
 
-@function(method=True)
+@function(method=True, in_place="shape")
 def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """A view by sizes and strides (elements) from an offset into the storage (by default that of x)."""
     _no_blocks(x, "as_strided")

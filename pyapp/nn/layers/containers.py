@@ -159,9 +159,14 @@ class _Dict(Module):
 
     def __init__(self, group: str, values: Any) -> None:
         super().__init__()
-        object.__setattr__(self, "_held", getattr(self, group))
+        object.__setattr__(self, "_group", group)
         if values is not None:
             self.update(values)
+
+    @property
+    def _held(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.__dict__[self._group]
+        return found
 
     def _accept(self, key: str, value: Any) -> Any:
         raise NotImplementedError
@@ -179,11 +184,10 @@ class _Dict(Module):
         setattr(self, key, value)
 
     def __getitem__(self, key: str) -> Any:
-        return self._held[key]
+        raise NotImplementedError
 
     def __delitem__(self, key: str) -> None:
         del self._held[key]
-        object.__delattr__(self, key)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -220,6 +224,9 @@ class ModuleDict(_Dict):
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         super().__init__("_modules", modules)
 
+    def __getitem__(self, key: str) -> Any:
+        return self._modules[key]
+
     def _accept(self, key: str, value: Any) -> Module | None:
         if value is not None and not isinstance(value, Module):
             raise TypeError(f"ModuleDict: {key!r} must be a module, got {describe(value)}")
@@ -231,6 +238,9 @@ class ParameterDict(_Dict):
 
     def __init__(self, parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] | None = None) -> None:
         super().__init__("_parameters", parameters)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._parameters[key]
 
     def _accept(self, key: str, value: Any) -> Tensor:
         return _as_parameter(self, value)

@@ -22,7 +22,7 @@ class LazyModuleMixin(Module):
         groups = kwargs.get("groups", 1) if self.size_name == "in_channels" else 1
         with skip_initialization():
             made = self.becomes(groups, *args, **kwargs)  # any allowed size, replaced later
-        self.__dict__.update(made.__dict__)
+        self.__setstate__(made.__dict__)
         object.__setattr__(self, "_made_of", (args, kwargs))
         setattr(self, self.size_name, 0)
         with no_grad():  # without elements until the size is known (is_lazy)

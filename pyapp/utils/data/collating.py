@@ -25,6 +25,10 @@ def default_convert(data: Any) -> Any:
     return data
 
 
+def _shown(value: Any) -> str:
+    return f"{describe(value):.60} ({type(value).__name__})"
+
+
 def default_collate(batch: Any) -> Any:
     """A list of examples as one: tensors and arrays stacked (N, ...), numbers as a tensor (N,) (floats float64, ints
     int64), texts as a list, mappings and sequences part by part. TypeError for anything else, RuntimeError for
@@ -36,6 +40,12 @@ def default_collate(batch: Any) -> Any:
             raise RuntimeError(f"default_collate: stacks tensors of one shape, got {', '.join(map(describe, batch))}")
         return stack(list(batch), 0)
     if isinstance(first, (bool, int, float)) and not isinstance(first, np.generic):
+        for at, other in enumerate(batch):
+            if not isinstance(other, (bool, int, float, np.number, np.bool_)):
+                raise TypeError(
+                    f"default_collate: example 0 is the number {first!r} and example {at} is {_shown(other)}: "
+                    "make them of one kind, or give the loader a collate_fn"
+                )
         return tensor(list(batch), dtype="float64" if isinstance(first, float) else None)
     if isinstance(first, (str, bytes)):
         return batch

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from math import inf
 from typing import Any
 
 from ... import dtype as _dtype
 from ...declare import function
+from ...dtype import DType
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import Op, op, read_crosswise
@@ -117,9 +119,38 @@ def _scaled(operation: Op) -> Any:
             raise TypeError(
                 f"{operation.name}: alpha {alpha} must be an integer, as {describe(a)} and {describe(b)} are"
             )
-        return operation(a, b if alpha == 1 else b * alpha)
+        if alpha == 1:
+            return operation(a, b)
+        kind = common_dtype(a, b)
+        if kind in _HALVES:  # torch rounds numbers to the type
+            a, b, factor = (_rounded_number(x, kind) if type(x) in (int, float) else x for x in (a, b, alpha))
+        else:
+            factor = alpha
+        return _in_float32(lambda a, b: operation(a, b * factor), a, b)
 
     return call
+
+
+_HALVES = (_dtype.bfloat16, _dtype.float16)
+
+
+@functools.lru_cache(256)
+def _rounded_number(x: float, kind: DType) -> float:
+    found: float = tensor_of(np.asarray(x, np.float64)).to(kind).item()
+    return found
+
+
+def _in_float32(compute: Any, *given: Any) -> Tensor:
+    """A function of tensors (or numbers). Where one of them is of a half type it computes in float32 and is rounded
+    once, as in torch.
+    """
+    if not any(isinstance(x, Tensor) and x.dtype in _HALVES for x in given):
+        result: Tensor = compute(*given)
+        return result
+    kind = common_dtype(*given)
+    wide = _dtype.float32 if kind in _HALVES else kind
+    found: Tensor = compute(*(x.to(kind).to(wide) if isinstance(x, Tensor) else x for x in given))
+    return found.to(kind)
 
 
 def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
@@ -147,8 +178,8 @@ def _lerp_by_tensor_values(x: Any, end: Any, weight: Any) -> Any:
 _lerp_from_start = element_function(lambda x, end, weight: x + (end - x) * weight, 2, 1)
 _lerp_from_end = element_function(lambda x, end, weight: end - (end - x) * weight, 2, 1)
 _lerp_by_tensor = element_function(_lerp_by_tensor_values, 3)
-_addcmul = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * tensor2 * value, 3, 1)
-_addcdiv = element_function(lambda x, tensor1, tensor2, value: x + tensor1 / tensor2 * value, 3, 1)
+_addcmul = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * value * tensor2, 3, 1)
+_addcdiv = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * value / tensor2, 3, 1)
 
 
 @function(method=True, in_place=True)
@@ -157,11 +188,14 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     if not (x.dtype.has_gradient or end.dtype.has_gradient):
         raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
     if isinstance(weight, Tensor):
-        return _lerp_by_tensor(x, end, weight)
+        return _in_float32(_lerp_by_tensor, x, end, weight)
     near = weight.__abs__() < 0.5
     if isinstance(weight, complex):
         return x + (end - x) * weight if near else end - (end - x) * (1 - weight)
-    return _lerp_from_start(x, end, weight) if near else _lerp_from_end(x, end, 1 - weight)
+    from_end = 1 - weight
+    if near:
+        return _in_float32(lambda x, end: _lerp_from_start(x, end, weight), x, end)
+    return _in_float32(lambda x, end: _lerp_from_end(x, end, from_end), x, end)
 
 
 @function(method=True, in_place=True)
@@ -169,7 +203,7 @@ def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 tensor2; of integers with the whole part of value."""
     if isinstance(value, float) and common_dtype(x, tensor1, tensor2).category < 2:
         value = int(value)
-    return _addcmul(x, tensor1, tensor2, value)
+    return _in_float32(lambda *given: _addcmul(*given, value), x, tensor1, tensor2)
 
 
 @function(method=True, in_place=True)
@@ -177,7 +211,7 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 / tensor2. TypeError where both are integers."""
     if not (tensor1.dtype.has_gradient or tensor2.dtype.has_gradient):
         raise TypeError(f"addcdiv: divides floating-point tensors, not {describe(tensor1)} by {describe(tensor2)}")
-    return _addcdiv(x, tensor1, tensor2, value)
+    return _in_float32(lambda *given: _addcdiv(*given, value), x, tensor1, tensor2)
 
 
 def _finite_values(x: Any, low: Any, high: Any, number: Any) -> Any:

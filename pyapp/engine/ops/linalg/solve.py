@@ -93,6 +93,28 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
     return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
 
 
+@printed_as("triangular_solve")
+class TriangularSolve(NamedTuple):
+    """The solution, and a copy of the matrices."""
+
+    solution: Tensor
+    cloned_coefficient: Tensor
+
+
+@function(method=True)
+def triangular_solve(
+    b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> TriangularSolve:
+    """(x, a copy of A) of A x = b, or with `transpose` of Aᵀ x = b: b (..., N, K) and A (..., N, N), of which one
+    triangle is read. torch's older form of linalg.solve_triangular.
+    """
+    if b.ndim < 2 or A.ndim < 2:
+        raise ValueError(f"triangular_solve: takes matrices, not {describe(b)} and {describe(A)}")
+    a, above = (A.mT, not upper) if transpose else (A, upper)
+    x = solve_triangular(a, b, upper=above, unitriangular=unitriangular)
+    return TriangularSolve(x, A.expand(*x.shape[:-2], *A.shape[-2:]).clone())
+
+
 def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:
     """Golub and Pereyra 1973, "The differentiation of pseudo-inverses", 4.12; equal singular values do not matter."""
     left = g.mH - x @ (y @ g.mH)  # (I - x y) gᴴ

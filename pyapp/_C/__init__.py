@@ -1,0 +1,1 @@
+"""Functions of torch._C that packages use."""
