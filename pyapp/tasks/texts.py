@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyapp.text.generation.sequence_to_sequence import SearchOptions
 
 T = TypeVar("T")
-# The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
-LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__")
+# The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), of M2M100 (__de__) and PLBART (__java__, __en_XX__).
+LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,10}(_XX)?__")
 LISTED = 24  # languages in an error
 SPARSE = 256  # words of a sparse vector, unless more are asked for
 
