@@ -393,6 +393,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 LOADED_FOR = {
     "embed-image": "match-image", "embed-pages": "rank-pages", "embed-sparse": "fill-mask",
     "video-classification": "classify-video", "audio-classification": "classify-sound",
+    "audio-frame-classification": "label-sound",
     "zero-shot-audio-classification": "match-sound", "translate-text": "translate",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),
 }  # fmt: skip
