@@ -220,7 +220,7 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
         ("vit", (3, 12, 8), r"\(B, 3, H, W\)"), ("vit", (0, 3, 12, 8), r"\(B, 3, H, W\)"),
         ("dinov2", (1, 3, 12, 3), "from 4 pixels"), ("d_fine", (1, 3, 64, 88), "half the sides"),
         ("deformable_detr_two_stage", (1, 3, 8, 8), "make it larger"),
-        ("depth_pro", (1, 3, 24, 28), "squares from 24"),
+        ("depth_pro", (1, 3, 24, 28), "squares from 24"), ("glpn", (1, 3, 32, 40), "multiples of 16"),
         ("convnext", (1, 3, 16, 15), "from 16 pixels"), ("videomae", (1, 3, 3, 12, 8), r"\(B, 4, 3, 12, 8\)"),
         ("vjepa2", (1, 3, 12, 12), r"\(B, 4, 3, 12, 12\)"), ("pvt_v2", (1, 3, 8, 7), "from 8 pixels"),
         ("poolformer", (1, 3, 7, 8), "from 8 pixels"),
@@ -346,6 +346,8 @@ def test_parts_that_contradict_each_other_are_named() -> None:
     for name, change, message in (
         ("sam", {"prompt_encoder_config": CONFIGS["sam"]["prompt_encoder_config"] | {"image_size": 24}}, "image_size"),
         ("sam", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("glpn", {"strides": [4, 2, 3]}, "half as large"),
+        ("glpn", {"head_in_index": 3}, "of 3 maps"),
         ("segformer", {"num_encoder_blocks": 2}, "num_encoder_blocks is 2"),
         ("vit", {"pooler_act": "cosine"}, "'cosine'"),
         ("clipseg", {"extract_layers": [0, 3]}, "extract_layers"),
