@@ -17,7 +17,7 @@ import pytest
 
 import pyapp
 from pyapp import nn
-from pyapp.errors import ArgumentError, InputError, ModelError
+from pyapp.errors import ArgumentError, InputError, ModelError, OptionError
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
 from pyapp.models.loading import open_clip
@@ -88,7 +88,8 @@ def with_prompt(model: Any) -> Any:
     """A model that reads a prompt beside a picture, with one."""
     if hasattr(model, "reader"):
         model.reader = lambda _: QUESTION
-    return model.prompted("what", lambda _: PROMPT[1:-1]) if hasattr(model, "prompted") else model
+    asked = hasattr(model, "prompted") and model.usual_prompt  # GIT's is empty
+    return model.prompted("what", lambda _: PROMPT[1:-1]) if asked else model
 
 
 def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> list[pyapp.Tensor]:
@@ -166,6 +167,18 @@ def test_texts_are_those_of_transformers(name: str) -> None:
         return
     with pytest.raises(ArgumentError, match="takes 12 x 12"):
         list(search(model, pyapp.zeros(1, 3, 12, 16), None, SearchOptions.from_files(config, {}, {})))
+
+
+def test_answers_of_git_are_those_of_transformers() -> None:
+    model, pictures = make("git", "image-to-text", bos_token_id=PROMPT[0]), picture(2, *sizes("git")[0])
+    asked = model.prompted("what", lambda _: PROMPT[1:-1])
+    for beams, expected in golden("git")["image-to-text"]["answers"].items():
+        generation = asked.generation | {"eos_token_id": 5, "num_beams": int(beams), "max_new_tokens": 8}
+        settings = SearchOptions.from_files(generation, {}, {})
+        *_, found = search(asked, pyapp.from_numpy(pictures), None, settings)
+        assert found == expected
+    with pytest.raises(OptionError, match="15 tokens, the model reads 14"):
+        model.prompted("what", lambda _: [7] * 15)
 
 
 def test_vision_transformers_of_open_clip() -> None:
