@@ -254,6 +254,7 @@ MODEL_TYPES = {
     "repvgg": "repvgg",
     "resnet": "resnet",
     "roberta": "roberta",
+    "roberta-prelayernorm": "roberta",
     "roformer": "roformer",
     "rt_detr": "rt_detr",
     "rt_detr_v2": "rt_detr",
