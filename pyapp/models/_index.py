@@ -643,6 +643,7 @@ GGUF_ARCHITECTURES = {
     "mpt": "mpt",
     "nemotron": "nemotron",
     "nomic-bert": "nomic_bert",
+    "nomic-bert-moe": "nomic_bert",
     "olmo": "olmo",
     "olmo2": "olmo2",
     "olmo2 with a window": "olmo3",

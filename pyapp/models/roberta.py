@@ -1,6 +1,7 @@
 """RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT's layers, positions that skip padding, and heads of its own. Also
-data2vec of texts (Baevski et al. 2022, arXiv 2202.03555), and XLM-RoBERTa XL (Goyal et al. 2021, arXiv 2105.00572),
-whose norms stand before each part, as those of RoBERTa-PreLayerNorm (Wettig et al. 2022, arXiv 2202.08005) do. Jina's rerankers (jina-reranker-v2) have other names.
+data2vec of texts (Baevski et al. 2022, arXiv 2202.03555); and XLM-RoBERTa XL (Goyal et al. 2021, arXiv 2105.00572) and
+RoBERTa-PreLayerNorm (Wettig et al. 2022, arXiv 2202.08005), whose norms stand before each part. Jina's rerankers
+(jina-reranker-v2) have other names.
 
 Parameters have the names of Hugging Face's files.
 """
