@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import pyapp
 from pyapp import nn, tasks
 from pyapp.audio import write_wav
 from pyapp.audio.processors import SampleProcessor
-from pyapp.cli import cli
 from pyapp.errors import ModelError
 from pyapp.events import Error, Item
 from pyapp.formats import write_safetensors
@@ -80,15 +78,22 @@ def test_the_task_says_when_labels_hold(tmp_path: Path) -> None:
         load_sound_classifier(write(tmp_path, "Wav2Vec2ConformerForSequenceClassification"), moments=True)
 
 
-def test_the_command_and_block_types(tmp_path: Path) -> None:
-    folder, file = write(tmp_path), tmp_path / "a.wav"
-    write_wav(str(file), recording(SAMPLES[0]), 16000)
-    found = CliRunner().invoke(cli, ["label-sound", str(file), "-m", str(folder), "--threshold", "0.01"])
-    assert found.exit_code == 0 and all(len(line.split("\t")) == 5 for line in found.stdout.splitlines())
-    assert {line.split("\t")[2] for line in found.stdout.splitlines()} <= {"Ada", "Bob", "Cleo"} and found.stdout
+def test_block_types() -> None:
     model = make("wav2vec2-weighted", hidden_size=32, intermediate_size=64)
     values, _ = SampleProcessor()([recording(SAMPLES[0])])
     with pyapp.no_grad():
         exact = numbers(model(values))
         assert nn.quantize(model, "q8_0")
         assert 0 < np.abs(numbers(model(values)) - exact).max() < 0.2 * np.abs(exact).max()
+
+
+@pytest.mark.native_only
+def test_the_command(tmp_path: Path) -> None:
+    testing = pytest.importorskip("click.testing")
+    from pyapp.cli import cli
+
+    folder, file = write(tmp_path), tmp_path / "a.wav"
+    write_wav(str(file), recording(SAMPLES[0]), 16000)
+    found = testing.CliRunner().invoke(cli, ["label-sound", str(file), "-m", str(folder), "--threshold", "0.01"])
+    assert found.exit_code == 0 and all(len(line.split("\t")) == 5 for line in found.stdout.splitlines())
+    assert {line.split("\t")[2] for line in found.stdout.splitlines()} <= {"Ada", "Bob", "Cleo"} and found.stdout
