@@ -490,8 +490,8 @@ def segment(
     "--prompt",
     type=WORDS,
     metavar="TEXT",
-    help="A question, for InstructBLIP and BLIP-2 with a T5; for Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … "
-    "[default: a caption]",
+    help="A question, for GIT (microsoft/git-base-vqav2), InstructBLIP and BLIP-2 with a T5; for Florence-2: "
+    "<DETAILED_CAPTION>, <OCR>, <OD> … [default: a caption]",
 )
 @type_option
 @threads_option

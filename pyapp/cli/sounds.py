@@ -1,5 +1,5 @@
-"""The commands about sound that is not speech: classify-sound, compose, embed-sound. Results on stdout, everything else
-on stderr.
+"""The commands about sound that is not speech: classify-sound, label-sound, compose, embed-sound. Results on stdout,
+everything else on stderr.
 """
 
 from __future__ import annotations
@@ -52,6 +52,35 @@ def classify_sound(
     return forward(
         lambda cancel: tasks.match_sounds(list(files), chosen, template=template, cancel=cancel, **more), view
     )
+
+
+@command("label-sound", short_help="Find when labels hold in recordings.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="SOUND…")
+@model_option
+@click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, show_default=True,
+              help="The least probability of a label at a moment.")  # fmt: skip
+@type_option
+@threads_option
+@json_option
+def label_sound(
+    files: tuple[str, ...], model: str, threshold: float, dtype: str | None, threads: int | None, as_json: bool
+) -> int:
+    """Find when each label holds in each SOUND, such as who speaks, with a model that labels moments
+    (anton-l/wav2vec2-base-superb-sd): the first and the last second, the label and its probability, then the file.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [
+            f"{part['start']:.2f}\t{part['end']:.2f}\t{part['label']}\t{part['score']:.3f}\t{files[index]}"
+            for part in values["labels"]
+        ]
+
+    view: View = JsonView() if as_json else ItemsView(lines)
+    more: dict[str, Any] = {"model": model, "dtype": dtype, "threshold": threshold}
+    return forward(lambda cancel: tasks.label_moments(list(files), cancel=cancel, **more), view)
 
 
 @command("embed-sound", short_help="Turn recordings and texts into vectors.")
@@ -118,4 +147,4 @@ def compose(
     )
 
 
-COMMANDS = (classify_sound, compose, embed_sound)
+COMMANDS = (classify_sound, label_sound, compose, embed_sound)

@@ -9,7 +9,14 @@ from __future__ import annotations
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Conv1d, LayerNorm, Module, ModuleList
-from pyapp.nn.audio.sound import MomentClassifier, SoundClassifier, SoundEncoder, SoundLayers, plain_attention
+from pyapp.nn.audio.sound import (
+    MomentClassifier,
+    MomentLabels,
+    SoundClassifier,
+    SoundEncoder,
+    SoundLayers,
+    plain_attention,
+)
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.speakers import SpeakerEncoder
 
@@ -97,6 +104,13 @@ class Data2VecAudioForSequenceClassification(SoundClassifier):
         super().__init__(BASE, encoder(config))
 
 
+class Data2VecAudioForAudioFrameClassification(MomentLabels):
+    """Scores of the labels of each moment."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, encoder(config))
+
+
 class Data2VecAudioForXVector(SpeakerEncoder):
     """Vectors of voices."""
 
@@ -107,5 +121,6 @@ class Data2VecAudioForXVector(SpeakerEncoder):
 TASKS = {
     "speech-recognition": Data2VecAudioForCTC,
     "audio-classification": Data2VecAudioForSequenceClassification,
+    "audio-frame-classification": Data2VecAudioForAudioFrameClassification,
     "audio-xvector": Data2VecAudioForXVector,
 }

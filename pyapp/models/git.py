@@ -6,16 +6,18 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
+from pyapp.errors import OptionError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, Sequential
 from pyapp.nn.encoders.encoders import Intermediate, NormedResidual, Words, attend
 from pyapp.nn.heads import Heads
-from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence, WholeMemory
 from pyapp.nn.vision.towers import VisionTower
 from pyapp.nn.vision.vision import check_pictures
 
@@ -155,12 +157,15 @@ class Git(Module):
 
 
 class GitForCausalLM(SequenceToSequence):
-    """Pictures to captions."""
+    """Pictures to captions, or to answers to a question, `prompt`, which is read before them."""
+
+    usual_prompt = ""  # a caption
+    prompt: tuple[int, ...] = ()  # the tokens before the first one of an answer's search
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.most = config.max_position_embeddings
+        self.most, self.begin = config.max_position_embeddings, config.bos_token_id
         self.git = Git(config)
         table = self.git.embeddings.word_embeddings if config.tie_word_embeddings else None
         self.output = Words(config.hidden_size, config.vocab_size, table)
@@ -178,21 +183,42 @@ class GitForCausalLM(SequenceToSequence):
 
     @property
     def generation(self) -> dict[str, Any]:
-        """What generation_config.json does not say rightly: the tokens that begin and end a caption."""
-        return {"decoder_start_token_id": self.config.bos_token_id, "eos_token_id": self.config.eos_token_id}
+        """What generation_config.json does not say rightly: the tokens that begin and end a caption. An answer's search
+        begins with the question's last token.
+        """
+        return {"decoder_start_token_id": self.begin, "eos_token_id": self.config.eos_token_id}
+
+    def prompted(self, prompt: str, encode: Callable[[str], Sequence[int]]) -> GitForCausalLM:
+        """The same model for a question. `encode` gives the ids of a text. OptionError for one that is too long."""
+        found = copy(self)
+        *before, found.begin = self.config.bos_token_id, *encode(prompt)
+        found.prompt = tuple(before)
+        found.most = self.config.max_position_embeddings - len(found.prompt)
+        if found.most < 2:
+            most = self.config.max_position_embeddings - 2
+            raise OptionError(f"it has {len(found.prompt):,} tokens, the model reads {most:,}", where="prompt")
+        return found
 
     def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Pictures (B, C, H, W) → what each layer reads of their patches, side by side (B, S, layers * D)."""
+        """Pictures (B, C, H, W) → what each layer reads of their patches, side by side (B, S, layers * D); after
+        the patches are the tokens of a question.
+        """
         x = self.git.visual_projection.visual_projection(self.git.image_encoder.vision_model(ids))
+        words, count = None, len(self.prompt)
+        if count:
+            tokens = ops.tensor([self.prompt] * ids.shape[0], dtype="int32", device=ids.device)  # (B, T)
+            words = self.git.embeddings(tokens, ops.arange(count, dtype="int32", device=ids.device))
         found = []
         for layer in self.git.encoder.layer:
-            found.append(x)
+            found.append(x if words is None else ops.cat([x, words], 1))
             if len(found) < self.config.num_hidden_layers:
+                words = None if words is None else layer.read(words, WholeMemory(x, None, count), 0)
                 x = layer.seen(x)
         return ops.cat(found, 2)
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        x = self.git.embeddings(tokens, memory.positions(tokens))
+        places = memory.positions(tokens)
+        x = self.git.embeddings(tokens, places + len(self.prompt) if self.prompt else places)
         for i, layer in enumerate(self.git.encoder.layer):
             x = layer.read(x, memory, i)
         return self.output(x)

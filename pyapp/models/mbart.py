@@ -9,7 +9,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,7 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import (
 )
 
 from .loading.config import require
-from .loading.sequence_config import SequenceToSequenceConfig
+from .loading.sequence_config import FamilyConfig
 
 MODEL_TYPES = ("mbart", "m2m_100", "pegasus", "blenderbot")
 BASE = "model"  # the name of encoder and decoder in files with a head
@@ -44,28 +43,19 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(SequenceToSequenceConfig):
+class Config(FamilyConfig):
     """The hyper-parameters, by the names of config.json."""
+
+    model_type = "mbart"
+    usual = DEFAULTS
 
     bos_token_id: int = 0
     forced_eos_token_id: int | None = None
-    kind: str = "mbart"  # the model_type
 
     def __post_init__(self) -> None:
         super().__post_init__()
         width = self.d_model
         require(width % 2 == 0 and width > 2, f"d_model is {width}, expected an even number from 4")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Any:
-        """From the object of a config.json; other keys are ignored."""
-        kind = values.get("model_type", MODEL_TYPES[0])
-        return super().from_dict({**DEFAULTS.get(kind, {}), **values, "kind": kind})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        values = asdict(self)
-        return {"model_type": values.pop("kind")} | values
 
     @property
     def width(self) -> int:

@@ -70,6 +70,7 @@ class Config(Labelled, FileConfig):
     num_experts: int = 8
     moe_top_k: int = 2
     moe_normalize_expert_weights: bool = False
+    expert_bias: bool = True  # one of all experts of a layer, which GGUF files leave out
     id2label: dict[str, str] | None = None
     num_labels: int | None = None
 
@@ -143,16 +144,17 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
 
 
 class BiasedExperts(Experts):
-    """Experts without gates; all have one bias."""
+    """Experts without gates; all have one bias, if `expert_bias`."""
 
     def __init__(self, config: Config) -> None:
         sizes = config.hidden_size, config.intermediate_size, config.num_experts
         super().__init__(*sizes, config.hidden_act, ungated=True)
-        self.bias = new_parameter(ops.zeros, config.hidden_size)
+        self.bias = new_parameter(ops.zeros, config.hidden_size) if config.expert_bias else None
 
     def forward(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """x (N, D), shares and experts (N, K) → (N, D)."""
-        return super().forward(x, shares, chosen) + self.bias
+        y = super().forward(x, shares, chosen)
+        return y if self.bias is None else y + self.bias
 
 
 class NomicBert(RotaryEncoder):
@@ -202,24 +204,54 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    require(config.gated and not config.moe_every_n_layers, "GGUF files of Nomic BERT 2 are not written")
+    require(config.gated and not config.moe_every_n_layers, "llama.cpp has no Nomic BERT with gates and experts")
     require(config.hidden_act == "silu", f"llama.cpp has no Nomic BERT with hidden_act {config.hidden_act!r:.40}")
+    return {}
+
+
+def _from_gguf_with_experts(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return _from_gguf(found, values) | {"bias": True, "gated": False, "hidden_act": "gelu", "expert_bias": False}
+
+
+def _to_gguf_with_experts(config: Config) -> dict[str, Any]:
+    require(config.hidden_act == "gelu", f"llama.cpp has no Nomic BERT 2 with hidden_act {config.hidden_act!r:.40}")
+    require(config.moe_every_n_layers == 2, "llama.cpp has no Nomic BERT 2 without experts in every second layer")
+    require(not config.moe_normalize_expert_weights, "llama.cpp has no Nomic BERT 2 with shares of the sum 1")
+    require(
+        not config.expert_bias,
+        "GGUF files of Nomic BERT 2 have no bias of the experts",
+        "Say expert_bias false in config.json if the model can do without it",
+    )
     return {}
 
 
 _QKV = tuple(f"layers.{{}}.self_attn.{part}_proj" for part in "qkv")
 
+_NAMES = dict.fromkeys(_QKV, "blk.{}.attn_qkv") | {
+    "embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
+    "embeddings.LayerNorm": "token_embd_norm", "layers.{}.self_attn.o_proj": "blk.{}.attn_output",
+    "layers.{}.mlp.up_proj": "blk.{}.ffn_up", "layers.{}.mlp.down_proj": "blk.{}.ffn_down",
+    "layers.{}.post_attention_layernorm": "blk.{}.attn_output_norm",
+    "layers.{}.post_mlp_layernorm": "blk.{}.layer_output_norm",
+}  # fmt: skip
+_EXPERTS = {
+    "layers.{}.mlp.router": "blk.{}.ffn_gate_inp", "layers.{}.mlp.experts.up_proj": "blk.{}.ffn_up_exps",
+    "layers.{}.mlp.experts.down_proj": "blk.{}.ffn_down_exps",
+}  # fmt: skip
 GGUF = Gguf(
-    "nomic-bert", unsaid=("head_dim", "moe_every_n_layers", "num_experts", "moe_top_k"),
-    names=dict.fromkeys(_QKV, "blk.{}.attn_qkv") | {
-        "embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
-        "embeddings.LayerNorm": "token_embd_norm", "layers.{}.self_attn.o_proj": "blk.{}.attn_output",
-        "layers.{}.mlp.gate_proj": "blk.{}.ffn_gate", "layers.{}.mlp.up_proj": "blk.{}.ffn_up",
-        "layers.{}.mlp.down_proj": "blk.{}.ffn_down",
-        "layers.{}.post_attention_layernorm": "blk.{}.attn_output_norm",
-        "layers.{}.post_mlp_layernorm": "blk.{}.layer_output_norm",
-    },
+    "nomic-bert", unsaid=("head_dim", "moe_every_n_layers", "num_experts", "moe_top_k", "expert_bias"),
+    names=_NAMES | {"layers.{}.mlp.gate_proj": "blk.{}.ffn_gate"},
     keys=ENCODER_KEYS, joined=_QKV, read=_from_gguf, write=_to_gguf,
+    others=(
+        Gguf(
+            "nomic-bert-moe", unsaid=("head_dim",), names=_NAMES | _EXPERTS, joined=_QKV,
+            keys=ENCODER_KEYS | {
+                "moe_every_n_layers": "moe_every_n_layers", "num_experts": "expert_count",
+                "moe_top_k": "expert_used_count",
+            },
+            read=_from_gguf_with_experts, write=_to_gguf_with_experts, suits=lambda config: not config.gated,
+        ),
+    ),
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": NomicBert,

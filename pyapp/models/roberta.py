@@ -1,6 +1,7 @@
 """RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT's layers, positions that skip padding, and heads of its own. Also
-data2vec of texts (Baevski et al. 2022, arXiv 2202.03555), and XLM-RoBERTa XL (Goyal et al. 2021, arXiv 2105.00572),
-whose norms stand before each part. Jina's rerankers (jina-reranker-v2) have other names.
+data2vec of texts (Baevski et al. 2022, arXiv 2202.03555); and XLM-RoBERTa XL (Goyal et al. 2021, arXiv 2105.00572) and
+RoBERTa-PreLayerNorm (Wettig et al. 2022, arXiv 2202.08005), whose norms stand before each part. Jina's rerankers
+(jina-reranker-v2) have other names.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -24,9 +25,11 @@ from .loading.encoder_config import EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
 from .loading.weights import Stored, cut_apart
 
-MODEL_TYPES = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "xlm-roberta-xl")
+MODEL_TYPES = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "xlm-roberta-xl", "roberta-prelayernorm")
 # The encoder's name in files with a head.
-BASE: Mapping[str, str] = dict.fromkeys(MODEL_TYPES, "roberta") | {"data2vec-text": "data2vec_text"}
+BASE: Mapping[str, str] = dict.fromkeys(MODEL_TYPES, "roberta") | {
+    "data2vec-text": "data2vec_text", "roberta-prelayernorm": "roberta_prelayernorm",
+}  # fmt: skip
 XL = "xlm-roberta-xl"
 # The names of Jina's rerankers: what a name begins with, and what takes its place.
 _LAYER = r"((?:roberta\.)?encoder\.)layers(\.\d+\.)"
@@ -38,7 +41,11 @@ FLASH_NAMES = {r"((?:roberta\.)?)emb_ln\.": r"\1embeddings.LayerNorm."} | {
         ("mixer", "mixer"),
     )
 }  # fmt: skip
-XL_NORMS = NormNames("self_attn_layer_norm", "LayerNorm", "LayerNorm")
+# By the model_type of models whose norms stand before each part.
+NORM_FIRST = {
+    XL: NormNames("self_attn_layer_norm", "LayerNorm", "LayerNorm"),
+    "roberta-prelayernorm": NormNames("LayerNorm", "LayerNorm", "LayerNorm", inside=True),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +106,10 @@ class Roberta(BertEncoder):
 
 
 def encoder(config: Config, pooler: bool = True) -> BertEncoder:
-    """RoBERTa's encoder, or XLM-RoBERTa XL's."""
+    """RoBERTa's encoder, or one whose norms stand before each part."""
     require(not config.is_decoder, "RoBERTa as a decoder is read as a part of another model alone")
-    if config.kind == XL:
-        return NormFirstEncoder(config, XL_NORMS, pooler, skips_padding=True)
+    if config.kind in NORM_FIRST:
+        return NormFirstEncoder(config, NORM_FIRST[config.kind], pooler, skips_padding=True)
     return Roberta(config, pooler)
 
 
@@ -110,7 +117,7 @@ class RobertaTextDecoder(TextDecoder):
     """RoBERTa as the decoder of another model, with its scores of words."""
 
     def __init__(self, config: Config) -> None:
-        require(config.kind != XL, "XLM-RoBERTa XL as a decoder is not supported")
+        require(config.kind not in NORM_FIRST, f"{config.kind} as a decoder is not supported")
         embeddings = PlacedEmbeddings(config, config.pad_token_id + 1)
         super().__init__(config.base, config, embeddings)
         table = embeddings.word_embeddings if config.tie_word_embeddings else None
@@ -167,7 +174,7 @@ def question_answering(config: Config) -> LinearHead:
 
 def _to_gguf(config: Config) -> dict[str, Any]:
     require(not config.is_decoder, "llama.cpp has no RoBERTa as a decoder")
-    require(config.kind != XL, "llama.cpp has no XLM-RoBERTa XL")
+    require(config.kind not in NORM_FIRST, f"llama.cpp has no {config.kind}")
     require(config.hidden_act == "gelu", f"llama.cpp has no RoBERTa with hidden_act {config.hidden_act!r:.40}")
     return {"context_length": config.max_position_embeddings - config.pad_token_id - 1}
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.layers.linear import ResidualLinear
-from pyapp.nn.vision.pyramid import CoarserAttention, NeighbourFeedForward, OverlappingPatches
+from pyapp.nn import BatchNorm2d, Conv2d, Linear, Module, ModuleList
+from pyapp.nn.vision.mix_transformer import MixTransformer
 from pyapp.nn.vision.vision import ImageHead, ImageModel, as_map, as_sequence, check_pictures, mean_of_places
 
 from .loading.config import require
@@ -21,7 +20,6 @@ from .loading.pictures_config import WIDEST, PyramidConfig
 MODEL_TYPES = ("segformer",)
 IMAGE_PROCESSOR = "Segformer"  # of files that name none
 BASE = "segformer"  # the encoder's name in files with a head
-EPSILON = 1e-5  # of its norms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,77 +35,13 @@ class Config(PyramidConfig):
         require(self.decoder_hidden_size <= WIDEST, f"decoder_hidden_size is {self.decoder_hidden_size:,}")
 
 
-class ReducedAttention(CoarserAttention):
-    """Attention of each place to the places of a coarser picture, if the ratio is above 1."""
-
-    def __init__(self, width: int, heads: int, ratio: int) -> None:
-        super().__init__(width, heads)
-        self.sr = Conv2d(width, width, ratio, ratio) if ratio > 1 else None
-        self.layer_norm = LayerNorm(width) if ratio > 1 else None
-
-    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
-        """x (B, H * W, D) → (B, H * W, D)."""
-        source = x
-        if self.sr is not None and self.layer_norm is not None:
-            source = self.layer_norm(as_sequence(self.sr(as_map(x, *size))))  # (B, S, D)
-        return self.attend_to(source, x)
-
-
-class Layer(Module):
-    """Attention and a feed-forward part, which looks at neighbouring places too."""
-
-    def __init__(self, config: Config, stage: int) -> None:
-        super().__init__()
-        width = config.hidden_sizes[stage]
-        self.layer_norm_1 = LayerNorm(width)
-        self.attention = Module()
-        self.attention.add_module(
-            "self", ReducedAttention(width, config.num_attention_heads[stage], config.sr_ratios[stage])
-        )
-        self.attention.output = Module()
-        self.attention.output.dense = ResidualLinear(width, width)
-        self.layer_norm_2 = LayerNorm(width)
-        self.mlp = NeighbourFeedForward(width, width * config.mlp_ratios[stage], config.hidden_act)
-
-    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
-        """x (B, H * W, D) → (B, H * W, D)."""
-        y = self.attention._modules["self"](self.layer_norm_1(x), size)
-        x = self.attention.output.dense(y, x)
-        return self.mlp(self.layer_norm_2(x), x, size)
-
-
-class Encoder(Module):
-    """The stages: patches, layers, a norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        widths, stages = (config.num_channels, *config.hidden_sizes), range(len(config.depths))
-        self.patch_embeddings = ModuleList(
-            OverlappingPatches(widths[i], widths[i + 1], config.patch_sizes[i], config.strides[i], EPSILON)
-            for i in stages
-        )
-        self.block = ModuleList(ModuleList(Layer(config, i) for _ in range(config.depths[i])) for i in stages)
-        self.layer_norm = ModuleList(LayerNorm(width) for width in config.hidden_sizes)
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        """x (B, C, H, W) → the map (B, D, H', W') of each stage."""
-        found = []
-        for patches, layers, norm in zip(self.patch_embeddings, self.block, self.layer_norm, strict=True):
-            y, size = patches(x)
-            for layer in layers:
-                y = layer(y, size)
-            x = as_map(norm(y), *size)
-            found.append(x)
-        return found
-
-
 class Segformer(ImageModel):
     """The encoder, for pictures that are large enough for its coarsest step."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config)
+        self.encoder = MixTransformer(config)
 
     def maps(self, pixel_values: Tensor) -> list[Tensor]:
         """pixel_values (B, C, H, W) → the map (B, D, H', W') of each stage."""

@@ -11,6 +11,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.nn.audio.sound import (
     MomentClassifier,
+    MomentLabels,
     SoundClassifier,
     SoundEncoder,
     SoundLayers,
@@ -80,6 +81,13 @@ class Wav2Vec2ForSequenceClassification(SoundClassifier):
         super().__init__(config.base, encoder(config))
 
 
+class Wav2Vec2ForAudioFrameClassification(MomentLabels):
+    """Scores of the labels of each moment."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config.base, encoder(config))
+
+
 class Wav2Vec2ForXVector(SpeakerEncoder):
     """Vectors of voices."""
 
@@ -91,5 +99,6 @@ renamed = positional_names
 TASKS = {
     "speech-recognition": Wav2Vec2ForCTC,
     "audio-classification": Wav2Vec2ForSequenceClassification,
+    "audio-frame-classification": Wav2Vec2ForAudioFrameClassification,
     "audio-xvector": Wav2Vec2ForXVector,
 }

@@ -12,6 +12,7 @@ from pyapp.nn.audio.fast_conformer import DistanceAttention, GatedConvolution
 from pyapp.nn.audio.sound import (
     ConformerLayer,
     MomentClassifier,
+    MomentLabels,
     PositionalConvolution,
     SoundClassifier,
     SoundEncoder,
@@ -164,8 +165,16 @@ class Wav2Vec2ConformerForSequenceClassification(SoundClassifier):
         super().__init__(BASE, SoundEncoder(config, Layers(config)))
 
 
+class Wav2Vec2ConformerForAudioFrameClassification(MomentLabels):
+    """Scores of the labels of each moment."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, SoundEncoder(config, Layers(config)))
+
+
 renamed = positional_names
 TASKS = {
     "speech-recognition": Wav2Vec2ConformerForCTC,
     "audio-classification": Wav2Vec2ConformerForSequenceClassification,
+    "audio-frame-classification": Wav2Vec2ConformerForAudioFrameClassification,
 }

@@ -12,6 +12,7 @@ from pyapp.engine.ops import ones
 from pyapp.nn import Embedding, Linear
 from pyapp.nn.audio.sound import (
     MomentClassifier,
+    MomentLabels,
     SoundAttention,
     SoundClassifier,
     SoundEncoder,
@@ -94,6 +95,13 @@ class WavLMForSequenceClassification(SoundClassifier):
         super().__init__(BASE, SoundEncoder(config, Layers(config)))
 
 
+class WavLMForAudioFrameClassification(MomentLabels):
+    """Scores of the labels of each moment."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, SoundEncoder(config, Layers(config)))
+
+
 class WavLMForXVector(SpeakerEncoder):
     """Vectors of voices."""
 
@@ -105,5 +113,6 @@ renamed = positional_names
 TASKS = {
     "speech-recognition": WavLMForCTC,
     "audio-classification": WavLMForSequenceClassification,
+    "audio-frame-classification": WavLMForAudioFrameClassification,
     "audio-xvector": WavLMForXVector,
 }

@@ -152,6 +152,7 @@ FILE_TASKS: Mapping[str, FileTask] = {
     "cut-out": FileTask(tasks.cut_out_objects, _points, _segments),
     "classify-video": FileTask(tasks.classify_videos, _top, _labels, as_file=True),
     "classify-sound": FileTask(tasks.classify_sounds, _top, _labels, as_file=True),
+    "label-sound": FileTask(tasks.label_moments, _threshold, _labels, as_file=True),
     "match-sound": FileTask(tasks.match_sounds, _candidates, _labels, as_file=True),
 }
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     )
     from .pipelines import pipeline
     from .reading import read
-    from .sounds import classify_sounds, embed_sounds, match_sounds
+    from .sounds import classify_sounds, embed_sounds, label_moments, match_sounds
     from .speaking import speak
     from .texts import (
         answer,
@@ -85,7 +85,8 @@ __all__ = [
     "classify", "classify_images", "classify_pages", "classify_sounds", "classify_videos", "compose",
     "cut_out_objects", "detect_labels", "detect_objects", "embed", "embed_every_token", "embed_images",
     "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "estimate_poses", "fill_mask",
-    "finetune", "forecast", "generate", "imagine", "inspect", "label", "label_on_pages", "listen", "load",
+    "finetune", "forecast", "generate", "imagine", "inspect", "label", "label_moments", "label_on_pages", "listen",
+    "load",
     "load_chat", "load_speech", "match_images", "match_sounds", "merge", "models", "pipeline", "quantize",
     "rank_pages", "read", "read_images", "rerank", "segment_images", "segment_labels",
     "set_threads", "speak", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate",
@@ -106,7 +107,7 @@ __getattr__ = late_names(
             "imagine match_images read_images segment_images segment_labels upscale_images"
         ),
         "reading": "read",
-        "sounds": "classify_sounds embed_sounds match_sounds",
+        "sounds": "classify_sounds embed_sounds label_moments match_sounds",
         "speaking": "speak",
         "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate translate_text",
         "videos": "classify_videos",

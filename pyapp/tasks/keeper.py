@@ -84,6 +84,14 @@ def load_sound_labels(
     return load_sound_classifier(source, report=report, cancel=cancel, **options)
 
 
+def load_sound_moments(
+    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
+) -> Any:
+    from pyapp.models.loading.sound_labels import load_sound_classifier
+
+    return load_sound_classifier(source, report=report, cancel=cancel, moments=True, **options)
+
+
 def load_sound_matching(
     source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
 ) -> Any:
@@ -141,6 +149,7 @@ LOADERS: Mapping[str, Loader] = {
     "read": load_reader,
     "speak": load_voice,
     "classify-sound": load_sound_labels,
+    "label-sound": load_sound_moments,
     "match-sound": load_sound_matching,
     "embed-sound": load_sound_embedding,
     "compose": load_for("text-to-audio"),

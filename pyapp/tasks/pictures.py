@@ -497,9 +497,9 @@ def cut_out(
 def texts_of_images(
     loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, prompt: str | None = None, **options: Any
 ) -> Work:  # fmt: skip
-    """Items with `text`: what the model reads in each picture. TrOCR reads one line of text. `prompt`: for BLIP-2 and
-    InstructBLIP with a T5, a question or an instruction, unless given one for a caption; for Florence-2, the name of
-    its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
+    """Items with `text`: what the model reads in each picture. TrOCR reads one line of text. `prompt`: for GIT,
+    BLIP-2 and InstructBLIP with a T5, a question or an instruction, unless given one for a caption; for Florence-2, the
+    name of its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
     something also have `objects`, each with `label` and `box` or `corners` in pixels, and `size` [height, width].
 
     The other options are those of text.generation.sequence_to_sequence.SearchOptions, by default those of the model's
@@ -511,13 +511,15 @@ def texts_of_images(
     if hasattr(model, "prompted"):
         wanted = model.usual_prompt if prompt is None else prompt
         model = model.prompted(wanted, lambda words: loaded.tokenizer.encode(words, bos=False, eos=False))
-        decoder = loaded.settings["text_config"]
+        decoder = loaded.settings.get("text_config") or {}
     elif prompt is not None:
         raise OptionError(
-            "this model takes none", where="prompt", hint="Leave it out, or take InstructBLIP, BLIP-2 or Florence-2"
+            "this model takes none",
+            where="prompt",
+            hint="Leave it out, or take InstructBLIP, BLIP-2, GIT or Florence-2",
         )
     own = {name: value for name, value in loaded.settings.items() if value is not None}
-    generation = {**loaded.generation, **getattr(loaded.model, "generation", {})}
+    generation = {**loaded.generation, **getattr(model, "generation", {})}
     settings = SearchOptions.from_files({**decoder, **own}, generation, options)
     images = listed(images)
     for chosen, prepared in in_batches(loaded, images, batch_size):

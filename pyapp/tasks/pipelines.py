@@ -10,7 +10,7 @@ from pyapp.events import Cancel, Event, Item
 
 from .keeper import LOADERS, known
 from .ranking import embed_tokens, rerank_texts
-from .sounds import label_sounds, match_labels
+from .sounds import label_sounds, labels_of_moments, match_labels
 from .spans import answer_questions, label_tokens
 from .speaking import speak_texts
 from .text_batches import Work
@@ -31,6 +31,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "question-answering": answer_questions,
     "speak": speak_texts,
     "audio-classification": label_sounds,
+    "audio-frame-classification": labels_of_moments,
     "zero-shot-audio-classification": match_labels,
     "video-classification": label_videos,
 }
@@ -76,7 +77,8 @@ def pipeline(
     token, "classify" → labels, "rerank"
     (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts,
     "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second); over recordings (files,
-    or samples at 16 kHz): "audio-classification" → labels, "zero-shot-audio-classification" (recordings,
+    or samples at 16 kHz): "audio-classification" → labels,
+    "audio-frame-classification" → labels with times, "zero-shot-audio-classification" (recordings,
     labels) → labels; over a list of videos: "video-classification" → labels.
 
     `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices

@@ -1,4 +1,4 @@
-"""Tasks over recordings that are not about their words: labels of each, and vectors.
+"""Tasks over recordings that are not about their words: labels of each and of its moments, and vectors.
 
 A recording is a file (a path, bytes, a ByteSource) or float samples (N,) at 16 kHz.
 """
@@ -92,6 +92,42 @@ def label_sounds(loaded: Any, sounds: Sequence[Any], *, top: int | None = 5) -> 
     yield Done("complete", {"count": len(sounds)})
 
 
+def labels_of_moments(loaded: Any, sounds: Sequence[Any], *, threshold: float = 0.5) -> Work:
+    """Items with `labels`: where each label of a recording's moments holds, such as who speaks, in the order of time:
+    {"label", "start", "end", "score"}, in seconds, with the mean probability of its moments. Each moment has the labels
+    whose probability is at least `threshold`; there may be several, or none.
+    """
+    if not isinstance(threshold, int | float) or not 0 < threshold < 1:
+        raise OptionError(f"{threshold!r} is not between 0 and 1", where="threshold")
+    sounds = listed(sounds)
+    for index, sound in enumerate(sounds):
+        values, mask, told = heard_of(loaded, sound)
+        yield told
+        try:
+            with no_grad():
+                chances = loaded.model(values, mask).to("float32").sigmoid().cpu().numpy()[0]  # (T, labels)
+        except ArgumentError as error:
+            raise OptionError(f"it is too short: {error.what}", where=name_of(sound)) from error
+        step = loaded.model.config.samples_per_moment / getattr(loaded.processor, "rate", 16000)
+        found = [
+            {
+                "label": name, "start": first * step, "end": end * step,
+                "score": float(chances[first:end, column].mean()),
+            }
+            for column, name in enumerate(loaded.model.config.labels)
+            for first, end in _runs(chances[:, column] >= threshold)
+        ]  # fmt: skip
+        yield Item(index, {"labels": sorted(found, key=lambda part: (part["start"], part["end"]))})
+        yield Progress("recordings", index + 1, len(sounds), "recordings")
+    yield Done("complete", {"count": len(sounds)})
+
+
+def _runs(holds: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The first and one past the last moment of each run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], holds, [False]]).astype(np.int8))).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
 def match_labels(
     loaded: Any, sounds: Sequence[Any], labels: Sequence[str], *, template: str | None = None, top: int | None = 5
 ) -> Work:
@@ -140,5 +176,6 @@ def vectors_of_sounds(loaded: Any, sounds: Sequence[Any], texts: Sequence[str] =
 
 
 classify_sounds = stream_of("classify-sound", label_sounds, remote=False, check=check_files)
+label_moments = stream_of("label-sound", labels_of_moments, remote=False, check=check_files)
 match_sounds = stream_of("match-sound", match_labels, remote=False, check=check_files)
 embed_sounds = stream_of("embed-sound", vectors_of_sounds, remote=False, check=check_files)

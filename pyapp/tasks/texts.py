@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyapp.text.generation.sequence_to_sequence import SearchOptions
 
 T = TypeVar("T")
-# The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
-LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__")
+# The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), of M2M100 (__de__) and PLBART (__java__, __en_XX__).
+LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,10}(_XX)?__")
 LISTED = 24  # languages in an error
 SPARSE = 256  # words of a sparse vector, unless more are asked for
 
@@ -393,6 +393,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 LOADED_FOR = {
     "embed-image": "match-image", "embed-pages": "rank-pages", "embed-sparse": "fill-mask",
     "video-classification": "classify-video", "audio-classification": "classify-sound",
+    "audio-frame-classification": "label-sound",
     "zero-shot-audio-classification": "match-sound", "translate-text": "translate",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),
 }  # fmt: skip

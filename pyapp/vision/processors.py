@@ -87,6 +87,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     ),
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
     "DINOv3ViT": _defaults(SQUARE, 2, IMAGENET),
+    "GLPN": _defaults(SQUARE, 2, do_normalize=False, size_divisor=32),
     "DPT": _defaults({"height": 384, "width": 384}, 3),
     "DepthPro": _defaults({"height": 1536, "width": 1536}, 2),
     "ZoeDepth": _defaults({"height": 384, "width": 512}, 2, do_pad=True, keep_aspect_ratio=True, ensure_multiple_of=32),
@@ -189,7 +190,8 @@ class ImageProcessor:
     do_image_splitting: bool = False
     keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
     ensure_multiple_of: int = 1  # DPT and YOLO: of pixels, that each side has
-    size_divisor: int = 0  # Mask2Former: each side is rounded up to a multiple of it; Swin2SR: to the next larger one
+    # Mask2Former: each side is rounded up to a multiple of it; Swin2SR: to the next larger one; GLPN: down.
+    size_divisor: int = 0
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
     max_num_patches: int = 256  # SigLIP 2: of a picture
@@ -272,7 +274,7 @@ class ImageProcessor:
         both, multiple = ("patch_size", "merge_size"), ("ensure_multiple_of",)
         if type(self.size_divisor) is not int or not 0 <= self.size_divisor <= 256:
             _wrong("size_divisor", self.size_divisor, "a whole number from 0 to 256")
-        if self.kind == "Swin2SR" and not self.size_divisor:
+        if self.kind in ("Swin2SR", "GLPN") and not self.size_divisor:
             _wrong("size_divisor", self.size_divisor, "a whole number from 1 to 256")
         factors = {
             **dict.fromkeys((*OF_PIXELS, "Pixtral"), both),
@@ -352,7 +354,7 @@ class ImageProcessor:
             return (self.max_image_size["longest_edge"],) * 2
         if self.kind == "ConvNext" and self.do_resize:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
-        if self.kind in ("Pixtral", "Siglip2", "Lfm2Vl"):
+        if self.kind in ("Pixtral", "Siglip2", "Lfm2Vl", "GLPN"):
             return None
         if self.kind == "Mask2Former" and self.do_resize:
             return self._target(1, 1) if "height" in self.size else None
@@ -657,6 +659,9 @@ class ImageProcessor:
             found = own if all(own) else _between(height, width, short or 1, long or 1)
             high, wide = (side + -side % self.size_divisor for side in found)
             return _plausible(high, wide)
+        if self.kind == "GLPN":
+            high, wide = (side - side % self.size_divisor for side in (height, width))
+            return _plausible(max(high, self.size_divisor), max(wide, self.size_divisor))
         if self.kind == "Yolo":
             scale = size["longest_edge"] / max(height, width)
             return _plausible(max(1, round(height * scale)), max(1, round(width * scale)))

@@ -60,6 +60,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "megatron_bert": {"model_type": "megatron-bert", **_SIZES, **_LABELS, "pad_token_id": 0},
     "data2vec_text": {"model_type": "data2vec-text", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
+    "roberta_prelayernorm": {"model_type": "roberta-prelayernorm", **_SIZES, **_LABELS, "pad_token_id": 1},
     "xlm_roberta_xl": {"model_type": "xlm-roberta-xl", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
     "rembert": {
         "model_type": "rembert", **_SIZES, **_LABELS, "pad_token_id": 0, "input_embedding_size": 8,
@@ -174,7 +175,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
 _ALIKE = (
-    "deberta_words", "data2vec_text", "xlm_roberta_xl", "convbert_base", "ernie", "luke_words",
+    "deberta_words", "data2vec_text", "xlm_roberta_xl", "roberta_prelayernorm", "convbert_base", "ernie", "luke_words",
     "nystromformer", "xmod_before"
 )  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
@@ -194,6 +195,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     name: WIDE[name] for name in ("bert", "xlm_roberta", "distilbert", "nomic_bert", "modernbert")
 }
 IN_GGUF["xlm_roberta"] = _WIDE | {"hidden_act": "gelu"}
+IN_GGUF["nomic_moe"] = _WIDE | {"expert_bias": False}
 # Tokens of two texts, the second with padding at its end.
 IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
 LENGTH = 7

@@ -23,18 +23,27 @@ OLDER = {"layers.": "encoder.layers.", "mlp.up_proj": "mlp.fc11", "mlp.gate_proj
          "mlp.down_proj": "mlp.fc2", "self_attn.o_proj": "attn.out_proj", "post_attention_layernorm": "norm1",
          "post_mlp_layernorm": "norm2"}  # fmt: skip
 
+EXPERTS = {
+    "mlp.router": "mlp.router.layer", "mlp.experts.up_proj": "mlp.experts.mlp.w1.weight",
+    "mlp.experts.down_proj": "mlp.experts.mlp.w2.weight", "mlp.up_proj": "mlp.fc1",
+}  # fmt: skip
+
 
 def encoder_names(name: str) -> dict[str, str]:
     """GGUF's name of each parameter of a configuration of test_gguf_encoders."""
     settings = test_gguf_encoders.CONFIGS[name]
     module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
     model = next(iter(module.TASKS.values()))(module.Config.from_dict(settings))
-    known = gguf.get_tensor_name_map({n: i for i, n in gguf.MODEL_ARCH_NAMES.items()}[module.GGUF.architecture], 2)
+    form = module.GGUF.of(module.Config.from_dict(settings))
+    known = gguf.get_tensor_name_map({n: i for i, n in gguf.MODEL_ARCH_NAMES.items()}[form.architecture], 2)
     found = {}
     for key in (key for key, _ in model.named_parameters()):
         older = key
-        for new, old in OLDER.items() if name == "nomic_bert" else ():
-            older = older.replace(new, old, 1)
+        if name.startswith("nomic"):
+            for new, old in (EXPERTS if name == "nomic_moe" else {}).items():
+                older = older.replace(new, old, 1)
+            for new, old in OLDER.items():
+                older = older.replace(new, old, 1)
         found[key] = known.get_name(older, (".weight", ".bias"))
     return {key: value for key, value in found.items() if value}
 

@@ -219,6 +219,19 @@ def written(model: Any, size: tuple[int, int]) -> dict[str, Any]:
     return found
 
 
+def answered(model: Any, size: tuple[int, int]) -> dict[str, list[list[int]]]:
+    """GIT's texts after PROMPT without its end, without it, by beams."""
+    pictures, found = torch.from_numpy(picture(2, *size)).float(), {}
+    words = torch.tensor([PROMPT[:-1]] * 2)
+    for beams in (1, 3):
+        rows = model.generate(
+            pixel_values=pictures, input_ids=words, attention_mask=torch.ones_like(words), num_beams=beams,
+            max_new_tokens=8, do_sample=False, eos_token_id=5, pad_token_id=1,
+        )[:, words.shape[1] :].tolist()  # fmt: skip
+        found[str(beams)] = [row[: row.index(5) + 1] if 5 in row else row for row in rows]
+    return found
+
+
 def found_objects(model: Any, folder: Path) -> list[dict[str, Any]]:
     """What Grounding DINO and its processor find of FOUND in the pictures of the tests of image processors."""
     (folder / "tokenizer.json").write_text(phrases_json())
@@ -255,6 +268,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
                 total = total + (part * torch.from_numpy(direction(task, tuple(part.shape))).float()).sum()
         texts = written(model, sizes(name)[0]) if task == "image-to-text" else None
         objects = {"objects": found_objects(model, folder)} if name == "mm_grounding_dino" else {}
+        objects |= {"answers": answered(model, sizes(name)[0])} if name == "git" else {}
         total.backward()
         grads: Mapping[str, Any]
         with torch.no_grad():  # the gradients take the places of the weights, so that they are stored by the same names

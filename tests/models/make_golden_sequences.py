@@ -79,14 +79,15 @@ def golden(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def golden_head(task: str) -> dict[str, Any]:
-    """BART with a head."""
-    config = {key: value for key, value in CONFIGS["bart"].items() if key != "model_type"}
+def golden_head(name: str, task: str) -> dict[str, Any]:
+    """BART or PLBART with a head."""
+    config = {key: value for key, value in CONFIGS[name].items() if key != "model_type"}
     labels = {"0": "no", "1": "yes"} if task == "question-answering" else {"0": "no", "1": "perhaps", "2": "yes"}
-    made = transformers.BartConfig(**config, id2label=labels)
+    made = transformers.AutoConfig.for_model(CONFIGS[name]["model_type"], **config, id2label=labels)
     made._attn_implementation = "eager"
     ends = {"sequence-classification": "ForSequenceClassification", "question-answering": "ForQuestionAnswering"}
-    model = getattr(transformers, f"Bart{ends[task]}")(made).float().eval()
+    kind = type(made).__name__.removesuffix("Config")
+    model = getattr(transformers, f"{kind}{ends[task]}")(made).float().eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(draw(key, tuple(parameter.shape))))
@@ -103,7 +104,9 @@ def golden_head(task: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "bart_heads.json").write_text(json.dumps({task: golden_head(task) for task in HEADS}) + "\n")
+    for name in {name for name, _ in HEADS}:
+        heads = {task: golden_head(name, task) for kind, task in HEADS if kind == name}
+        (FOLDER / f"{name}_heads.json").write_text(json.dumps(heads) + "\n")
     for name in (name for name in sys.argv[1:] or CONFIGS if name in CONFIGS):
         text = json.dumps(golden(name), separators=(",", ":"))
         (FOLDER / f"{name}.json").write_text(text + "\n")

@@ -1,10 +1,11 @@
-"""Makes golden_speakers/NAME.json with transformers, one for each configuration of speaker_configs.py:
+"""Makes golden_speakers/NAME.json and golden_moments/NAME.json with transformers, one for each configuration of
+speaker_configs.py:
 
     PYTHONPATH=. python tests/models/make_golden_speakers.py [NAME …]
 
-A file has the names and shapes of the parameters, the vectors of a recording and of a batch with padding, and of each
-parameter's gradient the sum and the product with a fixed vector. The weights are not stored: seeded.py makes them here
-and in the tests.
+A file has the names and shapes of the parameters, the vectors (or the logits of moments) of a recording and of a batch
+with padding, and of each parameter's gradient the sum and the product with a fixed vector. The weights are not stored:
+seeded.py makes them here and in the tests.
 """
 
 from __future__ import annotations
@@ -15,20 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForAudioXVector, Wav2Vec2FeatureExtractor
+from transformers import (
+    AutoConfig,
+    AutoModelForAudioFrameClassification,
+    AutoModelForAudioXVector,
+    Wav2Vec2FeatureExtractor,
+)
 
 from tests.models.seeded import direction, gradients_of, rounded, sound_weights
 from tests.models.sound_configs import recording
-from tests.models.speaker_configs import CONFIGS, SAMPLES
+from tests.models.speaker_configs import CONFIGS, MOMENTS, SAMPLES
 
 FOLDER = Path(__file__).with_name("golden_speakers")
 
 
-def model_of(name: str) -> Any:
-    config = dict(CONFIGS[name])
+def model_of(name: str, moments: bool) -> Any:
+    config = dict((MOMENTS if moments else CONFIGS)[name])
     made = AutoConfig.for_model(config.pop("model_type"), **config)
     made._attn_implementation = "eager"
-    model = AutoModelForAudioXVector.from_config(made).float().eval()
+    kind = AutoModelForAudioFrameClassification if moments else AutoModelForAudioXVector
+    model = kind.from_config(made).float().eval()
     with torch.no_grad():
         for key, tensor in model.state_dict().items():
             if tensor.is_floating_point():
@@ -50,13 +57,14 @@ def vectors(model: Any, values: torch.Tensor, mask: torch.Tensor | None = None) 
             return found
 
         base.forward = with_norm
-    found: torch.Tensor = model(values, attention_mask=mask).embeddings
+    outputs = model(values, attention_mask=mask)
+    found: torch.Tensor = outputs.embeddings if "embeddings" in outputs else outputs.logits
     base.__dict__.pop("forward", None)
     return found
 
 
-def golden(name: str) -> dict[str, Any]:
-    model = model_of(name)
+def golden(name: str, moments: bool = False) -> dict[str, Any]:
+    model = model_of(name, moments)
     extractor = Wav2Vec2FeatureExtractor(return_attention_mask=True)
     sounds = [recording(count) for count in SAMPLES]
     alone = extractor(sounds[0], sampling_rate=16000, return_tensors="pt")
@@ -73,7 +81,10 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        (FOLDER / f"{name}.json").write_text(json.dumps(golden(name), separators=(",", ":")) + "\n")
-        print(name)
+    moments = FOLDER.with_name("golden_moments")
+    for folder, configs in ((FOLDER, CONFIGS), (moments, MOMENTS)):
+        folder.mkdir(exist_ok=True)
+        for name in sys.argv[1:] or configs:
+            if name in configs:
+                made = golden(name, folder == moments)
+                (folder / f"{name}.json").write_text(json.dumps(made, separators=(",", ":")) + "\n")

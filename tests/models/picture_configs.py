@@ -390,6 +390,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "backbone_config": _HGNET | {"use_learnable_affine_block": True, "out_features": ["stage2", "stage3"]},
     },
     "hgnet_v2": _HGNET | _LABELS | {"hidden_act": "gelu", "stage_downsample_strides": [2, 1, 2]},
+    "glpn": {
+        "model_type": "glpn", "num_encoder_blocks": 3, "depths": [1, 2, 1], "sr_ratios": [4, 2, 1],
+        "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
+        "mlp_ratios": [2, 2, 2], "decoder_hidden_size": 12, "max_depth": 7,
+    },
     "segformer": {
         "model_type": "segformer", "num_encoder_blocks": 3, "depths": [1, 2, 1], "sr_ratios": [4, 2, 1],
         "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
@@ -521,8 +526,8 @@ CLASSES = {
 # Run with weights in block types.
 QUANTISED = (
     "vit videomae deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer swin swin2sr_light donut "
-    "blip git trocr florence2"
+    "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer glpn swin swin2sr_light "
+    "donut blip git trocr florence2"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
@@ -563,6 +568,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
     own = (32, 40) if "grounding" in config["model_type"] or "deformable" in config["model_type"] else own
     own = (64, 96) if config["model_type"].startswith(("rt_detr", "d_fine")) else own  # multiples of its coarsest step
+    own = (32, 48) if config["model_type"] == "glpn" else own  # multiples, too
     if config["model_type"] == "mobilevitv2":
         return [(64, 64), (80, 96)]  # the last map in patches, and not
     if config["model_type"] == "siglip2":

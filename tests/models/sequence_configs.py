@@ -55,6 +55,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "encoder": {"text_config": _GEMMA3 | {"intermediate_size": 20}, "vision_config": _EYES, "eoi_token_index": 30},
     },
     "bart": {"model_type": "bart", **_SIZES},
+    "plbart": {"model_type": "plbart", **_SIZES, "bos_token_id": 0, "decoder_start_token_id": 4},
+    "blenderbot_small": {"model_type": "blenderbot-small", **_SIZES, "scale_embedding": True},
     "mbart": {"model_type": "mbart", **_SIZES, "scale_embedding": True, "decoder_start_token_id": 2},
     "m2m_100": {"model_type": "m2m_100", **_SIZES, "pad_token_id": 33},
     "pegasus": {"model_type": "pegasus", **_SIZES, "decoder_start_token_id": 5},
@@ -94,6 +96,7 @@ QUANTISED = (
     "t5gemma",
     "t5gemma2",
     "bart",
+    "blenderbot_small",
     "mbart",
     "m2m_100",
     "pegasus",
@@ -105,8 +108,10 @@ OTHER_DEVICE = QUANTISED  # run on another device
 IN_GGUF = dict.fromkeys(("t5", "flan_t5", "umt5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})
 IDS = [[5, 17, 30, 8, 21, 12, 3], [9, 26, 14, 31, 1, 1, 1]]
 MASK = [[1] * 7, [1] * 4 + [0] * 3]
-# The heads over BART: tokens of two texts with an end token after each part, the second with padding.
-HEADS = ("sequence-classification", "question-answering")
+# The heads over BART and PLBART: tokens of two texts with an end token after each part, the second with padding.
+HEADS = (
+    ("bart", "sequence-classification"), ("bart", "question-answering"), ("plbart", "sequence-classification"),
+)  # fmt: skip
 HEAD_IDS = [[0, 5, 17, 2, 8, 12, 2], [0, 26, 2, 31, 2, 1, 1]]
 HEAD_MASK = [[1] * 7, [1] * 5 + [0] * 2]
 TEXTS = [[3, 11, 27, 6, 19], [3, 30, 8, 15, 2]]

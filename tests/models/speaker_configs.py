@@ -15,6 +15,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "wav2vec2-weighted": ENCODERS["wav2vec2-large"] | _DELAYS | {"use_weighted_layer_sum": True},
     "unispeech-sat": ENCODERS["unispeech-sat"] | _DELAYS,
 }
+# With labels of each moment.
+MOMENTS: dict[str, dict[str, Any]] = {
+    "wavlm": ENCODERS["wavlm"] | {"num_labels": 3},
+    "wav2vec2-weighted": ENCODERS["wav2vec2-large"] | {"num_labels": 2, "use_weighted_layer_sum": True},
+    "conformer": ENCODERS["conformer"] | {"id2label": {"0": "Ada", "1": "Bob", "2": "Cleo"}},
+}
 CLASSES = {
     "wavlm": "WavLMForXVector", "wav2vec2-weighted": "Wav2Vec2ForXVector", "unispeech-sat": "UniSpeechSatForXVector",
 }  # fmt: skip

@@ -17,7 +17,7 @@ import pytest
 
 import pyapp
 from pyapp import nn
-from pyapp.errors import ArgumentError, InputError, ModelError
+from pyapp.errors import ArgumentError, InputError, ModelError, OptionError
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
 from pyapp.models.loading import open_clip
@@ -88,7 +88,8 @@ def with_prompt(model: Any) -> Any:
     """A model that reads a prompt beside a picture, with one."""
     if hasattr(model, "reader"):
         model.reader = lambda _: QUESTION
-    return model.prompted("what", lambda _: PROMPT[1:-1]) if hasattr(model, "prompted") else model
+    asked = hasattr(model, "prompted") and model.usual_prompt  # GIT's is empty
+    return model.prompted("what", lambda _: PROMPT[1:-1]) if asked else model
 
 
 def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> list[pyapp.Tensor]:
@@ -168,6 +169,18 @@ def test_texts_are_those_of_transformers(name: str) -> None:
         list(search(model, pyapp.zeros(1, 3, 12, 16), None, SearchOptions.from_files(config, {}, {})))
 
 
+def test_answers_of_git_are_those_of_transformers() -> None:
+    model, pictures = make("git", "image-to-text", bos_token_id=PROMPT[0]), picture(2, *sizes("git")[0])
+    asked = model.prompted("what", lambda _: PROMPT[1:-1])
+    for beams, expected in golden("git")["image-to-text"]["answers"].items():
+        generation = asked.generation | {"eos_token_id": 5, "num_beams": int(beams), "max_new_tokens": 8}
+        settings = SearchOptions.from_files(generation, {}, {})
+        *_, found = search(asked, pyapp.from_numpy(pictures), None, settings)
+        assert found == expected
+    with pytest.raises(OptionError, match="15 tokens, the model reads 14"):
+        model.prompted("what", lambda _: [7] * 15)
+
+
 def test_vision_transformers_of_open_clip() -> None:
     """The scores of OpenCLIP's own program, by its files (make_golden_open_clip.py)."""
     config = OPEN_CLIP["model_cfg"]
@@ -220,7 +233,7 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
         ("vit", (3, 12, 8), r"\(B, 3, H, W\)"), ("vit", (0, 3, 12, 8), r"\(B, 3, H, W\)"),
         ("dinov2", (1, 3, 12, 3), "from 4 pixels"), ("d_fine", (1, 3, 64, 88), "half the sides"),
         ("deformable_detr_two_stage", (1, 3, 8, 8), "make it larger"),
-        ("depth_pro", (1, 3, 24, 28), "squares from 24"),
+        ("depth_pro", (1, 3, 24, 28), "squares from 24"), ("glpn", (1, 3, 32, 40), "multiples of 16"),
         ("convnext", (1, 3, 16, 15), "from 16 pixels"), ("videomae", (1, 3, 3, 12, 8), r"\(B, 4, 3, 12, 8\)"),
         ("vjepa2", (1, 3, 12, 12), r"\(B, 4, 3, 12, 12\)"), ("pvt_v2", (1, 3, 8, 7), "from 8 pixels"),
         ("poolformer", (1, 3, 7, 8), "from 8 pixels"),
@@ -346,6 +359,8 @@ def test_parts_that_contradict_each_other_are_named() -> None:
     for name, change, message in (
         ("sam", {"prompt_encoder_config": CONFIGS["sam"]["prompt_encoder_config"] | {"image_size": 24}}, "image_size"),
         ("sam", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("glpn", {"strides": [4, 2, 3]}, "half as large"),
+        ("glpn", {"head_in_index": 3}, "of 3 maps"),
         ("segformer", {"num_encoder_blocks": 2}, "num_encoder_blocks is 2"),
         ("vit", {"pooler_act": "cosine"}, "'cosine'"),
         ("clipseg", {"extract_layers": [0, 3]}, "extract_layers"),

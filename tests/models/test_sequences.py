@@ -132,11 +132,11 @@ def test_searches_find_the_texts_of_transformers(name: str, kind: str) -> None:
     assert len(steps) < MOST and set(steps) <= {None}
 
 
-@pytest.mark.parametrize("task", HEADS)
-def test_heads_over_bart_are_those_of_transformers(task: str) -> None:
-    module = module_of("bart")
+@pytest.mark.parametrize(("name", "task"), HEADS)
+def test_heads_over_bart_are_those_of_transformers(name: str, task: str) -> None:
+    module = module_of(name)
     labels = {"id2label": {"0": "no", "1": "perhaps", "2": "yes"}}
-    model, expected = module.TASKS[task](module.Config.from_dict(CONFIGS["bart"] | labels)), golden("bart_heads")[task]
+    model, expected = module.TASKS[task](module.Config.from_dict(CONFIGS[name] | labels)), golden(f"{name}_heads")[task]
     with pyapp.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(pyapp.from_numpy(draw(key, tuple(parameter.shape))))

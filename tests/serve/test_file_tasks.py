@@ -22,6 +22,7 @@ from tests.models.sound_configs import recording
 from tests.models.test_pages import golden as golden_pages
 from tests.models.test_sound_labels import make as make_listener
 from tests.models.test_sound_labels import write as write_listener
+from tests.models.test_sound_moments import write as write_moments
 from tests.text.picture_chat_model import photo
 from tests.vision.processor_cases import pictures
 
@@ -156,6 +157,24 @@ def test_sounds(server: Any, folders: dict[str, Path], tmp_path: Path) -> None:
     answer = server.post("/models/sounds", json=coded(data, top_k=2))
     heard = types.AudioClassificationOutputElement.parse_obj_as_list(answer.content)
     assert [{"label": one.label, "score": one.score} for one in heard] == labels
+
+
+def test_moments_of_sounds(tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    write_wav(tmp_path / "a.wav", recording(900)[:, None], 16000)
+    data = (tmp_path / "a.wav").read_bytes()
+    (tmp_path / "who").mkdir()
+    folder = write_moments(tmp_path / "who")
+    labels = values_of(tasks.label_moments([data], model=str(folder), threshold=0.01))["labels"]
+    with TestClient(make_app(Context(Settings(models=(f"who={folder}",), preload=False)))) as client:
+        answer = client.post("/models/who", json=coded(data, threshold=0.01))
+        assert answer.json() == labels and labels
+        assert client.post("/models/who", json=coded(data, threshold=2)).status_code == 400
 
 
 def test_what_is_refused(server: Any) -> None:

@@ -86,6 +86,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dpt": ("DPT", {"size": {"height": 23, "width": 38}, "ensure_multiple_of": 4}),
     "dpt_scaled": ("DPT", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),
     "zoedepth": ("ZoeDepth", {"size": square(24), "ensure_multiple_of": 4, "do_pad": True}),
+    "glpn": ("GLPN", {"size_divisor": 8}),
     "depth_pro": ("DepthPro", {"size": square(25)}),
     "swin2sr": ("Swin2SR", {"pad_size": 32}),
     "sam": ("Sam", {"size": {"longest_edge": 32}, "pad_size": square(32)}),

@@ -99,6 +99,7 @@ HEADS = {
     "ForImageSuperResolution": ("image-to-image",),
     "ForRetrieval": ("visual-document-retrieval",),
     "ForXVector": ("audio-xvector",),
+    "ForAudioFrameClassification": ("audio-frame-classification",),
     "ForCTC": ("speech-recognition",),
     "ForRNNT": ("speech-recognition",),
     "ForTDT": ("speech-recognition",),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar
+
 from pyapp.dataclass import dataclass
 
 from .config import FileConfig, check_depth, check_padding, check_token, require
@@ -34,3 +38,25 @@ class SequenceToSequenceConfig(FileConfig):
         check_depth(max(self.encoder_layers, self.decoder_layers))
         check_padding(self.pad_token_id, self.vocab_size)
         check_token("decoder_start_token_id", self.decoder_start_token_id, self.vocab_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyConfig(SequenceToSequenceConfig):
+    """The fields of models with several model_types, of which `kind` is the file's. `usual`: what a config.json leaves
+    out, by its model_type.
+    """
+
+    usual: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    kind: str
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        kind = values.get("model_type", cls.model_type)
+        return super().from_dict({**cls.usual.get(kind, {}), **values, "kind": kind})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = asdict(self)
+        return {"model_type": values.pop("kind")} | values

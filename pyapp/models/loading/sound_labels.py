@@ -1,5 +1,6 @@
-"""Load models that name what a recording is of: wav2vec 2.0, HuBERT, WavLM and the Audio Spectrogram Transformer with a
-head for labels, or CLAP for labels of one's own; models that make a vector of a voice; and what prepares their sound.
+"""Load models that name what a recording, or each of its moments, is of: wav2vec 2.0, HuBERT, WavLM and the Audio
+Spectrogram Transformer with a head for labels, or CLAP for labels of one's own; models that make a vector of a voice;
+and what prepares their sound.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyapp.engine.device import Device
 
 TASK, MATCHING, VOICES = "audio-classification", "zero-shot-audio-classification", "audio-xvector"
+MOMENTS = "audio-frame-classification"
 SPECTROGRAMS = "audio-spectrogram-transformer"  # the model_type that reads them
 
 
@@ -40,24 +42,26 @@ def load_sound_classifier(
     dtype: str | None = None,
     device: Device | str | None = None,
     labels: Sequence[str] | None = None,
+    moments: bool = False,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedSoundClassifier:
     """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as
     MIT/ast-finetuned-audioset-10-10-0.4593 or superb/wav2vec2-base-superb-ks: config.json, preprocessor_config.json and
-    the weights.
+    the weights. moments: for a model with labels of each moment, such as anton-l/wav2vec2-base-superb-sd.
 
     dtype, labels, the errors and events are those of `load_task_model`; ModelError too for a preprocessor_config.json
     that belongs to another model.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-    name, files, settings = task_files(source, TASK, report, cancel, new_head=labels is not None)
+    task = MOMENTS if moments else TASK
+    name, files, settings = task_files(source, task, report, cancel, new_head=labels is not None)
     settings |= {} if labels is None else with_labels(labels)
     prepares = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
     spectrograms = settings["model_type"] == SPECTROGRAMS
     processor = (FilterBankProcessor if spectrograms else SampleProcessor).from_settings(prepares)
     with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel, labels is not None)
+        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel, labels is not None)
     if isinstance(processor, FilterBankProcessor):
         made, read = (processor.frames, processor.bins), (model.config.max_length, model.config.num_mel_bins)
         if made != read:

@@ -349,6 +349,23 @@ class SoundClassifier(SoundHead):
         return self.classifier((x * shares).sum(1) / shares.sum(1))
 
 
+class MomentLabels(SoundHead):
+    """Scores of the labels of each moment, such as who speaks (Yang et al. 2021, arXiv 2105.01051). Each label has a
+    probability of its own. The states are those of SoundClassifier.
+    """
+
+    def __init__(self, name: str, encoder: SoundEncoder) -> None:
+        super().__init__(name, encoder)
+        config, self.layer_weights = self.config, None
+        if config.use_weighted_layer_sum:
+            self.layer_weights = new_parameter(ops.ones, config.num_hidden_layers + 1)
+        self.classifier = Linear(config.hidden_size, len(config.labels))
+
+    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """input_values (B, N), attention_mask (B, N) → logits (B, T, labels)."""
+        return self.classifier(summed_states(self.encoder, self.layer_weights, input_values, attention_mask))
+
+
 class MomentClassifier(SoundHead):
     """Scores of characters for each moment, trained with connectionist temporal classification (Graves et al. 2006,
     https://doi.org/10.1145/1143844.1143891).

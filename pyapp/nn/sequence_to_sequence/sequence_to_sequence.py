@@ -597,17 +597,17 @@ def learned_positions(config: Any) -> Embedding:
 
 class BartModel(Module):
     """Encoder and decoder over one table of words. `positions` makes a table of positions, whose first row that counts
-    is `offset`, by default BART's; the other options are TextStack's.
+    is `offset`, by default BART's; `decoder`: its class; the other options are TextStack's.
     """
 
     def __init__(
         self, config: Any, positions: Callable[[Any], Module] = learned_positions, offset: int = POSITION_OFFSET,
-        **options: Any,
+        decoder: type[Decoder] = Decoder, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__()
         self.shared = table = Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.encoder = Encoder(config, positions(config), offset, table, **options)
-        self.decoder = Decoder(config, positions(config), offset, table, **options)
+        self.decoder = decoder(config, positions(config), offset, table, **options)
 
 
 class BartTextDecoder(Module):

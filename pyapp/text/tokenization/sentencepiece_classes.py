@@ -37,6 +37,8 @@ M2M100 = {
     ),
     "wmt21": "en ha is ja cs ru zh de",
 }  # fmt: skip
+PLBART = ("__java__", "__python__", "__en_XX__")
+PLBART_MORE = ("__javascript__", "__php__", "__ruby__", "__go__")  # behind them, of "language_codes" "multi"
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 PEGASUS = ("<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
 NEVER = -1e4  # the score of pieces that vocab.json has and the .model file has not
@@ -47,6 +49,7 @@ OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
     "Camembert": (("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1, ()),
     "MBart": (FAIRSEQ, 3, MBART),
     "MBart50": (FAIRSEQ, 3, MBART50),
+    "PLBart": (FAIRSEQ, 3, PLBART),
 }
 MASK_BEHIND = {"DebertaV2": "[MASK]", "Barthez": "<mask>"}  # by class: a mask that is not a piece comes after them
 LLAMA = ("", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "InternLM", "InternLM2")
@@ -63,7 +66,8 @@ def document_of_class(
     kind = kind.removesuffix("Fast").removesuffix("Tokenizer") if isinstance(kind, str) else ""
     if kind in OF_FAIRSEQ:
         front, replaced, languages = OF_FAIRSEQ[kind]
-        _number_as_fairseq(model, front, replaced, (*languages, "<mask>"))
+        many = kind == "PLBart" and settings.get("language_codes") == "multi"
+        _number_as_fairseq(model, front, replaced, (*languages, *(PLBART_MORE if many else ("<mask>",))))
     elif kind == "Pegasus":
         _number_as_fairseq(model, PEGASUS, 2, ())
     elif kind == "M2M100":
@@ -193,6 +197,15 @@ def _post_processor(
         if kind == "MBart":
             return template([], [*eos, *language], between=[], second_type=0)
         return template(language, eos, between=[], second_type=0)
+    if kind == "PLBart":
+        many = settings.get("language_codes") == "multi"
+        name = token_name(settings, "src_lang", "en_XX" if many else "")
+        if not name:
+            return template([], eos, between=[], second_type=0)
+        name = name if name.startswith("__") else f"__{name}__"
+        if name not in (*PLBART, *(PLBART_MORE if many else ())):
+            raise ModelError(f"src_lang {name.strip('_')!r:.40} is not a language of this tokenizer", where=where)
+        return template([], [*eos, (name, number_of[name])], between=[], second_type=0)
     if kind == "M2M100":
         name = f"__{token_name(settings, 'src_lang', 'en')}__"
         if name not in languages_of_m2m100(settings, where):

@@ -40,15 +40,17 @@ VOCABULARIES = (
 CLASSES = {
     "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer", "mbart": "MBartTokenizer",
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), "T5Tokenizer"),
-    "m2m_100": "M2M100Tokenizer", "pegasus": "PegasusTokenizer",
+    "m2m_100": "M2M100Tokenizer", "plbart": "PLBartTokenizer", "pegasus": "PegasusTokenizer",
     "llama": "LlamaTokenizer", "mistral": "LlamaTokenizer", "mixtral": "LlamaTokenizer",
     "gemma": "GemmaTokenizer", "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
-    "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer", "bart": "BartTokenizer",
+    "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer",
+    "roberta-prelayernorm": "RobertaTokenizer", "bart": "BartTokenizer",
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
-    "xlm": "XLMTokenizer", "flaubert": "FlaubertTokenizer",
+    "blenderbot-small": "BlenderbotSmallTokenizer", "xlm": "XLMTokenizer", "flaubert": "FlaubertTokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
 }  # fmt: skip
 OF_BYTES = "ByT5Tokenizer"  # the class whose tokens are bytes, which has no vocabulary
+OF_WORDS = "BlenderbotSmallTokenizer"  # the class whose pieces say that a word goes on
 OF_MOSES = ("XLMTokenizer", "FlaubertTokenizer")  # whose words are those of Moses
 ENDINGS = (".tiktoken", ".gguf", ".model")
 HINT = "Give tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt, a .tiktoken or a .gguf file"
@@ -271,6 +273,12 @@ def _read_json(
         document, settings = moses_document(whole, pairs, settings, source.name)
         return Tokenizer(document, settings, end_ids=ends, where=source.name)
     vocabulary = checked_vocabulary(whole, source.name)
+    if settings.get("tokenizer_class") == OF_WORDS:
+        from pyapp.text.tokenization.joined_pieces import joined_pieces_document
+
+        merges = read_merges(read_utf8(read_whole(files[MERGES]), files[MERGES].name), files[MERGES].name)
+        document, settings = joined_pieces_document(vocabulary, merges, settings, source.name)
+        return Tokenizer(document, settings, end_ids=ends, where=source.name)
     for number, entry in more_tokens(settings).items():
         vocabulary.setdefault(entry["content"], number)
     merges = read_merges(read_utf8(read_whole(files[MERGES]), files[MERGES].name), files[MERGES].name)

@@ -1,0 +1,30 @@
+"""The tokenizer of the small Blenderbot against transformers (make_golden_joined_pieces.py)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pyapp.errors import FileFormatError
+from pyapp.text.tokenization.tokenizer_files import load_tokenizer
+from tests.text.joined_pieces_vocabulary import MERGES, TEXTS, VOCABULARY
+
+GOLDEN = json.loads(Path(__file__).with_name("golden_joined_pieces.json").read_text("utf-8"))
+
+
+def files(vocabulary: dict[str, int]) -> dict[str, bytes]:
+    config = {"model_type": "blenderbot-small"}
+    texts = {"vocab.json": json.dumps(vocabulary), "merges.txt": MERGES, "config.json": json.dumps(config)}
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def test_ids_and_texts_are_those_of_transformers() -> None:
+    tokenizer = load_tokenizer(files(VOCABULARY))
+    again = type(tokenizer).from_json(tokenizer.to_json())
+    assert [tokenizer.encode(text) for text in TEXTS] == GOLDEN["ids"] == [again.encode(text) for text in TEXTS]
+    assert [tokenizer.decode(ids).rstrip() for ids in GOLDEN["ids"]] == GOLDEN["texts"]
+    assert (tokenizer.pad_id, tokenizer.bos_id, tokenizer.special_id("eos_token")) == (0, 1, 2)
+    with pytest.raises(FileFormatError, match="no '__unk__'"):
+        load_tokenizer(files({"a": 0}))
