@@ -372,6 +372,29 @@ def test_models_are_found_by_their_names(visit: StoryPage, hub: FakeHub, tmp_pat
     expect(visit.page.locator("#model-name")).to_have_text("bird")
 
 
+def test_parts_of_a_gguf_file_are_chosen_together(visit: StoryPage, tmp_path: Path) -> None:
+    folder, file = tmp_path / "chat", tmp_path / "bird.gguf"
+    write_chat_model(folder)
+    quantized(folder, file, "q8_0")
+    parts = in_parts(file)
+    dialog, error = visit.open_models(), visit.page.locator("#model-error [role=alert]")
+    for chosen, says in (
+        (parts[:1], "2 parts, and part 2 is missing"), (parts[1:], "part 1 is missing"),
+        ([parts[0], file], "several models"),
+    ):  # fmt: skip
+        visit.page.locator("#pick-files").set_input_files(chosen)
+        expect(error).to_contain_text(says)
+    visit.page.locator("#pick-files").set_input_files(parts[::-1])
+    expect(dialog).to_be_hidden()
+    expect(visit.page.locator("#model-name")).to_have_text("bird.gguf")
+    visit.settings(temperature=0, max_new_tokens=8)
+    text = visit.write("the bird")
+    visit.open_models()
+    visit.page.locator("#pick-files").set_input_files(file)
+    expect(dialog).to_be_hidden()
+    assert visit.write("the bird") == text
+
+
 def in_parts(file: Path) -> list[Path]:
     """Writes the tensors of a GGUF file into two."""
     with open_checkpoint(file) as whole:

@@ -30,7 +30,10 @@ def visit(story: StoryPage, hub: FakeHub, voice: Path) -> Iterator[StoryPage]:
     story.set_hub(hub.url)
     story.page.evaluate("() => { const { app } = pyappPage; app.choices.speak.model = null }")
     yield story
-    story.page.evaluate("() => { const { app } = pyappPage; app.choices.speak.model = null }")
+    story.page.evaluate(  # what comes after begins without a stored voice
+        "async () => { const { app } = pyappPage; app.choices.speak.model = null;"
+        " await app.engine.call('storage.clear'); await app.afterStorageChange() }"
+    )
 
 
 def test_a_story_is_spoken_by_a_voice_of_the_hub(visit: StoryPage) -> None:

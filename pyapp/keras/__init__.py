@@ -33,7 +33,7 @@ from . import (
     tree,
     utils,
 )
-from .core import Layer
+from .core import Layer, Operation
 from .dtype_policies import DTypePolicy, FloatDTypePolicy
 from .graph_functions import Function
 from .initializers import Initializer
@@ -53,8 +53,8 @@ __version__ = "3.15.1"
 
 __all__ = [
     "DTypePolicy", "FloatDTypePolicy", "Function", "Functional", "Initializer", "Input", "InputSpec",
-    "KerasTensor", "Layer", "Loss", "Metric", "Model", "Optimizer", "Quantizer", "Regularizer", "RematScope",
-    "Sequential", "Variable", "activations", "backend", "callbacks", "config", "constraints", "device",
+    "KerasTensor", "Layer", "Loss", "Metric", "Model", "Operation", "Optimizer", "Quantizer", "Regularizer",
+    "RematScope", "Sequential", "Variable", "activations", "backend", "callbacks", "config", "constraints", "device",
     "dtype_policies", "initializers", "layers", "losses", "metrics", "mixed_precision", "models", "name_scope",
     "ops", "optimizers", "quantizers", "random", "regularizers", "remat", "saving", "tree", "utils", "version",
 ]  # fmt: skip

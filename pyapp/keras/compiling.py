@@ -157,13 +157,16 @@ class CompiledMetrics:
         return self.results()
 
     def results(self) -> dict[str, Any]:
+        """The numbers so far, by name. Names that are there already get a number, as in Keras: mse, mse_1, mse_2."""
         found: dict[str, Any] = {}
-        for k, metric, weighted in self.metrics or []:
-            name = f"{self.names[k]}_{metric.name}" if len(self.names) > 1 else metric.name
-            if name in found:
-                name = f"weighted_{name}" if weighted else f"{name}_{k + 1}"
-            value = metric.result()
-            found[name] = value
+        used: dict[str, int] = {}
+        for k, metric, weighted in sorted(self.metrics or [], key=lambda one: one[2]):
+            output = f"{self.names[k]}_" if len(self.names) > 1 else ""
+            name = output + metric.name
+            if name in used and weighted:
+                name = f"{output}weighted_{metric.name}"
+            count = used[name] = used.get(name, 0) + 1
+            found[name if count == 1 else f"{name}_{count - 1}"] = metric.result()
         return found
 
     def reset_state(self) -> None:

@@ -86,6 +86,8 @@ class Layer(Configured, Module):
     says_outputs = False  # whether a user's class says the shapes of its outputs
     makes_masks = False  # whether a user's class has its own `compute_mask`, which is called without a mask too
     is_operation = False  # whether it is a function of `keras.ops` or an operator, which Keras counts to no layers
+    is_own_operation = False  # whether it is a user's Operation, which Keras counts to no layers either
+    unwritten: tuple[str, ...] = ()  # arguments that Keras' `get_config` does not give where they are None
     stored_in_order = False  # whether `stored_weights` has the order of Keras' files
 
     def __init__(
@@ -432,11 +434,18 @@ class Layer(Configured, Module):
         """Writes arrays into the weights. ValueError where their number or a shape differs."""
         given, own = list(weights), self.weights
         if len(given) != len(own):
-            raise ValueError(f"set_weights: {self.name} has {len(own)} weights, got {len(given)}")
+            raise ValueError(
+                f"set_weights: {self.name} has {len(own)} weights, got {len(given)}: pass an array for each of "
+                f"{_outline(own)}, as get_weights gives them"
+                + ("" if self.built or own else "; it has none before it is called, or build(input_shape)")
+            )
         values = [ops.as_tensor(value) for value in given]
         for place, (weight, value) in enumerate(zip(own, values, strict=True)):
             if weight.shape != value.shape:
-                raise ValueError(f"set_weights: weight {place} of {self.name} is {weight.shape}, got {value.shape}")
+                raise ValueError(
+                    f"set_weights: weight {place} of {self.name} ({getattr(weight, 'name', 'weight')}) has the shape "
+                    f"{tuple(weight.shape)}, got {tuple(value.shape)}: all are {_outline(own)}"
+                )
         with no_grad():
             for weight, value in zip(own, values, strict=True):
                 weight.copy_(value)
@@ -785,9 +794,11 @@ class Layer(Configured, Module):
         found = {key: value for key, value in shared.items() if every or key in taken}
         for key, value in self.settings().items():
             whole = vars(self).get(key)
-            if isinstance(whole, tuple) and isinstance(value, (int, list)):
+            if isinstance(whole, tuple) and (value is None or isinstance(value, (int, list))):
                 value = whole  # a number for every dim, as Keras writes it
-            if key in _UNWRITTEN and value == _UNWRITTEN[key]:
+            if key == "data_format" and value is None:
+                value = SETTINGS.data_format
+            if (key in _UNWRITTEN and value == _UNWRITTEN[key]) or (value is None and key in self.unwritten):
                 continue
             part = next((part for end, part in _BY_KEY.items() if key.endswith(end)), None)
             if part is not None and isinstance(value, str):
@@ -815,6 +826,12 @@ class Layer(Configured, Module):
         if not self._symbolic_calls:
             raise ValueError(f"layer {self.name} was never called with symbolic tensors")
         return self._symbolic_calls[0]
+
+
+def _outline(weights: list[Tensor]) -> str:
+    """Names and shapes of weights, in words; of many, those of the first ones."""
+    shown = [f"{getattr(one, 'name', 'weight')} {tuple(one.shape)}" for one in weights[:6]]
+    return "[" + ", ".join(shown) + (", …]" if len(weights) > len(shown) else "]")
 
 
 def _is_own(method: Any) -> bool:
@@ -929,6 +946,44 @@ class Function(Layer):
 
 
 KerasTensor.function_layer = Function
+
+
+class _CountsLayers(type):
+    """Layers count as operations, as in Keras, whose Layer is a subclass of Operation."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Layer) if cls.__name__ == "Operation" else super().__instancecheck__(value)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, Layer) if cls.__name__ == "Operation" else super().__subclasscheck__(kind)
+
+
+class Operation(Layer, metaclass=_CountsLayers):
+    """A function of tensors with a name, without weights: a subclass writes `call`, and may write
+    `compute_output_spec`. Called with symbolic tensors, it becomes a step of the functional model, which is not among
+    its `layers`. Arguments reach `call` as they are: arrays stay arrays. ValueError for a name that is not a text, or
+    has a slash.
+    """
+
+    keras_module = "keras"
+    is_own_operation = True
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ValueError(f"{type(self).__name__}: `name` is a text without slashes, not {name!r:.60}")
+        super().__init__(name=name, autocast=False)
+        self.built = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
+            return record(self, args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor; the name where it takes one."""
+        made = type(self).__init__
+        named = {"name": self.name} if "name" in arguments_of(made) or _takes_any(made) else {}
+        return {**self.settings(), **named}
 
 
 class ModuleLayer(Layer):

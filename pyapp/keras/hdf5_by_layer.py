@@ -38,7 +38,10 @@ def read_weights_by_layer(model: Layer, file: WeightsFile, skip_mismatch: bool =
             groups.append((name, group, names))
     layers = [(layer, found) for layer in getattr(model, "layers", [model]) if (found := _weights(layer))]
     if len(layers) != len(groups):
-        raise ValueError(f"{file.where}: {len(groups)} layers have weights, {len(layers)} of model {model.name}")
+        raise ValueError(
+            f"{file.where}: {len(groups)} layers have weights, {len(layers)} of model {model.name}: make the model "
+            "with the layers of the one that was saved"
+        )
     chosen: list[tuple[Layer, list[Tensor], Any, list[str]]] = []
     for (layer, weights), (name, group, names) in zip(layers, groups, strict=True):
         shapes = [file.shape(group, path) for path in names]

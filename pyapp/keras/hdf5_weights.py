@@ -307,6 +307,12 @@ class WeightsFile:
         return found if isinstance(found, str) else None
 
 
+_HINT = (
+    "make the model with the layers and settings of the one that was saved, or pass skip_mismatch=True, which leaves "
+    "layers that do not fit as they are"
+)
+
+
 def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -> None:
     """Reads the weights of a file into a model. ValueError where they do not fit, before any weight changes; with
     `skip_mismatch` layers that do not fit stay as they are."""
@@ -331,7 +337,7 @@ def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -
                 continue
             raise ValueError(
                 f"{file.where}: {place} has {len(names)} weights, layer {layer.name} ({type(layer).__name__}) has "
-                f"{len(weights)}"
+                f"{len(weights)}: {_HINT}"
             )
         shapes = [file.shape(group, name) for name in names]
         wrong = [
@@ -341,7 +347,7 @@ def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -
             k = wrong[0]
             raise ValueError(
                 f"{file.where}: {place}/{names[k]} has shape {shapes[k]}, layer {layer.name} wants "
-                f"{tuple(weights[k].shape)}"
+                f"{tuple(weights[k].shape)}: {_HINT}"
             )
         if not wrong:
             found += [(weight, group, name) for weight, name in zip(weights, names, strict=True)]

@@ -294,6 +294,10 @@ class Loss(Configured):
         # Of the computation; None: float32 for shorter floats, else that of the inputs.
         self.dtype = None if dtype is None and floatx() == "float32" else as_dtype(dtype or floatx()).name
 
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor; the dtype where one was given."""
+        return {key: value for key, value in super().get_config().items() if key != "dtype" or value is not None}
+
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         raise NotImplementedError
 

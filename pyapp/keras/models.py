@@ -86,7 +86,7 @@ class Model(Layer):
     @property
     def layers(self) -> list[Layer]:
         """The layers directly inside, in order; functions of `keras.ops` and operators are in `operations`."""
-        return [layer for layer in self.operations if not layer.is_operation]
+        return [layer for layer in self.operations if not (layer.is_operation or layer.is_own_operation)]
 
     @property
     def operations(self) -> list[Layer]:
@@ -550,10 +550,9 @@ class Model(Layer):
         """The names in the order of `evaluate`'s list; of a subclass that says which metrics it has, theirs."""
         if type(self).metrics is not Model.metrics:
             return [metric.name for metric in self.metrics]
-        compiled = [] if self._compiled_metrics is None else list(self._compiled_metrics.results())
-        if len(self._output_trackers) or len(self.outputs) > 1:
-            compiled.sort()
-        return ["loss", *self._loss_names(), *compiled, *(metric.name for metric in self._own_metrics)]
+        if self._compiled is None:
+            return ["loss", *(metric.name for metric in self._own_metrics)]
+        return self._order(self.get_metrics_result())
 
     def _loss_names(self) -> list[str]:
         """The names of the outputs' losses, in the order that compile was given them in for outputs in a dict."""
@@ -563,18 +562,24 @@ class Model(Layer):
             names.sort(key=order.index)
         return names
 
-    def _in_order(self, logs: Mapping[str, Any]) -> Any:
-        """Numbers by name as a list in Keras' order: those of `metrics`, the losses of the outputs, then by name. The
-        number alone if there is one."""
+    def _order(self, logs: Mapping[str, Any]) -> list[str]:
+        """The names of numbers in Keras' order: those of `metrics`, the losses of the outputs, then by name. As in
+        Keras, a name that several metrics have stands there once for each of them."""
         names: list[str] = []
+        listed: list[Any] = []  # the trackers of the outputs' losses, whose names stand with the compiled metrics
         for metric in self.metrics:
             if isinstance(metric, CompiledMetrics):
-                names += metric.results() if len(metric.names) == 1 else ()
+                listed = self._output_trackers
+                names += [one.name for _, one, _ in metric.metrics or ()] if len(metric.names) == 1 else ()
                 names += self._loss_names()
-            else:
+            elif all(metric is not one for one in listed):
                 names.append(metric.name)
-        names = [name for name in dict.fromkeys(names) if name in logs]
-        values = [logs[name] for name in (*names, *sorted(logs.keys() - set(names)))]
+        names = [name for name in names if name in logs]
+        return [*names, *sorted(logs.keys() - set(names))]
+
+    def _in_order(self, logs: Mapping[str, Any]) -> Any:
+        """Numbers by name as a list, or the number alone if there is one."""
+        values = [logs[name] for name in self._order(logs)]
         return values[0] if len(values) == 1 else values
 
     # -- loops
@@ -744,6 +749,17 @@ class Model(Layer):
         """Reads weights that `save_weights` or `save` wrote, here or in Keras. ValueError where they do not fit; with
         `skip_mismatch` those of another shape are left as they are."""
         saving.load_weights(self, filepath, skip_mismatch)
+
+    def export(
+        self, filepath: str | Path, format: str = "tf_saved_model", verbose: bool | None = None,
+        input_signature: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        """Writes what the model computes, without its training, as an ONNX file (`format="onnx"`). Its inputs have the
+        sizes of `input_signature` (InputSpec, KerasTensor or tensors), or of the model's inputs; None in them becomes
+        1. NotImplementedError for other formats: they need TensorFlow, OpenVINO, LiteRT or torch."""
+        from .exporting import export_model  # loaded late: with the package of ONNX
+
+        export_model(self, filepath, format, verbose, input_signature, settings)
 
     def to_json(self, **_: Any) -> str:
         """The configuration as JSON, here or for Keras."""

@@ -211,8 +211,12 @@ def _refuse_overwriting(path: Path, overwrite: bool) -> None:
 
 
 def _in_keras_form(path: Path, ending: str) -> bool:
-    """Whether a file of this name is to be one of Keras'. Without h5py it is not, and a warning says so."""
+    """Whether a file of this name is to be one of Keras'. Without h5py it is not, and a warning says so. ValueError for
+    a name of HDF5 files that Keras reads as another form."""
     if not path.name.endswith(ending):
+        if path.suffix in (".h5", ".hdf5"):
+            other = "the form of Keras 1 and 2, which is not written here" if ending == ".keras" else "no weights alone"
+            raise ValueError(f"{path.name}: in Keras, a file of this name has {other}; choose a name with {ending}")
         return False
     if not has_hdf5():
         warnings.warn(

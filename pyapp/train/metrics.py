@@ -142,7 +142,7 @@ class Metric:
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor."""
-        return {"name": self.name}
+        return {"name": self.name, "dtype": self.dtype}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:
@@ -249,7 +249,7 @@ class MeanMetricWrapper(_Reduced):
         return self.mean()
 
     def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, **self.settings}
+        return {**super().get_config(), **self.settings}
 
 
 def same_shape(y_true: Tensor, y_pred: Tensor) -> Tensor:

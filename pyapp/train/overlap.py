@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine import Tensor, no_grad, ops
+from .floats import floatx
 from .metrics import Metric, as_tensors, weights_like
 
 __all__ = ["BinaryIoU", "IoU", "MeanIoU", "OneHotIoU", "OneHotMeanIoU"]
@@ -20,7 +21,7 @@ class IoU(Metric):
         self, num_classes: int, target_class_ids: Any, name: str | None = None, dtype: Any = None,
         ignore_class: int | None = None, sparse_y_true: bool = True, sparse_y_pred: bool = True, axis: int = -1,
     ) -> None:  # fmt: skip
-        super().__init__(name, dtype)
+        super().__init__(name, dtype or "int32")
         self.num_classes, self.target_class_ids = num_classes, [int(k) for k in target_class_ids]
         if not self.target_class_ids or not 0 <= min(self.target_class_ids) <= max(self.target_class_ids) < num_classes:
             raise ValueError(
@@ -46,6 +47,10 @@ class IoU(Metric):
             weights = weights * (truth != self.ignore_class).float()
         kinds = ops.arange(self.num_classes, device=found.device)
         self.add("total_confusion_matrix", ((truth == kinds).float() * weights).T @ (found == kinds).float())  # (C, C)
+
+    def result(self) -> Tensor:
+        """The mean so far: a float, where `dtype` is that of the counts in Keras."""
+        return ops.tensor(self.read(), dtype=floatx(), device="cpu")
 
     def read(self) -> float:
         if not self._state:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import json
 import re
 import tempfile
 from collections.abc import Callable
@@ -150,3 +151,32 @@ def lines_of_callbacks(keras: Any) -> list[str]:
             shown(lambda: model.predict(x, verbose=2)),
         ]
     return [re.sub(r"\d+s - \S+/(step|epoch)", "TIME", text.replace(folder, "FOLDER")) for text in texts]
+
+
+@printed
+def configurations(keras: Any) -> list[str]:
+    """What `get_config` gives of layers, losses and metrics that are made with their defaults."""
+    layers, losses, metrics = keras.layers, keras.losses, keras.metrics
+    made = [
+        layers.Add(), layers.Concatenate(), layers.Identity(), layers.Dense(2), layers.Flatten(), layers.Cropping2D(),
+        layers.Conv2D(2, 3), layers.AveragePooling1D(2), layers.MaxPooling2D(3), layers.GlobalMaxPooling2D(),
+        layers.ZeroPadding1D((1, 2)), layers.ZeroPadding2D(), layers.SimpleRNN(2), layers.LSTM(2),
+        losses.MeanSquaredError(), losses.BinaryCrossentropy(), losses.Dice(), metrics.Mean(), metrics.AUC(name="auc"),
+        metrics.MeanSquaredError(dtype="float64"), metrics.MeanIoU(2), metrics.Precision(),
+    ]  # fmt: skip
+    without = {"AUC": ("thresholds",)}
+    configs = [
+        {k: v for k, v in one.get_config().items() if k not in without.get(type(one).__name__, ())} for one in made
+    ]
+    return [re.sub(r"_\d+\b", "", json.dumps(one, sort_keys=True, default=str)) for one in configs]
+
+
+@printed
+def summaries_with_operations(keras: Any) -> list[str]:
+    class Scale(keras.Operation):  # type: ignore[misc, name-defined]
+        def call(self, x: Any) -> Any:
+            return x * 2
+
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, Scale(name="twice")(keras.layers.Dense(2)(inputs)))
+    return [summary_of(model), str([one.name for one in model.layers]), str(Scale(name="s").get_config())]

@@ -351,3 +351,55 @@ def forecast_of_series(keras: Any) -> Any:
     naive = keras.metrics.RootMeanSquaredError()
     naive.update_state(y.ravel()[1:], y.ravel()[:-1])
     return {**found, "naive": float(naive.result()), "stopped": stop.stopped_epoch}
+
+
+@script
+def own_operations_and_metrics_of_one_name(keras: Any) -> Any:
+    """Operations of one's own in a functional model, called twice and with several outputs, described and made anew."""
+
+    @keras.saving.register_keras_serializable("programs")
+    class Scale(keras.Operation):  # type: ignore[misc, name-defined]
+        def __init__(self, factor: float = 2.0, name: str | None = None) -> None:
+            super().__init__(name=name)
+            self.factor = factor
+
+        def call(self, x: Any, y: Any = None) -> Any:
+            return x * self.factor + (0 if y is None else y)
+
+    @keras.saving.register_keras_serializable("programs")
+    class Halves(keras.Operation):  # type: ignore[misc, name-defined]
+        def call(self, x: Any) -> Any:
+            return x[:, :2], x[:, 2:]
+
+        def compute_output_spec(self, x: Any) -> Any:
+            return keras.KerasTensor((x.shape[0], 2), x.dtype), keras.KerasTensor((x.shape[0], 2), x.dtype)
+
+    x, _ = numbers(12, 3, 2)
+    inputs = keras.Input((3,))
+    dense = keras.layers.Dense(4)(inputs)
+    scale = Scale(0.5)
+    first, second = Halves()(scale(scale(dense), y=dense))
+    model = keras.Model(inputs, [keras.layers.Dense(1, name="a")(first), keras.layers.Dense(1, name="b")(second)])
+    start(model)
+    y = [x.sum(1, keepdims=True), x[:, :1]]
+    same = keras.metrics.MeanAbsoluteError(name="mae")
+    model.compile("sgd", ["mse", "mse"], metrics=[["mse", "mse"], ["mae", same]], weighted_metrics=[["mse"], ["mae"]])
+    found = fitted(model, x, y)
+    found["evaluated"] = [
+        model.evaluate(x, y, verbose=0),
+        sorted(model.evaluate(x, y, verbose=0, return_dict=True).values()),
+    ]
+    again = keras.models.model_from_json(model.to_json())
+    again.set_weights(model.get_weights())
+    found["again"] = again.predict(x, verbose=0)
+    found["eager"] = Scale(3.0)(x)
+    found["kinds"] = [isinstance(kind, keras.Operation) for kind in (scale, dense, keras.layers.Dense(1))]
+    found["layers"] = [len(model.layers), len(model.operations)]
+    one = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    start(one)
+    one.compile("sgd", "mse", metrics=["mse", "mae", "mse", keras.metrics.MeanSquaredError(name="loss")])
+    found["one"] = [one.evaluate(x, y[0], verbose=0), one.fit(x, y[0], batch_size=6, shuffle=False, verbose=0).history]
+    overlap = keras.metrics.MeanIoU(num_classes=2, dtype="int32")
+    overlap.update_state([0, 1, 1, 0], [0, 1, 0, 0])
+    found["overlap"] = overlap.result()
+    return found

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import keras
+from pyapp import keras, onnx
 from pyapp.errors import FileFormatError
 from tests.keras.scripts import numbers, start
 from tests.together import check_each
@@ -64,7 +64,29 @@ def test_settings_have_their_effect(caplog: Any, capsys: Any) -> None:
     assert "1/1" in capsys.readouterr().out
 
 
+def test_an_exported_model_computes_the_same(tmp_path: Path, capsys: Any) -> None:
+    inputs = keras.Input((4, 4, 1), name="picture")
+    hidden = layers.Dropout(0.5)(layers.BatchNormalization()(layers.Conv2D(3, 2)(inputs)))
+    model = keras.Model(inputs, layers.Dense(2, activation="softmax")(layers.Flatten()(hidden)))
+    x = np.random.RandomState(0).rand(2, 4, 4, 1).astype("float32")
+    model.export(
+        tmp_path / "model.onnx", format="onnx", input_signature=[keras.InputSpec(shape=(2, 4, 4, 1), name="x")]
+    )
+    assert "x (2, 4, 4, 1)" in capsys.readouterr().out
+    exported = onnx.load(tmp_path / "model.onnx")
+    np.testing.assert_allclose(exported(pyapp.tensor(x)).numpy(), model.predict(x, verbose=0), rtol=1e-5, atol=1e-6)
+    model.export(tmp_path / "one.onnx", format="onnx", verbose=False)
+    assert not capsys.readouterr().out
+    found = onnx.load(tmp_path / "one.onnx")(picture=pyapp.tensor(x[:1]))
+    np.testing.assert_allclose(found.numpy(), model.predict(x[:1], verbose=0), rtol=1e-5, atol=1e-6)
+
+
 def test_what_is_not_there_is_refused() -> None:
+    lstm = layers.LSTM(2, stateful=True)
+
+    def two_batches(size: int) -> None:
+        lstm(np.ones((size, 3, 4), "float32"))
+
     def refused(_: str, words: str, call: Any) -> None:
         with pytest.raises((NotImplementedError, ValueError, TypeError), match=words):
             call()
@@ -76,6 +98,16 @@ def test_what_is_not_there_is_refused() -> None:
         ("distribution", "pyapp.distributed", lambda: keras.distribution.DataParallel()),
         ("drawings", "summary", lambda: utils.plot_model(small())),
         ("a spec", "takes inputs of 3 dims", lambda: Specified()(np.zeros((2, 3), "float32"))),
+        ("old files", r"form of Keras 1 and 2.*choose a name with \.keras", lambda: small().save("model.h5")),
+        ("old names", r"no weights alone.*\.weights\.h5", lambda: small().save_weights("model.h5")),
+        ("formats", 'needs TensorFlow: pass format="onnx"', lambda: small().export("model")),
+        ("no format", "Keras has tf_saved_model", lambda: small().export("model", format="zip")),
+        ("an operation's name", "a text without slashes", lambda: keras.Operation(name="a/b")),
+        ("sparse outputs", "dense, as in Keras on torch", lambda: layers.Discretization([0.0], sparse=True)),
+        ("sparse numbers", "dense, as in Keras on torch", lambda: layers.StringLookup(sparse=True)),
+        ("few weights", r"an array for each of \[kernel \(", lambda: small().set_weights([np.zeros(2)])),
+        ("another weight", r"\(kernel\) has the shape", lambda: small().set_weights([np.zeros(2), np.zeros(2)])),
+        ("sequences", "keeps the states of 2 sequences, got 3", lambda: [two_batches(size) for size in (2, 3)]),
         ("an axis", "axis -1 has the size 3", lambda: Specified()(np.zeros((2, 3, 4), "float32"))),
     ])  # fmt: skip
     assert keras.distribution.get_device_count("cpu") == 1

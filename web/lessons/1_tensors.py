@@ -58,7 +58,7 @@ for _ in range(40):
     path.append(ball.item())
 
 lab.plot({"where the ball is": path}, title="Gradient descent", x_label="step")
-print(f"The ball rests at {path[-1]:.3f}, where the slope is {ball.grad.item():.4f}.")
+print(f"The ball rests at {path[-1]:.3f}, where the slope is {ball.grad.item():.1e}.")
 places = [i / 20 for i in range(-60, 61)]
 lab.plot(places, {"height": [height(place) for place in places]}, title="The valleys", x_label="x")
 

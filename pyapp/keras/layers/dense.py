@@ -20,6 +20,7 @@ __all__ = ["Dense", "EinsumDense", "Embedding", "ReversibleEmbedding"]
 class Dense(QuantizedLayer):
     """activation(x @ kernel + bias); the kernel is (inputs, units). With LoRA, A is (inputs, rank)."""
 
+    unwritten = ("activity_regularizer",)
     probe_scale = 1
 
     supports_masking = True

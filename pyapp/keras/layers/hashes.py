@@ -9,7 +9,7 @@ from ...engine import Tensor, ops
 from ..core import Layer
 from ..fingerprints import combined, fingerprint, keyed_hash
 from ..symbolic_tensors import KerasTensor, record
-from .lookups import encoded, encoded_shape, values_of
+from .lookups import encoded, encoded_shape, refuse_sparse, values_of
 
 __all__ = ["HashedCrossing", "Hashing"]
 
@@ -27,8 +27,7 @@ class _Hashed(Layer):
             raise ValueError(f"{kind}: num_bins is a positive integer, not {num_bins!r}")
         if output_mode not in self.modes:
             raise ValueError(f"{kind}: output_mode is one of {', '.join(self.modes)}, not {output_mode!r}")
-        if sparse:
-            raise NotImplementedError(f"{kind}: there are no sparse tensors")
+        refuse_sparse(kind, sparse)
         dtype = dtype or ("int64" if output_mode == "int" else "float32")
         super().__init__(dtype=dtype, **settings)
         if output_mode == "int" and self.dtype not in ("int32", "int64"):

@@ -19,6 +19,12 @@ __all__ = ["Discretization", "IntegerLookup", "StringLookup"]
 _MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 
 
+def refuse_sparse(kind: str, sparse: bool) -> None:
+    """NotImplementedError where outputs are to be sparse."""
+    if sparse:
+        raise NotImplementedError(f"{kind}: outputs are dense, as in Keras on torch; leave out sparse=True")
+
+
 def encoded(ids: Tensor, size: int, mode: str, weights: Tensor | None = None) -> Tensor:
     """Numbers as vectors of `size`: one_hot (..., 1) or (...) -> (..., size); multi_hot, count and tf_idf over the last
     dim, (..., n) -> (..., size)."""
@@ -51,10 +57,11 @@ class _Lookup(Layer):
 
     def __init__(
         self, max_tokens: int | None, num_oov_indices: int, mask_token: Any, oov_token: Any, vocabulary: Any,
-        idf_weights: Any, invert: bool, output_mode: str, pad_to_max_tokens: bool, **settings: Any,
+        idf_weights: Any, invert: bool, output_mode: str, sparse: bool, pad_to_max_tokens: bool, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
         kind = type(self).__name__
+        refuse_sparse(kind, sparse)
         if output_mode not in _MODES:
             raise ValueError(f"{kind}: output_mode is one of {', '.join(_MODES)}, not {output_mode!r}")
         if invert and output_mode != "int":
@@ -198,10 +205,11 @@ class StringLookup(_Lookup):
     def __init__(
         self, max_tokens: int | None = None, num_oov_indices: int = 1, mask_token: str | None = None,
         oov_token: str = "[UNK]", vocabulary: Any = None, idf_weights: Any = None, invert: bool = False,
-        output_mode: str = "int", pad_to_max_tokens: bool = False, encoding: str = "utf-8", **settings: Any,
+        output_mode: str = "int", pad_to_max_tokens: bool = False, sparse: bool = False, encoding: str = "utf-8",
+        **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            max_tokens, num_oov_indices, mask_token, oov_token, vocabulary, idf_weights, invert, output_mode,
+            max_tokens, num_oov_indices, mask_token, oov_token, vocabulary, idf_weights, invert, output_mode, sparse,
             pad_to_max_tokens, **settings,
         )  # fmt: skip
 
@@ -218,10 +226,11 @@ class IntegerLookup(_Lookup):
     def __init__(
         self, max_tokens: int | None = None, num_oov_indices: int = 1, mask_token: int | None = None,
         oov_token: int = -1, vocabulary: Any = None, vocabulary_dtype: str = "int64", idf_weights: Any = None,
-        invert: bool = False, output_mode: str = "int", pad_to_max_tokens: bool = False, **settings: Any,
+        invert: bool = False, output_mode: str = "int", sparse: bool = False, pad_to_max_tokens: bool = False,
+        **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            max_tokens, num_oov_indices, mask_token, oov_token, vocabulary, idf_weights, invert, output_mode,
+            max_tokens, num_oov_indices, mask_token, oov_token, vocabulary, idf_weights, invert, output_mode, sparse,
             pad_to_max_tokens, **settings,
         )  # fmt: skip
 
@@ -237,9 +246,10 @@ class Discretization(Layer):
 
     def __init__(
         self, bin_boundaries: Any = None, num_bins: int | None = None, epsilon: float = 0.01, output_mode: str = "int",
-        **settings: Any,
+        sparse: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
+        refuse_sparse("Discretization", sparse)
         if bin_boundaries is None and num_bins is None:
             raise ValueError("Discretization: takes bin_boundaries, or num_bins and then adapt()")
         if output_mode not in _MODES[:-1]:

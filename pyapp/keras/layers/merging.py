@@ -20,6 +20,7 @@ class _Merge(Layer):
     """Base: takes a list of tensors that broadcast."""
 
     probe_scale = 1
+    unwritten = ("activity_regularizer",)
 
     def call(self, inputs: Any) -> Tensor:
         if not isinstance(inputs, (list, tuple)) or not inputs:

@@ -16,6 +16,7 @@ from ...nn import functional as F
 from ..arguments import dim_of
 from ..core import Layer
 from ..symbolic_tensors import KerasTensor, record
+from .lookups import refuse_sparse
 
 __all__ = ["CategoryEncoding", "Normalization", "Rescaling", "TextVectorization"]
 
@@ -114,8 +115,7 @@ class CategoryEncoding(Layer):
             raise ValueError(f"CategoryEncoding: output_mode is one_hot, multi_hot or count, not {output_mode!r}")
         if not isinstance(num_tokens, int) or num_tokens < 1:
             raise ValueError(f"CategoryEncoding: num_tokens is a positive integer, not {num_tokens!r}")
-        if sparse:
-            raise NotImplementedError("CategoryEncoding: there are no sparse tensors")
+        refuse_sparse("CategoryEncoding", sparse)
         self.num_tokens, self.output_mode = num_tokens, output_mode
 
     def call(self, inputs: Tensor, count_weights: Any = None) -> Tensor:

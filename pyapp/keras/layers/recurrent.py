@@ -12,6 +12,7 @@ from ...engine.ops.recurrent import gru_steps, lstm_steps, rnn_steps
 from ...nn import functional as F
 from ...train.names import snake_case
 from .. import activations, constraints, initializers, regularizers
+from ..call_state import STATE
 from ..core import Layer, arguments_of, as_layer
 from ..lookup import as_json
 from ..structures import flatten
@@ -485,7 +486,13 @@ class RNN(Layer):
         parts = cell.input_part(x if packing is None else packing.packed(x))  # (B, steps, gates * units)
         if initial_state is not None:
             states = self._fitting(flatten(initial_state), cell.zero_states(batch, parts))
-        elif self.stateful and self.kept is not None and self.kept[0].shape[0] == batch:
+        elif self.stateful and self.kept is not None and STATE.symbolic[0] is None:
+            if self.kept[0].shape[0] != batch:
+                raise ValueError(
+                    f"layer {self.name} ({type(self).__name__}) is stateful: it keeps the states of "
+                    f"{self.kept[0].shape[0]} sequences, got {batch}. Give it batches of one size, or call "
+                    "reset_state() before"
+                )
             states = self.kept
         else:
             states = cell.zero_states(batch, parts)
@@ -531,7 +538,7 @@ class RNN(Layer):
 
     def _result(self, result: Tensor, states: list[Tensor]) -> Any:
         """What a call gives, of the outputs or the last one, and the last states, which a stateful layer keeps."""
-        if self.stateful:
+        if self.stateful and STATE.symbolic[0] is None:  # zeros that show the shapes leave no states
             self.kept = [state.detach() for state in states]
         if not self.return_state:
             return result
@@ -578,6 +585,7 @@ class SimpleRNN(_Whole):
     """SimpleRNNCell over sequences."""
 
     kind = SimpleRNNCell
+    unwritten = ("seed",)
 
     def __init__(self, units: int, activation: Any = "tanh", use_bias: bool = True, **settings: Any) -> None:
         super().__init__(units, activation=activation, use_bias=use_bias, **settings)

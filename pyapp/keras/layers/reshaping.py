@@ -28,6 +28,7 @@ class Identity(Layer):
     """The input itself."""
 
     supports_masking = True
+    unwritten = ("activity_regularizer",)
 
     def call(self, inputs: Any) -> Any:
         return inputs
@@ -160,10 +161,20 @@ def _pairs(padding: Any, dims: int, name: str) -> list[tuple[int, int]]:
     return [(before, after) for before, after in pairs]
 
 
+def _as_keras_writes(pairs: Any) -> Any:
+    """Both sides of each dim; of one dim without the list around."""
+    every = tuple(tuple(pair) for pair in pairs)
+    return every[0] if len(every) == 1 else every
+
+
 class _Padding(ChannelsLayer):
     def __init__(self, padding: Any = 1, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(data_format, **settings)
         self.padding = _pairs(padding, self.dims, f"{type(self).__name__}: padding")
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with the padding of each side."""
+        return {**super().get_config(), "padding": _as_keras_writes(self.padding)}
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         flat = [n for pair in reversed(self.padding) for n in pair]
@@ -192,6 +203,10 @@ class _Cropping(ChannelsLayer):
     def __init__(self, cropping: Any = 1, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(data_format, **settings)
         self.cropping = _pairs(cropping, self.dims, f"{type(self).__name__}: cropping")
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, with the cropping of each side."""
+        return {**super().get_config(), "cropping": _as_keras_writes(self.cropping)}
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         for dim, (before, after) in enumerate(self.cropping, 1):

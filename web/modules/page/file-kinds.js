@@ -82,7 +82,7 @@ export async function exporterOf(file) {
  */
 export async function taskOf(files) {
   const find = (/** @type {RegExp} */ name) => files.find((file) => name.test(file.name));
-  const gguf = find(/\.gguf$/i);
+  const gguf = find(/-00001-of-\d+\.gguf$/i) ?? find(/\.gguf$/i); // of several parts the first says what they are
   const config = files.find(({ name, webkitRelativePath: path }) => name === "config.json" && path.split("/").length <= 2);
   if (gguf) return own((await tasks()).gguf, architectureOf(await gguf.slice(0, HEADER_BYTES).arrayBuffer())) ?? "chat";
   if (config) {

@@ -28,8 +28,8 @@ export class ServerPanel {
     const privacy = task === "chat" ? "What you write is sent to it." : "Recordings are sent to it; the microphone is heard in this tab.";
     this.form = h("form", { class: "settings-fields", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), this.begin()) },
       h("p", { class: "model-text" }, `A server with OpenAI’s interface, such as pyapp serve, computes in place of this tab. ${privacy}`),
-      h("div", {}, h("label", { class: "field-label", for: id("address") }, "Address"), this.address),
-      h("div", {}, h("label", { class: "field-label", for: id("key") }, "API key"), this.key),
+      h("div", { class: "field" }, h("label", { class: "field-label", for: id("address") }, "Address"), this.address),
+      h("div", { class: "field" }, h("label", { class: "field-label", for: id("key") }, "API key"), this.key),
       this.chosen, this.connect, this.leave, this.slot);
     card.element.append(this.form);
   }

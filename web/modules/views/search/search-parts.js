@@ -67,5 +67,5 @@ const TEXT = { type: "text", spellcheck: "false" };
 /** @param {string} label @param {HTMLInputElement} field @param {string} help */
 function labelled(label, field, help) {
   field.setAttribute("aria-describedby", `${field.id}-help`);
-  return h("div", {}, h("label", { class: "field-label", for: field.id }, label), field, h("p", { class: "help", id: `${field.id}-help` }, help));
+  return h("div", { class: "field" }, h("label", { class: "field-label", for: field.id }, label), field, h("p", { class: "help", id: `${field.id}-help` }, help));
 }
