@@ -1,6 +1,7 @@
 /* Moving elements by condition and by index. Elements are copied as bytes; only operations that add, multiply or
  * compare use their values. */
 #include "elements.h"
+#include "halves.h"
 
 #define BY_SIZE(bytes, DO)                                                                                             \
     if ((bytes) == 4)                                                                                                  \
@@ -173,6 +174,14 @@ static __attribute__((noinline)) void combine(void *y, int64_t at, const void *s
         COMBINE(int64_t, uint64_t, NEVER)
     if (type == TYPE_int32)
         COMBINE(int32_t, uint32_t, NEVER)
+#if !defined(__wasm__) /* code is downloaded */
+    if (n == 1 && opcode == SCATTER_add && type_in(type, TYPES_HALF)) {
+        const int kind = type == TYPE_float16 ? KIND_F16 : KIND_BF16;
+        const float sum = scalar_at(y, at, kind) + scalar_at(source, 0, kind);
+        ((uint16_t *)y)[at] = (uint16_t)to_halves(vsplat(sum), kind)[0];
+        return;
+    }
+#endif
     const view old = {(char *)y + at * type_bytes(type), type, 1, {n}, {1}}, new = {source, type, 1, {n}, {1}};
     if (type_in(type, TYPES_HALF)) {
         float both[2][PART];

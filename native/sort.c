@@ -67,17 +67,11 @@ static void insertion_sort(entry *x, int64_t n)
     }
 }
 
-/* Returns where the result is: x or other. */
-static entry *sort_entries(entry *x, entry *other, int64_t n)
+/* Sorts by the bytes of the keys from bit `shift` up to bit `end`, keeping the order of those that are equal there.
+ * Returns where the result is: x or other. */
+static entry *sort_by_bytes(entry *x, entry *other, int64_t n, uint64_t differs, int shift, int end)
 {
-    uint64_t differs = 0;
-    if (n <= SHORT) {
-        insertion_sort(x, n);
-        return x;
-    }
-    for (int64_t i = 1; i < n; i++)
-        differs |= x[i].key ^ x[0].key;
-    for (int shift = 0; shift < 64; shift += 8) {
+    for (; shift < end; shift += 8) {
         int64_t starts[256] = {0}, sum = 0;
         if (!(differs >> shift & 255))
             continue;
@@ -95,6 +89,43 @@ static entry *sort_entries(entry *x, entry *other, int64_t n)
         other = done;
     }
     return x;
+}
+
+/* Whether few entries, which are sorted by the bits from `shift` on, are equal in these. */
+static int nearly_sorted(const entry *x, int64_t n, int shift)
+{
+    int64_t run = 0, pairs = 0;
+    for (int64_t i = 1; i < n; i++) {
+        run = x[i].key >> shift == x[i - 1].key >> shift ? run + 1 : 0;
+        pairs += run;
+    }
+    return pairs < 4 * n;
+}
+
+/* Returns where the result is: x or other. */
+static entry *sort_entries(entry *x, entry *other, int64_t n)
+{
+    uint64_t differs = 0;
+    int end = 0;
+    if (n <= SHORT) {
+        insertion_sort(x, n);
+        return x;
+    }
+    for (int64_t i = 1; i < n; i++)
+        differs |= x[i].key ^ x[0].key;
+    while (end < 64 && differs >> end)
+        end += 8;
+    const int bits = n < 1 << 13 ? 16 : n < 1 << 21 ? 24 : 32; /* that tell most of n scattered keys apart */
+    if (end > bits + 8) {
+        entry *const nearly = sort_by_bytes(x, other, n, differs, end - bits, end);
+        if (nearly_sorted(nearly, n, end - bits)) {
+            insertion_sort(nearly, n);
+            return nearly;
+        }
+        other = nearly == x ? other : x;
+        x = nearly;
+    }
+    return sort_by_bytes(x, other, n, differs, 0, end);
 }
 
 /* Whether one of the elements from `at` on may come before one with the value `last`. */

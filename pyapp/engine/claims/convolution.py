@@ -11,7 +11,7 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from .. import dtype as _dtype
-from ..launch import KERNELS
+from ..launch import KERNELS, Kernel, Part, launch_all
 from ..op import OPS, claims
 from ..operands import dense, is_plain
 from ..ops.view import copy_strided
@@ -21,6 +21,7 @@ from .layouts import fill_zero
 
 _F32 = _dtype.float32
 _MATMUL, _WINDOWS, _SUM_ROWS = (KERNELS[n] for n in ("matmul_f32", "windows_f32", "sum_rows_f32"))
+_FILL, _COPY = KERNELS["fill_f32"], KERNELS["copy_strided"]
 _MUCH_WORK = 1 << 28  # multiply-adds above which several convolutions are faster than conv_transpose_f32
 _CONV_TRANSPOSE = KERNELS["conv_transpose_f32"]
 _DEPTHWISE, _DEPTHWISE_INPUT, _DEPTHWISE_WEIGHT = (
@@ -101,21 +102,26 @@ def _times(values: Any, factors: Three) -> Three:
 # ---- every channel by itself
 
 
-def _is_depthwise(weight: Tensor, steps: _Steps) -> bool:
+def _is_depthwise(weight: Three, steps: _Steps) -> bool:
     """Whether kernels for one or two dims take it: one input channel for each group, nothing cropped."""
-    flat = weight.shape[2] == steps.stride[0] == 1 and steps.sides[0] == (0, 0)
-    return flat and weight.shape[1] == 1 < steps.groups and min(side for sides in steps.sides for side in sides) >= 0
+    flat = weight[2] == steps.stride[0] == 1 and steps.sides[0] == (0, 0)
+    return flat and weight[1] == 1 < steps.groups and min(side for sides in steps.sides for side in sides) >= 0
 
 
-def _depthwise_dims(weight: Tensor, x: Three, out: Three, steps: _Steps) -> tuple[int, ...]:
+def _depthwise_dims(weight: Three, x: Three, out: Three, steps: _Steps) -> tuple[int, ...]:
     """The slots of the three kernels for an input of shape x (N, C, 1, H, W)."""
     return (
-        *x[:2], weight.shape[0] // steps.groups, *x[3:], *weight.shape[3:], *steps.stride[1:],
+        *x[:2], weight[0] // steps.groups, *x[3:], *weight[3:], *steps.stride[1:],
         steps.sides[1][0], steps.sides[2][0], *steps.dilation[1:], *out[1:],
     )  # fmt: skip
 
 
 # ---- forward
+
+
+def _are_merged(batch: int, rows: int, out: Three) -> bool:
+    """Whether entries of a batch are one product; `rows`: outputs of a group."""
+    return batch > 1 and prod(out) < _FEW_PIXELS and rows > _FEW_ROWS
 
 
 def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> Tensor:
@@ -125,14 +131,14 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> 
     out = _outputs(sizes, kernel, steps)
     if prod(kernel) == 1 and steps.groups == 1 and not any(map(any, steps.sides)):
         return _of_points(x, weight, bias, steps.stride, out)
-    if sizes[0] == 1 and _is_depthwise(weight, steps):
+    if sizes[0] == 1 and _is_depthwise(weight.shape, steps):
         y = empty_contiguous((batch, outputs, *out), _F32, x.device)
-        dims = _depthwise_dims(weight, x.shape, out, steps)
+        dims = _depthwise_dims(weight.shape, x.shape, out, steps)
         _DEPTHWISE.launch(y.numel() * prod(kernel) >> 10, y, dense(x), weight, bias, *dims)
         return y
     x = _framed(x, steps.sides)
     strides = x.strides[2:]
-    merged = batch > 1 and prod(out) < _FEW_PIXELS and outputs // steps.groups > _FEW_ROWS
+    merged = _are_merged(batch, outputs // steps.groups, out)
     entries, together = (1, batch) if merged else (batch, 1)
     y = empty_contiguous((entries, outputs, together, *out), _F32, x.device)
     _WINDOWS.launch(batch * outputs * inner * prod(kernel) * prod(out) >> 10, y, weight, x,
@@ -158,6 +164,74 @@ def _of_points(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, ou
         channels, 0, channels, 1, x.strides[0], count, 1, outputs * count, count,
     )  # fmt: skip
     return y if bias is None else OPS["add"].forward(y, bias.reshape(outputs, 1, 1, 1))
+
+
+class _Plan(NamedTuple):
+    """A convolution of dense tensors: the kernel that does it, the shape of the result, the work, and the sizes in the
+    record. `frame`, of a copy of x with zeros around it: its floats, where x begins in it, where what it has of x
+    begins there, and the sizes in the record.
+    """
+
+    kernel: Kernel
+    shape: Three
+    work: int
+    sizes: tuple[int, ...]
+    frame: tuple[int, int, int, tuple[int, ...]] | None = None
+
+
+@lru_cache(1024)
+def _planned(x: Three, weight: Three, stride: Three, sides: Sides, dilation: Three, groups: int) -> _Plan | None:
+    """By the shapes; None where entries of the batch are merged, and where there is nothing to do."""
+    if min(*x, *weight, *stride, *dilation) < 1:
+        return None
+    steps = _steps_in_three(_Steps(stride, sides, dilation, groups))
+    lead = (1,) * (5 - len(x))
+    whole, filters = x[:2] + lead + x[2:], weight[:2] + lead + weight[2:]
+    out = _outputs(whole[2:], filters[2:], steps)
+    if min(out) < 1:
+        return None
+    batch, (outputs, inner), taps, count = x[0], weight[:2], prod(weight[2:]), prod(out)
+    shape, rows, work = (batch, outputs, *out[len(lead) :]), outputs // groups, batch * outputs * inner * taps * count
+    if taps == prod(stride) == groups == 1 and not any(map(any, sides)):
+        points = (batch, outputs, count, inner, 0, inner, 1, inner * count, count, 1, outputs * count, count)
+        return _Plan(_MATMUL, shape, work >> 10, points)
+    if whole[2] == 1 and _is_depthwise(filters, steps):
+        return _Plan(_DEPTHWISE, shape, work >> 10, _depthwise_dims(filters, whole, out, steps))
+    strides = contiguous_strides(whole)
+    floats, _, wide, inside = _frame(whole, strides[2:], steps.sides, False)
+    if inside is None or _are_merged(batch, rows, out):
+        return None
+    (kept, to, at), channel = inside, wide[1]
+    frame = floats, to, at, (4, 5, *kept, 0, *wide, 0, *strides, 0)
+    windows = (
+        batch, groups, rows, inner, *filters[2:], channel, *_times(wide[2:], steps.dilation), 1, *out, wide[0],
+        *_times(wide[2:], steps.stride), wide[0], inner * channel,
+    )  # fmt: skip
+    return _Plan(_WINDOWS, shape, work >> 10, windows, frame)
+
+
+def _by_plan(x: Tensor, weight: Tensor, bias: Tensor | None, plan: _Plan) -> Tensor:
+    """A convolution of dense tensors."""
+    kernel, shape, work, sizes, frame = plan
+    y = empty_contiguous(shape, _F32, x.device)
+    if frame is not None:
+        floats, to, at, copy = frame
+        memory = empty_contiguous((floats,), _F32, x.device)
+        launch_all(
+            work,
+            (_FILL, memory, floats, 0.0),
+            (_COPY, Part(memory, 4 * to), Part(x, 4 * at), *copy),
+            (kernel, y, weight, memory, bias, *sizes),
+        )
+        return y
+    if kernel is _DEPTHWISE:
+        kernel.launch(work, y, x, weight, bias, *sizes)
+        return y
+    kernel.launch(work, y, weight, x, *sizes)
+    if bias is None:
+        return y
+    bias = make(bias.storage, (shape[1], *(1,) * (len(shape) - 2)), (1,) * (len(shape) - 1), _F32, bias.offset)
+    return OPS["add"].forward(y, bias)
 
 
 # ---- gradients
@@ -206,9 +280,9 @@ def _taps_of(weight: Tensor, phases: tuple[_Phase, ...], groups: int) -> Tensor:
 
 def _input_gradient(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, bias: Tensor | None = None) -> Tensor:
     """The gradient in x (N, C, *sizes) from that of the outputs, g (N, O, D', H', W'), plus bias (C,)."""
-    if bias is None and sizes[0] == 1 and _is_depthwise(weight, steps):
+    if bias is None and sizes[0] == 1 and _is_depthwise(weight.shape, steps):
         grad = empty_contiguous((*g.shape[:1], steps.groups, *sizes), _F32, g.device)
-        dims = _depthwise_dims(weight, grad.shape, g.shape[2:], steps)
+        dims = _depthwise_dims(weight.shape, grad.shape, g.shape[2:], steps)
         _DEPTHWISE_INPUT.launch(g.numel() * prod(weight.shape[2:]) >> 10, grad, dense(g), dense(weight), *dims)
         return grad
     flat = sizes[0] == g.shape[2] == weight.shape[2] == steps.stride[0] == 1
@@ -258,9 +332,9 @@ def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps, by_out
     times the windows of x with the channels together, unless each is by itself."""
     outputs, inner, *kernel = weight.shape
     batch, out = g.shape[0], g.shape[2:]
-    if x.shape[2] == 1 and _is_depthwise(weight, steps):
+    if x.shape[2] == 1 and _is_depthwise(weight.shape, steps):
         grad = empty_contiguous(weight.shape, _F32, g.device)
-        dims = _depthwise_dims(weight, x.shape, out, steps)
+        dims = _depthwise_dims(weight.shape, x.shape, out, steps)
         _DEPTHWISE_WEIGHT.launch(g.numel() * prod(kernel) >> 10, grad, dense(x), dense(g), *dims)
         return grad
     x = _framed(x, steps.sides, channels_last=inner > 1)
@@ -338,6 +412,10 @@ def _claim(
     def compute(
         x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three, groups: int
     ) -> Any:
+        if forward is _convolve and is_plain(x) and is_plain(weight) and (bias is None or is_plain(bias)):
+            plan = _planned(x.shape, weight.shape, stride, sides, dilation, groups)
+            if plan is not None:
+                return _by_plan(x, weight, bias, plan)
         steps = _Steps(stride, sides, dilation, groups)
         if not _takes(x, weight, bias, steps, sizes):
             return NotImplemented

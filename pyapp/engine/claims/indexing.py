@@ -225,6 +225,23 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     return y if chosen is not None and _put(chosen, source, "add") else NotImplemented
 
 
+@claims("_put")
+def _put_at(x: Tensor, value: Any, index: Any) -> Any:
+    """Of whole dims and tensors of integers, one for each dim; a value of the result's shape."""
+    if not isinstance(value, Tensor) or value.dtype is not x.dtype or value.device is not x.device:
+        return NotImplemented
+    if type(index) is not tuple or len(index) != len(x.shape) or not x.is_contiguous():
+        return NotImplemented
+    for entry in index:
+        if entry.dtype.category != 1 if isinstance(entry, Tensor) else not isinstance(entry, slice) or entry != _ALL:
+            return NotImplemented
+    y = x.clone()
+    chosen = _chosen(y, index)
+    if chosen is None or value.shape != chosen.result() or not _put(chosen, value, "set"):
+        return NotImplemented
+    return y
+
+
 @claims_in_place("_index_add")
 def _index_add_into(x: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
     if x.dtype not in _OPCODES["add"].types or not x.is_contiguous():

@@ -16,6 +16,7 @@ from ..user_errors import describe
 from .create import arange
 from .elementwise.select import where
 from .reduce import sum as _sum
+from .sorting import _first_indices as first_indices
 from .sorting import argsort
 from .stacking import cat, stack
 from .view import narrow, reshape, squeeze, transpose
@@ -25,7 +26,7 @@ _Kth, _Median, _NanMedian, _Mode = map(found, ("kthvalue", "median", "nanmedian"
 
 def _at_rank(kind: type[Found], x: Tensor, rank: int, dim: int, keepdim: bool, nan_wins: bool = False) -> Found:
     """(values, indices) of the elements at `rank` along a dim in sorted order; of NaN if that wins and there is one."""
-    order = argsort(x, dim)
+    order = argsort(x, dim) if nan_wins else first_indices(x, rank + 1, normalize_dim(dim, x.ndim, "argsort"), False)
     indices = narrow(order, dim, rank, 1)
     if nan_wins:  # NaN is sorted to the end
         last = narrow(order, dim, x.shape[dim] - 1, 1)

@@ -129,22 +129,27 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float =
             f"indices of dim {dim}"
         )
     array = index.array()
-    if array.size and (array.min() < 0 or array.max() >= x.shape[d]):
+    if _is_outside(array, x.shape[d]):
         raise IndexError(
             f"index_add: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}"
         )
     return _index_add(x, d, index, source if alpha == 1 else source * alpha)
 
 
+def _is_outside(index: Any, size: int) -> bool:
+    """Whether one of an array of integers is negative, which is large without a sign, or not below the size."""
+    return bool(index.size and index.view(f"u{index.itemsize}").max() >= size)
+
+
 def _along(x: Tensor, dim: int, index: Tensor, name: str) -> tuple[Any, ...]:
+    """An index of every dim of x."""
     d = normalize_dim(dim, x.ndim, name)
     if index.dtype.category != 1 or index.ndim > 1:
         raise TypeError(f"{name}: the index must be a vector of integers, got {describe(index)}")
-    array = index.array()
-    lowest = -x.shape[d] if name == "index_fill" else 0
-    if array.size and (array.min() < lowest or array.max() >= x.shape[d]):
+    array, size = index.array(), x.shape[d]
+    if _is_outside(array, size) and (name != "index_fill" or array.min() < -size or array.max() >= size):
         raise IndexError(f"{name}: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}")
-    return (slice(None),) * d + (index.reshape(-1),)
+    return (slice(None),) * d + (index if index.ndim else index.reshape(1),) + (slice(None),) * (x.ndim - 1 - d)
 
 
 @function(method=True, in_place=True)
@@ -155,8 +160,8 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     places = _along(x, dim, index, "index_fill")
     if isinstance(value, Tensor) and value.requires_grad and not value.ndim:  # equal indices are one place
         chosen = zeros(x.shape[dim], dtype=bool_, device=x.device)
-        chosen[places[-1]] = True
         d = normalize_dim(dim, x.ndim, "index_fill")
+        chosen[places[d]] = True
         return where(reshape(chosen, (-1,) + (1,) * (x.ndim - 1 - d)), value.to(x.dtype), x)
     return _put(x, value, places)
 

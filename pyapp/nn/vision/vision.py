@@ -163,7 +163,7 @@ class TensorflowConv2d(Conv2d):
         for side, kernel, stride, dilation in numbers:
             missing = max(0, kernel - (side % stride or stride))
             sides.append((missing // 2 * dilation, (missing - missing // 2) * dilation))
-        return ops.conv2d(input, self.weight, self.bias, self.stride, sides, self.dilation, self.groups)
+        return ops.conv2d(input, self.weight, self.bias, self.stride, tuple(sides), self.dilation, self.groups)
 
 
 class ConvolutionNorm(Module):
