@@ -362,7 +362,8 @@ def test_models_are_found_by_their_names(visit: StoryPage, hub: FakeHub, tmp_pat
     error = visit.page.locator("#hub-find-error [role=alert]")
     for name, says in (
         ("tests/strange", "'strangely_new' is not known"), ("tests/strange-GGUF", "'lemma' is not known"),
-        ("tests/empty", "no model for this view"), ("tests/nobody", "no such model"), ("nobody", "not the name of a model"),
+        ("tests/empty", "no model for this view"), ("tests/nobody", "no such model"),
+        ("nobody", "not the name of a model"),
         (f"{FOLDER}-GGUF/other.gguf", "no such model file"), ("../../etc", "not the name of a model"),
     ):  # fmt: skip
         find(visit, name)
