@@ -9,7 +9,6 @@ tests.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 import transformers
 
+from tests.goldens import write_json
 from tests.models.make_golden_encoders import rounded
 from tests.models.seeded import direction, draw
 from tests.models.sequence_configs import CONFIGS, HEAD_IDS, HEAD_MASK, HEADS, IDS, MASK, MOST, SEARCHES, TEXTS
@@ -103,8 +103,6 @@ def golden_head(task: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "bart_heads.json").write_text(json.dumps({task: golden_head(task) for task in HEADS}) + "\n")
+    write_json(FOLDER / "bart_heads.json", {task: golden_head(task) for task in HEADS})
     for name in (name for name in sys.argv[1:] or CONFIGS if name in CONFIGS):
-        text = json.dumps(golden(name), separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))

@@ -9,7 +9,6 @@ and in the tests.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForAudioXVector, Wav2Vec2FeatureExtractor
 
+from tests.goldens import write_json
 from tests.models.seeded import direction, gradients_of, rounded, sound_weights
 from tests.models.sound_configs import recording
 from tests.models.speaker_configs import CONFIGS, SAMPLES
@@ -75,5 +75,5 @@ def golden(name: str) -> dict[str, Any]:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CONFIGS:
-        (FOLDER / f"{name}.json").write_text(json.dumps(golden(name), separators=(",", ":")) + "\n")
+        write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":"))
         print(name)
