@@ -14,6 +14,7 @@ from whisper.audio import log_mel_spectrogram, mel_filters
 
 from tests.audio.sounds import MEL_SOUNDS
 from tests.audio.test_mel import ROWS, STEP, jfk_samples
+from tests.goldens import write_npz
 
 
 def from_stft(sound: np.ndarray, filters: torch.Tensor) -> torch.Tensor:
@@ -23,6 +24,9 @@ def from_stft(sound: np.ndarray, filters: torch.Tensor) -> torch.Tensor:
     return (torch.maximum(logs, logs.max() - 8) + 4) / 4
 
 
+FILE = Path(__file__).with_name("golden.npz")
+with np.load(FILE) as read:
+    OLD = dict(read)
 golden: dict[str, np.ndarray] = {}
 for n_mels in (80, 128):
     filters = mel_filters("cpu", n_mels)
@@ -33,11 +37,13 @@ for n_mels in (80, 128):
         golden[f"{name}/{n_mels}"] = found.numpy()[:, ::STEP].copy()
         golden[f"{name}/{n_mels}/frames"] = np.int64(found.shape[1])
     jfk = jfk_samples()
-    if jfk is not None:
+    if jfk is None:  # the recording is not part of the project: what the file has of it stays
+        golden |= {name: array for name, array in OLD.items() if name.startswith(f"jfk/{n_mels}/")}
+    else:
         found = log_mel_spectrogram(jfk, n_mels).numpy()
         golden[f"jfk/{n_mels}/rows"] = found[list(ROWS)]
         golden[f"jfk/{n_mels}/means"] = found.mean(axis=1)
         padded = log_mel_spectrogram(jfk, n_mels, padding=480_000).numpy()
         golden[f"jfk/{n_mels}/padded"] = padded[list(ROWS), ::STEP].copy()
 
-np.savez_compressed(Path(__file__).with_name("golden.npz"), **golden)
+write_npz(FILE, golden, absolute=5e-5)

@@ -5,7 +5,6 @@ Run: python -m tests.audio.make_golden_transcribe (needs openai-whisper and torc
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from functools import cache
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 
 from pyapp.text.languages import language_code
+from tests.goldens import write_rows
 
 from .openai_whisper import SmallWhisper, build, transcribe
 from .speech_model import Shape, sound
@@ -50,8 +50,7 @@ def main() -> None:
         found = transcribe(model_of(case.shape), sound(case.seconds, case.sound), **case.settings)
         golden[case.name] = compact(found)
         print(f"{time.perf_counter() - began:6.1f} s {len(found['segments']):3} segments  {case.name}", flush=True)
-    lines = [f"{json.dumps(name)}: {json.dumps(case, separators=(',', ':'))}" for name, case in golden.items()]
-    TARGET.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write_rows(TARGET, golden, separators=(",", ":"))
     print(f"{TARGET.stat().st_size} bytes")
 
 

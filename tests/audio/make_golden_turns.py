@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.audio.speaker_sounds import CASES, SOUNDS, case_of, vectors_of
+from tests.goldens import write_npz
 
 THRESHOLDS = (0.2, 0.5, 0.8)
 COUNTS = (1, 2, 3, 7)
@@ -45,7 +46,7 @@ def main() -> None:
             found[f"cut {seed} {threshold}"] = fcluster(merges, threshold, "distance")
         for count in COUNTS:
             found[f"count {seed} {count}"] = fcluster(merges, count, "maxclust")
-    np.savez_compressed(Path(__file__).with_name("golden_turns.npz"), **found)
+    write_npz(Path(__file__).with_name("golden_turns.npz"), found)
 
 
 if __name__ == "__main__":

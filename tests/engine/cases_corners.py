@@ -96,7 +96,7 @@ REDUCTIONS: dict[str, Callable[[Any], Any]] = {
     "linalg.norm of too many": lambda P: P.linalg.norm(ramp(P, 2, 3, 4), 2),
     "cov with counts": lambda P: P.cov(ramp(P, 2, 4), fweights=P.tensor([1, 2, 1, 3])),
     "cov with weights": lambda P: P.cov(ramp(P, 2, 4), correction=0, aweights=P.tensor([0.5, 2.0, 1.0, 3.0])),
-    "cholesky, upper": lambda P: P.cholesky(P.tensor([[4.0, 2.0], [2.0, 5.0]]), upper=True),
+    "cholesky, upper": lambda P: P.linalg.cholesky(P.tensor([[4.0, 2.0], [2.0, 5.0]]), upper=True),
 }  # fmt: skip
 INDICES: dict[str, Callable[[Any], Any]] = {
     "a mask of bytes": lambda P: ramp(P, 4, 2)[P.tensor([1, 0, 1, 0], dtype=P.uint8)],

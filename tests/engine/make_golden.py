@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from tests.goldens import write_npz
+
 from .cases import SUBJECTS, cases_of, make_inputs, weights_for
 
 
@@ -27,7 +29,7 @@ def write(subject: str) -> None:
                 if tensor.grad is not None:
                     golden[f"{name}/grad{i}"] = tensor.grad.numpy(force=True)
     path = Path(__file__).with_name(f"golden_{subject}.npz")
-    np.savez_compressed(path, **golden)
+    write_npz(path, golden)
     print(path.name, len(golden), "arrays,", path.stat().st_size, "bytes, torch", torch.__version__)
 
 

@@ -21,6 +21,7 @@ from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from tests.engine.attention_options import HEADS, KV_HEADS, ROTATED, SINKS, SIZE, SOFTCAP, TOKENS, WINDOW, inputs
+from tests.goldens import write_npz
 
 
 def mask_of(function: Any) -> torch.Tensor:
@@ -55,7 +56,7 @@ def main() -> None:
         "rope_halves": apply_rotary_pos_emb(q, k, *rotary(SIZE))[0].transpose(1, 2).numpy(),
         "rope_part": rotate_part(q, k, *rotary(ROTATED))[0].transpose(1, 2).numpy(),
     }
-    np.savez_compressed(Path(__file__).with_name("golden_attention_options.npz"), **golden)
+    write_npz(Path(__file__).with_name("golden_attention_options.npz"), golden)
 
 
 if __name__ == "__main__":

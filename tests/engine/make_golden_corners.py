@@ -5,12 +5,13 @@ Run: python -m tests.engine.make_golden_corners (needs the extra `oracle`).
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from tests.goldens import write_json
 
 from .cases_corners import CASES
 
@@ -34,7 +35,7 @@ def main() -> None:
         except (RuntimeError, ValueError, IndexError, TypeError, ZeroDivisionError) as error:
             golden[name] = "error"
             print(f"{name}: {str(error).splitlines()[0][:100]}")
-    Path(__file__).with_name("golden_corners.json").write_text(json.dumps(golden, indent=0) + "\n")
+    write_json(Path(__file__).with_name("golden_corners.json"), golden, indent=0)
 
 
 if __name__ == "__main__":

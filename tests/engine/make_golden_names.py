@@ -6,12 +6,13 @@ Run: python -m tests.engine.make_golden_names (needs the extra `oracle`).
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.overrides import get_testing_overrides
+
+from tests.goldens import write_rows
 
 from .names import find, wanted
 
@@ -40,8 +41,7 @@ def main() -> None:
         found = parameters(function, known)
         golden[f"{module}.{name}".lstrip(".")] = found if found and found[0][0] != "args" else None
     path = Path(__file__).with_name("golden_names.json")
-    rows = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in golden.items()]
-    path.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    write_rows(path, golden)
     print(path.name, path.stat().st_size, "bytes, torch", torch.__version__)
 
 

@@ -5,11 +5,12 @@ Run: python -m tests.engine.make_golden_torch (needs the extra `oracle`).
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 
 import torch
+
+from tests.goldens import write_json
 
 from .float8_values import FLOAT8
 from .test_tensor import FLOATS, INTS, REPRS
@@ -63,7 +64,7 @@ def main() -> None:
         "repr": {name: repr(make(torch)).replace("torch.", "pyapp.") for name, make in REPRS.items()},
     }
     path = Path(__file__).with_name("golden_torch.json")
-    path.write_text(json.dumps(golden, indent=1) + "\n")
+    write_json(path, golden, indent=1)
     print(path.name, path.stat().st_size, "bytes, torch", torch.__version__)
 
 

@@ -10,13 +10,14 @@ torch doing the rounding, so that a mistake in the package's reader or writer ca
 from __future__ import annotations
 
 import io
-import json
 import struct
 from pathlib import Path
 
 import sentencepiece
 import torch
 from safetensors.torch import save_file
+
+from tests.goldens import write_json
 
 GOLDEN = Path(__file__).parent / "golden"
 SMALL = {"dim": 16, "hidden_dim": 24, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 20, "max_seq_len": 8}
@@ -148,7 +149,7 @@ def make_tokenizer() -> None:
     longest = max(len(piece.encode()) for piece in pieces)
     records = (struct.pack("<fi", score, len(p.encode())) + p.encode() for p, score in zip(pieces, scores, strict=True))
     (GOLDEN / "tokenizer.bin").write_bytes(struct.pack("<i", longest) + b"".join(records))
-    (GOLDEN / "tokenizer.expected.json").write_text(json.dumps({"pieces": pieces, "scores": scores}) + "\n")
+    write_json(GOLDEN / "tokenizer.expected.json", {"pieces": pieces, "scores": scores})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Makes golden files of types that pyapp has no dtype for, with what torch makes of them, and of arrays in pickles.
 
-Run it from the repository's root with the `oracle` extra installed: python tests/formats/make_golden_foreign_dtypes.py
+Run it from the repository's root with the `oracle` extra installed:
+PYTHONPATH=. python tests/formats/make_golden_foreign_dtypes.py
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
+
+from tests.formats.make_golden_pickles import write_torch
 
 GOLDEN = Path(__file__).parent / "golden"
 FLOATS = "float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu"
@@ -46,10 +49,10 @@ def main() -> None:
     save_file(foreign, GOLDEN / "foreign.safetensors")
     save_file({name: tensor.contiguous() for name, tensor in expected.items()}, GOLDEN / "foreign.expected.safetensors")
     value = {"state_dict": {"net": arrays()}, "loss": np.float32(0.5), "note": "é"}
-    torch.save(value, GOLDEN / "arrays_zip.pt")
-    torch.save(complex_tensors(), GOLDEN / "complex.pt")
-    torch.save(value, GOLDEN / "arrays_zip5.pt", pickle_protocol=5)
-    torch.save(value, GOLDEN / "arrays_legacy.pt", _use_new_zipfile_serialization=False)
+    write_torch(GOLDEN / "arrays_zip.pt", value)
+    write_torch(GOLDEN / "complex.pt", complex_tensors())
+    write_torch(GOLDEN / "arrays_zip5.pt", value, pickle_protocol=5)
+    write_torch(GOLDEN / "arrays_legacy.pt", value, _use_new_zipfile_serialization=False)
 
 
 if __name__ == "__main__":

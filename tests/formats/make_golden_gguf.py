@@ -11,6 +11,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 
+from tests.goldens import write_npz
+
 GOLDEN = Path(__file__).parent / "golden"
 LEGACY = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 SHORT = (*LEGACY, "iq4_nl", "mxfp4")
@@ -94,7 +96,7 @@ def main() -> None:
         for kind in LEGACY:
             kinds = gguf.GGMLQuantizationType[kind.upper()]
             arrays[f"quantized_{kind}"] = gguf.quants.quantize(arrays["numbers"], kinds)
-    np.savez_compressed(GOLDEN / "ggml_blocks.npz", **arrays)
+    write_npz(GOLDEN / "ggml_blocks.npz", arrays)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Run it from the repository's root with gguf installed: python -m tests.formats.m
 from __future__ import annotations
 
 import hashlib
-import json
 import tempfile
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import gguf
 
 from pyapp.formats import open_checkpoint
 from tests.formats.test_quantized_files import GOLDEN, SHAPE, is_matrix
+from tests.goldens import write_json
 from tests.text.small_model import write_model
 
 WRITABLE = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "BF16", "F16")
@@ -30,7 +30,7 @@ def main() -> None:
                 if is_matrix(info)
             }
             found[kind] = {name: hashlib.sha256(blocks.tobytes()).hexdigest() for name, blocks in quantize.items()}
-    GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
+    write_json(GOLDEN, found, indent=1)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from pyapp.engine.blocks.layout import BLOCK_TYPES
 from pyapp.engine.blocks.reading import dequantize_blocks
 from tests.formats.test_ggml_quantizers import KINDS, error, numbers_to_quantize
+from tests.goldens import write_json
 
 GOLDEN = Path(__file__).parent / "golden" / "quantizers.json"
 
@@ -52,7 +52,7 @@ def main() -> None:
             ]
             for kind in KINDS
         }
-    GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
+    write_json(GOLDEN, found, indent=1)
 
 
 if __name__ == "__main__":

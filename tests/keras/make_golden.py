@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.goldens import write_json
+
 GOLDEN = Path(__file__).with_name("golden.json")
 GOLDEN_OPS = Path(__file__).with_name("golden_ops.json")
 GOLDEN_LAYERS = Path(__file__).with_name("golden_layers.json")
@@ -59,9 +61,9 @@ def main() -> None:
     for name in sys.argv[1:] or SCRIPTS:
         keras.utils.clear_session()
         golden[name] = plain(SCRIPTS[name](keras))
-    GOLDEN.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+    write_json(GOLDEN, golden, separators=(",", ":"))
     calls = {case: described(run(case, keras.ops)) for case in CASES}
-    GOLDEN_OPS.write_text(json.dumps(calls, separators=(",", ":")) + "\n")
+    write_json(GOLDEN_OPS, calls, separators=(",", ":"))
     print(len(calls), "calls,", GOLDEN_OPS.stat().st_size, "bytes")
     print(len(golden), "scripts,", GOLDEN.stat().st_size, "bytes")
 

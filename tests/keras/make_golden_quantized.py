@@ -6,16 +6,12 @@ KERAS_BACKEND=torch python -m tests.keras.make_golden_quantized (needs keras, to
 
 from __future__ import annotations
 
-import io
 import tempfile
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tests.keras.make_golden_files import repacked
+from tests.keras.make_golden_files import repacked, write_archive
 from tests.keras.quantized_models import MODELS, cases, is_trained, quantize, train
 
 GOLDEN = Path(__file__).with_name("golden_quantized.zip")
@@ -27,11 +23,8 @@ def main() -> None:
 
     numbers: dict[str, Any] = {}
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(GOLDEN, "w", zipfile.ZIP_DEFLATED) as golden:
-
-        def keep(name: str, data: bytes) -> None:
-            golden.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
-
+    files: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder:
         for name, way in cases():
             keras.utils.clear_session()
             model, x, y = MODELS[name](keras)
@@ -43,14 +36,12 @@ def main() -> None:
             if way in FILES:
                 path = Path(folder) / f"{key.replace(' ', '_')}.keras"
                 model.save(path)
-                keep(path.name, repacked(path))
+                files[path.name] = repacked(path)
             if not is_trained(name, way):
                 continue
             losses, after = train(keras, model, x, y, None if way == "float8" else 2)
             numbers[f"{key}.losses"], numbers[f"{key}.after"] = losses, after
-        target = io.BytesIO()
-        np.savez(target, **numbers)
-        keep("numbers.npz", target.getvalue())
+    write_archive(GOLDEN, files, numbers)
     print(GOLDEN.stat().st_size, "bytes")
 
 

@@ -8,13 +8,13 @@ shapes of the parameters, and their gradients. The weights are not stored: seede
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
+from tests.goldens import write_json
 from tests.models.bank_sound_configs import CONFIGS, LABELS, SAMPLES, SETTINGS
 from tests.models.parakeet_configs import sounds
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
@@ -52,5 +52,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
         print(name, found["numbers"], found["moments"])

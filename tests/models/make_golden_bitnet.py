@@ -7,7 +7,6 @@ The packed matrices are made of the seeded weights of "bitnet" of decoder_config
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
@@ -15,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.integrations.bitnet import AutoBitLinear, pack_weights, replace_with_bitnet_linear
 from transformers.utils.quantization_config import BitNetQuantConfig
 
+from tests.goldens import write_json
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import draw
 
@@ -52,4 +52,4 @@ def logits(kind: str, mode: str) -> list[float]:
 
 if __name__ == "__main__":
     made = {form: logits(*modes) for form, modes in FORMS.items()}
-    Path(__file__).with_name("golden_bitnet.json").write_text(json.dumps(made, separators=(",", ":")) + "\n")
+    write_json(Path(__file__).with_name("golden_bitnet.json"), made, separators=(",", ":"))

@@ -11,7 +11,6 @@ near to others that rounding decides.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from snac import SNAC
 from torch.nn.utils import parametrize
 from transformers import AutoConfig, AutoModel
 
+from tests.goldens import write_json
 from tests.models.codec_configs import CONFIGS, SAMPLES, mask, noise, sound
 from tests.models.seeded import codec_weights, direction, shown
 
@@ -210,6 +210,6 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
         print(name, len(found["large"]["codes"]), "chunks", np.shape(found["large"]["codes"][0]))
         print("  samples up to", max(map(abs, found["large"]["samples"])))

@@ -9,7 +9,6 @@ the sum and the product with a fixed vector. The weights are not stored: seeded.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, LlamaForCausalLM
 
+from tests.goldens import write_json
 from tests.models import rwkv_reference
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
@@ -124,6 +124,4 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
-        text = json.dumps(golden(name), separators=(",", ":")).replace('"', '"')
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))

@@ -37,6 +37,7 @@ from parler_tts import ParlerTTSConfig, ParlerTTSForConditionalGeneration  # noq
 from parler_tts.dac_wrapper import modeling_dac  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 
+from tests.goldens import write_json  # noqa: E402
 from tests.models.described_voice_configs import (  # noqa: E402
     CODES,
     CONFIGS,
@@ -121,5 +122,5 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
         print(name, found["written"], found["loss"])

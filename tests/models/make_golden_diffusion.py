@@ -22,6 +22,7 @@ import safetensors.torch
 import torch
 import transformers
 
+from tests.goldens import write_json
 from tests.models.diffusion_cases import (
     AUTOENCODERS,
     CHANGES,
@@ -261,5 +262,5 @@ if __name__ == "__main__":
         "changes": [change(*case) for case in CHANGES],
     }
     path = Path(__file__).with_name("golden_diffusion.json")
-    path.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+    write_json(path, found, separators=(",", ":"))
     print(path.name, path.stat().st_size)

@@ -9,7 +9,6 @@ them here and in the tests.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 import transformers
 
 from pyapp.models._index import MODEL_TYPES, TASKS
+from tests.goldens import write_json
 from tests.models.encoder_configs import CONFIGS, LENGTH, batch, page
 from tests.models.seeded import direction, draw
 
@@ -198,6 +198,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CONFIGS:
         tasks = [task for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]] if task in CLASSES]
-        text = json.dumps({task: golden(name, task) for task in tasks}, separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        found = {task: golden(name, task) for task in tasks}
+        print(name, write_json(FOLDER / f"{name}.json", found, separators=(",", ":")))

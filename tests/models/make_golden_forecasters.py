@@ -10,7 +10,6 @@ tests.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +25,7 @@ from chronos.chronos2.config import Chronos2CoreConfig
 from chronos.chronos_bolt import ChronosBoltModelForForecasting, ChronosBoltPipeline
 from safetensors.torch import load_file, save_file
 
+from tests.goldens import write_json
 from tests.models.forecaster_configs import CLASSES, CONFIGS, GROUPS, HORIZON, LENGTHS, LEVELS, gaps, series
 from tests.models.seeded import direction, picture_weights, rounded
 
@@ -140,6 +140,4 @@ def golden(name: str) -> dict[str, Any]:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CONFIGS:
-        text = json.dumps(golden(name), separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))

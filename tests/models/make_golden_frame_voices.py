@@ -9,7 +9,6 @@ weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, CsmForConditionalGeneration
 
+from tests.goldens import write_json
 from tests.models.codec_configs import sound
 from tests.models.frame_voice_configs import CONFIGS, IDS, MOMENTS, SAMPLES
 from tests.models.seeded import frame_weights, rounded, shown
@@ -77,5 +77,5 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
         print(name, found["codes"], found["written"])

@@ -21,6 +21,7 @@ import torch
 import transformers
 from diffusers.loaders import lora_conversion_utils, single_file_utils
 
+from tests.goldens import write_json
 from tests.models.diffusion_cases import (
     LATENTS,
     MERGES,
@@ -246,5 +247,5 @@ if __name__ == "__main__":
         "changes": [change(*case) for case in CHANGES],
     }
     path = Path(__file__).with_name("golden_joint.json")
-    path.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+    write_json(path, golden, separators=(",", ":"))
     print(path.name, path.stat().st_size)

@@ -9,7 +9,6 @@ weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSpeechSeq2Seq, Wav2Vec2FeatureExtractor
 
+from tests.goldens import write_json
 from tests.models.listener_configs import CONFIGS, MOST, SAMPLES, TOKENS
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
@@ -67,5 +67,5 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
         print(name, found["written"], found["loss"])

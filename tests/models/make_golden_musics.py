@@ -9,7 +9,6 @@ vector. The weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from torch.nn.utils import parametrize
 from transformers import AutoConfig, MusicgenForConditionalGeneration
 
+from tests.goldens import write_json
 from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MOMENTS
 from tests.models.seeded import gradients_of, music_weights, rounded, shown
 
@@ -81,5 +81,5 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
         print(name, found["written"], found["loss"])

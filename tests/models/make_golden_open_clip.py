@@ -8,12 +8,12 @@ stored: seeded.py makes them here and in the test.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
 from open_clip.model import CLIP
 
+from tests.goldens import write_json
 from tests.models.picture_configs import OPEN_CLIP, TOKENS
 from tests.models.seeded import picture, picture_weights, rounded
 
@@ -28,4 +28,4 @@ if __name__ == "__main__":
         seen, read, scale = model(torch.from_numpy(picture(2, side, side)), words)[:3]
         scores = scale * seen @ read.T
     path = Path(__file__).with_name("golden_open_clip.json")
-    path.write_text(json.dumps({"tensors": tensors, "scores": rounded(scores)}, separators=(",", ":")) + "\n")
+    write_json(path, {"tensors": tensors, "scores": rounded(scores)}, separators=(",", ":"))

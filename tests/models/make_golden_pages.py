@@ -9,7 +9,6 @@ for tests/vision/make_golden_processors.py.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +19,7 @@ import transformers
 from PIL import Image
 from safetensors.torch import load_file
 
+from tests.goldens import write_json
 from tests.models.page_configs import CLASSES, CONFIGS, PAGES, QUERY, write_page_folder
 from tests.models.seeded import rounded, shown
 from tests.text.picture_chat_model import IDS, PROCESSORS, photo
@@ -67,6 +67,4 @@ def golden(name: str) -> dict[str, Any]:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CONFIGS:
-        text = json.dumps(golden(name), separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))

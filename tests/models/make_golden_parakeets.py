@@ -10,7 +10,6 @@ and in the tests.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 import transformers
 from torch.nn.functional import ctc_loss
 
+from tests.goldens import write_json
 from tests.models.parakeet_configs import CONFIGS, LABELS, SAMPLES, WRITTEN, sounds, weights
 from tests.models.seeded import direction, gradients_of, rounded, shown
 
@@ -77,5 +77,5 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
         print(name, found.get("numbers"), found.get("pieces"))

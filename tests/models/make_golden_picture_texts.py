@@ -9,7 +9,6 @@ after the first text. The weights are not stored: seeded.py makes them here and 
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from tests.goldens import write_json
 from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, TILED, TOGETHER, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 
@@ -205,6 +205,4 @@ def by_files(
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CONFIGS:
-        text = json.dumps(golden(name), separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))

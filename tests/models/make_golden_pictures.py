@@ -9,7 +9,6 @@ The weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from pyapp.models._index import MODEL_TYPES, TASKS
+from tests.goldens import write_json
 from tests.models.picture_configs import (
     BOXES,
     CLASSES,
@@ -290,6 +290,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CONFIGS:
         tasks = [task for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]] if task in ENDS]
-        text = json.dumps({task: golden(name, task) for task in tasks}, separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        found = {task: golden(name, task) for task in tasks}
+        print(name, write_json(FOLDER / f"{name}.json", found, separators=(",", ":")))

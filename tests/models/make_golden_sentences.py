@@ -22,6 +22,7 @@ import transformers
 from safetensors import safe_open
 from tokenizers import Tokenizer
 
+from tests.goldens import write_json
 from tests.models.seeded import draw
 from tests.models.sentence_texts import DOCUMENTS, QUERIES, TEMPLATE, tokenizer_json, word_list
 
@@ -406,4 +407,4 @@ if __name__ == "__main__":
             outputs = CASES[name](Path(folder))
             found[name] = saved(Path(folder) / "model") | {"outputs": outputs}
             print(name, len(json.dumps(found[name])))
-    FILE.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+    write_json(FILE, found, separators=(",", ":"))

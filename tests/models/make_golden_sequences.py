@@ -9,7 +9,6 @@ tests.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 import transformers
 
+from tests.goldens import write_json
 from tests.models.make_golden_encoders import rounded
 from tests.models.seeded import direction, draw
 from tests.models.sequence_configs import CONFIGS, HEAD_IDS, HEAD_MASK, HEADS, IDS, MASK, MOST, SEARCHES, TEXTS
@@ -106,8 +106,6 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in {name for name, _ in HEADS}:
         heads = {task: golden_head(name, task) for kind, task in HEADS if kind == name}
-        (FOLDER / f"{name}_heads.json").write_text(json.dumps(heads) + "\n")
+        write_json(FOLDER / f"{name}_heads.json", heads)
     for name in (name for name in sys.argv[1:] or CONFIGS if name in CONFIGS):
-        text = json.dumps(golden(name), separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))

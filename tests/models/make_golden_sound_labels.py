@@ -19,6 +19,7 @@ import torch
 from safetensors import safe_open
 from transformers import ASTFeatureExtractor, AutoConfig, AutoModelForAudioClassification, Wav2Vec2FeatureExtractor
 
+from tests.goldens import write_json
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
 from tests.models.sound_label_configs import CONFIGS, LABEL, SAMPLES
@@ -109,5 +110,5 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
         print(name, found["logits"], found["padded"])

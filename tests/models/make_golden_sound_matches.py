@@ -9,7 +9,6 @@ fixed vector. The weights are not stored: seeded.py makes them here and in the t
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, ClapFeatureExtractor, ClapModel
 
+from tests.goldens import write_json
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
 from tests.models.sound_match_configs import CONFIGS, FUSED, FUSED_SAMPLES, SAMPLES, SETTINGS, TEXTS
@@ -59,5 +59,5 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
         print(name, found["logits"], found["loss"])

@@ -8,7 +8,6 @@ stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 import transformers
 
+from tests.goldens import write_json
 from tests.models.make_golden_picture_texts import by_files, rounded
 from tests.models.seeded import shown, sound_weights
 from tests.models.sound_configs import recording
@@ -69,6 +69,4 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
-        text = json.dumps(golden(name), separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))

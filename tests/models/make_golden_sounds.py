@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCTC, Wav2Vec2CTCTokenizer, Wav2Vec2FeatureExtractor
 
+from tests.goldens import write_json
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import CONFIGS, LABELS, SAMPLES, VOCABULARY, recording
 
@@ -73,5 +74,5 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
         print(name, found["text"], found["texts"], found["loss"])

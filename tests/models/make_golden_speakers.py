@@ -10,7 +10,6 @@ seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from transformers import (
     Wav2Vec2FeatureExtractor,
 )
 
+from tests.goldens import write_json
 from tests.models.seeded import direction, gradients_of, rounded, sound_weights
 from tests.models.sound_configs import recording
 from tests.models.speaker_configs import CONFIGS, MOMENTS, SAMPLES
@@ -86,5 +86,4 @@ if __name__ == "__main__":
         folder.mkdir(exist_ok=True)
         for name in sys.argv[1:] or configs:
             if name in configs:
-                made = golden(name, folder == moments)
-                (folder / f"{name}.json").write_text(json.dumps(made, separators=(",", ":")) + "\n")
+                write_json(folder / f"{name}.json", golden(name, folder == moments), separators=(",", ":"))

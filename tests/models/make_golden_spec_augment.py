@@ -8,7 +8,6 @@ at random, the gradient of what stands for hidden moments, and some numbers of w
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from transformers import (
 )
 from transformers.models.wav2vec2.modeling_wav2vec2 import _compute_mask_indices
 
+from tests.goldens import write_json
 from tests.models import bank_sound_configs as banks
 from tests.models.make_golden_whisper import transformers_model
 from tests.models.parakeet_configs import sounds
@@ -100,5 +100,5 @@ def spectrograms() -> list[float]:
 if __name__ == "__main__":
     torch.manual_seed(0)
     found = {"masks": masks(), "models": {name: loss_of(name) for name in MODELS}, "spectrograms": spectrograms()}
-    Path(__file__).with_name("golden_spec_augment.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+    write_json(Path(__file__).with_name("golden_spec_augment.json"), found, separators=(",", ":"))
     print({name: one["loss"] for name, one in found["models"].items()})

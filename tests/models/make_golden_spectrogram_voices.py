@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import sentencepiece
 import torch
 import transformers
 
+from tests.goldens import write_json
 from tests.models.seeded import direction, gradients_of, rounded, shown
 from tests.models.spectrogram_voice_configs import CONFIGS, LETTERS, OTHER, TEXT, frames, kept, voices, weights
 
@@ -81,7 +81,7 @@ def main() -> None:
     found |= letters()
     FOLDER.mkdir(exist_ok=True)
     for name, values in (("speecht5", found), ("vocoder", {"tensors": tensors(vocoder)})):
-        (FOLDER / f"{name}.json").write_text(json.dumps(values, separators=(",", ":")) + "\n")
+        write_json(FOLDER / f"{name}.json", values, separators=(",", ":"))
     print(written.shape, sound.shape, sound.abs().max(), ends.sigmoid())
 
 

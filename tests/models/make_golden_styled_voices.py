@@ -12,7 +12,6 @@ decides: they are made π.
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import sys
 import types
@@ -24,6 +23,7 @@ import numpy as np
 import torch
 from torch.nn.utils import remove_weight_norm
 
+from tests.goldens import write_json
 from tests.models.seeded import direction, gradients_of, rounded, shown
 from tests.models.styled_voice_configs import CONFIGS, PHONEMES, noise, voice, weights
 
@@ -136,6 +136,6 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
         print(name, found["usual"]["durations"], found["slow"]["durations"], np.abs(found["usual"]["samples"]).max())
         print(found["usual"]["pitch"][:20])

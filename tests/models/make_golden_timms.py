@@ -34,6 +34,7 @@ from timm.models.mobilenetv3 import MobileNetV3
 from timm.models.vgg import VGG, ConvMlp
 
 from pyapp.models.loading.timm import settings_of
+from tests.goldens import write_json
 from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, PREPARED, seeded_picture, side_of
 
@@ -188,6 +189,4 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or [*CONFIGS, *MORE]:
         made = MORE[name]() if name in MORE else golden(name)
-        text = json.dumps(made, separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        print(name, write_json(FOLDER / f"{name}.json", made, separators=(",", ":")))

@@ -8,13 +8,13 @@ For each model the file has the shapes of the tensors that transformers saves, a
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
+from tests.goldens import write_json
 from tests.models.encoder_configs import CONFIGS as ENCODERS
 from tests.models.encoder_configs import batch
 from tests.models.make_golden_encoders import rounded
@@ -49,6 +49,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    text = json.dumps({name: golden(name) for name in NAMES}, separators=(",", ":"))
-    Path(__file__).with_name("golden_untied.json").write_text(text + "\n")
-    print(len(text))
+    found = {name: golden(name) for name in NAMES}
+    print(write_json(Path(__file__).with_name("golden_untied.json"), found, separators=(",", ":")))

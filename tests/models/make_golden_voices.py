@@ -11,7 +11,6 @@ would take is not a whole number of frames: a file is refused whose durations ar
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import torch
 from torch.nn.utils import parametrize
 from transformers import AutoConfig, VitsModel
 
+from tests.goldens import write_json
 from tests.models.seeded import direction, shown, voice_weights
 from tests.models.voice_configs import CONFIGS, SPEAKER, TEXTS, noise
 
@@ -116,6 +116,6 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     for name in sys.argv[1:] or CONFIGS:
         found = golden(name)
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
         print(name, {run: found[run]["durations"] for run in ("batch", "noisy", "slow", "quiet")})
         print("  samples up to", max(map(abs, found["noisy"]["samples"])))

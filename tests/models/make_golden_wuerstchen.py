@@ -20,6 +20,7 @@ import transformers
 from diffusers import DDPMWuerstchenScheduler, WuerstchenDecoderPipeline, WuerstchenPriorPipeline
 from diffusers.pipelines.deprecated.wuerstchen import PaellaVQModel, WuerstchenDiffNeXt, WuerstchenPrior
 
+from tests.goldens import write_json
 from tests.models.diffusion_cases import LATENTS, MERGES, NEGATIVE, PROMPTS, numbers, vocabulary
 from tests.models.make_golden_diffusion import drawn
 from tests.models.seeded import picture_weights, rounded, shown
@@ -97,5 +98,5 @@ if __name__ == "__main__":
         "pictures": rounded(shown(np.stack(pictures))),
     }  # fmt: skip
     path = Path(__file__).with_name("golden_wuerstchen.json")
-    path.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+    write_json(path, golden, separators=(",", ":"))
     print(path.name, path.stat().st_size)

@@ -11,7 +11,6 @@ the library prepares them. The weights are not stored: seeded.py makes them here
 from __future__ import annotations
 
 import base64
-import json
 import os
 import pickle
 import sys
@@ -30,6 +29,7 @@ import yaml
 from ultralytics import YOLO
 from ultralytics.data.augment import LetterBox
 
+from tests.goldens import write_json
 from tests.models.seeded import direction, picture, picture_weights, rounded, shown
 from tests.models.yolo_configs import CONFIGS, FRAMED, LABELS, PICKLED, SEEN, SIZE, THRESHOLD, seen_picture
 
@@ -152,6 +152,7 @@ def framed() -> dict[str, Any]:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or [*CONFIGS, "framed"]:
-        text = json.dumps(framed() if name == "framed" else golden(name), separators=(",", ":"))
-        (FOLDER / f"{name}.json").write_text(text + "\n")
-        print(name, len(text))
+        print(
+            name,
+            write_json(FOLDER / f"{name}.json", framed() if name == "framed" else golden(name), separators=(",", ":")),
+        )

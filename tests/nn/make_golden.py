@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from tests.goldens import write_npz
 from tests.nn.cases import OPTIMIZERS, SHAPES, STEPS, TOTAL, WARMUP, gradient, start
 
 golden: dict[str, np.ndarray] = {}
@@ -46,4 +47,4 @@ for name in ("cosine", "linear"):
         schedule.step()
     golden[f"schedule/{name}"] = np.array(rates)
 
-np.savez_compressed(Path(__file__).with_name("golden.npz"), **golden)
+write_npz(Path(__file__).with_name("golden.npz"), golden)

@@ -5,11 +5,11 @@ PYTHONPATH=. python -m tests.nn.make_golden_autocast
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
 
+from tests.goldens import write_json
 from tests.nn.autocast_cases import CASES, arrays, training
 
 if __name__ == "__main__":
@@ -21,4 +21,4 @@ if __name__ == "__main__":
         values = [float(f"{value:.5g}") for value in result.double().reshape(-1)[:8]]
         found[name] = [str(result.dtype).removeprefix("torch."), list(result.shape), values]
     found["training"] = {kind: training(torch, torch.from_numpy, kind) for kind in ("bfloat16", "float16")}
-    Path(__file__).with_name("golden_autocast.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+    write_json(Path(__file__).with_name("golden_autocast.json"), found, separators=(",", ":"))

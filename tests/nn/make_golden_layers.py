@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from tests.goldens import write_npz
+
 from .layer_cases import CTC, LAYERS
 from .make_golden_training import leaf, to_torch
 from .training_cases import values
@@ -56,5 +58,5 @@ if __name__ == "__main__":
     layers()
     ctc()
     path = Path(__file__).with_name("golden_layers.npz")
-    np.savez_compressed(path, **golden)
+    write_npz(path, golden)
     print(path.name, len(golden), "arrays,", path.stat().st_size, "bytes, torch", torch.__version__)

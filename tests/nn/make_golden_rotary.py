@@ -5,13 +5,13 @@ pip install -e '.[oracle]'; python -m tests.nn.make_golden_rotary
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from tests.goldens import write_rows
 from tests.nn.rotary_cases import CASES
 
 
@@ -25,8 +25,7 @@ def main() -> None:
         else:
             steps, factor = ROPE_INIT_FUNCTIONS[kind](config, None, seq_len=length)
         golden[name] = {"per_position": [float(x) for x in steps], "attention_factor": float(factor)}
-    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in golden.items()]
-    Path(__file__).with_name("golden_rotary.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write_rows(Path(__file__).with_name("golden_rotary.json"), golden)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ python -m tests.nn.make_golden_state
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
 
+from tests.goldens import write_json
 from tests.nn.state_cases import CASES
 
 if __name__ == "__main__":
@@ -20,4 +20,4 @@ if __name__ == "__main__":
         except (RuntimeError, KeyError) as error:
             golden[name] = "error"
             print(f"{name}: {' '.join(str(error).split())[:100]}")
-    Path(__file__).with_name("golden_state.json").write_text(json.dumps(golden, indent=0) + "\n")
+    write_json(Path(__file__).with_name("golden_state.json"), golden, indent=0)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.goldens import kept_arrays, write_npz
 from tests.nn.cases import SHAPES, STEPS, gradient, start
 from tests.nn.training_cases import (
     CHANGED_AT,
@@ -26,6 +27,7 @@ from tests.nn.training_cases import (
     SCHEDULES,
     SCHEDULES_OF_PAIRS,
     Case,
+    load_golden,
     values,
 )
 
@@ -162,10 +164,12 @@ def changed_rates() -> None:
 
 def save(file: str) -> None:
     """One array and an index: hundreds of entries would be mostly headers."""
-    index = json.dumps({name: array.shape for name, array in golden.items()}, separators=(",", ":"))
-    flat = np.concatenate([array.reshape(-1) for array in golden.values()]).astype(np.float32)
     path = Path(__file__).with_name(file)
-    np.savez_compressed(path, index=np.frombuffer(index.encode(), np.uint8), values=flat)
+    new = {name: np.asarray(array, np.float32) for name, array in golden.items()}
+    arrays = kept_arrays(new, load_golden(file) if path.exists() else {})
+    index = json.dumps({name: array.shape for name, array in arrays.items()}, separators=(",", ":"))
+    flat = np.concatenate([array.reshape(-1) for array in arrays.values()])
+    write_npz(path, {"index": np.frombuffer(index.encode(), np.uint8), "values": flat})
     print(file, len(golden), "arrays,", path.stat().st_size, "bytes, torch", torch.__version__)
 
 

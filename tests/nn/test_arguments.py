@@ -58,6 +58,7 @@ def test_an_embedding_of_given_rows() -> None:
     layer = nn.Embedding.from_pretrained(tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert layer(tensor([1, 0])).tolist() == [[3, 4], [1, 2]] and not layer.weight.requires_grad
     assert nn.Embedding.from_pretrained(tensor([[1.0]]), freeze=False).weight.requires_grad
+    assert not nn.Embedding(3, 2, _freeze=True).weight.requires_grad  # of positions in transformers' models
 
 
 def test_modules_are_found_by_their_paths() -> None:

@@ -63,7 +63,10 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], list[float], list[float], list[fl
         F.hardswish, [inf, -inf, 0.0, 1.0, 3.0, -3.0], [inf, nan, 0.0, 2 / 3, 3.0, -0.0],
         [1.0, 0.0, 0.5, 5 / 6, 1.0, 0.0],
     ),
-    "softshrink": (F.softshrink, [nan, inf, -inf, 1.0, 0.0], [nan, inf, -inf, 0.5, 0.0], [1.0, 1.0, 1.0, 1.0, 0.0]),
+    "softshrink": (
+        F.softshrink, [nan, inf, -inf, 1.0, 0.5, -0.5, 0.0], [nan, inf, -inf, 0.5, 0.0, 0.0, 0.0],
+        [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0],
+    ),
     "hardshrink": (F.hardshrink, [nan, inf, -inf, 1.0, 0.0], [nan, inf, -inf, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 0.0]),
     "rrelu": (F.rrelu, [inf, 0.0, 1.0, -1.0], [inf, 0.0, 1.0, -0.22916667], [1.0, 0.22916667, 1.0, 0.22916667]),
 }  # fmt: skip

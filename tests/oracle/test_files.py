@@ -79,9 +79,10 @@ def test_shards_of_wide_types(tmp_path: Path) -> None:
     places = {name: f"model-{i}.safetensors" for i, name in enumerate(tensors)}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
     with open_checkpoint(tmp_path / "model.safetensors.index.json") as read:
-        assert [read.read(name).dtype.name for name in "abc"] == ["uint16", "uint64", "float32"]
-        assert bytes(read.read("b").data_view().cast("B")) == raw_bytes(tensors["b"])
-        assert read.read("c").shape == (3, 8, 2)
+        assert [read.read(name).dtype.name for name in "abc"] == ["uint16", "uint64", "complex64"]
+        for name, tensor in tensors.items():
+            assert read.read(name).shape == (3, 8)
+            assert read.read(name).numpy().tobytes() == raw_bytes(tensor)
 
 
 def test_torch_reads_sparse_tensors(tmp_path: Path) -> None:

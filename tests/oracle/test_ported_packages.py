@@ -25,7 +25,9 @@ def package(name: str) -> tuple[Any, Any]:
 def test_scripts_train_alike(name: str) -> None:
     theirs = running.load(name, "torch").main(running.fill)
     ours = running.load(name, "pyapp").main(running.fill)
-    np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
+    # As in test_scripts.py. Rounding alone moves torch's own results so far: those of speech.py in float64 are up to
+    # 6e-5 of the number away, and the pictures that diffusion.py draws have numbers near 0 beside those of about 1.
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 # -- files
@@ -242,6 +244,11 @@ def test_special_functions(name: str) -> None:
     more: tuple[Any, ...] = {"softmax": (0,), "log_softmax": (0,), "logsumexp": (0,)}.get(name, ())
     if name in ("gammainc", "gammaincc", "xlog1py", "xlogy"):
         ours, theirs = both(lambda t, a, b: getattr(t.special, name)(a, b), values, values[::-1])
+    elif name == "zeta":
+        ours, theirs = both(lambda t, a, b: t.special.zeta(a + 1, b), values, values[::-1])
+    elif "_polynomial_" in name:
+        function = lambda t, a, n: (getattr(t.special, name)(a, 5), getattr(t.special, name)(a, n))  # noqa: E731
+        ours, theirs = both(function, values, np.arange(12))
     elif name == "polygamma":
         ours, theirs = both(lambda t, a: t.special.polygamma(1, a), values)
     elif name == "multigammaln":

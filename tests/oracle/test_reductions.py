@@ -57,8 +57,8 @@ OVER_ONE = {
     "unique": lambda P, x, d: P.unique(x, return_inverse=True, return_counts=True),
 }
 
-# Of equals any one may have the gradient; unique has none.
-ONE_OF_EQUALS = {"median", "mode", "kthvalue", "topk", "unique", "unique_consecutive"}
+# Of equals any one may have the gradient (the cases of test_cases.py have none); unique has none.
+ONE_OF_EQUALS = {"median", "mode", "kthvalue", "topk", "quantile", "unique", "unique_consecutive"}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -217,7 +217,7 @@ REFUSED: dict[str, Callable[[Any, Any], Any]] = {
     "pad": lambda P, x: P.nn.functional.pad(x[None], (3, 0), mode="reflect"),
     "max_pool": lambda P, x: P.nn.functional.max_pool1d(x[None], 2, padding=2),
     "interpolate": lambda P, x: P.nn.functional.interpolate(x[None], size=3, scale_factor=2.0),
-    "attention": lambda P, x: P.nn.functional.scaled_dot_product_attention(x[None], x[None], P.zeros(1, 3, 3)),
+    "attention": lambda P, x: P.nn.functional.scaled_dot_product_attention(x[None], P.zeros(1, 2, 4), x[None]),
     "dropout": lambda P, x: P.nn.functional.dropout(x, 1.5),
 }
 

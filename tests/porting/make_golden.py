@@ -6,7 +6,6 @@ python -m tests.porting.make_golden
 from __future__ import annotations
 
 import importlib
-import json
 import types
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.utils.prune
 
+from tests.goldens import write_json, write_rows
 from tests.porting import cases, running
 
 MODULES = """
@@ -38,8 +38,7 @@ def _is_foreign(value: Any) -> bool:
 
 if __name__ == "__main__":
     golden = {name: [float(x) for x in running.load(name, "torch").main(running.fill)] for name in running.NAMES}
-    (Path(__file__).parent / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
-    lines = [f"{json.dumps(name)}: {json.dumps(cases.plain(call(torch)))}" for name, call in cases.calls().items()]
-    (Path(__file__).parent / "golden_cases.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    entries = ",\n".join(f"{json.dumps(module)}: {json.dumps(names_of(module))}" for module in ["", *MODULES])
-    (Path(__file__).parent / "torch_names.json").write_text("{\n" + entries + "\n}\n")
+    write_json(Path(__file__).parent / "golden.json", golden, indent=1)
+    results = {name: cases.plain(call(torch)) for name, call in cases.calls().items()}
+    write_rows(Path(__file__).parent / "golden_cases.json", results)
+    write_rows(Path(__file__).parent / "torch_names.json", {module: names_of(module) for module in ["", *MODULES]})

@@ -9,7 +9,6 @@ logits of the model, in NumPy, as in make_golden_spans.py.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import transformers
 from tokenizers import Tokenizer
 from transformers import LayoutLMv3ImageProcessor
 
+from tests.goldens import write_json
 from tests.tasks.test_documents import BOXES, CLASSES, ENDS, KINDS, LONGEST, SIDE, SIZE, WORDS, folder, picture
 from tests.tasks.test_spans import QUESTIONS
 
@@ -94,5 +94,5 @@ def found(top: Path, kind: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        OUT.write_text(json.dumps({kind: found(Path(name), kind) for kind in KINDS}) + "\n")
+        write_json(OUT, {kind: found(Path(name), kind) for kind in KINDS})
     print(OUT.stat().st_size, "bytes")

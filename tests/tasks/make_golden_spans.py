@@ -8,7 +8,6 @@ logits, in NumPy, by the definition of Devlin et al. (2019), section 4.2.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, pipeline
 
+from tests.goldens import write_json
 from tests.tasks.test_spans import CONTEXT, LONGEST, QUESTIONS, TEXTS, answering_folder, labelling_folder
 
 OUT = Path(__file__).with_name("golden_spans.json")
@@ -60,7 +60,7 @@ def main() -> None:
                 for impossible in (False, True)
             },
         }
-    OUT.write_text(json.dumps(golden) + "\n")
+    write_json(OUT, golden)
     print(OUT.stat().st_size, "bytes")
 
 

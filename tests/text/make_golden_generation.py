@@ -9,7 +9,6 @@ has none. `beams`: the texts of beam search over tests/text/table_model.py, and 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from transformers.generation import GenerationMixin
 from transformers.generation import logits_process as process
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from tests.goldens import write_json
 from tests.text.table_model import EOS, VOCABULARY, TableTokenizer, logit
 
 OUT = Path(__file__).with_name("golden_generation.json")
@@ -189,7 +189,7 @@ def main() -> None:
         "beams": [{"settings": settings, "texts": searched(settings)} for settings in BEAMS],
         "greedy": [{"settings": settings, "tokens": greedy(settings)} for settings in GREEDY],
     }  # fmt: skip
-    OUT.write_text(json.dumps(golden) + "\n")
+    write_json(OUT, golden)
     print(OUT.stat().st_size, "bytes")
 
 

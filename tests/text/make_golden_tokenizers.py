@@ -7,6 +7,7 @@ these programs give.
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import tempfile
@@ -30,8 +31,8 @@ NORMALISER = {"ﬁ": "fi", "Ａ": "A", "Ｂ": "B", "Ｃ": "C", "e\u0301": "é", 
 def sentencepiece(kind: str, **options: Any) -> dict[str, Any]:
     import sentencepiece
 
-    with tempfile.TemporaryDirectory() as folder:
-        rules = Path(folder) / "rules.tsv"
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        rules = Path("rules.tsv")  # the model holds its path, which must not be another one each time
         lines = [
             " ".join(f"{ord(sign):X}" for sign in source) + "\t" + " ".join(f"{ord(sign):X}" for sign in target)
             for source, target in NORMALISER.items()

@@ -7,13 +7,13 @@ For each case the loss, and the sum of the absolute gradients of each input's ve
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from sentence_transformers.sentence_transformer import losses
 
+from tests.goldens import write_json
 from tests.train.embedding_cases import CASES, MATRYOSHKA, SIZE, VECTORS
 
 TARGET = Path(__file__).with_name("golden_embedding_losses.json")
@@ -44,4 +44,4 @@ def case(name: str, matryoshka: bool = False) -> list[float]:
 if __name__ == "__main__":
     found = {name: case(name) for name in CASES}
     found["matryoshka"] = case("in batch", True)
-    TARGET.write_text(json.dumps(found) + "\n")
+    write_json(TARGET, found)

@@ -8,7 +8,6 @@ points that are found in drawn likelihoods.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +16,7 @@ import torch
 from PIL import Image
 from transformers import VitPoseImageProcessor
 
+from tests.goldens import write_json
 from tests.models.seeded import rounded, shown
 from tests.vision.processor_cases import pictures
 from tests.vision.test_poses import BOXES, SIZE, likelihoods
@@ -34,4 +34,4 @@ if __name__ == "__main__":
             for pose in poses
         ],
     }
-    Path(__file__).with_name("golden_poses.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+    write_json(Path(__file__).with_name("golden_poses.json"), golden, separators=(",", ":"))

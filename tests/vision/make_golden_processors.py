@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 import transformers
 from PIL import Image
 
+from tests.goldens import write_json
 from tests.models.seeded import shown
 from tests.vision.processor_cases import CASES, TOGETHER, pictures
 
@@ -68,7 +70,8 @@ def golden(name: str) -> list[Any]:
 
 
 if __name__ == "__main__":
+    assert int(PIL.__version__.partition(".")[0]) < 13, f"needs Pillow before 13, got {PIL.__version__}"
     target = Path(__file__).with_name("golden_processors.json")
     made = {name: golden(name) for name in sys.argv[1:] or CASES}
     made = (json.loads(target.read_text()) if sys.argv[1:] else {}) | made
-    target.write_text(json.dumps(made, separators=(",", ":")) + "\n")
+    write_json(target, made, separators=(",", ":"))

@@ -1696,6 +1696,7 @@ OP_MODULES: dict[str, str] = {
     "_scaled_bessel": "elementwise.bessel",
     "_scatter_extreme": "scattering",
     "_sign_and_log_of_det": "linalg.determinant",
+    "_soft_shrunk": "shrinking",
     "_solve": "linalg.solve",
     "_solve_triangular": "linalg.solve",
     "_sparse_product": "sparse.products",

@@ -20,7 +20,7 @@ def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     """sign(x) max(|x| - lambd, 0)."""
     if not 0 <= lambd < inf:
         raise ValueError(f"softshrink: lambd must be a number >= 0, not {lambd}")
-    return x - x.clamp(-lambd, lambd)
+    return _soft_shrunk(x, float(lambd)) if x.dtype.is_floating_point else x - x.clamp(-lambd, lambd)
 
 
 @function(method=True)
@@ -37,6 +37,12 @@ _hard_slope = element_function(lambda g, x, limit: g.where(x.abs() > limit, g.wh
 @op(vjp=lambda g, _, x, lambd: (_hard_slope(g, x, lambd), None), name="_hard_shrunk")
 def _hard_shrunk(x: Tensor, lambd: float) -> Tensor:
     return _hard_values(x, lambd)
+
+
+# The gradient of the difference would be g where |x| is lambd; torch's is 0 there, as that of hardshrink.
+@op(vjp=lambda g, _, x, lambd: (_hard_slope(g, x, lambd), None), name="_soft_shrunk")
+def _soft_shrunk(x: Tensor, lambd: float) -> Tensor:
+    return x - x.clamp(-lambd, lambd)
 
 
 @function()

@@ -215,6 +215,8 @@ class Embedding(Module):
             self.weight = Parameter(_weight, requires_grad=not _freeze)
             return
         self.weight = new_parameter(empty, num_embeddings, embedding_dim, device=device, dtype=dtype)
+        if _freeze:
+            self.weight.requires_grad_(False)
         if Initialization.on:
             self.reset_parameters()
 

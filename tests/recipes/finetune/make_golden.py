@@ -8,7 +8,6 @@ has seeded values, and that of RewardTrainer.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
+from tests.goldens import write_json
 from tests.models.seeded import draw
 from tests.recipes.finetune.preference_case import (
     BETA,
@@ -97,4 +97,4 @@ if __name__ == "__main__":
         kinds = (*KINDS, *REFERENCE_FREE, *UNPAIRED)
         found: dict[str, Any] = {"preferences": {kind: loss_of(Path(name), kind) for kind in kinds}}
     found["reward"] = [reward(None, False), reward(None, True), reward(0.01, False)]
-    TARGET.write_text(json.dumps(found) + "\n")
+    write_json(TARGET, found)

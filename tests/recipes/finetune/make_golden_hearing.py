@@ -19,6 +19,7 @@ from typing import Any
 from transformers import Wav2Vec2CTCTokenizer, WhisperTokenizer
 from transformers.models.whisper.english_normalizer import BasicTextNormalizer
 
+from tests.goldens import write_json
 from tests.recipes.finetune.hearing_cases import COMPARED, IGNORED, SEGMENTS, TEXTS
 
 
@@ -53,5 +54,5 @@ def times() -> dict[str, list[int]]:
 
 if __name__ == "__main__":
     found = characters() | {"whisper": times(), "compared": [BasicTextNormalizer()(text).strip() for text in COMPARED]}
-    Path(__file__).with_name("golden_hearing.json").write_text(json.dumps(found, ensure_ascii=False) + "\n")
+    write_json(Path(__file__).with_name("golden_hearing.json"), found, ensure_ascii=False)
     print(found)
