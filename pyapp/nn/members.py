@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 GROUPS = "_parameters", "_buffers", "_modules"
 _MISSING: Any = object()
+_OTHERS = "clear", "update", "setdefault"  # those of dict do not call __setitem__ and __delitem__
 
 
 class Members(dict[str, Any]):
@@ -71,35 +72,22 @@ class Members(dict[str, Any]):
                     owner._absent.discard(name)
                 _forget(owner, name, value)
 
-    def pop(self, name: str, default: Any = _MISSING) -> Any:
-        value = super().get(name, default)
-        if value is _MISSING or name in self:
-            value = self[name]
-            del self[name]
+    def pop(self, name: str, *default: Any) -> Any:
+        if default and name not in self:
+            return default[0]
+        value = self[name]
+        del self[name]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        name = next(reversed(self), _MISSING)
-        if name is _MISSING:
-            raise KeyError("popitem: a module has no members of this kind")
+        name = next(reversed(self))
         return name, self.pop(name)
 
-    def clear(self) -> None:
-        for name in list(self):
-            del self[name]
+    clear, update, setdefault = (getattr(MutableMapping, name) for name in _OTHERS)
 
-    def update(self, *values: Any, **named: Any) -> None:
-        for name, value in dict(*values, **named).items():
-            self[name] = value
-
-    def __ior__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Members:  # type: ignore[override, misc]
+    def __ior__(self, values: Any) -> Members:  # type: ignore[override, misc]
         self.update(values)
         return self
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        if name not in self:
-            self[name] = default
-        return super().get(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A plain dict, also in a copy: the module that takes it makes it its own."""
