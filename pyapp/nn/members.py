@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 GROUPS = "_parameters", "_buffers", "_modules"
 _MISSING: Any = object()
-_OTHERS = "clear", "update", "setdefault"  # those of dict do not call __setitem__ and __delitem__
 
 
 class Members(dict[str, Any]):
@@ -28,12 +27,6 @@ class Members(dict[str, Any]):
         if own not in self._owners:
             self._owners = [other for other in self._owners if other() is not None]
             self._owners.append(own)
-
-    def leave(self, owner: Module) -> None:
-        """Takes the attributes away from a module, which gets another dict."""
-        self._owners = [other for other in self._owners if other() not in (owner, None)]
-        for name, value in self.items():
-            _forget(owner, name, value)
 
     def __setitem__(self, name: str, value: Any) -> None:
         optional = False
@@ -80,10 +73,16 @@ class Members(dict[str, Any]):
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        name = next(reversed(self))
-        return name, self.pop(name)
+        last = name, value = super().popitem()
+        super().__setitem__(name, value)
+        del self[name]
+        return last
 
-    clear, update, setdefault = (getattr(MutableMapping, name) for name in _OTHERS)
+    def clear(self) -> None:
+        for name in list(self):
+            del self[name]
+
+    update, setdefault = MutableMapping.update, MutableMapping.setdefault  # dict's do not call __setitem__
 
     def __ior__(self, values: Any) -> Members:  # type: ignore[override, misc]
         self.update(values)
@@ -119,16 +118,6 @@ def adopt_members(owner: Module) -> None:
             given._owners = []
         if isinstance(given, Members):
             given.belong_to(owner)
-
-
-def replace_members(owner: Module, group: str, values: Mapping[str, Any]) -> None:
-    """A whole group anew: attributes of members that are no longer there go."""
-    before = owner.__dict__.get(group)
-    if isinstance(before, Members):
-        before.leave(owner)
-    owner.__dict__[group] = made = Members()
-    made._owners = [weakref.ref(owner)]
-    made.update(values)
 
 
 def adopting(take: Callable[..., None]) -> Callable[..., None]:
