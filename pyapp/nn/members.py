@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,12 +27,6 @@ class Members(dict[str, Any]):
         if own not in self._owners:
             self._owners = [other for other in self._owners if other() is not None]
             self._owners.append(own)
-
-    def leave(self, owner: Module) -> None:
-        """Takes the attributes away from a module, which gets another dict."""
-        self._owners = [other for other in self._owners if other() not in (owner, None)]
-        for name, value in self.items():
-            _forget(owner, name, value)
 
     def __setitem__(self, name: str, value: Any) -> None:
         optional = False
@@ -71,35 +65,28 @@ class Members(dict[str, Any]):
                     owner._absent.discard(name)
                 _forget(owner, name, value)
 
-    def pop(self, name: str, default: Any = _MISSING) -> Any:
-        value = super().get(name, default)
-        if value is _MISSING or name in self:
-            value = self[name]
-            del self[name]
+    def pop(self, name: str, *default: Any) -> Any:
+        if default and name not in self:
+            return default[0]
+        value = self[name]
+        del self[name]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        name = next(reversed(self), _MISSING)
-        if name is _MISSING:
-            raise KeyError("popitem: a module has no members of this kind")
-        return name, self.pop(name)
+        last = name, value = super().popitem()
+        super().__setitem__(name, value)
+        del self[name]
+        return last
 
     def clear(self) -> None:
         for name in list(self):
             del self[name]
 
-    def update(self, *values: Any, **named: Any) -> None:
-        for name, value in dict(*values, **named).items():
-            self[name] = value
+    update, setdefault = MutableMapping.update, MutableMapping.setdefault  # dict's do not call __setitem__
 
-    def __ior__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Members:  # type: ignore[override, misc]
+    def __ior__(self, values: Any) -> Members:  # type: ignore[override, misc]
         self.update(values)
         return self
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        if name not in self:
-            self[name] = default
-        return super().get(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A plain dict, also in a copy: the module that takes it makes it its own."""
@@ -131,16 +118,6 @@ def adopt_members(owner: Module) -> None:
             given._owners = []
         if isinstance(given, Members):
             given.belong_to(owner)
-
-
-def replace_members(owner: Module, group: str, values: Mapping[str, Any]) -> None:
-    """A whole group anew: attributes of members that are no longer there go."""
-    before = owner.__dict__.get(group)
-    if isinstance(before, Members):
-        before.leave(owner)
-    owner.__dict__[group] = made = Members()
-    made._owners = [weakref.ref(owner)]
-    made.update(values)
 
 
 def adopting(take: Callable[..., None]) -> Callable[..., None]:

@@ -49,12 +49,10 @@ if TYPE_CHECKING:
     from .conv import conv_transpose2d as conv_transpose2d
     from .conv import conv_transpose3d as conv_transpose3d
     from .counting import bincount as bincount
-    from .counting import bucketize as bucketize
     from .counting import histc as histc
     from .counting import histogram as histogram
     from .counting import histogramdd as histogramdd
     from .counting import isin as isin
-    from .counting import searchsorted as searchsorted
     from .counting import unique as unique
     from .counting import unique_consecutive as unique_consecutive
     from .covariance import corrcoef as corrcoef
@@ -416,6 +414,8 @@ if TYPE_CHECKING:
     from .softmaxes import logsumexp as logsumexp
     from .softmaxes import softmax as softmax
     from .softmaxes import softmin as softmin
+    from .sorted_search import bucketize as bucketize
+    from .sorted_search import searchsorted as searchsorted
     from .sorting import argsort as argsort
     from .sorting import msort as msort
     from .sorting import sort as sort
@@ -548,7 +548,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "broadcast_shapes": "torch_synonyms",
     "broadcast_tensors": "view",
     "broadcast_to": "view",
-    "bucketize": "counting",
+    "bucketize": "sorted_search",
     "cache_write": "kv_cache",
     "cached_attention": "kv_cache",
     "cached_self_attention": "kv_cache",
@@ -894,7 +894,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "scatter": "scattering",
     "scatter_add": "scattering",
     "scatter_reduce": "scattering",
-    "searchsorted": "counting",
+    "searchsorted": "sorted_search",
     "seed": "random",
     "segment_reduce": "scattering",
     "select": "index",

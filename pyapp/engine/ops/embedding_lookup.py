@@ -12,7 +12,6 @@ from ..op import op, primitive
 from ..quant import dequantize
 from ..tensor import Tensor, adopt_array
 from ..user_errors import describe
-from .counting import searchsorted
 from .create import arange
 from .stacking import cat
 
@@ -85,6 +84,8 @@ def _repeated(g: Tensor, ids: Tensor, starts: Tensor | None) -> Tensor:
     """Row b of g (bags, D) for each id of bag b: (N, D)."""
     if starts is None:
         return g.unsqueeze(1).expand(*ids.shape, g.shape[1]).reshape(-1, g.shape[1])
+    from .sorted_search import searchsorted  # late: only bags need it
+
     return g.index_select(0, searchsorted(starts, arange(ids.shape[0], device=ids.device), right=True) - 1)
 
 
@@ -111,6 +112,8 @@ def embedding_bag(weight: Tensor, ids: Tensor, starts: Tensor | None, mean: bool
     if starts is None:
         total = rows.sum(1)
     else:
+        from .sorted_search import searchsorted  # late, as above
+
         bags = searchsorted(starts, arange(ids.shape[0], device=ids.device), right=True) - 1
         total = rows.new_zeros((starts.shape[0], rows.shape[1])).index_add(0, bags, rows)
     return total / _sizes(ids, starts, total.dtype) if mean else total

@@ -15,13 +15,13 @@ from ..operands import check_number, refuse_complex, same_device
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
-from .counting import searchsorted
 from .create import arange, ones, zeros
 from .diagonals import diagonal
 from .elementwise.select import where
 from .index import _put, _take_back
 from .padding import pad
 from .selection import _grid, _index_array
+from .sorted_search import searchsorted
 from .view import as_strided, expand, reshape
 
 

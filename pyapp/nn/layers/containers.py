@@ -183,9 +183,6 @@ class _Dict(Module):
             self._held.setdefault(key, None)
         setattr(self, key, value)
 
-    def __getitem__(self, key: str) -> Any:
-        raise NotImplementedError
-
     def __delitem__(self, key: str) -> None:
         del self._held[key]
 
@@ -209,7 +206,7 @@ class _Dict(Module):
 
     def pop(self, key: str) -> Any:
         """Removes and returns."""
-        value = self[key]
+        value = self._held[key]
         del self[key]
         return value
 

@@ -12,6 +12,7 @@ from typing import Any
 from ...engine.autograd import RemovableHandle
 from ..hooks import register_everywhere
 from ..module import Module
+from ..state import EXTRA as _EXTRA_STATE_KEY_SUFFIX
 from ..state import IncompatibleKeys as _IncompatibleKeys
 
 
@@ -45,6 +46,6 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 
 __all__ = [
-    "Module", "_IncompatibleKeys", "register_module_forward_hook", "register_module_forward_pre_hook",
-    "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+    "_EXTRA_STATE_KEY_SUFFIX", "Module", "_IncompatibleKeys", "register_module_forward_hook",
+    "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
 ]  # fmt: skip

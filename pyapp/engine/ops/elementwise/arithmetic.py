@@ -114,6 +114,9 @@ sign = unary(
 
 
 def _scaled(operation: Op) -> Any:
+    def scaled(a: Any, b: Any, factor: float) -> Tensor:
+        return operation(a, b * factor)
+
     def call(a: Any, b: Any, alpha: float = 1) -> Tensor:
         if isinstance(alpha, float) and not common_dtype(a, b).has_gradient:
             raise TypeError(
@@ -126,7 +129,7 @@ def _scaled(operation: Op) -> Any:
             a, b, factor = (_rounded_number(x, kind) if type(x) in (int, float) else x for x in (a, b, alpha))
         else:
             factor = alpha
-        return _in_float32(lambda a, b: operation(a, b * factor), a, b)
+        return _in_float32(scaled, a, b, factor)
 
     return call
 
@@ -145,12 +148,10 @@ def _in_float32(compute: Any, *given: Any) -> Tensor:
     once, as in torch.
     """
     if not any(isinstance(x, Tensor) and x.dtype in _HALVES for x in given):
-        result: Tensor = compute(*given)
-        return result
+        return compute(*given)
     kind = common_dtype(*given)
     wide = _dtype.float32 if kind in _HALVES else kind
-    found: Tensor = compute(*(x.to(kind).to(wide) if isinstance(x, Tensor) else x for x in given))
-    return found.to(kind)
+    return compute(*(x.to(kind).to(wide) if isinstance(x, Tensor) else x for x in given)).to(kind)
 
 
 def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
@@ -192,10 +193,7 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     near = weight.__abs__() < 0.5
     if isinstance(weight, complex):
         return x + (end - x) * weight if near else end - (end - x) * (1 - weight)
-    from_end = 1 - weight
-    if near:
-        return _in_float32(lambda x, end: _lerp_from_start(x, end, weight), x, end)
-    return _in_float32(lambda x, end: _lerp_from_end(x, end, from_end), x, end)
+    return _in_float32(_lerp_from_start, x, end, weight) if near else _in_float32(_lerp_from_end, x, end, 1 - weight)
 
 
 @function(method=True, in_place=True)
@@ -203,7 +201,7 @@ def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 tensor2; of integers with the whole part of value."""
     if isinstance(value, float) and common_dtype(x, tensor1, tensor2).category < 2:
         value = int(value)
-    return _in_float32(lambda *given: _addcmul(*given, value), x, tensor1, tensor2)
+    return _in_float32(_addcmul, x, tensor1, tensor2, value)
 
 
 @function(method=True, in_place=True)
@@ -211,7 +209,7 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 / tensor2. TypeError where both are integers."""
     if not (tensor1.dtype.has_gradient or tensor2.dtype.has_gradient):
         raise TypeError(f"addcdiv: divides floating-point tensors, not {describe(tensor1)} by {describe(tensor2)}")
-    return _in_float32(lambda *given: _addcdiv(*given, value), x, tensor1, tensor2)
+    return _in_float32(_addcdiv, x, tensor1, tensor2, value)
 
 
 def _finite_values(x: Any, low: Any, high: Any, number: Any) -> Any:
