@@ -28,7 +28,7 @@ from .convolution import (
     _steps_in_three,
     _takes,
     _times,
-)  # fmt: skip
+)
 from .layouts import fill_zero
 
 _F32 = _dtype.float32
