@@ -10,6 +10,7 @@ from ..op import LATE_CLAIMS
 LATE = {
     "channels_last": "_convolution_channels_last _expanded_depthwise_channels_last _packed_convolution_weight "
     "_pool_channels_last",
+    "convolution_gradients": "convolution_backward _convolution_transpose convolution_transpose_backward",
     "ctc": "_ctc _ctc_gradient",
     "distances": "_distances distances_backward",
     "embedding_bags": "_embedding_bag",
