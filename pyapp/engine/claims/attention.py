@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from .. import dtype as _dtype
-from ..device import Device, cpu
+from ..device import Device
 from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..launch import Part, launch_all
@@ -411,7 +411,7 @@ def _masked_attention(
         few = _of_few_rows(q, k, v, before, after, scale)
         if few is not None:
             return few
-    if mask is not None and q.shape[1] == 1 and q.dtype is _F32 and softcap is None and q.device is cpu:
+    if mask is not None and q.shape[1] == 1 and q.dtype is _F32 and softcap is None and not q.device.backend.own_workspaces:
         if mask.dtype in (_dtype.bool_, _F32) and before >= 0 and after >= k.shape[1] - 1:
             return _of_one_row(q, k, v, mask, scale)
     folded = _all_folded(q, k, v, mask)

@@ -67,6 +67,8 @@ def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbe
     for x in tensors:
         if x.dtype is not float32 or (x.shape != y.shape and (x is tensors[0] or x.numel() != 1)):
             return NotImplemented
+        if x.device is not first.device:  # a number of the CPU, which the ops take
+            return NotImplemented
     for at, x in enumerate(tensors[1:], 2):
         if x.shape != y.shape:
             single |= 1 << at
