@@ -114,27 +114,30 @@ sign = unary(
 
 
 def _scaled(operation: Op) -> Any:
-    def scaled(a: Any, b: Any, factor: float) -> Tensor:
-        return operation(a, b * factor)
-
     def call(a: Any, b: Any, alpha: float = 1) -> Tensor:
+        if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype is b.dtype is _dtype.float32:
+            return operation(a, b if alpha == 1 else b * alpha)
         if isinstance(alpha, float) and not common_dtype(a, b).has_gradient:
             raise TypeError(
                 f"{operation.name}: alpha {alpha} must be an integer, as {describe(a)} and {describe(b)} are"
             )
         if alpha == 1:
             return operation(a, b)
+        if not _is_half(a) and not _is_half(b):
+            return operation(a, b * alpha)
         kind = common_dtype(a, b)
         if kind in _HALVES:  # torch rounds numbers to the type
-            a, b, factor = (_rounded_number(x, kind) if type(x) in (int, float) else x for x in (a, b, alpha))
-        else:
-            factor = alpha
-        return _in_float32(scaled, a, b, factor)
+            a, b, alpha = (_rounded_number(x, kind) if type(x) in (int, float) else x for x in (a, b, alpha))
+        return _in_float32(lambda a, b: operation(a, b * alpha), a, b)
 
     return call
 
 
 _HALVES = (_dtype.bfloat16, _dtype.float16)
+
+
+def _is_half(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dtype in _HALVES
 
 
 @functools.lru_cache(256)
@@ -144,10 +147,8 @@ def _rounded_number(x: float, kind: DType) -> float:
 
 
 def _in_float32(compute: Any, *given: Any) -> Tensor:
-    """A function of tensors (or numbers). Where one of them is of a half type it computes in float32 and is rounded
-    once, as in torch.
-    """
-    if not any(isinstance(x, Tensor) and x.dtype in _HALVES for x in given):
+    """A function of tensors (or numbers): in float32 and rounded once where one is of a half type, as in torch."""
+    if not any(map(_is_half, given)):
         return compute(*given)
     kind = common_dtype(*given)
     wide = _dtype.float32 if kind in _HALVES else kind
@@ -193,7 +194,8 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     near = weight.__abs__() < 0.5
     if isinstance(weight, complex):
         return x + (end - x) * weight if near else end - (end - x) * (1 - weight)
-    return _in_float32(_lerp_from_start, x, end, weight) if near else _in_float32(_lerp_from_end, x, end, 1 - weight)
+    compute, share = (_lerp_from_start, weight) if near else (_lerp_from_end, 1 - weight)
+    return compute(x, end, share) if x.dtype is _dtype.float32 else _in_float32(compute, x, end, share)
 
 
 @function(method=True, in_place=True)
@@ -201,6 +203,8 @@ def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 tensor2; of integers with the whole part of value."""
     if isinstance(value, float) and common_dtype(x, tensor1, tensor2).category < 2:
         value = int(value)
+    if x.dtype is _dtype.float32 is tensor1.dtype:
+        return _addcmul(x, tensor1, tensor2, value)
     return _in_float32(_addcmul, x, tensor1, tensor2, value)
 
 
@@ -209,6 +213,8 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 / tensor2. TypeError where both are integers."""
     if not (tensor1.dtype.has_gradient or tensor2.dtype.has_gradient):
         raise TypeError(f"addcdiv: divides floating-point tensors, not {describe(tensor1)} by {describe(tensor2)}")
+    if x.dtype is _dtype.float32 is tensor1.dtype:
+        return _addcdiv(x, tensor1, tensor2, value)
     return _in_float32(_addcdiv, x, tensor1, tensor2, value)
 
 
