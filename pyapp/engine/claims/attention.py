@@ -411,8 +411,9 @@ def _masked_attention(
         few = _of_few_rows(q, k, v, before, after, scale)
         if few is not None:
             return few
-    if mask is not None and q.shape[1] == 1 and q.dtype is _F32 and softcap is None and not q.device.backend.own_workspaces:
-        if mask.dtype in (_dtype.bool_, _F32) and before >= 0 and after >= k.shape[1] - 1:
+    whole = before >= 0 and after >= k.shape[1] - 1
+    if mask is not None and q.shape[1] == 1 and whole and q.dtype is _F32 and softcap is None:
+        if mask.dtype in (_dtype.bool_, _F32) and not q.device.backend.own_workspaces:
             return _of_one_row(q, k, v, mask, scale)
     folded = _all_folded(q, k, v, mask)
     if folded is not None:
