@@ -14,8 +14,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Module
-from pyapp.nn.bert_decoder import PlacedEmbeddings, TextDecoder
 from pyapp.nn.encoders.alibi_encoder import GATES, AlibiBertEncoder
+from pyapp.nn.encoders.bert_decoder import PlacedEmbeddings, TextDecoder
 from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     BertEncoder,

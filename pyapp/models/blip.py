@@ -12,7 +12,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.nn import Embedding, LayerNorm, Module
-from pyapp.nn.bert_decoder import TextDecoder
+from pyapp.nn.encoders.bert_decoder import TextDecoder
 from pyapp.nn.encoders.encoders import Predictions
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
 from pyapp.nn.vision.blip import BlipVision

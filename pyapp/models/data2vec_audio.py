@@ -17,8 +17,8 @@ from pyapp.nn.audio.sound import (
     SoundLayers,
     plain_attention,
 )
+from pyapp.nn.audio.speakers import SpeakerEncoder
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.speakers import SpeakerEncoder
 
 from .loading.config import require
 from .loading.sound_config import LARGEST, MOST_LAYERS, SpeakerConfig

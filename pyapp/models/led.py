@@ -12,10 +12,10 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.encoders.window_attention import WindowAttention
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import BartLanguageModel, Decoder, TextStack
-from pyapp.nn.window_attention import WindowAttention
 
 from .loading.config import check_windows
 from .loading.sequence_config import SequenceToSequenceConfig

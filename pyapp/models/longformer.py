@@ -23,7 +23,7 @@ from pyapp.nn.encoders.encoders import (
     Pooler,
     visible_keys,
 )  # fmt: skip
-from pyapp.nn.window_attention import WindowAttention
+from pyapp.nn.encoders.window_attention import WindowAttention
 
 from .loading.config import check_windows, require
 from .loading.encoder_config import EncoderConfig

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, LayerNorm, Module, ModuleList
-from pyapp.nn.inverted import FilterStage, InvertedResidual, dilated_stages
+from pyapp.nn.vision.inverted import FilterStage, InvertedResidual, dilated_stages
 from pyapp.nn.vision.vision import (
     ConvolutionNorm,
     ImageHead,

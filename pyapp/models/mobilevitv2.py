@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, GroupNorm, Module, ModuleList
-from pyapp.nn.inverted import FilterStage, InvertedResidual, dilated_stages
 from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.vision.inverted import FilterStage, InvertedResidual, dilated_stages
 from pyapp.nn.vision.vision import ConvolutionNorm, ImageHead, ImageModel, check_pictures, divisible, mean_of_places
 
 from .loading.config import require

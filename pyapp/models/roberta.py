@@ -15,7 +15,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
-from pyapp.nn.bert_decoder import PlacedEmbeddings, TextDecoder
+from pyapp.nn.encoders.bert_decoder import PlacedEmbeddings, TextDecoder
 from pyapp.nn.encoders.encoders import BertEncoder, DenseClassifierHead, LinearHead, NormedWords, NormedWordsHead
 from pyapp.nn.encoders.norm_first import NormFirstEncoder, NormNames
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory

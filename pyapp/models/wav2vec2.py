@@ -18,7 +18,7 @@ from pyapp.nn.audio.sound import (
     plain_attention,
     positional_names,
 )
-from pyapp.nn.speakers import SpeakerEncoder
+from pyapp.nn.audio.speakers import SpeakerEncoder
 
 from .loading.config import require
 from .loading.sound_config import LARGEST, SpeakerConfig

@@ -19,10 +19,10 @@ from pyapp.nn.audio.sound import (
     SoundLayers,
     positional_names,
 )
+from pyapp.nn.audio.speakers import SpeakerEncoder
 from pyapp.nn.encoders.encoders import as_bias, attend_joined
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.positions.relative_positions import distance_bias, distance_buckets
-from pyapp.nn.speakers import SpeakerEncoder
 
 from .loading.config import require
 from .loading.sound_config import SpeakerConfig

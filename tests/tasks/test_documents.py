@@ -29,7 +29,7 @@ from pyapp.tasks.documents import Page, answer_pages, classified_pages, label_pa
 from pyapp.text.spans import labelled_spans
 from pyapp.text.tokenization.encoding import Encoding
 from pyapp.text.tokenization.tokenizer import NativeBackend
-from pyapp.text.word_offsets import by_words
+from pyapp.text.tokenization.word_offsets import by_words
 from pyapp.vision.reading import is_page
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw

@@ -425,7 +425,7 @@ class Tokenizer:
         marked = without_surrogates(text if parse_special else plain_text(text))
         if split := getattr(backend, "encode_with_offsets", None):
             return Tokens(*split(marked))
-        from ..word_offsets import by_words  # late: stories and transcripts have no offsets
+        from .word_offsets import by_words  # late: stories and transcripts have no offsets
 
         return Tokens(*by_words(backend.encode, marked))
 

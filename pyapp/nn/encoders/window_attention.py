@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from ..engine import Tensor, ops
-from .encoders.encoders import SelfAttention, attend
-from .layers.linear import Linear
+from ...engine import Tensor, ops
+from ..layers.linear import Linear
+from .encoders import SelfAttention, attend
 
 
 class WindowAttention(SelfAttention):

@@ -4,14 +4,14 @@ sound. Two recordings of one speaker have vectors of nearly one direction.
 
 from __future__ import annotations
 
-from ..engine import Tensor, ops
-from ..errors import InputError
-from .audio.sound import SoundEncoder, SoundHead, summed_states
-from .encoders.encoders import until
-from .layers.containers import ModuleList
-from .layers.linear import Linear
-from .module import Module
-from .parameter import new_parameter
+from ...engine import Tensor, ops
+from ...errors import InputError
+from ..encoders.encoders import until
+from ..layers.containers import ModuleList
+from ..layers.linear import Linear
+from ..module import Module
+from ..parameter import new_parameter
+from .sound import SoundEncoder, SoundHead, summed_states
 
 
 class TimeDelay(Module):

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import Tensor
-from .encoders.encoders import BertEmbeddings, Intermediate, NormedResidual
-from .layers.containers import ModuleList
-from .layers.linear import Linear
-from .module import Module
-from .sequence_to_sequence.sequence_to_sequence import Memory
+from ...engine import Tensor
+from ..layers.containers import ModuleList
+from ..layers.linear import Linear
+from ..module import Module
+from ..sequence_to_sequence.sequence_to_sequence import Memory
+from .encoders import BertEmbeddings, Intermediate, NormedResidual
 
 
 class TextAttention(Module):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from pyapp.errors import ModelError
 
-from .tokenization.encoding import Span
+from .encoding import Span
 
 _WORD = re.compile(r"\s*(\S+)")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import Tensor
-from .layers.containers import ModuleList
-from .module import Module
-from .vision.vision import ConvolutionNorm, divisible
+from ...engine import Tensor
+from ..layers.containers import ModuleList
+from ..module import Module
+from .vision import ConvolutionNorm, divisible
 
 
 class InvertedResidual(Module):
