@@ -29,7 +29,7 @@ from pyapp.nn.encoders.norm_first import NormFirstEncoder, NormNames
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory
 
 from .loading.config import require
-from .loading.encoder_config import BertConfig
+from .loading.encoder_config import BertConfig, DecoderPart
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf, encoder_settings, rows_in
 
 MODEL_TYPES = ("bert", "megatron-bert", "ernie")
@@ -41,7 +41,7 @@ MEGATRON_NORMS = NormNames("ln", "ln", "ln")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BertConfig):
+class Config(DecoderPart, BertConfig):
     """The hyper-parameters, by the names of config.json. feed_forward_type: "original", and in Jina's models "geglu" or
     "reglu".
     """
@@ -75,15 +75,6 @@ class Config(BertConfig):
         )
         if self.kind == MEGATRON:
             require(self.position_embedding_type == "absolute", "Megatron's BERT has absolute positions only")
-
-    @property
-    def width(self) -> int:
-        """The width of hidden states."""
-        return self.hidden_size
-
-    @property
-    def source_width(self) -> None:
-        """The source's hidden states have the decoder's width."""
 
     @property
     def base(self) -> str:

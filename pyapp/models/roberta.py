@@ -21,7 +21,7 @@ from pyapp.nn.encoders.norm_first import NormFirstEncoder, NormNames
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory
 
 from .loading.config import require
-from .loading.encoder_config import EncoderConfig
+from .loading.encoder_config import DecoderPart, EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
 from .loading.weights import Stored, cut_apart
 
@@ -49,7 +49,7 @@ NORM_FIRST = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(EncoderConfig):
+class Config(DecoderPart, EncoderConfig):
     """The hyper-parameters, by the names of config.json. The first `pad_token_id` + 1 positions are of padding."""
 
     model_type = "roberta"
@@ -82,15 +82,6 @@ class Config(EncoderConfig):
         """As JSON values."""
         values = super().to_dict()
         return values | {"model_type": values.pop("kind")}
-
-    @property
-    def width(self) -> int:
-        """The width of hidden states."""
-        return self.hidden_size
-
-    @property
-    def source_width(self) -> None:
-        """The source's hidden states have the decoder's width."""
 
     @property
     def base(self) -> str:

@@ -36,6 +36,21 @@ class EncoderConfig(Labelled, FileConfig):
         check_padding(getattr(self, "pad_token_id", None), self.vocab_size)
 
 
+class DecoderPart:
+    """What a configuration says of a model that may be the decoder of another one."""
+
+    hidden_size: int
+
+    @property
+    def width(self) -> int:
+        """The width of hidden states."""
+        return self.hidden_size
+
+    @property
+    def source_width(self) -> None:
+        """The source's hidden states have the decoder's width."""
+
+
 def check_page(positions: int) -> None:
     """ModelError for tables that do not hold all places on a page, of which there are 1,001."""
     require(
