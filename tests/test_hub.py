@@ -169,7 +169,7 @@ def test_two_possible_tokenizers_are_none(tmp_path: Path) -> None:
 def test_a_folder(tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json", "training_args.bin", "tokenizer.bin", "README.md"):
         (tmp_path / name).touch()
-    with pytest.raises(ModelNotFoundError, match=r"no file of weights \(.safetensors, .gguf, .bin, .pt, .pth\)"):
+    with pytest.raises(ModelNotFoundError, match=r"no file of weights \(.safetensors, .gguf, .bin, .pt, .pth, .ckpt\)"):
         hub.resolve(str(tmp_path))
     (tmp_path / "a.bin").touch()
     assert hub.resolve(str(tmp_path)).model == tmp_path / "a.bin"
