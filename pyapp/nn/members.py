@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -118,6 +118,18 @@ def adopt_members(owner: Module) -> None:
             given._owners = []
         if isinstance(given, Members):
             given.belong_to(owner)
+
+
+def replace_members(owner: Module, group: str, values: Mapping[str, Any]) -> None:
+    """Gives a module a dict of members in place of the one before, whose attributes go."""
+    before = owner.__dict__.get(group)
+    if isinstance(before, Members):
+        before._owners = [other for other in before._owners if other() not in (owner, None)]
+        for name, value in before.items():
+            _forget(owner, name, value)
+    owner.__dict__[group] = made = Members()
+    made._owners = [weakref.ref(owner)]
+    made.update(values)
 
 
 def adopting(take: Callable[..., None]) -> Callable[..., None]:

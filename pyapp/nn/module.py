@@ -14,7 +14,7 @@ from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
 from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from ..errors import OperationError
-from .members import GROUPS, adopt_members, adopting, new_members
+from .members import GROUPS, adopt_members, adopting, new_members, replace_members
 from .parameter import Buffer, Parameter
 from .state import IncompatibleKeys, OwnState, StateHooks, collect, new_state, register
 
@@ -139,8 +139,6 @@ class Module(OwnState):
             if kept is not None:
                 kept[name] = value  # in the place of the one before, if there was one
         elif name in GROUPS:
-            from .member_groups import replace_members  # late: few modules are given a whole group
-
             replace_members(self, name, value)
             return
         object.__setattr__(self, name, value)

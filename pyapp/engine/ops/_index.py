@@ -333,6 +333,8 @@ if TYPE_CHECKING:
     from .random import randn_like as randn_like
     from .random import randperm as randperm
     from .random import seed as seed
+    from .rectifiers import prelu as prelu
+    from .rectifiers import rrelu as rrelu
     from .recurrences import linear_scan as linear_scan
     from .reduce import all as all
     from .reduce import amax as amax
@@ -403,8 +405,6 @@ if TYPE_CHECKING:
     from .selection import take_along_dim as take_along_dim
     from .selection import unravel_index as unravel_index
     from .shrinking import hardshrink as hardshrink
-    from .shrinking import prelu as prelu
-    from .shrinking import rrelu as rrelu
     from .shrinking import softshrink as softshrink
     from .shrinking import threshold as threshold
     from .sliding_windows import unfold as unfold
@@ -850,7 +850,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "polygamma": "elementwise.special",
     "positive": "elementwise.arithmetic",
     "pow": "elementwise.arithmetic",
-    "prelu": "shrinking",
+    "prelu": "rectifiers",
     "prod": "products",
     "promote_types": "promotion",
     "put": "scattering",
@@ -885,7 +885,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "rot90": "reordering",
     "round": "elementwise.rounding",
     "row_stack": "stacking",
-    "rrelu": "shrinking",
+    "rrelu": "rectifiers",
     "rsqrt": "elementwise.arithmetic",
     "rsub": "elementwise.arithmetic",
     "sample": "sampling",
@@ -1677,7 +1677,7 @@ OP_MODULES: dict[str, str] = {
     "_polygamma": "elementwise.special",
     "_pool_channels_last": "channels_last",
     "_power_spectrum": "spectrum",
-    "_prelu": "shrinking",
+    "_prelu": "rectifiers",
     "_prod": "products",
     "_products_of_rows": "sparse.products",
     "_put": "index",
