@@ -21,7 +21,7 @@ from pyapp.errors import FileFormatError, InputError, ModelError
 from pyapp.formats.pytorch_objects import PyTorchObjects
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
-from pyapp.models.loading import bare_files
+from pyapp.models.loading import bare_files, ultralytics
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.models.yolo import Config
 from pyapp.nn.vision.boxes import non_max_suppression
