@@ -17,6 +17,7 @@ MODEL_TYPES = {
     "aya_vision": "aya_vision",
     "bamba": "bamba",
     "bart": "bart",
+    "based": "based",
     "beit": "beit",
     "bert": "bert",
     "big_bird": "big_bird",
@@ -337,6 +338,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "aya_vision": ("image-text-to-text",),
     "bamba": ("causal-lm",),
     "bart": ("seq2seq-lm", "sequence-classification", "question-answering"),
+    "based": ("causal-lm",),
     "beit": ("image-features", "image-classification"),
     "bert": (
         "features",

@@ -42,6 +42,7 @@ OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which lang
 # A model that fits the processor's cache as float32 is fast enough without int8.
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
 EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
+OF_BASED = "alt_mixer_layers"  # a field of config.json that says the architecture
 OF_RWKV = "blocks.0.ln0.weight"  # a tensor of its author's files
 ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 
@@ -333,6 +334,8 @@ def read_settings(source: Source) -> dict[str, Any]:
         if not found:
             hint = "Take the file of the model's own repository again"
             raise FileFormatError(f"this is not a configuration: {object_problem(text)}", where=opened.name, hint=hint)
+        if OF_BASED in found and found.get("model_type", "gpt2") == "gpt2":  # whose files do not say it
+            found["model_type"] = "based"
         return found
     finally:
         if opened is not source:

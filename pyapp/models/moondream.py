@@ -134,7 +134,9 @@ def with_tokens(tokenizer: Tokenizer) -> Tokenizer:
     document = json.loads(tokenizer.to_json())
     settings = {"bos_token": BEGIN, "eos_token": BEGIN, "chat_template": TEMPLATE, **tokenizer.settings}
     if tokenizer.id_of(PART) is None:
-        document.setdefault("added_tokens", []).append({"id": tokenizer.vocab_size, "content": PART, "special": True})
+        plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        token = {"id": tokenizer.vocab_size, "content": PART, "special": True, **plain}
+        document.setdefault("added_tokens", []).append(token)
     document["post_processor"] = {
         "type": "TemplateProcessing", "single": [
             {"SpecialToken": {"id": BEGIN, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}

@@ -10,7 +10,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "moondream": {
         "model_type": "moondream1",
         "text_config": {
-            "model_type": "phi", "vocab_size": 300, "hidden_size": 32, "intermediate_size": 128,
+            "model_type": "phi", "vocab_size": 258, "hidden_size": 32, "intermediate_size": 128,
             "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 128,
         },
         "vision_config": {

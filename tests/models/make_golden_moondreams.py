@@ -1,11 +1,11 @@
-"""Makes golden_moondream.json with transformers: SiglipVisionModel and PhiForCausalLM, between which Moondream puts two
-layers:
+"""Makes golden_moondreams/moondream.json with transformers: SiglipVisionModel and PhiForCausalLM, between which
+Moondream puts two layers:
 
-    PYTHONPATH=. python tests/models/make_golden_moondream.py
+    PYTHONPATH=. python tests/models/make_golden_moondreams.py
 
 The file has the names and shapes of the tensors as Moondream's first files have them, some of the logits for a text
-with a picture, the product of each tensor's gradient with a fixed vector, and up to 24 greedy tokens. The weights are not
-stored: seeded.py makes them here and in the tests.
+with a picture, the product of each tensor's gradient with a fixed vector, and up to 24 greedy tokens. The weights are
+not stored: seeded.py makes them here and in the tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.goldens import write_json
 from tests.models.moondream_configs import BEGIN, BEHIND, CONFIGS, prepared
 from tests.models.seeded import direction, picture_weights, rounded, shown
 
-FILE = Path(__file__).with_name("golden_moondream.json")
+FILE = Path(__file__).parent / "golden_moondreams" / "moondream.json"
 TOWER, TEXT = "vision_encoder.encoder.model.visual.", "text_model."
 
 

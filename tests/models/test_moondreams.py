@@ -1,5 +1,5 @@
-"""Moondream against the parts of transformers (make_golden_moondream.py): its files, logits, gradients and answers; the
-older form of Phi's files, which its language model has.
+"""Moondream against the parts of transformers (make_golden_moondreams.py): its files, logits, gradients and answers;
+the older form of Phi's files, which its language model has.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from tests.models.seeded import direction, draw, picture_weights, shown
 from tests.text.chat_model import byte_letters
 
 FOLDER = Path(__file__).parent
-GOLDEN = json.loads((FOLDER / "golden_moondream.json").read_text())
+GOLDEN = json.loads((FOLDER / "golden_moondreams/moondream.json").read_text())
 CONFIG = CONFIGS["moondream"]
+LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+PLAIN = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 
 
 @pytest.fixture
@@ -42,9 +44,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
     letters = byte_letters()
     (tmp_path / "tokenizer.json").write_text(json.dumps({
-        "added_tokens": [{"id": 256, "content": "<|endoftext|>", "special": True}], "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
-        "post_processor": {"type": "ByteLevel"}, "decoder": {"type": "ByteLevel"},
+        "added_tokens": [{"id": 256, "content": "<|endoftext|>", "special": True, **PLAIN}], "normalizer": None,
+        "pre_tokenizer": LEVEL, "post_processor": LEVEL, "decoder": LEVEL,
         "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate(letters)}, "merges": []},
     }))  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
@@ -56,8 +57,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_logits_gradients_and_answers_are_those_of_its_parts_in_transformers(files: Path) -> None:
     pytest.importorskip("jinja2")
-    loaded = load_model(str(files))
-    model: Any = loaded.model.requires_grad_()
+    model: Any = load_model(str(files)).model
+    model.requires_grad_()
     count = model.picture_tokens
     ids = pyapp.tensor([[*BEGIN, *[model.config.image_token_id] * count, *BEHIND]], dtype="int32")
     logits = model(ids, None, pyapp.from_numpy(prepared()))
@@ -65,8 +66,9 @@ def test_logits_gradients_and_answers_are_those_of_its_parts_in_transformers(fil
     (logits * pyapp.tensor(direction("moondream", tuple(logits.shape)).astype(np.float32))).sum().backward()
     plans = moondream.stored(model.config, GOLDEN["parameters"])
     grads: dict[str, list[np.ndarray]] = {}
-    for name, parameter in model.named_parameters():  # queries, keys and values come in the order of the file
-        grads.setdefault(plans[name].names[0], []).append(parameter.grad.numpy().astype(np.float64))
+    parameters = dict(model.named_parameters())
+    for name in sorted(parameters, key=lambda name: "qkv".find(name.split(".")[-2][0])):  # as one matrix has them
+        grads.setdefault(plans[name].names[0], []).append(parameters[name].grad.numpy().astype(np.float64))
     for key, (shape, product) in GOLDEN["parameters"].items():
         grad = np.concatenate(grads[key]).reshape(shape)
         found = (grad * direction(key, tuple(shape))).sum()
@@ -75,7 +77,7 @@ def test_logits_gradients_and_answers_are_those_of_its_parts_in_transformers(fil
     options = {"temperature": 0, "max_new_tokens": len(GOLDEN["tokens"])}
 
     async def answer() -> list[int]:
-        events = tasks.chat(str(files), [{"role": "user", "content": content}], options)
+        events: Any = tasks.chat(str(files), [{"role": "user", "content": content}], options)
         return [event.id async for event in events if event.type == "token" and event.id is not None]
 
     assert asyncio.run(answer()) == GOLDEN["tokens"]
