@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from PIL import Image
-from transformers import SamImageProcessor, pipeline
+from transformers import SamImageProcessorPil, pipeline
 
 from tests.goldens import write_json
 from tests.models.make_golden_pictures import model_of
@@ -30,7 +30,7 @@ def golden() -> list[Any]:
         if re.fullmatch(SCALED, name):
             parameter.mul_(FACTOR)
     own = {name: value for name, value in PROCESSORS["sam"].items() if name != "image_processor_type"}
-    segments = pipeline("mask-generation", model=model, image_processor=SamImageProcessor(**own), device="cpu")
+    segments = pipeline("mask-generation", model=model, image_processor=SamImageProcessorPil(**own), device="cpu")
     found = []
     for photo in photos():
         for case in CASES:
