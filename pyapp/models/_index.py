@@ -284,6 +284,7 @@ MODEL_TYPES = {
     "speecht5_hifigan": "speecht5_hifigan",
     "squeezebert": "squeezebert",
     "stablelm": "stablelm",
+    "stablelm_epoch": "stablelm",
     "starcoder2": "starcoder2",
     "swin": "swin",
     "swin2sr": "swin2sr",

@@ -209,3 +209,11 @@ def test_based_is_read_from_its_authors_files(tmp_path: Path) -> None:
         model: Any = load_model(str(tmp_path)).model
         logits = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
     np.testing.assert_allclose(logits[[0, -1]].reshape(-1), expected["logits"], **CLOSE)
+
+
+def test_stablelm_is_read_under_its_older_name() -> None:
+    config = CONFIGS["stablelm"]
+    older = {name: value for name, value in config.items() if name != "partial_rotary_factor"}
+    older |= {"model_type": "stablelm_epoch", "rope_pct": config["partial_rotary_factor"], "norm_eps": 1e-5}
+    own = module_of(older).Config
+    assert own.from_dict(older) == own.from_dict(config)
