@@ -1,0 +1,351 @@
+"""Small configurations of decoders that llama.cpp knows, as their own folders on the hub have them: config.json, and
+the names and shapes of the tensors (FILES). In a name {} is the number of a layer, [] that of an expert.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+V, D, F, E = 96, 32, 48, 24  # words; features of tokens, of feed-forward parts and of experts
+Q, KV = 32, 16  # features of all queries (4 heads), and of all keys
+SMALL = {
+    "vocab_size": V, "hidden_size": D, "intermediate_size": F, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": False, "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": E}
+LAYER = "model.layers.{}."
+KEPT_LAYERS = 2  # of whose tensors golden files have something
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def attention(queries: int = Q, keys: int = KV, bias: str = "") -> Shapes:
+    """Llama's projections of attention; `bias`: of which of them there are biases, such as "qkv"."""
+    found: Shapes = {f"{LAYER}self_attn.{part}_proj.weight": (queries if part == "q" else keys, D) for part in "qkv"}
+    found[f"{LAYER}self_attn.o_proj.weight"] = (D, queries)
+    return found | {
+        f"{LAYER}self_attn.{part}_proj.bias": ({"q": queries, "o": D}.get(part, keys),) for part in bias
+    }  # fmt: skip
+
+
+def gated(path: str, inner: int, names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")) -> Shapes:
+    """A gated feed-forward part."""
+    gate, up, down = (f"{LAYER}{path}.{name}.weight" for name in names)
+    return {gate: (inner, D), up: (inner, D), down: (D, inner)}
+
+
+OUTER: Shapes = {"model.embed_tokens.weight": (V, D), "model.norm.weight": (D,), "lm_head.weight": (V, D)}
+NORMS: Shapes = {f"{LAYER}input_layernorm.weight": (D,), f"{LAYER}post_attention_layernorm.weight": (D,)}
+BIASES: Shapes = {name.replace(".weight", ".bias"): shape for name, shape in NORMS.items()}
+HEAD_NORMS: Shapes = {f"{LAYER}self_attn.q_norm.weight": (8,), f"{LAYER}self_attn.k_norm.weight": (8,)}
+LLAMA = OUTER | NORMS | attention() | gated("mlp", F)
+MIXTURE = gated("mlp.experts.[]", E) | gated("mlp.shared_experts", E)
+
+
+def expanded(name: str) -> Shapes:
+    """The tensors of a folder."""
+    config, found = CONFIGS[name], {}
+    layers = config.get("num_hidden_layers") or config.get("n_layer") or len(config["hybrid_override_pattern"])
+    experts = next((config[key] for key in ("num_experts", "n_routed_experts", "moe_num_experts") if key in config), 0)
+    chosen = ONLY.get(name, {})
+    for pattern, shape in FILES[name].items():
+        part = next((kept for place, kept in chosen.items() if place in pattern), None)
+        for layer in range(layers) if "{}" in pattern else [0]:
+            if part is not None and layer not in part:
+                continue
+            for expert in range(experts) if "[]" in pattern else [0]:
+                found[pattern.replace("{}", str(layer)).replace("[]", str(expert))] = shape
+    return found
+
+
+def layer_of(tensor: str) -> int:
+    """The number of the layer of a GGUF file's tensor; 0 for those of the whole model."""
+    found = re.match(r"blk\.(\d+)\.", tensor)
+    return 0 if found is None else int(found[1])
+
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "internlm2": SMALL
+    | {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"], "bias": False, "rope_theta": 1e6},
+    "xverse": SMALL | {"model_type": "xverse", "architectures": ["XverseForCausalLM"], "num_key_value_heads": 4},
+    "orion": SMALL | {"model_type": "orion", "architectures": ["OrionForCausalLM"]},
+    "baichuan-7b": SMALL
+    | {
+        "model_type": "baichuan",
+        "architectures": ["BaichuanForCausalLM"],
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 32,
+    },
+    "baichuan-13b": SMALL
+    | {
+        "model_type": "baichuan",
+        "architectures": ["BaichuanForCausalLM"],
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 40,
+        "model_max_length": 128,
+    },
+    "qwen": SMALL
+    | {
+        "model_type": "qwen",
+        "architectures": ["QWenLMHeadModel"],
+        "num_key_value_heads": 4,
+        "layer_norm_epsilon": 1e-6,
+        "rms_norm_eps": 1e-6,
+        "seq_length": 128,
+        "intermediate_size": 2 * F,
+    },
+    "minicpm": SMALL
+    | {
+        "model_type": "minicpm",
+        "architectures": ["MiniCPMForCausalLM"],
+        "scale_emb": 3,
+        "scale_depth": 1.4,
+        "dim_model_base": 8,
+    },
+    "ernie4_5_moe": SMALL
+    | {
+        "model_type": "ernie4_5_moe",
+        "architectures": ["Ernie4_5_MoeForCausalLM"],
+        "moe_num_experts": 4,
+        "moe_k": 2,
+        "moe_intermediate_size": 12,
+        "moe_num_shared_experts": 2,
+        "moe_layer_start_index": 1,
+        "moe_layer_end_index": -1,
+        "moe_layer_interval": 1,
+    },
+    "hunyuan_v1_dense": SMALL
+    | {
+        "model_type": "hunyuan_v1_dense",
+        "architectures": ["HunYuanDenseV1ForCausalLM"],
+        "head_dim": 8,
+        "max_position_embeddings": 32768,
+        "rope_scaling": {"type": "dynamic", "alpha": 50.0, "factor": 1.0},
+    },
+    "hunyuan_v1_moe": SMALL
+    | {
+        "model_type": "hunyuan_v1_moe",
+        "architectures": ["HunYuanMoEV1ForCausalLM"],
+        "num_experts": 4,
+        "moe_topk": [2, 2],
+        "intermediate_size": E,
+        "moe_intermediate_size": [E, E],
+        "num_shared_expert": [1, 1],
+    },
+    "bailing_moe": SMALL
+    | EXPERTS
+    | {
+        "model_type": "bailing_moe",
+        "architectures": ["BailingMoeForCausalLM"],
+        "num_shared_experts": 2,
+        "first_k_dense_replace": 0,
+        "norm_topk_prob": True,
+        "norm_head": True,
+        "head_dim": 8,
+    },
+    "bailing_moe_v2": SMALL
+    | EXPERTS
+    | {
+        "model_type": "bailing_moe_v2",
+        "architectures": ["BailingMoeV2ForCausalLM"],
+        "num_shared_experts": 1,
+        "num_experts": 8,
+        "first_k_dense_replace": 1,
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5,
+        "score_function": "sigmoid",
+        "n_group": 4,
+        "topk_group": 2,
+        "partial_rotary_factor": 0.5,
+        "use_qk_norm": True,
+        "moe_shared_expert_intermediate_size": 20,
+    },
+    "exaone_moe": SMALL
+    | EXPERTS
+    | {
+        "model_type": "exaone_moe",
+        "architectures": ["ExaoneMoEForCausalLM"],
+        "num_hidden_layers": 4,
+        "num_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5,
+        "scoring_func": "sigmoid",
+        "sliding_window": 6,
+        "sliding_window_pattern": "LLLG",
+    },
+    "nemotron_h": SMALL
+    | {
+        "model_type": "nemotron_h",
+        "architectures": ["NemotronHForCausalLM"],
+        "hybrid_override_pattern": "M-*-",
+        "num_hidden_layers": 4,
+        "head_dim": 8,
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "n_groups": 2,
+        "ssm_state_size": 16,
+        "conv_kernel": 4,
+        "expand": 1,
+        "chunk_size": 4,
+        "layer_norm_epsilon": 1e-5,
+    },
+    "nemotron_h_moe": SMALL
+    | {
+        "model_type": "nemotron_h",
+        "architectures": ["NemotronHForCausalLM"],
+        "hybrid_override_pattern": "ME*E",
+        "num_hidden_layers": 4,
+        "head_dim": 8,
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "n_groups": 2,
+        "ssm_state_size": 16,
+        "conv_kernel": 4,
+        "expand": 1,
+        "chunk_size": 4,
+        "layer_norm_epsilon": 1e-5,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_shared_experts": 1,
+        "moe_intermediate_size": E,
+        "moe_shared_expert_intermediate_size": 20,
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5,
+        "n_group": 1,
+        "topk_group": 1,
+    },
+    "ministral3": SMALL
+    | {
+        "model_type": "ministral3",
+        "architectures": ["Ministral3ForCausalLM"],
+        "head_dim": 12,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1e4,
+            "factor": 16.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "original_max_position_embeddings": 8,
+            "llama_4_scaling_beta": 0.1,
+        },
+    },
+}
+_INTERNLM = {
+    "model.tok_embeddings.weight": (V, D), "model.norm.weight": (D,), "output.weight": (V, D),
+    f"{LAYER}attention_norm.weight": (D,), f"{LAYER}ffn_norm.weight": (D,),
+    f"{LAYER}attention.wqkv.weight": (Q + 2 * KV, D), f"{LAYER}attention.wo.weight": (D, Q),
+} | gated("feed_forward", F, ("w1", "w3", "w2"))  # fmt: skip
+_BAICHUAN = (
+    OUTER
+    | NORMS
+    | gated("mlp", F)
+    | {f"{LAYER}self_attn.W_pack.weight": (3 * Q, D), f"{LAYER}self_attn.o_proj.weight": (D, Q)}
+)
+_BAILING = {
+    "model.word_embeddings.weight": (V, D), "model.norm.weight": (D,), "lm_head.weight": (V, D),
+    f"{LAYER}attention.query_key_value.weight": (Q + 2 * KV, D), f"{LAYER}attention.dense.weight": (D, Q),
+} | NORMS  # fmt: skip
+_NEMOTRON = {
+    "backbone.embeddings.weight": (V, D), "backbone.norm_f.weight": (D,), "lm_head.weight": (V, D),
+    "backbone.layers.{}.norm.weight": (D,),
+    "backbone.layers.{}.mixer.in_proj.weight": (2 * 64 + 2 * 2 * 16 + 4, D),
+    "backbone.layers.{}.mixer.conv1d.weight": (64 + 2 * 2 * 16, 1, 4),
+    "backbone.layers.{}.mixer.conv1d.bias": (64 + 2 * 2 * 16,), "backbone.layers.{}.mixer.A_log": (4,),
+    "backbone.layers.{}.mixer.D": (4,), "backbone.layers.{}.mixer.dt_bias": (4,),
+    "backbone.layers.{}.mixer.norm.weight": (64,), "backbone.layers.{}.mixer.out_proj.weight": (D, 64),
+    "backbone.layers.{}.mixer.q_proj.weight": (Q, D), "backbone.layers.{}.mixer.k_proj.weight": (KV, D),
+    "backbone.layers.{}.mixer.v_proj.weight": (KV, D), "backbone.layers.{}.mixer.o_proj.weight": (D, Q),
+}  # fmt: skip
+_MIXER = ("mixer.in_proj", "mixer.conv1d", "mixer.A_log", "mixer.D", "mixer.dt_bias", "mixer.norm", "mixer.out_proj")
+_HEADS = ("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
+FILES: dict[str, Shapes] = {
+    "internlm2": _INTERNLM,
+    "xverse": OUTER | NORMS | attention(keys=Q) | gated("mlp", F),
+    "orion": LLAMA | BIASES | {"model.norm.bias": (D,)},
+    "baichuan-7b": _BAICHUAN,
+    "baichuan-13b": _BAICHUAN,
+    "qwen": {
+        "transformer.wte.weight": (V, D),
+        "transformer.ln_f.weight": (D,),
+        "lm_head.weight": (V, D),
+        "transformer.h.{}.ln_1.weight": (D,),
+        "transformer.h.{}.ln_2.weight": (D,),
+        "transformer.h.{}.attn.c_attn.weight": (3 * Q, D),
+        "transformer.h.{}.attn.c_attn.bias": (3 * Q,),
+        "transformer.h.{}.attn.c_proj.weight": (D, Q),
+        "transformer.h.{}.mlp.w1.weight": (F, D),
+        "transformer.h.{}.mlp.w2.weight": (F, D),
+        "transformer.h.{}.mlp.c_proj.weight": (D, F),
+    },
+    "minicpm": LLAMA,
+    "ernie4_5_moe": LLAMA
+    | gated("mlp.experts.[]", 12)
+    | gated("mlp.shared_experts", 24)
+    | {f"{LAYER}mlp.gate.weight": (4, D), f"{LAYER}mlp.moe_statics.e_score_correction_bias": (1, 4)},
+    "hunyuan_v1_dense": LLAMA
+    | {f"{LAYER}self_attn.query_layernorm.weight": (8,), f"{LAYER}self_attn.key_layernorm.weight": (8,)},
+    "hunyuan_v1_moe": OUTER
+    | NORMS
+    | attention()
+    | gated("mlp.shared_mlp", E)
+    | gated("mlp.experts.[]", E)
+    | {
+        f"{LAYER}mlp.gate.wg.weight": (4, D),
+        f"{LAYER}self_attn.query_layernorm.weight": (8,),
+        f"{LAYER}self_attn.key_layernorm.weight": (8,),
+    },
+    "bailing_moe": _BAILING
+    | gated("mlp.experts.[]", E)
+    | gated("mlp.shared_experts", 2 * E)
+    | {f"{LAYER}mlp.gate.weight": (4, D)},
+    "bailing_moe_v2": _BAILING
+    | gated("mlp", F)
+    | gated("mlp.experts.[]", E)
+    | gated("mlp.shared_experts", 20)
+    | {
+        f"{LAYER}mlp.gate.weight": (8, D),
+        f"{LAYER}mlp.gate.expert_bias": (8,),
+        f"{LAYER}attention.query_layernorm.weight": (8,),
+        f"{LAYER}attention.key_layernorm.weight": (8,),
+    },
+    "exaone_moe": LLAMA
+    | HEAD_NORMS
+    | MIXTURE
+    | {f"{LAYER}mlp.gate.weight": (4, D), f"{LAYER}mlp.gate.e_score_correction_bias": (4,)},
+    "nemotron_h": _NEMOTRON
+    | {
+        "backbone.layers.{}.mixer.up_proj.weight": (F, D),
+        "backbone.layers.{}.mixer.down_proj.weight": (D, F),
+    },
+    "nemotron_h_moe": _NEMOTRON
+    | {
+        "backbone.layers.{}.mixer.gate.weight": (4, D),
+        "backbone.layers.{}.mixer.gate.e_score_correction_bias": (4,),
+        "backbone.layers.{}.mixer.experts.[].up_proj.weight": (E, D),
+        "backbone.layers.{}.mixer.experts.[].down_proj.weight": (D, E),
+        "backbone.layers.{}.mixer.shared_experts.up_proj.weight": (20, D),
+        "backbone.layers.{}.mixer.shared_experts.down_proj.weight": (D, 20),
+    },
+    "ministral3": OUTER | NORMS | attention(48, 24) | gated("mlp", F),
+}
+# The layers that have the tensors with a part in their names.
+ONLY: dict[str, dict[str, tuple[int, ...]]] = {
+    "ernie4_5_moe": {".experts.": (1,), ".shared_experts.": (1,), ".gate.": (1,), ".moe_statics.": (1,), ".mlp.": (0,)},
+    "bailing_moe_v2": {".experts.": (1,), ".shared_experts.": (1,), ".gate.": (1,), ".mlp.": (0,)},
+    "exaone_moe": {
+        ".experts.": (1, 2, 3),
+        ".shared_experts.": (1, 2, 3),
+        ".gate.": (1, 2, 3),
+        ".mlp.": (0,),
+    },
+    "nemotron_h": dict.fromkeys(_MIXER, (0,)) | dict.fromkeys(_HEADS, (2,)) | {"mixer.": (1, 3)},
+    "nemotron_h_moe": dict.fromkeys(_MIXER, (0,)) | dict.fromkeys(_HEADS, (2,)) | {"mixer.": (1, 3)},
+}
+# Those that the tests write as GGUF files, and run with weights in block types: all.
+IN_GGUF: dict[str, dict[str, Any]] = dict.fromkeys(CONFIGS, {})
+QUANTISED = list(CONFIGS)
