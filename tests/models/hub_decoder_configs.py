@@ -15,6 +15,7 @@ SMALL = {
     "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": E}
+EXPERT_COUNTS = ("num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts")
 LAYER = "model.layers.{}."
 KEPT_LAYERS = 2  # of whose tensors golden files have something
 
@@ -47,8 +48,8 @@ MIXTURE = gated("mlp.experts.[]", E) | gated("mlp.shared_experts", E)
 def expanded(name: str) -> Shapes:
     """The tensors of a folder."""
     config, found = CONFIGS[name], {}
-    layers = config.get("num_hidden_layers") or config.get("n_layer") or len(config["hybrid_override_pattern"])
-    experts = next((config[key] for key in ("num_experts", "n_routed_experts", "moe_num_experts") if key in config), 0)
+    layers = config.get("num_hidden_layers") or config["num_transformer_layers"]
+    experts = next((config[key] for key in EXPERT_COUNTS if key in config), 0)
     chosen = ONLY.get(name, {})
     for pattern, shape in FILES[name].items():
         part = next((kept for place, kept in chosen.items() if place in pattern), None)
@@ -234,6 +235,102 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "llama_4_scaling_beta": 0.1,
         },
     },
+    "nemotron-nas": SMALL
+    | {
+        "model_type": "nemotron-nas",
+        "architectures": ["DeciLMForCausalLM"],
+        "num_hidden_layers": 4,
+        "num_key_value_heads": None,
+        "intermediate_size": None,
+        "block_configs": [
+            {"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": 12.0}},
+            {"attention": {"n_heads_in_group": None, "replace_with_linear": True}, "ffn": {"ffn_mult": 12.0}},
+            {"attention": {"n_heads_in_group": None, "replace_with_linear": False}, "ffn": {"ffn_mult": 18.0}},
+            {"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": 12.0}},
+        ],
+    },
+    "openelm": {
+        "model_type": "openelm",
+        "architectures": ["OpenELMForCausalLM"],
+        "vocab_size": V,
+        "model_dim": D,
+        "num_transformer_layers": 2,
+        "head_dim": 8,
+        "num_query_heads": [4, 6],
+        "num_kv_heads": [2, 3],
+        "ffn_multipliers": [1.0, 2.0],
+        "ffn_dim_divisor": 32,
+        "max_context_length": 128,
+        "rope_freq_constant": 10000,
+        "share_input_output_layers": True,
+    },
+    "smallthinker": SMALL
+    | {
+        "model_type": "smallthinker",
+        "architectures": ["SmallThinkerForCausalLM"],
+        "head_dim": 12,
+        "moe_ffn_hidden_size": E,
+        "moe_num_primary_experts": 4,
+        "moe_num_active_primary_experts": 2,
+        "moe_primary_router_apply_softmax": False,
+        "rope_layout": [0, 1],
+        "sliding_window_layout": [0, 1],
+        "sliding_window_size": 4096,
+    },
+    "kimi_linear": SMALL
+    | {
+        "model_type": "kimi_linear",
+        "architectures": ["KimiLinearForCausalLM"],
+        "num_key_value_heads": 4,
+        "moe_intermediate_size": E,
+        "num_experts": 4,
+        "num_experts_per_token": 2,
+        "num_shared_experts": 1,
+        "moe_renormalize": True,
+        "moe_router_activation_func": "sigmoid",
+        "routed_scaling_factor": 2.446,
+        "first_k_dense_replace": 1,
+        "kv_lora_rank": 12,
+        "q_lora_rank": None,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 6,
+        "model_max_length": 128,
+        "linear_attn_config": {
+            "full_attn_layers": [2],
+            "kda_layers": [1],
+            "head_dim": 8,
+            "num_heads": 4,
+            "short_conv_kernel_size": 4,
+        },
+    },
+    "pangu": SMALL | {"model_type": "PanguEmbedded", "architectures": ["PanguEmbeddedForCausalLM"], "bias": True},
+    "apertus": SMALL
+    | {
+        "model_type": "apertus",
+        "architectures": ["ApertusForCausalLM"],
+        "hidden_act": "xielu",
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "original_max_position_embeddings": 32,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+        },
+    },
+    "llama4": SMALL
+    | {
+        "model_type": "llama4_text",
+        "architectures": ["Llama4ForCausalLM"],
+        "num_hidden_layers": 4,
+        "head_dim": 8,
+        "intermediate_size": E,
+        "intermediate_size_mlp": F,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "interleave_moe_layer_step": 2,
+        "attention_chunk_size": 8192,
+    },
 }
 _INTERNLM = {
     "model.tok_embeddings.weight": (V, D), "model.norm.weight": (D,), "output.weight": (V, D),
@@ -332,6 +429,85 @@ FILES: dict[str, Shapes] = {
         "backbone.layers.{}.mixer.shared_experts.down_proj.weight": (D, 20),
     },
     "ministral3": OUTER | NORMS | attention(48, 24) | gated("mlp", F),
+    "pangu": OUTER | NORMS | attention(bias="qkvo") | gated("mlp", F),
+    "apertus": OUTER
+    | attention()
+    | HEAD_NORMS
+    | {
+        f"{LAYER}attention_layernorm.weight": (D,),
+        f"{LAYER}feedforward_layernorm.weight": (D,),
+        f"{LAYER}mlp.up_proj.weight": (F, D),
+        f"{LAYER}mlp.down_proj.weight": (D, F),
+        f"{LAYER}mlp.act_fn.alpha_p": (1,),
+        f"{LAYER}mlp.act_fn.alpha_n": (1,),
+        f"{LAYER}mlp.act_fn.beta": (),
+        f"{LAYER}mlp.act_fn.eps": (),
+    },
+    "llama4": OUTER
+    | NORMS
+    | attention()
+    | gated("feed_forward", F)
+    | gated("feed_forward.shared_expert", E)
+    | {
+        f"{LAYER}feed_forward.router.weight": (4, D),
+        f"{LAYER}feed_forward.experts.gate_up_proj": (4, D, 2 * E),
+        f"{LAYER}feed_forward.experts.down_proj": (4, E, D),
+    },
+    "nemotron-nas": {
+        **OUTER,
+        **NORMS,
+        **attention(),
+        f"{LAYER}self_attn.linear_attn.weight": (D, D),
+        **{f"model.layers.3.self_attn.{part}_proj.weight": (8, D) for part in "kv"},
+        **gated("mlp", 256),
+        **{name.replace("{}", "2"): tuple(512 if n == 256 else n for n in s) for name, s in gated("mlp", 256).items()},
+    },
+    "openelm": {
+        "transformer.token_embeddings.weight": (V, D),
+        "transformer.norm.weight": (D,),
+        "transformer.layers.{}.attn_norm.weight": (D,),
+        "transformer.layers.{}.ffn_norm.weight": (D,),
+        "transformer.layers.{}.attn.q_norm.weight": (8,),
+        "transformer.layers.{}.attn.k_norm.weight": (8,),
+        "transformer.layers.0.attn.qkv_proj.weight": (64, D),
+        "transformer.layers.1.attn.qkv_proj.weight": (96, D),
+        "transformer.layers.0.attn.out_proj.weight": (D, 32),
+        "transformer.layers.1.attn.out_proj.weight": (D, 48),
+        "transformer.layers.0.ffn.proj_1.weight": (64, D),
+        "transformer.layers.1.ffn.proj_1.weight": (128, D),
+        "transformer.layers.0.ffn.proj_2.weight": (D, 32),
+        "transformer.layers.1.ffn.proj_2.weight": (D, 64),
+    },
+    "smallthinker": OUTER
+    | NORMS
+    | attention(48, 24)
+    | gated("block_sparse_moe.experts.[]", E, ("gate", "up", "down"))
+    | {f"{LAYER}block_sparse_moe.primary_router.weight": (4, D)},
+    "kimi_linear": OUTER
+    | NORMS
+    | gated("mlp", F)
+    | gated("block_sparse_moe.experts.[]", E, ("w1", "w3", "w2"))
+    | gated("block_sparse_moe.shared_experts", E)
+    | {
+        f"{LAYER}block_sparse_moe.gate.weight": (4, D),
+        f"{LAYER}block_sparse_moe.gate.e_score_correction_bias": (4,),
+        **{f"model.layers.0.self_attn.{part}_proj.weight": (32, D) for part in "qkv"},
+        **{f"model.layers.0.self_attn.{part}_conv1d.weight": (32, 1, 4) for part in "qkv"},
+        "model.layers.0.self_attn.A_log": (1, 1, 4, 1),
+        "model.layers.0.self_attn.dt_bias": (32,),
+        "model.layers.0.self_attn.f_a_proj.weight": (8, D),
+        "model.layers.0.self_attn.f_b_proj.weight": (32, 8),
+        "model.layers.0.self_attn.b_proj.weight": (4, D),
+        "model.layers.0.self_attn.g_a_proj.weight": (8, D),
+        "model.layers.0.self_attn.g_b_proj.weight": (32, 8),
+        "model.layers.0.self_attn.o_norm.weight": (8,),
+        "model.layers.0.self_attn.o_proj.weight": (D, 32),
+        "model.layers.1.self_attn.q_proj.weight": (48, D),
+        "model.layers.1.self_attn.kv_a_proj_with_mqa.weight": (16, D),
+        "model.layers.1.self_attn.kv_a_layernorm.weight": (12,),
+        "model.layers.1.self_attn.kv_b_proj.weight": (56, 12),
+        "model.layers.1.self_attn.o_proj.weight": (D, 24),
+    },
 }
 # The layers that have the tensors with a part in their names.
 ONLY: dict[str, dict[str, tuple[int, ...]]] = {
@@ -343,6 +519,21 @@ ONLY: dict[str, dict[str, tuple[int, ...]]] = {
         ".gate.": (1, 2, 3),
         ".mlp.": (0,),
     },
+    "nemotron-nas": {
+        "{}.self_attn.q": (0, 3),
+        "{}.self_attn.k": (0,),
+        "{}.self_attn.v": (0,),
+        "{}.self_attn.o": (0, 3),
+        "self_attn.linear": (1,),
+        "input_layernorm": (0, 1, 3),
+    },
+    "llama4": {
+        ".experts.": (1, 3),
+        ".shared_expert.": (1, 3),
+        ".router.": (1, 3),
+        ".feed_forward.": (0, 2),
+    },
+    "kimi_linear": {".block_sparse_moe.": (1,), ".mlp.": (0,)},
     "nemotron_h": dict.fromkeys(_MIXER, (0,)) | dict.fromkeys(_HEADS, (2,)) | {"mixer.": (1, 3)},
     "nemotron_h_moe": dict.fromkeys(_MIXER, (0,)) | dict.fromkeys(_HEADS, (2,)) | {"mixer.": (1, 3)},
 }

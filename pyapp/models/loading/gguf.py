@@ -13,6 +13,7 @@ from dataclasses import field, fields, replace
 from functools import partial
 from math import log, prod
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from pyapp.dataclass import dataclass
@@ -89,6 +90,7 @@ MAMBA_KEYS = {
     "layer_norm_epsilon": "attention.layer_norm_rms_epsilon", "state_size": "ssm.state_size",
     "conv_kernel": "ssm.conv_kernel",
 }  # fmt: skip
+ANY_TENSOR = "output_norm.weight"  # that all files have
 NEVER = 1e30  # what llama.cpp divides the frequencies of pairs by that do not turn
 SIGMOID = 2  # expert_gating_func of files
 LENGTHS = ("attention.key_length", "attention.value_length")
@@ -190,6 +192,8 @@ class Gguf:
     forms: the forms of parameters whose names end so. older: by the path of a parameter, the tensor that older files
     have instead of those of `names`; its values are the parameter's.
     read(config, values): the fields that follow from others in GGUF files; write(config): further keys.
+    in_keys: the ends of names of parameters of one number in each layer, which files have in a list under this key
+    (without the architecture's name).
     unused(config): tensors that readers expect and do not use, with their shapes: they are written as zeros.
     scalings: the types of rotary scaling that files say by a tensor of factors.
     names_of(config): more names, of configurations that have others.
@@ -214,6 +218,7 @@ class Gguf:
     older: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
     write: Callable[[Any], dict[str, Any]] | None = None
+    in_keys: Mapping[str, str] = field(default_factory=dict)
     unused: Callable[[Any], Mapping[str, Shape]] | None = None
     scalings: tuple[str, ...] = ()
     unsaid: tuple[str, ...] = ()
@@ -247,6 +252,10 @@ class Gguf:
     def form_of(self, name: str) -> GgufForm | None:
         """The form of a parameter, if it has its own."""
         return next((form for end, form in self.forms.items() if name.endswith(end)), None)
+
+    def key(self, name: str) -> str | None:
+        """The key under which files have the number of a parameter, if they do."""
+        return next((key for end, key in self.in_keys.items() if name.endswith(end)), None)
 
     def share(self, name: str) -> int | None:
         """Which of the joined parameters of its tensor this is; None if it has a tensor of its own."""
@@ -435,14 +444,19 @@ def rows_in(values: Mapping[str, Any], name: str) -> int | None:
 
 
 def stored_in(
-    form: Gguf, config: Any, slots: Mapping[str, Slot], there: Mapping[str, TensorInfo]
+    form: Gguf, config: Any, slots: Mapping[str, Slot], there: Mapping[str, TensorInfo],
+    values: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Stored]:  # fmt: skip
-    """How a GGUF file, which has the tensors `there`, stores the parameters."""
+    """How a GGUF file, which has the tensors `there` and the metadata `values`, stores the parameters."""
     found, form = {}, form.of(config)
     for name, slot in slots.items():
         tensors, own = form.tensors(name), form.form_of(name)
         pattern, layer = _pattern(name)
         older = form.older.get(pattern, "").replace("{}", layer) + ".weight"
+        if (key := form.key(name)) is not None:
+            numbers = values.get(key)
+            found[name] = Stored((ANY_TENSOR,), join=partial(_number, numbers, int(layer), slot.shape, key))
+            continue
         if older in there:
             apart = own is not None and form.share(name) is not None  # newer files join it with others
             found[name] = Stored((older,), join=_joining(GgufForm(), config, slot.shape) if apart else None)
@@ -455,6 +469,14 @@ def stored_in(
             rows = None if order is None else _rows(inverse(order))
             found[name] = Stored(tensors, rows, _from_gguf(form, name, slot))
     return found
+
+
+def _number(numbers: Any, layer: int, shape: Shape, key: str, tensors: Sequence[Tensor]) -> Tensor:
+    """A parameter of one number, which the file has under a key, for all layers or for each; `tensors` tell nothing."""
+    number = numbers[layer] if isinstance(numbers, list) and layer < len(numbers) else numbers
+    if type(number) not in (int, float):
+        raise ModelError(f"{key} is {numbers!r:.60}, expected a number for each layer")
+    return ops.tensor(float(number), dtype="float32").reshape(shape)
 
 
 def _ordered(order: list[int], value: Tensor) -> Tensor:
@@ -530,7 +552,13 @@ class AsGguf(Checkpoint):
             model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict
         )[0]  # fmt: skip
         joined: dict[str, list[tuple[str, Stored]]] = {}
+        numbers: dict[str, list[float]] = {}
         for name, (slot, plan) in plans.items():
+            if (key := form.key(name)) is not None:
+                with no_grad():
+                    value = quant.dequantize(read_plan(checkpoint, plan)).to("float32").reshape(-1)
+                numbers.setdefault(key, []).append(float(value.tolist()[0]))
+                continue
             names = form.tensors(name) or form.tensors(slot.name)
             if not names:
                 raise ModelError(
@@ -546,6 +574,7 @@ class AsGguf(Checkpoint):
                 continue
             for part, known in enumerate(names):
                 self._add(known, kind, self._shape(name, slot, part, len(names)), name, plan, part, len(names))
+        self.values |= numbers
         self._add_rotary_factors()
         for name, size in () if form.unused is None else form.unused(config).items():
             self.add({name: ops.zeros(*size)})
