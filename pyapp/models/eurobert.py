@@ -144,8 +144,13 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     return encoder_settings({"pad_token_id": None} | biases(found, values), values)
 
 
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(not (config.attention_bias or config.mlp_bias), "llama.cpp has no EuroBERT with biases")
+    return {}
+
+
 GGUF = Gguf(
-    "eurobert", names={ours.removeprefix("model."): theirs for ours, theirs in NAMES.items()}, read=_from_gguf,
+    "eurobert", write=_to_gguf, names={ours.removeprefix("model."): theirs for ours, theirs in NAMES.items()}, read=_from_gguf,
     unsaid=("classifier_pooling",),
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {

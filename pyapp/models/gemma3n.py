@@ -306,7 +306,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     found = found | {"rope_parameters": {"sliding_attention": local, "full_attention": found["rope_parameters"]}}
     scale, slides = values.get(SPARSITY_KEY), values.get(PATTERN_KEY)
     if isinstance(scale, list) and all(isinstance(x, float | int) for x in scale):
-        found["activation_sparsity_pattern"] = [NormalDist().cdf(x) if isfinite(x) else 0.0 for x in scale]
+        found["activation_sparsity_pattern"] = [round(NormalDist().cdf(x), 6) if isfinite(x) else 0.0 for x in scale]
     if isinstance(slides, list):
         found["layer_types"] = ["sliding_attention" if one else "full_attention" for one in slides]
     for name, tensor in (("vocab_size_per_layer_input", "per_layer_token_embd"), ("laurel_rank", "blk.0.laurel_l")):
