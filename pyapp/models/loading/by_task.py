@@ -13,7 +13,7 @@ from typing import Any
 
 from pyapp import hub
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, ops
+from pyapp.engine import Device, ops, quant
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
@@ -33,7 +33,7 @@ from pyapp.models.load import (
     settings_of,
     stored_parameters,
 )
-from pyapp.models.sentences.embedding import SentenceEmbedder, SentenceSettings, from_gguf_keys
+from pyapp.models.sentences.embedding import DENSE, SentenceEmbedder, SentenceSettings, from_gguf_keys
 from pyapp.models.sentences.logit_ranking import answer_ids
 from pyapp.nn import Module
 from pyapp.nn.decoders.decoder import CausalLanguageModel, SelfAttention
@@ -286,7 +286,9 @@ def _load_gguf(
         check_tokenizer(tokenizer, model, name)
         if task == "features":
             values = checkpoint.values  # type: ignore[attr-defined]
-            model = SentenceEmbedder(model, *from_gguf_keys(values, model.pooling))
+            there = [f"{layer}.weight" for layer in DENSE if f"{layer}.weight" in checkpoint.tensors]
+            dense = [quant.dequantize(checkpoint.read(layer, device=device)).to("float32") for layer in there]
+            model = SentenceEmbedder(model, *from_gguf_keys(values, model.pooling, dense))
     model.eval()
     return LoadedTaskModel(name, model, tokenizer, settings, {})
 
