@@ -27,6 +27,8 @@ from .view import as_strided, expand, reshape
 
 def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """g at the index for the entries of the source that are used, zeros for the rest."""
+    if not index.numel():
+        return zeros(source.shape, dtype=g.dtype, device=g.device)
     part = g.gather(dim, index)
     if not source.ndim:
         return reshape(part, ())
@@ -41,6 +43,8 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """x with src added at index along dim; equal indices add up."""
     d = normalize_dim(dim, x.ndim, "scatter_add")
     result = array_of(x).copy()
+    if not index.numel():  # of any number of dims, as in torch
+        return tensor_of(result, x.dtype)
     found = _index_array("scatter_add", x, d, index)
     values = np.atleast_1d(array_of(src))
     combine_at(np.add, np.atleast_1d(result), _grid(found, d), values[tuple(slice(n) for n in found.shape)])
@@ -62,6 +66,8 @@ def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
     check_number("scatter", source, x.dtype)
     d = normalize_dim(dim, x.ndim, "scatter")
     result = array_of(x).copy()
+    if not index.numel():
+        return tensor_of(result, x.dtype)
     found = _index_array("scatter", x, d, index)
     values = array_of(source)
     if values.ndim and (
@@ -133,7 +139,9 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float =
         raise IndexError(
             f"index_add: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}"
         )
-    return _index_add(x, d, index, source if alpha == 1 else source * alpha)
+    if alpha != 1:  # of integers, a whole number
+        source = source * (alpha if x.dtype.has_gradient else int(alpha))
+    return _index_add(x, d, index, source.to(x.dtype))
 
 
 def _is_outside(index: Any, size: int) -> bool:
@@ -185,7 +193,7 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 @function(method=True, in_place=True)
 def index_put(x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False) -> Tensor:
     """x with values at x[indices]; with `accumulate` added, equal indices adding up."""
-    index = tuple(indices)
+    index = tuple(i != 0 if isinstance(i, Tensor) and i.dtype is uint8 else i for i in indices)  # masks
     if not accumulate:
         return _put(x, values, index)
 
@@ -274,6 +282,8 @@ def scatter_reduce(
     if reduce not in ("sum", "mean", *_REDUCE):
         raise ValueError(f"scatter_reduce: reduce is sum, mean, prod, amax or amin, not {reduce!r}")
     d = normalize_dim(dim, x.ndim, "scatter_reduce")
+    if not index.numel():
+        return x + src.reshape(-1)[:0].sum() if src.requires_grad else x.clone()
     if x.dtype is bool_:
         bytes_of = scatter_reduce(x.to(uint8), d, index, src.to(uint8), reduce, include_self=include_self)
         return bytes_of.to(bool_)
@@ -286,7 +296,7 @@ def scatter_reduce(
 
     hits = zeros(x.shape, device=x.device).scatter_add(d, index, ones(index.shape, device=x.device))
     count = (hits + 1.0 if include_self else hits).clamp(1.0).to(x.dtype)
-    return total / count if x.dtype.is_floating_point else total.floor_divide(count)
+    return total / count if x.dtype.has_gradient else total.floor_divide(count)
 
 
 def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Tensor]) -> Tensor:

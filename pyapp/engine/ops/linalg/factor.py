@@ -275,6 +275,12 @@ def lu_factor_ex(x: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return LUFactorEx(packed, pivots, info)
 
 
+@function("lu", method=True)
+def _packed_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> LUFactor | LUFactorEx:
+    """torch.lu: linalg.lu_factor, or with `get_infos` linalg.lu_factor_ex."""
+    return lu_factor_ex(A, pivot=pivot) if get_infos else lu_factor(A, pivot=pivot)
+
+
 def _unpacked(packed: Tensor, order: Any) -> LU:
     m, n = packed.shape[-2:]
     k = min(m, n)
