@@ -73,6 +73,21 @@ def grouped(P: Any, a: Any, b: Any, ends: Any) -> Any:
     return P.nn.functional.grouped_mm(ramp(P, *a), ramp(P, *b), offs=offs)
 
 
+BESIDE_NUMBERS: dict[str, Callable[[Any, float], Any]] = {
+    "sums": lambda x, s: (x + s, x - s, s - x),
+    "quotients": lambda x, s: (x / s, s / x, x.div(s, rounding_mode="trunc")),
+    "powers": lambda x, s: (x**s, s**x), "remainders": lambda x, s: (x.fmod(s), x % s, x // s),
+    "comparisons": lambda x, s: (x == s, x != s, x < s, x <= s, x > s, x >= s),
+    "limits": lambda x, s: (x * s, x.clamp(min=s), x.clone().add_(s)),
+}  # fmt: skip
+
+
+def beside_numbers(P: Any, kind: str, name: str) -> Any:
+    """Of which ops torch rounds the number first."""
+    x = P.cat([P.tensor([0.1, 2.3]), ramp(P, 3).abs() + 0.2]).to(getattr(P, kind))
+    return tuple(part for s in (0.1, 2.3) for part in BESIDE_NUMBERS[name](x, s))
+
+
 DETAILS: dict[str, Callable[[Any], Any]] = {
     "round to thousands": lambda P: P.round(P.tensor([1200.1235, -3550.0]), decimals=-3),
     "entr of 0": lambda P: 1 / P.special.entr(P.tensor([0.0])),
@@ -140,5 +155,18 @@ DETAILS: dict[str, Callable[[Any], Any]] = {
             ((6, 8), (2, 8, 8), [2, 6]),
         )
     },
+    **{
+        f"{kind} and numbers, {name}": partial(beside_numbers, kind=kind, name=name)
+        for kind in ("bfloat16", "float16") for name in BESIDE_NUMBERS
+    },
+    "lu of a tall matrix of rank 1": lambda P: P.linalg.lu_factor_ex(P.tensor([[1.0, 2], [2, 4], [3, 6]])),
+    "nuclear norms": lambda P: P.nuclear_norm(ramp(P, 2, 3, 3), dim=(0, 1)),
+    "eigh by a small letter": lambda P: P.linalg.eigh(P.eye(2), UPLO="u")[0],
+    "a source of another dtype": lambda P: P.zeros(2).scatter_add(0, P.tensor([0]), P.ones(1, dtype=P.float64)),
+    "a filling with dims": lambda P: P.zeros(2).masked_fill(P.tensor([True, False]), P.ones(1)),
+    "a filling beyond int64": lambda P: P.zeros(2, dtype=P.int64).masked_fill(P.tensor(True), P.tensor(1e20)),
+    "scatter by bytes": lambda P: P.zeros(2).masked_scatter(P.tensor([1, 0], dtype=P.uint8), P.ones(2)),
+    "negative padding": lambda P: P.nn.functional.conv1d(P.ones(1, 1, 4), P.ones(1, 1, 2), padding=-1),
+    "negative padding of a pool": lambda P: P.nn.functional.max_pool1d(P.ones(1, 1, 4), 2, padding=-1),
     "groups without ends": partial(grouped, a=(6, 8), b=(2, 8, 8), ends=None),
 }  # fmt: skip

@@ -41,6 +41,8 @@ def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 @primitive(vjp=lambda g, _, x, dim, index, src: (g, None, None, _d_source(g, dim, index, src)), saves="none")
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """x with src added at index along dim; equal indices add up."""
+    if src.dtype is not x.dtype:
+        raise TypeError(f"scatter_add: {describe(x)} and the source {describe(src)} differ in dtype")
     d = normalize_dim(dim, x.ndim, "scatter_add")
     result = array_of(x).copy()
     if not index.numel():  # of any number of dims, as in torch
@@ -205,6 +207,8 @@ def index_put(x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: 
 @function(method=True, in_place=True)
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with the first elements of source, in order, where the mask holds."""
+    if mask.dtype is not bool_:
+        raise TypeError(f"masked_scatter: the mask is a tensor of bools, not {describe(mask)}")
     shape = broadcast_shapes(x.shape, mask.shape, op="masked_scatter")
     wide, seen = expand(x, shape), expand(mask, shape)
     count = int(seen.sum())
@@ -294,6 +298,8 @@ def scatter_reduce(
     if reduce == "sum":
         return total
 
+    if total.requires_grad:
+        refuse_complex("scatter_reduce", x, src)  # as in torch, where means of them have no gradient
     hits = zeros(x.shape, device=x.device).scatter_add(d, index, ones(index.shape, device=x.device))
     count = (hits + 1.0 if include_self else hits).clamp(1.0).to(x.dtype)
     return total / count if x.dtype.has_gradient else total.floor_divide(count)

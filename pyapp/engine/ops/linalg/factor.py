@@ -16,6 +16,7 @@ from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..create import eye
+from ..diagonals import diag_embed
 from ..stacking import cat
 from ..view import expand
 from .lapack import _checked, _lapack, _square, result_of
@@ -204,7 +205,9 @@ def _permuted_factors(x: Tensor, order: Any) -> Tensor:
     if n > m:
         rest = solve_triangular(packed, rows[..., :, k:], upper=False, unitriangular=True)
         return cat([packed, rest], -1)
-    return cat([packed, solve_triangular(packed, rows[..., k:, :], upper=True, left=False)], -2)
+    zeros = packed.detach().diagonal(dim1=-2, dim2=-1) == 0  # (..., K), below which there is nothing but zeros
+    upper = packed + diag_embed(zeros.to(packed.dtype)) if bool(zeros.any()) else packed
+    return cat([packed, solve_triangular(upper, rows[..., k:, :], upper=True, left=False)], -2)
 
 
 def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
