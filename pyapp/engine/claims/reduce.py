@@ -35,7 +35,11 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
         return NotImplemented
     result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
     if order is not None:
-        if len(dims) > 1 and (name in _IN_STEPS or (name == "sum" and x.dtype.name not in _ROUNDED)):
+        if (
+            dims
+            and dims[-1] - dims[0] >= len(dims)
+            and (name in _IN_STEPS or (name == "sum" and x.dtype.name not in _ROUNDED))
+        ):
             return _reduce_in_steps(name, x, tuple(dims), result, dtype)
         x = dense(x.permute(order))
     y = empty_contiguous(result, dtype, x.device)
@@ -51,10 +55,8 @@ def _reduce_in_steps(name: str, x: Tensor, dims: tuple[int, ...], result: Shape,
     """Over the last dims that are neighbours, then over the others: only the small result of the first step is copied
     where its elements must become neighbours."""
     last = len(dims) - 1
-    while last and dims[last - 1] == dims[last] - 1:
+    while dims[last - 1] == dims[last] - 1:
         last -= 1
-    if not last:  # neighbours that do not lie so
-        return _reduce(name, dense(x), dims, len(result) == len(x.shape), dtype)
     near = dims[last:]
     plain = name == "sum" and x.dtype is _F32
     y = _sum(x, list(near), True) if plain else _reduce(name, x, near, True, dtype)
