@@ -35,11 +35,8 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
         return NotImplemented
     result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
     if order is not None:
-        if (
-            dims
-            and dims[-1] - dims[0] >= len(dims)
-            and (name in _IN_STEPS or (name == "sum" and x.dtype.name not in _ROUNDED))
-        ):
+        by_part = name in _IN_STEPS or (name == "sum" and x.dtype.name not in _ROUNDED)
+        if by_part and dims and dims[-1] - dims[0] >= len(dims):
             return _reduce_in_steps(name, x, tuple(dims), result, dtype)
         x = dense(x.permute(order))
     y = empty_contiguous(result, dtype, x.device)
