@@ -35,30 +35,22 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
         return NotImplemented
     result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
     if order is not None:
-        by_part = name in _IN_STEPS or (name == "sum" and x.dtype.name not in _ROUNDED)
-        if by_part and dims and dims[-1] - dims[0] >= len(dims):
-            return _reduce_in_steps(name, x, tuple(dims), result, dtype)
+        if name == "sum" and x.dtype is _F32 is dtype and dims and dims[-1] - dims[0] >= len(dims):
+            return _sum_in_steps(x, tuple(dims), result)
         x = dense(x.permute(order))
     y = empty_contiguous(result, dtype, x.device)
     _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *slots, correction)
     return y
 
 
-_IN_STEPS = ("max", "min", "any", "all")  # whose results by part give the same as those of the whole
-_ROUNDED = ("float16", "bfloat16", "float64")  # sums that are more exact at once
-
-
-def _reduce_in_steps(name: str, x: Tensor, dims: tuple[int, ...], result: Shape, dtype: DType) -> Any:
+def _sum_in_steps(x: Tensor, dims: tuple[int, ...], result: Shape) -> Tensor:
     """Over the last dims that are neighbours, then over the others: only the small result of the first step is copied
     where its elements must become neighbours."""
     last = len(dims) - 1
     while dims[last - 1] == dims[last] - 1:
         last -= 1
-    near = dims[last:]
-    plain = name == "sum" and x.dtype is _F32
-    y = _sum(x, list(near), True) if plain else _reduce(name, x, near, True, dtype)
-    y = y if y is NotImplemented else _reduce(name, y, dims[:last], True, dtype)
-    return y if y is NotImplemented or y.shape == result else make(y.storage, result, dense_layout(result)[1], dtype)
+    y: Tensor = _sum(_sum(x, list(dims[last:]), True), list(dims[:last]), True)
+    return y if y.shape == result else make(y.storage, result, dense_layout(result)[1], _F32)
 
 
 @lru_cache(4096)
