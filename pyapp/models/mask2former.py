@@ -16,6 +16,7 @@ from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision.detection import PointsLayer, PositionedAttention, centres_of_places, sines_of_places
+from pyapp.nn.vision.masks import STRIDES, MaskEmbedder, labels_of_places
 from pyapp.nn.vision.vision import ImageModel, as_map, as_sequence, check_pictures
 from pyapp.nn.vision.windows import WindowMaps
 
@@ -31,7 +32,6 @@ IGNORED = (
 )
 LEVELS, POINTS = 3, 4  # maps that the queries read, and points of each map that a place reads
 GROUPS = 32  # of norms
-STRIDES = [4, 8, 16, 32]
 QUERIES = 1 << 12
 
 
@@ -182,15 +182,12 @@ class Decoder(Module):
         self.layers = ModuleList(QueriesLayer(config) for _ in range(config.decoder_layers - 1))
         self.layernorm = LayerNorm(width)
         self.mask_predictor = Module()
-        self.mask_predictor.mask_embedder = ModuleList(
-            ModuleList([Linear(width, config.mask_feature_size if last else width)]) for last in (False, False, True)
-        )
+        self.mask_predictor.mask_embedder = MaskEmbedder(width, config.mask_feature_size)
 
     def masks(self, x: Tensor, features: Tensor) -> Tensor:
         """x (B, Q, D), features (B, M, H, W) → the logits of masks (B, Q, H, W)."""
-        first, second, last = (part[0] for part in self.mask_predictor.mask_embedder)
-        y = last(ops.relu(second(ops.relu(first(x)))))  # (B, Q, M)
-        return (y @ features.flatten(2)).reshape(*y.shape[:2], *features.shape[2:])
+        found: Tensor = self.mask_predictor.mask_embedder.masks(x, features)
+        return found
 
 
 def _shown(masks: Tensor, size: tuple[int, int]) -> Tensor:
@@ -265,9 +262,7 @@ class Mask2Former(ImageModel):
         parts = self.model.pixel_level_module
         maps, features = parts.decoder(parts.encoder(pixel_values))
         queries, masks = self.model.transformer_module(maps, features)
-        labels = ops.softmax(self.class_predictor(queries), 2)[:, :, :-1]  # (B, Q, labels)
-        found = labels.transpose(1, 2) @ ops.sigmoid(masks).flatten(2)
-        return found.reshape(*found.shape[:2], *masks.shape[2:])
+        return labels_of_places(self.class_predictor(queries), masks)
 
 
 def renamed(name: str) -> str:

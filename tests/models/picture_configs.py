@@ -237,6 +237,22 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "num_heads": [2, 2, 2, 2], "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"],
         },
     },
+    "maskformer": {
+        "model_type": "maskformer", "fpn_feature_size": 32, "mask_feature_size": 8, **_LABELS,
+        "decoder_config": _QUERIES | {"model_type": "detr", "d_model": 16, "decoder_attention_heads": 4},
+        "backbone_config": {
+            "model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1, 2, 1],
+            "num_heads": [2, 2, 2, 2], "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"],
+        },
+    },
+    "maskformer_resnet": {
+        "model_type": "maskformer", "fpn_feature_size": 32, "mask_feature_size": 12, **_LABELS,
+        "decoder_config": _QUERIES | {"model_type": "detr", "d_model": 24, "num_queries": 4},
+        "backbone_config": {
+            "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 12, 16, 24], "depths": [1, 1, 1, 1],
+            "out_features": ["stage1", "stage2", "stage3", "stage4"],
+        },
+    },
     "upernet_swin": {
         "model_type": "upernet", "hidden_size": 8, "pool_scales": [1], "use_auxiliary_head": False, **_LABELS,
         "backbone_config": {
@@ -313,6 +329,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "chinese_clip": {
         "model_type": "chinese_clip", "projection_dim": 10, "text_config": _WORDS, "vision_config": _SIZES,
+    },
+    "altclip": {
+        "model_type": "altclip", "projection_dim": 10, "vision_config": _SIZES,
+        "text_config": _WORDS | {"pad_token_id": 1, "project_dim": 14},
+    },
+    "align": {
+        "model_type": "align", "projection_dim": 16, "text_config": _WORDS, "vision_config": {
+            "width_coefficient": 0.2, "depth_coefficient": 1.0, "depth_divisor": 4, "kernel_sizes": [3, 5],
+            "in_channels": [32, 40], "out_channels": [40, 80], "strides": [1, 2], "num_block_repeats": [1, 2],
+            "expand_ratios": [1, 2], "hidden_dim": 16,
+        },
     },
     "owlvit": {
         "model_type": "owlvit", "projection_dim": 12, "text_config": _WORDS, "vision_config": _SIZES,
@@ -514,6 +541,10 @@ CONFIGS |= {
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {
+    **dict.fromkeys(
+        (("maskformer", "semantic-segmentation"), ("maskformer_resnet", "semantic-segmentation")),
+        "MaskFormerForInstanceSegmentation",
+    ),
     ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
     ("levit_teacher", "image-classification"): "LevitForImageClassificationWithTeacher",
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",

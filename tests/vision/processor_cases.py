@@ -45,6 +45,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "yolos": ("Yolos", {"size": {"shortest_edge": 40, "longest_edge": 80}}),
     "grounding_dino": ("GroundingDino", {"size": {"shortest_edge": 24, "longest_edge": 40}}),
     "mask2former": ("Mask2Former", {"size": {"shortest_edge": 24, "longest_edge": 40}, "size_divisor": 16}),
+    "maskformer": ("MaskFormer", {"size": {"shortest_edge": 20, "longest_edge": 34}, "size_divisor": 8}),
+    "vilt": ("Vilt", {"size": {"shortest_edge": 20}, "size_divisor": 4}),
     "rt_detr": ("RTDetr", {"size": square(32)}),
     "segformer": ("Segformer", {"size": square(28), "resample": 4}),
     "llava": ("Llava", {"size": {"shortest_edge": 24}, "crop_size": square(24), "do_pad": True}),

@@ -215,11 +215,15 @@ class TowersConfig:
 
 @dataclass(frozen=True)
 class ProjectedConfig(TowersConfig):
-    """As TowersConfig, of models with projections into a common space."""
+    """As TowersConfig, of models with projections into a common space. `usual_width`: its numbers where the file says
+    none.
+    """
+
+    usual_width: ClassVar[int] = 512
 
     @property
     def projection_dim(self) -> int:
         """The numbers of a vector. ModelError for an implausible one."""
-        found = self.values.get("projection_dim", 512)
+        found = self.values.get("projection_dim", self.usual_width)
         require(type(found) is int and 1 <= found <= WIDEST, f"projection_dim is {found!r:.60}")
         return int(found)
