@@ -34,6 +34,8 @@ PINPOINTS = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 GRIDS = tuple((384 * rows, 384 * columns) for rows in range(1, 7) for columns in range(1, 7))  # of LLaVA-OneVision
 LONG = {"shortest_edge": 800, "longest_edge": 1333}
 
+POINTS = "SuperPoint", "SuperGlue", "LightGlue"  # whose pictures may be grey
+
 
 def _defaults(size: Mapping[str, int], resample: int, statistics: Any = HALF, **more: Any) -> dict[str, Any]:
     return {"size": size, "resample": resample, "image_mean": statistics[0], "image_std": statistics[1]} | more
@@ -113,6 +115,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Yolo": _defaults({"longest_edge": 640}, 2, do_normalize=False, ensure_multiple_of=32),
     **dict.fromkeys(("MaskFormer", "Mask2Former"), _defaults(LONG, 2, IMAGENET, size_divisor=32)),
     "Vilt": _defaults({"shortest_edge": 384}, 3, size_divisor=32, do_pad=True),
+    **dict.fromkeys(POINTS, _defaults({"height": 480, "width": 640}, 2, do_normalize=False)),
     "Swin2SR": _defaults(SQUARE, 2, do_resize=False, do_normalize=False, do_pad=True, size_divisor=8),
     "Sam2": _defaults({"height": 1024, "width": 1024}, 2, IMAGENET),
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
@@ -191,6 +194,7 @@ class ImageProcessor:
     rescale_offset: bool = False
     do_flip_channel_order: bool = False  # MobileViT: blue, green, red
     include_top: bool = False
+    do_grayscale: bool | None = None  # SuperGlue: whether all channels have the grey of a picture; None: as usual
     do_image_splitting: bool = False
     keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
     ensure_multiple_of: int = 1  # DPT and YOLO: of pixels, that each side has
@@ -583,6 +587,8 @@ class ImageProcessor:
                 x = x - 1
         if self.do_flip_channel_order:
             x = x.flip(0)
+        if self.do_grayscale if self.do_grayscale is not None else self.kind in POINTS[1:]:
+            x = _grey(x)
         if self.kind == "Owlv2" and self.do_resize:
             side = max(x.shape[1:]) if self.do_pad else None
             x = smoothly_resized(x, self.size["height"], self.size["width"], side)
@@ -809,7 +815,8 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     else:
         found = None
     wanted = {
-        **dict.fromkeys(("ConvNext", "Vilt"), [{"shortest_edge"}]), **dict.fromkeys((*DOCUMENTS, "DPT"), [{"height", "width"}]),
+        **dict.fromkeys(("ConvNext", "Vilt"), [{"shortest_edge"}]),
+        **dict.fromkeys((*DOCUMENTS, "DPT"), [{"height", "width"}]),
         **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         **dict.fromkeys(TILED, [{"shortest_edge"}, {"height", "width"}]), "GotOcr2": [{"height", "width"}],
         **dict.fromkeys(OF_PIXELS, [{"shortest_edge", "longest_edge"}]),
@@ -1007,6 +1014,12 @@ def _plausible(height: int, width: int) -> tuple[int, int]:
     if max(height, width) > LARGEST * 8:
         raise ArgumentError(f"the picture is too narrow: it would become {height:,} x {width:,} pixels")
     return height, width
+
+
+def _grey(x: Tensor) -> Tensor:
+    """Red, green and blue (3, H, W) → their grey in all three."""
+    weights = ops.tensor([0.2989, 0.587, 0.114], device=x.device).reshape(3, 1, 1)
+    return (x * weights).sum(0, keepdim=True).expand(*x.shape)
 
 
 def _cropped(image: Tensor, height: int, width: int, to_even: bool = False) -> Tensor:

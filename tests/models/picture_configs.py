@@ -341,6 +341,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "expand_ratios": [1, 2], "hidden_dim": 16,
         },
     },
+    "vilt": {
+        "model_type": "vilt", **_SIZES, **_LABELS, "vocab_size": 40, "max_position_embeddings": 8,
+        "pad_token_id": 0,
+    },
     "owlvit": {
         "model_type": "owlvit", "projection_dim": 12, "text_config": _WORDS, "vision_config": _SIZES,
     },
@@ -530,7 +534,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
 _SWIN2SR = {
     "model_type": "swin2sr", "image_size": 8, "embed_dim": 8, "depths": [2], "num_heads": [2], "window_size": 4,
 }  # fmt: skip
+_SUPERPOINT = {
+    "model_type": "superpoint", "encoder_hidden_sizes": [4, 6, 8, 10], "decoder_hidden_size": 12,
+    "descriptor_decoder_dim": 16, "keypoint_threshold": 0.005, "border_removal_distance": 2,
+}  # fmt: skip
 CONFIGS |= {
+    "superpoint": _SUPERPOINT,
+    "superpoint_few": _SUPERPOINT | {"max_keypoints": 5, "nms_radius": 2, "border_removal_distance": 0},
+    "superglue": {
+        "model_type": "superglue", "keypoint_detector_config": _SUPERPOINT, "hidden_size": 16,
+        "keypoint_encoder_sizes": [6, 8], "gnn_layers_types": ["self", "cross", "self", "cross"],
+        "num_attention_heads": 2, "sinkhorn_iterations": 40,
+    },
+    "lightglue": {
+        "model_type": "lightglue", "keypoint_detector_config": _SUPERPOINT | {"max_keypoints": 16},
+        "descriptor_dim": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "filter_threshold": 0.002,
+        "width_confidence": 0.9, "depth_confidence": 0.99,
+    },
+    "lightglue_whole": {
+        "model_type": "lightglue", "keypoint_detector_config": _SUPERPOINT | {"max_keypoints": 12},
+        "descriptor_dim": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "filter_threshold": 0.002,
+        "width_confidence": -1.0, "depth_confidence": -1.0,
+    },
     "swin2sr": _SWIN2SR | {"embed_dim": 12, "depths": [2, 1], "num_heads": [2, 3], "upscale": 4},
     "swin2sr_aux": _SWIN2SR | {
         "upscale": 3, "upsampler": "pixelshuffle_aux", "resi_connection": "3conv", "img_range": 2.0, "qkv_bias": False,
@@ -580,6 +605,7 @@ POINT_LABELS = [[[1, 0]], [[1, -1]]]
 BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
 WITH_TOKENS = (
     "image-to-text",
+    "visual-question-answering",
     "zero-shot-image-classification",
     "zero-shot-object-detection",
     "zero-shot-semantic-segmentation",
@@ -606,6 +632,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     if config["model_type"] == "depth_pro":
         return [(24, 24)]
+    if config["model_type"] in ("superpoint", "superglue", "lightglue"):
+        return [(48, 56)]
     if config["model_type"] == "swin2sr":
         return [(8, 16)]
     if config["model_type"] == "clipseg":
@@ -616,6 +644,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 
 ANY_SIZE = (
-    "dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext table-transformer"
+    "vilt dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet "
+    "mobilenet_v1 mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext "
+    "table-transformer"
 ).split()

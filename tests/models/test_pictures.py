@@ -98,9 +98,9 @@ def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> li
     def on(values: Any) -> pyapp.Tensor:
         return pyapp.tensor(values).to(device)
 
-    frames = model.frames if task == "video-classification" else 1
+    frames = model.frames if task == "video-classification" else 2 if task == "keypoint-matching" else 1
     pictures = pyapp.from_numpy(picture(2 * frames, *size)).to(device)
-    if task == "video-classification":
+    if frames > 1:
         pictures = pictures.reshape(2, frames, 3, *size)
     if task == "mask-generation":
         points, labels, boxes = on(POINTS), on(POINT_LABELS), on(BOXES)

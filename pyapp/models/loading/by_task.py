@@ -81,7 +81,7 @@ HEADS = {
     "ForMaskedLM": ("masked-lm",),
     "ForSequenceClassification": ("sequence-classification", "audio-classification"),
     "ForTokenClassification": ("token-classification",),
-    "ForQuestionAnswering": ("question-answering",),
+    "ForQuestionAnswering": ("question-answering", "visual-question-answering"),
     "ForConditionalGeneration": (
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
         "audio-text-to-text", "time-series-forecasting",
@@ -96,6 +96,8 @@ HEADS = {
     "ForSemanticSegmentation": ("semantic-segmentation",),
     "ForUniversalSegmentation": ("semantic-segmentation",),
     "ForDepthEstimation": ("depth-estimation",),
+    "ForKeypointDetection": ("keypoint-detection",),
+    "ForKeypointMatching": ("keypoint-matching",),
     "ForImageSuperResolution": ("image-to-image",),
     "ForRetrieval": ("visual-document-retrieval",),
     "ForXVector": ("audio-xvector",),

@@ -39,7 +39,7 @@ READERS = r"(qformer_tokenizer/)?"  # the folder of a second tokenizer, of Instr
 MORE_FILES = re.compile(READERS + "(" + "|".join(map(re.escape, TOKENIZER_FILES)) + ")")
 WITH_TOKENIZER = (
     "image-to-text", "zero-shot-image-classification", "zero-shot-object-detection",
-    "zero-shot-semantic-segmentation", "visual-document-retrieval",
+    "zero-shot-semantic-segmentation", "visual-document-retrieval", "visual-question-answering",
 )  # fmt: skip
 
 

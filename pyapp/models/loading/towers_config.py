@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pyapp.dataclass import dataclass
 
 from .config import check_fields, read_config, require
-from .pictures_config import PATCHES, WIDEST, PatchConfig, check_numbers, pair
+from .pictures_config import PATCHES, WIDEST, PatchConfig, PictureConfig, check_numbers, pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ class TowersConfig:
 
     model_type: ClassVar[str]
     text_class: ClassVar[Any]
-    vision_class: ClassVar[type[PatchConfig]]
+    vision_class: ClassVar[type[PictureConfig]]
 
     text_config: Any
     vision_config: Any

@@ -41,7 +41,8 @@ class GridAttention(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads, self.window = heads, window
-        self.q_norm, self.k_norm = (None, None) if norm is None else (norm(width // heads), norm(width // heads))
+        self.q_norm = None if norm is None else norm(width // heads)
+        self.k_norm = None if norm is None else norm(width // heads)
         self.qkv = Linear(width, 3 * width, bias=bias)
         self.proj = ResidualLinear(width, width, bias=output_bias)
 

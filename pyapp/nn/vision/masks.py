@@ -20,7 +20,8 @@ class MaskEmbedder(ModuleList):
 
     def masks(self, x: Tensor, features: Tensor) -> Tensor:
         """x (B, Q, D), features (B, M, H, W) → the logits of masks (B, Q, H, W)."""
-        first, second, last = (part[0] for part in self)
+        parts = [part for layers in self for part in layers.children()]
+        first, second, last = parts
         y = last(ops.relu(second(ops.relu(first(x)))))  # (B, Q, M)
         return (y @ features.flatten(2)).reshape(*y.shape[:2], *features.shape[2:])
 
