@@ -215,7 +215,10 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         return [model(pixel_values=pictures, **more).heatmaps]
     if type(model).__name__ == "ViTMAEModel":  # all patches, in their order
         return [model(pixel_values=pictures, noise=torch.arange(9.0).repeat(2, 1)).last_hidden_state]
-    found = model(pixel_values=pictures)
+    more = {}
+    if type(model).__name__.startswith("OneFormer"):
+        more["task_inputs"] = torch.tensor([PROMPT + [0] * (model.config.task_seq_len - len(PROMPT))] * 2)
+    found = model(pixel_values=pictures, **more)
     if task == "object-detection":
         return [found.logits, found.pred_boxes]
     if task == "depth-estimation" and getattr(found, "field_of_view", None) is not None:

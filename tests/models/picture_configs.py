@@ -253,6 +253,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "out_features": ["stage1", "stage2", "stage3", "stage4"],
         },
     },
+    "oneformer": {
+        "model_type": "oneformer", "conv_dim": 32, "hidden_dim": 32, "mask_dim": 32, "encoder_feedforward_dim": 12,
+        "encoder_layers": 1, "decoder_layers": 3, "num_attention_heads": 4, "dim_feedforward": 12, "num_queries": 5,
+        "query_dec_layers": 2, "task_seq_len": 6, **_LABELS,
+        "backbone_config": {
+            "model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1, 1, 1],
+            "num_heads": [2, 2, 2, 2], "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"],
+        },
+    },
     "upernet_swin": {
         "model_type": "upernet", "hidden_size": 8, "pool_scales": [1], "use_auxiliary_head": False, **_LABELS,
         "backbone_config": {
@@ -570,6 +579,7 @@ CLASSES = {
         (("maskformer", "semantic-segmentation"), ("maskformer_resnet", "semantic-segmentation")),
         "MaskFormerForInstanceSegmentation",
     ),
+    ("oneformer", "semantic-segmentation"): "OneFormerForUniversalSegmentation",
     ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
     ("levit_teacher", "image-classification"): "LevitForImageClassificationWithTeacher",
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",

@@ -23,6 +23,7 @@ CLASSES = {
     "florence2": ("image-to-text", "Florence2ForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
+    "oneformer": ("semantic-segmentation", "OneFormerForUniversalSegmentation"),
     "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),
     "clip": ("zero-shot-image-classification", "CLIPModel"),
     "vilt": ("visual-question-answering", "ViltForQuestionAnswering"),
@@ -37,6 +38,7 @@ CLASSES = {
 _YOLOS = {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}}
 PROCESSORS: dict[str, dict[str, Any]] = {
     "segformer": {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}},
+    "oneformer": {"image_processor_type": "OneFormerImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}},
     "depth_anything": {
         "image_processor_type": "DPTImageProcessor", "size": {"height": 32, "width": 32}, "keep_aspect_ratio": True,
         "ensure_multiple_of": 4,
@@ -90,7 +92,7 @@ def write_picture_folder(folder: Path, name: str) -> Path:
         (folder / "processor_config.json").write_text(json.dumps({"image_processor": processor}))
     else:
         (folder / "preprocessor_config.json").write_text(json.dumps(processor))
-    if task in WITH_TOKENS:
+    if task in WITH_TOKENS or name == "oneformer":
         (folder / "tokenizer.json").write_text(phrases_json() if name == "mm_grounding_dino" else tokenizer_json())
     if name == "instructblip":  # what its queries read has a tokenizer of its own, here with one special token more
         (folder / "qformer_tokenizer").mkdir(exist_ok=True)

@@ -86,6 +86,8 @@ def make(name: str, task: str, **changes: Any) -> Any:
 
 def with_prompt(model: Any) -> Any:
     """A model that reads a prompt beside a picture, with one."""
+    if hasattr(model, "take_task"):
+        model.take_task(PROMPT)
     if hasattr(model, "reader"):
         model.reader = lambda _: QUESTION
     asked = hasattr(model, "prompted") and model.usual_prompt  # GIT's is empty

@@ -46,6 +46,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "grounding_dino": ("GroundingDino", {"size": {"shortest_edge": 24, "longest_edge": 40}}),
     "mask2former": ("Mask2Former", {"size": {"shortest_edge": 24, "longest_edge": 40}, "size_divisor": 16}),
     "maskformer": ("MaskFormer", {"size": {"shortest_edge": 20, "longest_edge": 34}, "size_divisor": 8}),
+    "oneformer": ("OneFormer", {"size": {"shortest_edge": 20, "longest_edge": 34}}),
     "superpoint": ("SuperPoint", {"size": {"height": 24, "width": 32}}),
     "superpoint_grey": ("SuperPoint", {"size": {"height": 24, "width": 32}, "do_grayscale": True}),
     "vilt": ("Vilt", {"size": {"shortest_edge": 20}, "size_divisor": 4}),
