@@ -259,6 +259,7 @@ MODEL_TYPES = {
     "rembert": "rembert",
     "repvgg": "repvgg",
     "resnet": "resnet",
+    "rf_detr": "rf_detr",
     "roberta": "roberta",
     "roberta-prelayernorm": "roberta",
     "roformer": "roformer",
@@ -550,6 +551,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "rembert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "repvgg": ("image-features", "image-classification"),
     "resnet": ("image-features", "image-classification"),
+    "rf_detr": ("object-detection",),
     "roberta": (
         "features",
         "masked-lm",

@@ -66,7 +66,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         {"height": 896, "width": 672}, 2, IMAGENET, do_thumbnail=True, do_pad=True, do_crop_margin=True
     ),
     **dict.fromkeys(
-        ("Detr", "ConditionalDetr", "DeformableDetr", "GroundingDino", "Yolos"),
+        ("Detr", "ConditionalDetr", "DeformableDetr", "GroundingDino", "RfDetr", "Yolos"),
         _defaults(LONG, 2, IMAGENET, do_pad=True),
     ),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
@@ -140,6 +140,7 @@ KEEP_SHAPE = (
     "ConditionalDetr",
     "DeformableDetr",
     "GroundingDino",
+    "RfDetr",
     "Yolos",
     "RTDetr",
     "MaskFormer",
