@@ -61,6 +61,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "m2m_100": {"model_type": "m2m_100", **_SIZES, "pad_token_id": 33},
     "pegasus": {"model_type": "pegasus", **_SIZES, "decoder_start_token_id": 5},
     "blenderbot": {"model_type": "blenderbot", **_SIZES, "scale_embedding": True, "encoder_no_repeat_ngram_size": 0},
+    "bigbird_pegasus": {
+        "model_type": "bigbird_pegasus", **_SIZES, "block_size": 1, "num_random_blocks": 1, "pad_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "bigbird_pegasus_biases": {
+        "model_type": "bigbird_pegasus", **_SIZES, "use_bias": True, "attention_type": "original_full",
+        "pad_token_id": 1, "eos_token_id": 2, "scale_embedding": False,
+    },
     "led": {
         "model_type": "led", **_SIZES, "attention_window": [4, 8], "max_encoder_position_embeddings": 20,
         "max_decoder_position_embeddings": 40,
@@ -102,6 +110,7 @@ QUANTISED = (
     "pegasus",
     "marian",
     "led",
+    "bigbird_pegasus",
 )
 OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.
