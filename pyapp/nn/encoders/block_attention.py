@@ -33,7 +33,7 @@ def in_whole_blocks(x: Tensor, mask: Tensor | None, size: int) -> tuple[Tensor, 
         return x, mask
     seen = ops.ones(batch, 1, 1, tokens, dtype="bool", device=x.device) if mask is None else mask
     mask = ops.cat([seen, ops.zeros(batch, 1, 1, more, dtype="bool", device=x.device)], 3)
-    return ops.cat([x, ops.zeros(batch, more, width, device=x.device)], 1), mask
+    return ops.pad(x, (0, 0, 0, more)), mask
 
 
 class BlockAttention(SelfAttention):
