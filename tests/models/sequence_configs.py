@@ -69,6 +69,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "bigbird_pegasus", **_SIZES, "use_bias": True, "attention_type": "original_full",
         "pad_token_id": 1, "eos_token_id": 2, "scale_embedding": False,
     },
+    "pegasus_x": {
+        "model_type": "pegasus_x", **_SIZES, "block_size": 4, "num_global_tokens": 3, "pad_token_id": 1,
+        "eos_token_id": 2, "decoder_start_token_id": 2,
+    },
     "led": {
         "model_type": "led", **_SIZES, "attention_window": [4, 8], "max_encoder_position_embeddings": 20,
         "max_decoder_position_embeddings": 40,
@@ -111,6 +115,7 @@ QUANTISED = (
     "marian",
     "led",
     "bigbird_pegasus",
+    "pegasus_x",
 )
 OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.

@@ -40,7 +40,8 @@ VOCABULARIES = (
 CLASSES = {
     "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer", "mbart": "MBartTokenizer",
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), "T5Tokenizer"),
-    "m2m_100": "M2M100Tokenizer", "plbart": "PLBartTokenizer", "pegasus": "PegasusTokenizer",
+    "m2m_100": "M2M100Tokenizer", "plbart": "PLBartTokenizer",
+    **dict.fromkeys(("pegasus", "bigbird_pegasus", "pegasus_x"), "PegasusTokenizer"),
     "llama": "LlamaTokenizer", "mistral": "LlamaTokenizer", "mixtral": "LlamaTokenizer",
     "gemma": "GemmaTokenizer", "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
     "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer",
