@@ -47,7 +47,7 @@ from pyapp.text.tokenization.tokenizer_files import (
     VOCABULARIES,
     gguf_tokenizer,
     load_tokenizer,
-    tokens_are_bytes,
+    needs_no_vocabulary,
 )
 from pyapp.text.tokenization.vocabulary_files import checked_vocabulary
 from pyapp.vision.processors import ImageProcessor
@@ -81,7 +81,7 @@ HEADS = {
     "ForMaskedLM": ("masked-lm",),
     "ForSequenceClassification": ("sequence-classification", "audio-classification"),
     "ForTokenClassification": ("token-classification",),
-    "ForQuestionAnswering": ("question-answering",),
+    "ForQuestionAnswering": ("question-answering", "visual-question-answering"),
     "ForConditionalGeneration": (
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
         "audio-text-to-text", "time-series-forecasting",
@@ -96,6 +96,8 @@ HEADS = {
     "ForSemanticSegmentation": ("semantic-segmentation",),
     "ForUniversalSegmentation": ("semantic-segmentation",),
     "ForDepthEstimation": ("depth-estimation",),
+    "ForKeypointDetection": ("keypoint-detection",),
+    "ForKeypointMatching": ("keypoint-matching",),
     "ForImageSuperResolution": ("image-to-image",),
     "ForRetrieval": ("visual-document-retrieval",),
     "ForXVector": ("audio-xvector",),
@@ -248,7 +250,7 @@ def _tokenizer(name: str, source: Any, files: Mapping[str, Any]) -> Tokenizer:
             path.name: path for role, path in files.items()
             if role == "tokenizer" or (path.name in TOKENIZER_FILES and path.parent == folder)
         }  # fmt: skip
-    if not any(file in words for file in VOCABULARIES) and not tokens_are_bytes(words):
+    if not any(file in words for file in VOCABULARIES) and not needs_no_vocabulary(words):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))
     return load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
