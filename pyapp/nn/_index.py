@@ -160,6 +160,9 @@ FUNCTIONS = {
     "layers.embedding": """
         embedding embedding_bag one_hot
     """,
+    "layers.grouped_products": """
+        grouped_mm
+    """,
     "layers.linear": """
         bilinear linear
     """,

@@ -675,6 +675,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "layer_types": ["conv", "full_attention"],
         "num_dense_layers": 1,
     },
+    "based": SMALL
+    | {
+        "model_type": "based",
+        "num_hidden_layers": 3,
+        "num_key_value_heads": SMALL["num_attention_heads"],
+        "alt_mixer_layers": [1],
+        "alt_mixer_2_layers": [2],
+        "feature_dim": 3,
+        "feature_heads": 2,
+        "window_size": 12,
+        "conv_width": 3,
+        "expand": 4,
+        "tie_word_embeddings": True,
+    },
 }
 
 # Those that GGUF files can say, with the fields that must be others for that.
@@ -725,5 +739,5 @@ OTHER_DEVICE = [
     "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
     "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "rwkv6", "rwkv7", "gemma3n", "jamba",
     "nemotron_h", "apertus",
-    "phimoe", "hunyuan-moe", "gemma4",
+    "phimoe", "hunyuan-moe", "gemma4", "based",
 ]  # fmt: skip

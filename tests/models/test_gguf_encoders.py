@@ -14,14 +14,15 @@ import pytest
 
 import pyapp
 from pyapp import tasks
-from pyapp.errors import ModelError
-from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.formats import open_checkpoint, open_source, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_model, weights_of
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.documents import SPACE, added_token, document, template
+from tests.formats.gguf_parts import in_parts
 from tests.models import decoder_configs, encoder_configs, sequence_configs
 from tests.models.seeded import draw
 
@@ -199,6 +200,15 @@ def test_a_file_writes_the_texts_of_its_folder(name: str, tmp_path: Path) -> Non
         assert checkpoint.values["general.architecture"] == "t5"  # type: ignore[attr-defined]
     embedded = load_task_model(file, "features")  # the same file, as an encoder
     assert embedded.model.parts[0] is not None
+    # In two parts, from a path and from files by name, as a browser gives them.
+    first, second = in_parts(file)
+    loaded = [
+        load_task_model(source, "seq2seq-lm")
+        for source in (first, {part.name: open_source(part) for part in (second, first)})
+    ]
+    assert [tasks.pipeline("translate", model)(TEXTS, **options) for model in loaded] == [written[0]] * 2
+    with pytest.raises(FileFormatError, match=f"the part '{second.name}' is missing"):
+        load_task_model({first.name: open_source(first)}, "seq2seq-lm")
 
 
 def test_the_names_are_llama_cpps() -> None:

@@ -498,6 +498,18 @@ def test_bytes_without_a_vocabulary() -> None:
         load_tokenizer({"tokenizer_config.json": b'{"tokenizer_class": "ByT5Tokenizer", "extra_ids": -1}'})
 
 
+def test_characters_without_a_vocabulary() -> None:
+    """Expected: CanineTokenizer of transformers 5.24; types of pairs are those of version 4."""
+    tokenizer = load_tokenizer({"tokenizer_config.json": b'{"tokenizer_class": "CanineTokenizer"}'}, "folder")
+    assert tokenizer.encode("a \ue003b\0\U0001f600") == [57344, 97, 32, 57347, 98, 0, 0x1F600, 57345]
+    found = tokenizer("ab", "c", offsets=True)
+    assert found.ids == [57344, 97, 98, 57345, 99, 57345] and found.type_ids == [0, 0, 0, 0, 1, 1]
+    assert found.offsets == [(0, 0), (0, 1), (1, 2), (0, 0), (0, 1), (0, 0)]
+    assert tokenizer.decode(found.ids) == "abc" and tokenizer.vocab_size == 0x110000
+    assert (tokenizer.pad_id, tokenizer.max_length, tokenizer.special_id("mask_token")) == (0, 2048, 0xE003)
+    assert (tokenizer.piece(0xD800), tokenizer.id_of("é"), tokenizer.id_of("ab")) == (None, 0xE9, None)
+
+
 def test_merges_of_whole_texts_in_a_gguf_file() -> None:
     """Gemma 4's files have the pieces of sentencepiece with merges instead of scores."""
     tokenizer = load_tokenizer(model_file("spm_bpe"), "tokenizer.model")
