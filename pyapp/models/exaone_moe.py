@@ -124,9 +124,10 @@ class ExaoneMoeForCausalLM(RotaryLanguageModel):
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     found, pattern = without_layers_ahead(found, values), values.get(PATTERN)
-    if isinstance(pattern, list):
+    layers = found.get("num_hidden_layers")
+    if isinstance(pattern, list) and type(layers) is int:
         kinds = ["sliding_attention" if slides else "full_attention" for slides in pattern]
-        found = found | {"layer_types": kinds[: found.get("num_hidden_layers", 0)]}
+        found = found | {"layer_types": kinds[:layers]}
     return {"n_group": 1, "topk_group": 1} | found
 
 

@@ -52,7 +52,10 @@ OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
     "PLBart": (FAIRSEQ, 3, PLBART),
 }
 MASK_BEHIND = {"DebertaV2": "[MASK]", "Barthez": "<mask>"}  # by class: a mask that is not a piece comes after them
-LLAMA = ("", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "InternLM", "InternLM2")
+LLAMA = (
+    "", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "BaiChuan", "InternLM", "InternLM2", "Orion",
+    "Arctic",
+)  # fmt: skip
 
 
 def document_of_class(
