@@ -124,7 +124,7 @@ MODULES = {
         quantize
     """,
     "recurrent.hybrid": """
-        HybridCache HybridLanguageModel MixedCache
+        HybridCache HybridLanguageModel MixedCache uneven_cache
     """,
     "recurrent.recurrent": """
         RecurrentLanguageModel StateCache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import inf, prod
+from struct import Struct
 from typing import Any
 
 from .. import dtype as _dtype
@@ -102,6 +103,9 @@ def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
     return _repeating(x.shape, x.strides, shape)
 
 
+_TWO_NUMBERS, _TWO_BITS = Struct("2d"), Struct("2q")
+
+
 def _function_of_any(name: str, whole: bool = False) -> Any:
     """One operand of any dtype that the kernel has and of any strides. `whole`: integers stay what they are; else they
     become floats. `settings`: the function's own numbers, at most two. `own`: the result is written into x itself,
@@ -120,7 +124,7 @@ def _function_of_any(name: str, whole: bool = False) -> Any:
         if settings:
             if any(type(number) not in (int, float) for number in settings):
                 return NotImplemented
-            slots = tuple(number_slot(float(number), _F32) for number in (*settings, 0.0)[:2])
+            slots = _TWO_BITS.unpack(_TWO_NUMBERS.pack(*(*settings, 0.0)[:2]))
         if own:
             if kind is not x.dtype or result == "bool" or not is_packed(x):
                 return NotImplemented

@@ -98,13 +98,14 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if not tensors:
         raise ValueError("stack: expects at least one tensor")
     first = tensors[0]
-    d = normalize_dim(dim, len(first.shape) + 1, "stack")
+    shape, device = first.shape, first.device
+    d = normalize_dim(dim, len(shape) + 1, "stack")
     for x in tensors:
         if x.dtype.is_quantized:
             _no_blocks(x, "stack")
-        if x.shape != first.shape:
+        if x.shape != shape:
             raise ValueError(f"stack: {describe(first)} and {describe(x)} differ in shape")
-        if x.device is not first.device:
+        if x.device is not device:
             same_device("stack", *tensors)
     return _stack.call(tensors, d)
 
