@@ -36,11 +36,17 @@ CASES = encoder_configs.IN_GGUF | {
 }
 ARCHITECTURES = {
     "xlm_roberta": "bert", "distilbert": "bert", "nomic_bert": "nomic-bert", "modernbert": "modern-bert",
-    "nomic_moe": "nomic-bert-moe",
+    "nomic_moe": "nomic-bert-moe", "jina_bert": "jina-bert-v2",
     "t5": "t5encoder", "umt5": "t5encoder",
 }  # fmt: skip
 CONFIGS = encoder_configs.CONFIGS | sequence_configs.CONFIGS
 QWEN = decoder_configs.SMALL | {"model_type": "qwen3", "tie_word_embeddings": True, "head_dim": 8}
+GEMMA = decoder_configs.CONFIGS["gemma3"] | {
+    "use_bidirectional_attention": True, "query_pre_attn_scalar": 12, "attn_logit_softcapping": None,
+    "final_logit_softcapping": None, "rope_parameters": None, "layer_types": None, "num_hidden_layers": 6,
+    "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+}  # fmt: skip
+EMBED = {"qwen3": QWEN, "gemma": GEMMA}  # language models
 POOLING = {"bert": "cls", "modernbert": "lasttoken"}  # others: mean
 
 
@@ -77,7 +83,7 @@ def folder_of(name: str, folder: Path, task: str = "features", network: str | No
     """A folder of sentence-transformers', or of the plain model for another task: the model and the path. network: the
     task of the model that it has, if it is another one.
     """
-    settings = QWEN if name == "qwen3" else CONFIGS[name] | CASES[name]
+    settings = EMBED[name] if name in EMBED else CONFIGS[name] | CASES[name]
     module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
     model = module.TASKS[network or task](module.Config.from_dict(settings))
     with pyapp.no_grad():
@@ -110,6 +116,14 @@ def folder_of(name: str, folder: Path, task: str = "features", network: str | No
         files["1_Pooling/config.json"] = {"pooling_mode": POOLING.get(name, "mean")}
         files["config_sentence_transformers.json"] = {"prompts": {"query": "green "}, "default_prompt_name": None}
         files["sentence_bert_config.json"] = {"max_seq_length": 9}
+    for number, sizes in ((2, (32, 48)), (3, (48, 32))) if name == "gemma" else ():
+        dense = {"in_features": sizes[0], "out_features": sizes[1], "bias": False}
+        files[f"{number}_Dense/config.json"] = dense | {"activation_function": "torch.nn.modules.linear.Identity"}
+        (folder / f"{number}_Dense").mkdir()
+        weight = pyapp.from_numpy(draw(f"dense {number}", sizes[::-1]))
+        write_safetensors(folder / f"{number}_Dense" / "model.safetensors", {"linear.weight": weight})
+        part = {"idx": number, "path": f"{number}_Dense", "type": "sentence_transformers.models.Dense"}
+        files["modules.json"].append(part)
     for path, value in files.items():
         (folder / path).write_text(json.dumps(value), encoding="utf-8")
     return model, folder
@@ -137,6 +151,19 @@ def test_a_language_model_that_embeds(tmp_path: Path) -> None:
     last = vectors(converted(folder, tmp_path / "plain.gguf", "f32"), normalize=True)
     np.testing.assert_allclose(last, vectors(folder, normalize=True), atol=2e-6)
     assert np.abs(last - expected[0] / np.linalg.norm(expected[0], axis=1, keepdims=True)).max() > 0.01
+
+
+def test_embedding_gemma(tmp_path: Path) -> None:
+    """Its tokens see those after them; two linear layers follow the pooling."""
+    _, folder = folder_of("gemma", tmp_path / "folder", network="causal-lm")
+    path = converted(folder, tmp_path / "model.gguf", "f32")
+    np.testing.assert_allclose(vectors(path), vectors(folder), atol=2e-6)
+    with open_checkpoint(path) as checkpoint:
+        values = checkpoint.values  # type: ignore[attr-defined]
+        assert values["general.architecture"] == "gemma-embedding" and values["gemma-embedding.dense_2_feat_out"] == 48
+        assert values["gemma-embedding.attention.causal"] is False
+    with pytest.raises(ModelError, match="embeds texts"):
+        load_model(path)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "flan_t5"])

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyapp import hub
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, ops
+from pyapp.engine import Device, ops, quant
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
@@ -33,7 +33,7 @@ from pyapp.models.load import (
     settings_of,
     stored_parameters,
 )
-from pyapp.models.sentences.embedding import SentenceEmbedder, SentenceSettings, from_gguf_keys
+from pyapp.models.sentences.embedding import DENSE, SentenceEmbedder, SentenceSettings, from_gguf_keys
 from pyapp.models.sentences.logit_ranking import answer_ids
 from pyapp.nn import Module
 from pyapp.nn.decoders.decoder import CausalLanguageModel, SelfAttention
@@ -47,7 +47,7 @@ from pyapp.text.tokenization.tokenizer_files import (
     VOCABULARIES,
     gguf_tokenizer,
     load_tokenizer,
-    tokens_are_bytes,
+    needs_no_vocabulary,
 )
 from pyapp.text.tokenization.vocabulary_files import checked_vocabulary
 from pyapp.vision.processors import ImageProcessor
@@ -81,7 +81,7 @@ HEADS = {
     "ForMaskedLM": ("masked-lm",),
     "ForSequenceClassification": ("sequence-classification", "audio-classification"),
     "ForTokenClassification": ("token-classification",),
-    "ForQuestionAnswering": ("question-answering",),
+    "ForQuestionAnswering": ("question-answering", "visual-question-answering"),
     "ForConditionalGeneration": (
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
         "audio-text-to-text", "time-series-forecasting",
@@ -96,6 +96,8 @@ HEADS = {
     "ForSemanticSegmentation": ("semantic-segmentation",),
     "ForUniversalSegmentation": ("semantic-segmentation",),
     "ForDepthEstimation": ("depth-estimation",),
+    "ForKeypointDetection": ("keypoint-detection",),
+    "ForKeypointMatching": ("keypoint-matching",),
     "ForImageSuperResolution": ("image-to-image",),
     "ForRetrieval": ("visual-document-retrieval",),
     "ForXVector": ("audio-xvector",),
@@ -248,7 +250,7 @@ def _tokenizer(name: str, source: Any, files: Mapping[str, Any]) -> Tokenizer:
             path.name: path for role, path in files.items()
             if role == "tokenizer" or (path.name in TOKENIZER_FILES and path.parent == folder)
         }  # fmt: skip
-    if not any(file in words for file in VOCABULARIES) and not tokens_are_bytes(words):
+    if not any(file in words for file in VOCABULARIES) and not needs_no_vocabulary(words):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))
     return load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
@@ -286,7 +288,9 @@ def _load_gguf(
         check_tokenizer(tokenizer, model, name)
         if task == "features":
             values = checkpoint.values  # type: ignore[attr-defined]
-            model = SentenceEmbedder(model, *from_gguf_keys(values, model.pooling))
+            there = [f"{layer}.weight" for layer in DENSE if f"{layer}.weight" in checkpoint.tensors]
+            dense = [quant.dequantize(checkpoint.read(layer, device=device)).to("float32") for layer in there]
+            model = SentenceEmbedder(model, *from_gguf_keys(values, model.pooling, dense))
     model.eval()
     return LoadedTaskModel(name, model, tokenizer, settings, {})
 

@@ -155,8 +155,8 @@ function weightsOf(files, task, asked) {
   const settled = others.filter((path) => !/\.ckpt$/i.test(path)); // which is of training, as a rule
   const told = paths.includes("config.json") || (task === "generate" && paths.includes("tokenizer.bin")); // what the weights are of
   const only = told && (settled.length ? settled : others).length === 1 ? settled.concat(others).slice(0, 1) : [];
-  const yolo = task === "detect" ? others.filter((path) => /\.pt$/i.test(path)) : []; // each is a model
-  return [...gguf, ...(named.length ? named : usual ? [usual] : only.length ? only : yolo)];
+  const each = /^(detect|cut-out)$/.test(task) ? others.filter((path) => /\.pth?$/i.test(path)) : []; // YOLO, Segment Anything: each is a model
+  return [...gguf, ...(named.length ? named : usual ? [usual] : only.length ? only : each)];
 }
 
 /** The other parts of a GGUF file in several. @param {HubFile} weights its first part @param {HubFile[]} files */
