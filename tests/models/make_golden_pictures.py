@@ -43,12 +43,8 @@ from tests.vision.processor_cases import pictures as processor_pictures
 FOLDER = Path(__file__).with_name("golden_pictures")
 FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
 CONDITIONER = "input_conditioner.norm_mean", "input_conditioner.norm_std", "summary_idxs"  # buffers of RADIO
-COMPUTED = (
-    "pos_idx_to_embed",
-    "n_points_scale",
-    "num_points_scale",
-    *CONDITIONER,
-)  # of buffers whose values never change
+# Ends of the names of buffers whose values never change.
+COMPUTED = ("pos_idx_to_embed", "n_points_scale", "num_points_scale", *CONDITIONER)
 ENDS = {
     "depth-estimation": "ForDepthEstimation",
     "pose-estimation": "ForPoseEstimation",
