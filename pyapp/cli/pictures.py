@@ -534,18 +534,24 @@ def match_points(
     help="With --labels: only pixels with at least this probability.  [default: 0.5]",
 )
 @click.option("--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object.")
+@click.option("--everything", is_flag=True, help="Cut out all objects, with a model such as SAM.")
+@click.option(
+    "--points-per-side",
+    type=click.IntRange(1, 256),
+    help="With --everything: of the grid of points that are asked for.  [default: 32]",
+)
 @folder_option
 @type_option
 @threads_option
 @json_option
 def segment(
     files: tuple[str, ...], model: str, points: list[list[float]], others: list[list[float]],
-    box: list[float] | None, labels: str | None, template: str | None, threshold: float | None, folder: str | None,
-    dtype: str | None, threads: int | None, as_json: bool,
+    box: list[float] | None, labels: str | None, template: str | None, threshold: float | None, everything: bool,
+    points_per_side: int | None, folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Label each pixel of each IMAGE with a model such as SegFormer: the labels with their shares of the picture, then
-    its name. With --point or --box, a model such as SAM cuts out the object there; with --labels, a model such as
-    CLIPSeg finds what these name.
+    its name. With --point or --box, a model such as SAM cuts out the object there, with --everything all objects; with
+    --labels, a model such as CLIPSeg finds what these name.
     """
     from pyapp import tasks, vision
     from pyapp.engine.lazy import np
@@ -555,6 +561,10 @@ def segment(
         raise click.UsageError("--labels does not go with --point, --not-point and --box.")
     if threshold is not None and words is None:
         raise click.UsageError("--threshold needs --labels.")
+    if everything and (points or others or box or words is not None):
+        raise click.UsageError("--everything does not go with --point, --not-point, --box and --labels.")
+    if points_per_side is not None and not everything:
+        raise click.UsageError("--points-per-side needs --everything.")
     use_threads(threads)
     targets = drawn_files(files, folder)
 
@@ -576,6 +586,9 @@ def segment(
             return tasks.segment_labels(
                 list(files), words, model=model, dtype=dtype, template=template, cancel=cancel, **more
             )
+        if everything:
+            side = {} if points_per_side is None else {"points_per_side": points_per_side}
+            return tasks.cut_out_everything(list(files), model=model, dtype=dtype, cancel=cancel, **side)
         if not (points or others or box):
             return tasks.segment_images(list(files), model=model, dtype=dtype, cancel=cancel)
         kinds = [1] * len(points) + [0] * len(others)

@@ -43,6 +43,7 @@ from .speech import listen, load_speech, transcribe
 if TYPE_CHECKING:
     from .composing import compose
     from .documents import answer_from_pages, classify_pages, label_on_pages
+    from .everything import cut_out_everything
     from .forecasting import forecast
     from .pages import embed_pages, rank_pages
     from .pictures import (
@@ -85,8 +86,8 @@ __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
     "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "answer_from_pages",
     "answer_images", "chat", "classify", "classify_images", "classify_pages", "classify_sounds", "classify_videos",
-    "compose",
-    "cut_out_objects", "detect_labels", "detect_objects", "detect_points", "embed", "embed_every_token", "embed_images",
+    "compose", "cut_out_everything", "cut_out_objects", "detect_labels", "detect_objects", "detect_points", "embed",
+    "embed_every_token", "embed_images",
     "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "estimate_poses", "fill_mask",
     "finetune", "forecast", "generate", "imagine", "inspect", "label", "label_moments", "label_on_pages", "listen",
     "load", "load_chat", "load_speech", "match_images", "match_points", "match_sounds", "merge", "models", "pipeline",
@@ -101,6 +102,7 @@ __getattr__ = late_names(
     {
         "composing": "compose",
         "documents": "answer_from_pages classify_pages label_on_pages",
+        "everything": "cut_out_everything",
         "forecasting": "forecast",
         "pipelines": "pipeline",
         "pages": "embed_pages rank_pages",

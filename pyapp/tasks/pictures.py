@@ -281,7 +281,7 @@ def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
             {"label": names[i], "number": i, "share": counts[i] / numbers.size}
             for i in sorted(range(len(names)), key=lambda i: -counts[i]) if counts[i]
         ]  # fmt: skip
-        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": _runs(numbers)})
+        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": runs_of(numbers)})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
@@ -308,7 +308,7 @@ def find_areas(
             {"label": labels[i - 1], "number": i, "share": counts[i] / numbers.size}
             for i in sorted(range(1, len(counts)), key=lambda i: -counts[i]) if counts[i]
         ]  # fmt: skip
-        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": _runs(numbers)})
+        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": runs_of(numbers)})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
@@ -437,14 +437,14 @@ def _check_box(box: Any) -> None:
         )
 
 
-def _runs(numbers: Any) -> list[list[int]]:
+def runs_of(numbers: Any) -> list[list[int]]:
     """An array of pixels' numbers (H * W,) as [number, pixels] of each run of equal ones."""
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     found: list[list[int]] = np.stack([numbers[starts], np.diff(starts, append=numbers.size)], 1).tolist()
     return found
 
 
-def _seen(
+def seen_by(
     loaded: Any, image: Any, picture: str | None
 ) -> Generator[Progress | None, None, tuple[Tensor, tuple[int, int]]]:
     """What a model such as SAM sees of a picture, and its size (height, width): Progress while it looks, unless it
@@ -497,7 +497,7 @@ def cut_out(
     if picture is not None and len(images) != 1:
         raise OptionError(f"it is a name of one image, and there are {len(images)}", where="picture")
     for index, image in enumerate(images):
-        features, (height, width) = yield from _seen(loaded, image, picture)
+        features, (height, width) = yield from seen_by(loaded, image, picture)
         seen = loaded.processor.seen(height, width)  # the picture's size in the model's input
         scale = tensor([seen[1] / width, seen[0] / height])
         found_points = found_labels = found_box = None
@@ -519,7 +519,7 @@ def cut_out(
         segment = {
             "label": "object", "number": 1, "share": float(inside.mean()), "score": float(scores.reshape(-1)[best]),
         }  # fmt: skip
-        yield Item(index, {"segments": [segment], "size": [height, width], "runs": _runs(inside)})
+        yield Item(index, {"segments": [segment], "size": [height, width], "runs": runs_of(inside)})
         yield Progress("pictures", index + 1, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 

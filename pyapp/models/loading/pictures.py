@@ -21,7 +21,7 @@ from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
-from . import open_clip, timm, ultralytics
+from . import bare_files, open_clip, timm, ultralytics
 from .by_task import (
     TOKENIZER_FILES,
     Loaded,
@@ -122,9 +122,9 @@ def _says_model(settings: Mapping[str, Any]) -> bool:
 
 
 def _settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The object of config.json; without one that names a model, the settings of a YOLO, whose files have none."""
+    """The object of config.json; without one that names a model, what the tensors say."""
     found = settings_in(files, name) if "config" in files else {}
-    return found if _says_model(found) else ultralytics.settings_in(files["model"])
+    return found if _says_model(found) else bare_files.settings_in(files["model"])
 
 
 def _checked(settings: dict[str, Any], where: str, task: str, new_head: bool = False) -> dict[str, Any]:
