@@ -600,7 +600,8 @@ def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoi
     if hasattr(module, "GGUF") and is_llama_cpps(checkpoint):
         from pyapp.models.loading import gguf, weights
 
-        return gguf.stored_in(module.GGUF, config, dict(weights.slots(model)), checkpoint.tensors)
+        values = checkpoint.values  # type: ignore[attr-defined]
+        return gguf.stored_in(module.GGUF, config, dict(weights.slots(model)), checkpoint.tensors, values)
     found: Mapping[str, Any] = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
     return found
 

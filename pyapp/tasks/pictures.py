@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
+from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import interpolate, sigmoid, tensor
 from pyapp.errors import ArgumentError, ModelError, OptionError
@@ -75,6 +76,35 @@ def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, bat
             rows = loaded.model(prepared.pixel_values).to("float32").tolist()  # (B, labels)
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked_labels(loaded, scores, top)})
+        yield Progress("pictures", chosen.stop, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
+def answers_about(
+    loaded: Any, images: Sequence[Any], question: str, *, top: int | None = 5, batch_size: int = BATCH_SIZE
+) -> Work:  # fmt: skip
+    """Items with `labels`: the answers to a question about each picture, by a model such as ViLT that chooses among the
+    answers that it knows, with their probabilities, of each by itself; the most probable first, at most `top` of them
+    (None: all).
+    """
+    check_top(top)
+    images, model = listed(images), loaded.model
+    [question] = checked_texts([question])
+    if not question.strip():
+        raise OptionError("is empty", where="question", hint="Write what you want to know of the picture")
+    ids = loaded.tokenizer.encode(question, parse_special=False)
+    if len(ids) > model.most:
+        raise OptionError(
+            f"it has {len(ids):,} tokens, the model reads {model.most:,}", where="question", hint="Ask in fewer words"
+        )
+    names = model.config.labels
+    for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
+        yield None
+        asked = int32_tensor(ids * len(chosen), model.device).reshape(len(chosen), len(ids))
+        with no_grad():
+            rows = model(prepared.pixel_values, asked).to("float32").tolist()  # (B, answers)
+        for index, scores in zip(chosen, rows, strict=True):
+            yield Item(index, {"labels": ranked(names, scores, True, top)})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
@@ -589,6 +619,7 @@ def drawn_texts(
 
 
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
+answer_images = stream_of("answer-image", answers_about, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
 imagine = stream_of(
     "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer", "prior")

@@ -720,6 +720,9 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "youtu": {}, "solar_open": {},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
     "falcon_h1-norm": {"mamba_norm_before_gate": False},
+    "jamba": {"mamba_proj_bias": False}, "minicpm3": {"scale_emb": 12.0, "scale_depth": 1.4, "dim_model_base": 256},
+    "phimoe": {"router_jitter_noise": 0.01, "rope_scaling": LONGROPE | {"short_mscale": 1.2, "long_mscale": 1.2}},
+    "gemma3n": {"altup_num_inputs": 4, "final_logit_softcapping": 30.0},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)

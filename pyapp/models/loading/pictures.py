@@ -39,7 +39,7 @@ READERS = r"(qformer_tokenizer/)?"  # the folder of a second tokenizer, of Instr
 MORE_FILES = re.compile(READERS + "(" + "|".join(map(re.escape, TOKENIZER_FILES)) + ")")
 WITH_TOKENIZER = (
     "image-to-text", "zero-shot-image-classification", "zero-shot-object-detection",
-    "zero-shot-semantic-segmentation", "visual-document-retrieval",
+    "zero-shot-semantic-segmentation", "visual-document-retrieval", "visual-question-answering",
 )  # fmt: skip
 
 
@@ -91,6 +91,8 @@ def load_image_model(
         check_tokenizer(tokenizer, model, name)
     if getattr(model, "reader_files", ""):
         model.reader = tokenizer_of(source, name, files, model.reader_files).encode
+    if hasattr(model, "task_text"):  # OneFormer, which reads what it is to do
+        model.take_task(tokenizer_of(source, name, files).encode(model.task_text))
     check_fit(processor, model.pixels, name)
     if hasattr(model, "take_prompts") and "processor_config" in files:
         model.take_prompts(read_settings(files["processor_config"]))
