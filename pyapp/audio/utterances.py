@@ -1,5 +1,5 @@
-"""Transcribe recordings with models that write the text of samples (Moonshine), or language models that hear (Voxtral,
-Qwen2-Audio, Granite Speech): each utterance is heard by itself, from pause to pause.
+"""Transcribe recordings with models that write their text (Moonshine, Speech2Text), or language models that hear
+(Voxtral, Qwen2-Audio, Granite Speech …): each utterance is heard by itself, from pause to pause.
 
 The models tell no times: a segment has those of its utterance, and words have none.
 """
@@ -15,11 +15,13 @@ from pyapp.audio.mel import HOP
 from pyapp.audio.sample_transcription import SampleTranscription
 from pyapp.audio.word_times import Draft
 from pyapp.engine.lazy import np
+from pyapp.errors import OptionError
 from pyapp.events import Event, Notice, Token
 from pyapp.text.chat.chat_template import ChatTemplate, sources
 from pyapp.text.generation.generate import generate_from
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
+from pyapp.text.languages import LANGUAGES
 from pyapp.text.pictures import PictureSession, Recording, part_token
 
 if TYPE_CHECKING:
@@ -49,8 +51,26 @@ class UtteranceTranscription(SampleTranscription):
 
     def _prepare(self, loaded: Any) -> None:
         """Sets how texts are written."""
-        beams = self._options.beam_size
-        self._search = SearchOptions.from_files(loaded.config, loaded.generation, {"num_beams": beams})
+        given = {"num_beams": self._options.beam_size, "forced_bos_token_id": self._first_token()}
+        self._search = SearchOptions.from_files(loaded.config, loaded.generation, given)
+
+    def _first_token(self) -> int | None:
+        """The token with which texts in the language that is asked for begin, of a model that writes several.
+        OptionError for one that it does not write.
+        """
+        language, names = self._options.language, self._tokenizer.special_names
+        if language is None or not hasattr(self._model, "language_token"):
+            return None
+        known = [code for code in LANGUAGES if self._model.language_token(code) in names]
+        if not known:
+            return None
+        if language not in known:
+            raise OptionError(
+                f"the model writes no texts in {language!r:.40}", where="language",
+                hint=f"Its languages: {', '.join(known)}",
+            )  # fmt: skip
+        [found] = self._tokenizer.encode(self._model.language_token(language), bos=False, eos=False)
+        return int(found)
 
     def events(self) -> Iterator[Event]:
         """As transcribe_events; there are no Language, Partial and Doubt."""
@@ -112,7 +132,8 @@ class UtteranceTranscription(SampleTranscription):
 
     def _text(self, tokens: list[int]) -> str:
         """What is said, of the tokens that the model wrote."""
-        return self._tokenizer.decode(tokens).strip()
+        text: str = self._tokenizer.decode(tokens).strip()
+        return text.upper() if self._tokenizer.settings.get("do_upper_case") is True else text
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:
         """The tokens of what is said in samples (N,)."""

@@ -28,9 +28,7 @@ MODEL_TYPES = ("glmasr",)
 BASE = ""
 JOINED = 4  # vectors of the encoder that become one
 ROTATED = 0.5  # the part of a head that is rotated, where a file does not say it
-PROMPT = (
-    "<|user|>\n<|begin_of_audio|>{}<|end_of_audio|><|user|>\nPlease transcribe this audio into text<|assistant|>\n"
-)
+PROMPT = "<|user|>\n<|begin_of_audio|>{}<|end_of_audio|><|user|>\nPlease transcribe this audio into text<|assistant|>\n"
 NAMES = {"max_position_embeddings": "max_source_positions", "hidden_act": "activation_function"}  # and those here
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSpeechSeq2Seq, Wav2Vec2FeatureExtractor
+from transformers import AutoConfig, AutoModelForSpeechSeq2Seq, Speech2TextFeatureExtractor, Wav2Vec2FeatureExtractor
 
 from tests.goldens import write_json
-from tests.models.listener_configs import CONFIGS, MOST, SAMPLES, TOKENS
+from tests.models.listener_configs import BANKS, CONFIGS, MOST, SAMPLES, tokens_of
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
 
@@ -40,12 +40,16 @@ def model_of(name: str) -> Any:
 
 def golden(name: str) -> dict[str, Any]:
     model = model_of(name)
-    extractor = Wav2Vec2FeatureExtractor(do_normalize=False, return_attention_mask=True)
+    banks = model.config.model_type == "speech_to_text"
+    own: Any = Speech2TextFeatureExtractor(**BANKS)
+    extractor = own if banks else Wav2Vec2FeatureExtractor(do_normalize=False, return_attention_mask=True)
     sounds = [recording(count) for count in SAMPLES]
-    multiple = {"padding": True, "pad_to_multiple_of": 80}  # as the processor of the models for streams
+    multiple = {"padding": True} | (
+        {} if banks else {"pad_to_multiple_of": 80}
+    )  # as the processor of the models for streams
     alone = extractor(sounds[:1], sampling_rate=16000, return_tensors="pt", **multiple)
     batch = extractor(sounds, sampling_rate=16000, return_tensors="pt", **multiple)
-    tokens = torch.tensor([TOKENS])
+    tokens = torch.tensor([tokens_of(name)])
     with torch.no_grad():
         logits = model(**alone, decoder_input_ids=tokens).logits
         padded = model(**batch, decoder_input_ids=tokens.expand(2, -1)).logits

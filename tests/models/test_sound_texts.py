@@ -114,9 +114,7 @@ def write(folder: Path, name: str, **config: Any) -> Path:
     norms = {key: value for key, value in norms.items() if "batch_norm" in key}
     write_safetensors(folder / "model.safetensors", by_names(name, make(name)) | norms)
     (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "preprocessor_config.json").write_text(
-        json.dumps(SETTINGS_OF.get(name, SETTINGS))
-    )
+    (folder / "preprocessor_config.json").write_text(json.dumps(SETTINGS_OF.get(name, SETTINGS)))
     (folder / "tekken.json").write_text(json.dumps(tekken()))
     return folder
 
@@ -138,12 +136,13 @@ def mel(*counts: int, name: str = "voxtral") -> tuple[pyapp.Tensor, list[tuple[i
 @pytest.mark.parametrize("name", CONFIGS)
 def test_spectrograms_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     model, expected = make(name).requires_grad_(), golden(name)
-    np.testing.assert_allclose(shown(numbers(mel(COUNTS.get(name, SAMPLES)[0], name=name)[0]), 60), expected["mel"], **CLOSE)
+    counts = COUNTS.get(name, SAMPLES)
+    np.testing.assert_allclose(shown(numbers(mel(counts[0], name=name)[0]), 60), expected["mel"], **CLOSE)
     found, stored = by_names(name, model), expected["parameters"]
     assert {id(value) for value in found.values()} == {id(value) for value in model.parameters()}
     assert {key: shape for key, (shape, _) in stored.items()} == {k: list(value.shape) for k, value in found.items()}
     ids = pyapp.tensor(texts(name), dtype="int32")
-    logits = model(ids, ids != 0, *mel(*COUNTS.get(name, SAMPLES), name=name)) * (ids != 0).unsqueeze(-1)
+    logits = model(ids, ids != 0, *mel(*counts, name=name)) * (ids != 0).unsqueeze(-1)
     np.testing.assert_allclose(shown(numbers(logits), 96), expected["outputs"], **CLOSE)
     (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
     for key, (_, product) in stored.items():

@@ -75,8 +75,8 @@ def of_class(case: dict[str, Any], **files: bytes) -> Tokenizer:
     name = case["model"]
     config = {"tokenizer_class": case["class"], **case["settings"]}
     beside = files or {"tokenizer_config.json": json.dumps(config).encode()}
-    if name == "m2m":
-        beside["vocab.json"] = json.dumps(CLASSES["numbers"]).encode()
+    if name in CLASSES["numbers"]:
+        beside["vocab.json"] = json.dumps(CLASSES["numbers"][name]).encode()
     return load_tokenizer({CLASSES["files"][name]: base64.b64decode(CLASSES["models"][name]), **beside})
 
 
@@ -121,6 +121,12 @@ def test_the_language_of_texts() -> None:
     roberta = of_class(CLASSES["cases"][0])
     with pytest.raises(OptionError, match="source: "):
         from_language(roberta, roberta.encode_batch(["a"]), "<s>")
+
+
+def test_languages_of_speech_are_not_said() -> None:
+    [case] = [case for case in CLASSES["cases"] if case["settings"].get("tgt_lang") == "fr"]
+    tokenizer = of_class(case)
+    assert "<lang:de>" in tokenizer.special_names and tokenizer.decode(case["ids"][0]) == CLASSES["texts"][0]
 
 
 def test_the_class_that_config_json_says() -> None:

@@ -5,6 +5,7 @@ around attention and feed-forward, and the model of such blocks with rotary posi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..layers.feed_forward import FeedForward
 from ..layers.linear import Linear, ResidualLinear
 from ..layers.normalization import LayerNorm, RMSNorm
 from ..module import Module
+from ..parameter import new_parameter
 from .decoder import (
     CausalLanguageModel,
     DecoderStack,
@@ -88,6 +90,19 @@ class LateNormAttention(HeadNormAttention):
         qkv = cat([q, k, v], -2).reshape(*x.shape[:-1], heads.width)
         y: Tensor = self._modules[self.output](text.attention(self.layer, qkv, heads, None), residual)
         return y
+
+
+class SinkAttention(GroupedQueryAttention):
+    """Self-attention with a score of each head for no token (Xiao et al. 2023, arXiv 2309.17453)."""
+
+    def __init__(
+        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, *, bias: bool = False
+    ) -> None:
+        super().__init__(layer, hidden_size, heads, rotary, bias=bias)
+        self.sinks = new_parameter(ops.zeros, heads.heads)
+
+    def attend(self, qkv: Tensor, text: Text) -> Tensor:
+        return text.attention(self.layer, qkv, replace(self.heads, sinks=self.sinks), self.rotary)
 
 
 class GrowingQueryAttention(GroupedQueryAttention):

@@ -1,12 +1,14 @@
 """The ids and special tokens that the tokenizer classes of transformers give the pieces of a sentencepiece model.
 
 Models that were trained with fairseq (Ott et al. 2019) put tokens of their own before the pieces, and others after
-them: the languages of mBART (Liu et al. 2020; Tang et al. 2020), and `<mask>`. M2M100 (Fan et al. 2020) numbers the
-pieces in a vocab.json. Pegasus (Zhang et al. 2019) puts what its training masked before them.
+them: the languages of mBART (Liu et al. 2020; Tang et al. 2020), and `<mask>`. M2M100 (Fan et al. 2020) and
+Speech2Text (Wang et al. 2020) number the pieces in a vocab.json. Pegasus (Zhang et al. 2019) puts what its training
+masked before them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,6 +43,7 @@ PLBART = ("__java__", "__python__", "__en_XX__")
 PLBART_MORE = ("__javascript__", "__php__", "__ruby__", "__go__")  # behind them, of "language_codes" "multi"
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 PEGASUS = ("<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
+LANGUAGE = re.compile(r"<lang:\w+>")  # tokens of Speech2Text's languages, in its vocab.json
 NEVER = -1e4  # the score of pieces that vocab.json has and the .model file has not
 # By class: the tokens before the pieces, how many pieces these replace, and the languages after them.
 OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
@@ -59,7 +62,8 @@ def document_of_class(
     model: SentencePieceModel, settings: Mapping[str, Any], where: str, numbers: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
     """The tokenizer.json of a .model file with the ids and special tokens of the class that `settings`
-    (tokenizer_config.json) name; `numbers`: those of a vocab.json beside it, which M2M100 has. ModelError for a class
+    (tokenizer_config.json) name; `numbers`: those of a vocab.json beside it, which M2M100 and Speech2Text
+    have. ModelError for a class
     that is not known, FileFormatError for numbers with gaps or without special tokens.
     """
     kind = settings.get("tokenizer_class")
@@ -72,6 +76,8 @@ def document_of_class(
         _number_as_fairseq(model, PEGASUS, 2, ())
     elif kind == "M2M100":
         _number_as_listed(model, numbers, languages_of_m2m100(settings, where), where)
+    elif kind == "Speech2Text":
+        _number_as_listed(model, numbers, [piece for piece in numbers or () if LANGUAGE.fullmatch(piece)], where)
     post = _post_processor(kind, model, settings, where)
     document = sentencepiece_document(model, post, where)
     if steps := _first_steps(kind, settings):
@@ -122,6 +128,7 @@ def _number_as_listed(
     kinds = model.types or [NORMAL] * len(model.pieces)
     own = {piece: (score, kind) for piece, score, kind in zip(model.pieces, model.scores, kinds, strict=True)}
     special = {name: (0.0, UNKNOWN if name == "<unk>" else CONTROL) for name in FAIRSEQ}
+    special |= dict.fromkeys(languages, (0.0, CONTROL))
     known = [special.get(piece) or own.get(piece, (NEVER, NORMAL)) for piece in pieces]
     behind = [piece for piece in languages if piece not in numbers]
     model.pieces = [*pieces, *behind]
@@ -214,6 +221,10 @@ def _post_processor(
     if kind in ("Albert", "DebertaV2"):
         sep = named("sep_token", "[SEP]", model.eos_id)
         return template(named("cls_token", "[CLS]", model.bos_id), sep, between=sep)
+    if kind == "Speech2Text":
+        name = f"<lang:{token_name(settings, 'tgt_lang', '')}>"
+        language = [(name, number_of[name])] if name in number_of else []
+        return template(language, eos, between=[], second_type=0)
     if kind == "Pegasus":
         return template([], eos, between=[], second_type=0)
     if kind == "T5" or (not kind and model.kind == "unigram"):
