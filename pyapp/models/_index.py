@@ -17,6 +17,7 @@ MODEL_TYPES = {
     "audioflamingo3": "audioflamingo3",
     "aya_vision": "aya_vision",
     "bamba": "bamba",
+    "bark": "bark",
     "bart": "bart",
     "beit": "beit",
     "bert": "bert",
@@ -338,6 +339,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "audioflamingo3": ("speech-recognition", "audio-text-to-text"),
     "aya_vision": ("image-text-to-text",),
     "bamba": ("causal-lm",),
+    "bark": ("text-to-speech",),
     "bart": ("seq2seq-lm", "sequence-classification", "question-answering"),
     "beit": ("image-features", "image-classification"),
     "bert": (

@@ -90,7 +90,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def listed(model: bytes) -> dict[str, int]:
-    """A vocab.json of M2M100 or Speech2Text: fairseq's special tokens, and the pieces in another order, but for languages."""
+    """A vocab.json of M2M100 or Speech2Text: fairseq's special tokens, and the other pieces in another order."""
     from sentencepiece import SentencePieceProcessor
 
     known = SentencePieceProcessor(model_proto=model)
