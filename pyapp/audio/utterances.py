@@ -7,6 +7,7 @@ The models tell no times: a segment has those of its utterance, and words have n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.activity import EnergyDetector
@@ -15,7 +16,7 @@ from pyapp.audio.mel import HOP
 from pyapp.audio.sample_transcription import SampleTranscription
 from pyapp.audio.word_times import Draft
 from pyapp.engine.lazy import np
-from pyapp.errors import OptionError
+from pyapp.errors import ModelError, OptionError
 from pyapp.events import Event, Notice, Token
 from pyapp.text.chat.chat_template import ChatTemplate, sources
 from pyapp.text.generation.generate import generate_from
@@ -53,6 +54,28 @@ class UtteranceTranscription(SampleTranscription):
         """Sets how texts are written."""
         given = {"num_beams": self._options.beam_size, "forced_bos_token_id": self._first_token()}
         self._search = SearchOptions.from_files(loaded.config, loaded.generation, given)
+        if hasattr(self._model, "prompt_tokens"):
+            self._search = self._prompted(self._search)
+
+    def _prompted(self, search: SearchOptions) -> SearchOptions:
+        """The options with the tokens that say what is to be written. OptionError for a language that the model does
+        not know.
+        """
+        names, model, language = self._tokenizer.special_names, self._model, self._options.language
+        wanted = model.prompt_tokens(language, self._options.task)
+        known = [code for code in LANGUAGES if f"<|{code}|>" in names]
+        if language is not None and language not in known:
+            raise OptionError(
+                f"the model does not know {language!r:.40}", where="language", hint=f"Its languages: {', '.join(known)}"
+            )
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise ModelError(
+                f"its tokenizer has no token {missing[0]}", hint="Give the tokenizer that belongs to the model"
+            )
+        ids = [self._tokenizer.encode(name, bos=False, eos=False)[-1] for name in wanted]
+        first = [] if search.decoder_start_token_id == ids[0] else [search.decoder_start_token_id]
+        return replace(search, decoder_start_token_id=ids[-1], prompt_ids=(*first, *ids[:-1]))
 
     def _first_token(self) -> int | None:
         """The token with which texts in the language that is asked for begin, of a model that writes several.

@@ -24,6 +24,15 @@ SPEECH_TO_TEXT = {
     "input_feat_per_channel": 8, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2,
     "tie_word_embeddings": False,
 }  # fmt: skip
+CONFORMER = {
+    "model_type": "parakeet_encoder", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 24, "conv_kernel_size": 5, "subsampling_factor": 4, "subsampling_conv_channels": 6,
+    "num_mel_bins": 8, "scale_input": False,
+}  # fmt: skip
+WRITER = {
+    "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+    "intermediate_size": 40, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
 BANKS = {"num_mel_bins": 8, "feature_size": 8}  # Speech2Text's
 CONFIGS: dict[str, dict[str, Any]] = {
     "moonshine": MOONSHINE,
@@ -32,10 +41,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "moonshine-streaming-wide": STREAMING
     | {"encoder_config": STREAMING["encoder_config"] | {"hidden_size": 24, "head_dim": 8}, "head_dim": 20},  # type: ignore[operator]
     "speech-to-text": SPEECH_TO_TEXT,
+    "canary": {
+        "model_type": "canary",
+        "tie_word_embeddings": False,
+        "vocab_size": 60,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 1,
+        "encoder_config": CONFORMER,
+        "decoder_config": WRITER | {"head_dim": 12},
+    },
+    "cohere-asr": WRITER
+    | {"model_type": "cohere_asr", "decoder_start_token_id": 1, "encoder_config": CONFORMER | {"hidden_size": 24}},
 }
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = ["moonshine-streaming"]
-OTHER_DEVICE = ["moonshine", "moonshine-streaming", "speech-to-text"]
+OTHER_DEVICE = ["moonshine", "moonshine-streaming", "speech-to-text", "canary", "cohere-asr"]
 SAMPLES = (5000, 3300)  # of the two recordings of a batch
 _TEXT = [17, 5, 33, 9, 2]
 MOST = 24  # new tokens of a text

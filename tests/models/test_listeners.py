@@ -4,6 +4,7 @@ padding, the tokens that they write, and gradients; and their files.
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,13 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp.audio.processors import CentredBankProcessor, SampleProcessor
-from pyapp.errors import ArgumentError, ModelError
+from pyapp.audio.options import TranscribeOptions
+from pyapp.audio.processors import CentredBankProcessor, SampleProcessor, StandardizedProcessor
+from pyapp.audio.transcribe import transcribe_events
+from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.events import Segment
 from pyapp.formats import write_safetensors
+from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
@@ -31,7 +36,9 @@ golden, make, case = parity_case("golden_listeners", CONFIGS, TASK, sound_weight
 
 
 def inputs(*counts: int, name: str = "moonshine") -> Any:
-    """Samples, or filter banks, and their mask."""
+    """Samples, filter banks or spectrograms, and their mask."""
+    if name in ("canary", "cohere-asr"):
+        return StandardizedProcessor.from_settings(BANKS)([recording(count) for count in counts])
     if name == "speech-to-text":
         return CentredBankProcessor.from_settings(BANKS)([recording(count) for count in counts])
     return SampleProcessor(normalize=False, masks=True)([recording(count) for count in counts])
@@ -102,13 +109,43 @@ def test_gradients(case: Any) -> None:
 
 
 def test_folders_load(case: Any, tmp_path: Path) -> None:
-    name, _, model = case
-    loaded = load_speech_model(write(tmp_path, name, dict(model.state_dict())))
+    name, expected, model = case
+    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    renamed, state = getattr(module, "renamed", str), dict(model.state_dict())
+    files = {key: state.get(renamed(key), state.get(f"model.{renamed(key)}")) for key in expected["files"]}
+    loaded = load_speech_model(write(tmp_path, name, {key: value for key, value in files.items() if value is not None}))
     values, mask = loaded.processor([recording(SAMPLES[0])])
     tokens = pyapp.tensor([tokens_of(name)])
     with pyapp.no_grad():
         assert loaded.model(values, tokens, mask).tolist() == model(values, tokens, mask).tolist()
     assert loaded.tokenizer.decode([1, 3, 4, 2]).strip() == "aa ab"
+
+
+def test_the_tokens_that_ask(tmp_path: Path) -> None:
+    """Canary's, as the processors of transformers write them before the text; German is translated into English."""
+    model = make("canary")
+    folder = write(tmp_path, "canary", dict(model.state_dict()))
+    document, asked = json.loads(tokenizer_file()), model.prompt_tokens("de", "translate")
+    assert asked[1:6] == ["<|startoftranscript|>", "<|emo:undefined|>", "<|de|>", "<|en|>", "<|pnc|>"]
+    for number, content in enumerate(asked, 3):
+        document["model"]["vocab"].pop(WORDS[number])
+        document["model"]["vocab"][content] = number
+        document["added_tokens"].append(document["added_tokens"][0] | {"id": number, "content": content})
+    (folder / "tokenizer.json").write_text(json.dumps(document))
+    loaded, row = load_speech_model(folder), [1, *range(3, 3 + len(asked))]
+    start = len(row)
+    samples = np.pad(recording(30000), 2000)
+    events = list(transcribe_events(loaded, samples, TranscribeOptions(language="de", task="translate")))
+    written = [token for event in events if isinstance(event, Segment) for token in event.tokens]
+    assert len(written) > 3
+    [(first, last)] = [(event.start, event.end) for event in events if isinstance(event, Segment)]
+    values, mask = loaded.processor([samples[round(first * 16000) : round(last * 16000)]])
+    with pyapp.no_grad():
+        for _ in written:
+            row.append(int(model(values, pyapp.tensor([row]), mask)[0, -1].argmax()))
+    assert row[start:] == written
+    with pytest.raises(OptionError, match="does not know 'fr'"):
+        list(transcribe_events(loaded, samples, TranscribeOptions(language="fr")))
 
 
 @pytest.mark.parametrize("name", QUANTISED)
