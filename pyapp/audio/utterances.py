@@ -82,7 +82,10 @@ class UtteranceTranscription(SampleTranscription):
         OptionError for one that it does not write.
         """
         language, names = self._options.language, self._tokenizer.special_names
-        if language is None or not hasattr(self._model, "language_token"):
+        if not hasattr(self._model, "language_token"):
+            return None
+        language = "en" if self._options.task == "translate" else language or self._model.usual_language
+        if language is None:
             return None
         known = [code for code in LANGUAGES if self._model.language_token(code) in names]
         if not known:

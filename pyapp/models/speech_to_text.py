@@ -190,6 +190,8 @@ class SpeechToText(SequenceToSequence):
         found: Device = self.model.decoder.embed_tokens.weight.device
         return found
 
+    usual_language: str | None = None  # of its texts, where a model writes several
+
     def language_token(self, language: str) -> str:
         """The token with which the text in a language begins, if the vocabulary has it."""
         return f"<lang:{language}>"

@@ -42,6 +42,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "kind": "unigram", "vocab_size": 80, "rules": True, "bos_id": 0, "eos_id": 1, "unk_id": 2,
     },
     "m2m": {"kind": "bpe", "vocab_size": 120, "rules": True},
+    "seamless": {"kind": "bpe", "vocab_size": 120, "rules": True},
     "s2t": {
         "kind": "unigram", "vocab_size": 80, "rules": True, "bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3,
         "pad_piece": "<pad>",
@@ -57,10 +58,19 @@ FILES = {
     "fairseq": "sentencepiece.bpe.model", "t5": "spiece.model", "llama": "tokenizer.model", "gemma": "tokenizer.model",
     "albert": "spiece.model", "barthez": "sentencepiece.bpe.model", "deberta": "spm.model",
     "pegasus": "spiece.model", "m2m": "sentencepiece.bpe.model",
-    "s2t": "sentencepiece.bpe.model",
+    "s2t": "sentencepiece.bpe.model", "seamless": "sentencepiece.bpe.model",
 }  # fmt: skip
 # The words by which a text says where an entity is, as files list them.
 ENTITIES = {str(number): {"content": word, "special": True} for number, word in enumerate(("<ent>", "<ent2>"), 82)}
+SEAMLESS_LANGUAGES = {
+    str(number): {"content": name, "special": True, "lstrip": False, "rstrip": False, "normalized": False,
+                  "single_word": False}
+    for number, name in enumerate(("<pad>", "<unk>", "<s>", "</s>"))
+} | {
+    str(number): {"content": name, "special": True, "lstrip": False, "rstrip": False, "normalized": False,
+                  "single_word": False}
+    for number, name in enumerate(("__eng__", "__deu__", "__fra__"), 121)
+}  # fmt: skip
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("XLMRobertaTokenizer", "fairseq", {}),
     ("CamembertTokenizer", "fairseq", {}),
@@ -80,6 +90,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("DebertaV2Tokenizer", "deberta", {"do_lower_case": True}),
     ("PegasusTokenizer", "pegasus", {}),
     ("MLukeTokenizer", "fairseq", {"added_tokens_decoder": ENTITIES}),
+    ("SeamlessM4TTokenizerFast", "seamless", {"src_lang": "deu", "added_tokens_decoder": SEAMLESS_LANGUAGES}),
     ("Speech2TextTokenizer", "s2t", {}),
     ("Speech2TextTokenizer", "s2t", {"lang_codes": "mustc", "tgt_lang": "fr"}),
     ("PLBartTokenizer", "fairseq", {}),
@@ -120,10 +131,11 @@ def main() -> None:
                     json.dumps({"[UNK]": 0, "[PAD]": 1, "[MASK]": 2, "[MASK2]": 3})
                 )
             native = getattr(transformers, kind).from_pretrained(folder)
-        rows = [native(text)["input_ids"] for text in TEXTS + SPECIAL]
+        given = {"padding": False} if kind.startswith("Seamless") else {}  # which pads to even numbers of tokens
+        rows = [native(text, **given)["input_ids"] for text in TEXTS + SPECIAL]
         if settings.get("language_codes") == "multi":  # which has no token for a mask
             rows = [None if "<mask>" in text else row for text, row in zip(TEXTS + SPECIAL, rows, strict=True)]
-        pair = native("hello", "the world")["input_ids"]
+        pair = native("hello", "the world", **given)["input_ids"]
         cases.append({"class": kind, "model": name, "settings": settings, "ids": rows, "pair": pair,
                       "size": len(native) + len(getattr(native, "lang_token_to_id", []))})  # fmt: skip
     golden = {

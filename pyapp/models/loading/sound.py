@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyapp.engine.device import Device
 
 TASK = "speech-recognition"
-PIECES = "sentencepiece.bpe.model"  # of Speech2Text, beside vocab.json
+PIECES = "sentencepiece.bpe.model"  # of Speech2Text, beside vocab.json, and SeamlessM4T
 # The files of characters, of an adapter and of a chat template beside the weights; their names are their roles too.
 FILES = re.compile(
     r"(vocab|added_tokens|special_tokens_map|adapter_config|chat_template)\.json|chat_template\.jinja|"
@@ -123,7 +123,7 @@ def _characters(name: str, files: Mapping[str, ByteSource]) -> CTCTokenizer:
 
 
 def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
-    pieces = {"vocab.json", PIECES} <= files.keys()
+    pieces = PIECES in files and not {"vocab.json", MERGES} <= files.keys()
     if "tokenizer" not in files and not pieces and not {"vocab.json", MERGES} <= files.keys():
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     parts = ("vocab.json", PIECES if pieces else MERGES, "added_tokens.json")

@@ -42,6 +42,7 @@ M2M100 = {
 PLBART = ("__java__", "__python__", "__en_XX__")
 PLBART_MORE = ("__javascript__", "__php__", "__ruby__", "__go__")  # behind them, of "language_codes" "multi"
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
+SEAMLESS = ("<pad>", "<unk>", "<s>", "</s>")
 PEGASUS = ("<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
 LANGUAGE = re.compile(r"<lang:\w+>")  # tokens of Speech2Text's languages, in its vocab.json
 NEVER = -1e4  # the score of pieces that vocab.json has and the .model file has not
@@ -72,6 +73,8 @@ def document_of_class(
         front, replaced, languages = OF_FAIRSEQ[kind]
         many = kind == "PLBart" and settings.get("language_codes") == "multi"
         _number_as_fairseq(model, front, replaced, (*languages, *(PLBART_MORE if many else ("<mask>",))))
+    elif kind == "SeamlessM4T":
+        _number_as_fairseq(model, SEAMLESS, 3, ())
     elif kind == "Pegasus":
         _number_as_fairseq(model, PEGASUS, 2, ())
     elif kind == "M2M100":
@@ -82,8 +85,13 @@ def document_of_class(
     document = sentencepiece_document(model, post, where)
     if steps := _first_steps(kind, settings):
         document["normalizer"] = sequence("normalizers", [*steps, *steps_of(document["normalizer"])])
-    if settings.get("legacy") is False and model.add_dummy_prefix and kind in ("T5", *LLAMA):
+    first = kind == "SeamlessM4T" or (settings.get("legacy") is False and kind in ("T5", *LLAMA))
+    if first and model.add_dummy_prefix:
         _only_first_space(document)
+    if kind == "SeamlessM4T":  # whose space before a text is one of its own, if it has any
+        for step in steps_of(document["normalizer"]):
+            if step["type"] == "Strip":
+                step["strip_left"] = False
     added = {entry["id"]: entry for entry in document["added_tokens"]}
     if kind == "T5":
         count = settings.get("extra_ids", T5_EXTRA_IDS)
@@ -221,6 +229,10 @@ def _post_processor(
     if kind in ("Albert", "DebertaV2"):
         sep = named("sep_token", "[SEP]", model.eos_id)
         return template(named("cls_token", "[CLS]", model.bos_id), sep, between=sep)
+    if kind == "SeamlessM4T":
+        name = f"__{token_name(settings, 'src_lang', 'eng').strip('_')}__"
+        numbers = [number for number, entry in more_tokens(settings).items() if entry["content"] == name]
+        return template([(name, number) for number in numbers[:1]], eos, between=[], second_type=0)
     if kind == "Speech2Text":
         name = f"<lang:{token_name(settings, 'tgt_lang', '')}>"
         language = [(name, number_of[name])] if name in number_of else []

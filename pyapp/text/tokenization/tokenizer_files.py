@@ -48,6 +48,7 @@ CLASSES = {
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
     "blenderbot-small": "BlenderbotSmallTokenizer", "xlm": "XLMTokenizer", "flaubert": "FlaubertTokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer", "speech_to_text": "Speech2TextTokenizer",
+    "seamless_m4t_v2": "SeamlessM4TTokenizer",
 }  # fmt: skip
 OF_BYTES = "ByT5Tokenizer"  # the class whose tokens are bytes, which has no vocabulary
 OF_WORDS = "BlenderbotSmallTokenizer"  # the class whose pieces say that a word goes on
