@@ -252,6 +252,31 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "cwm": SMALL | {"model_type": "cwm", "head_dim": 12, "sliding_window": 6},
     "jais2": SMALL | {"model_type": "jais2", "layer_norm_eps": 1e-4},
     "youtu": DEEPSEEK | {"model_type": "youtu"},
+    "mistral4": DEEPSEEK
+    | {
+        "model_type": "mistral4",
+        "n_shared_experts": 1,
+        "routed_scaling_factor": 1.5,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10000.0,
+            "factor": 4.0,
+            "original_max_position_embeddings": 8,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.3,
+        },
+    },
+    "exaone_moe": SMALL
+    | EXPERTS
+    | {
+        "model_type": "exaone_moe",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "sliding_window_pattern": 2,
+        "num_hidden_layers": 3,
+        "mlp_layer_types": ["dense", "sparse", "sparse"],
+    },
     "solar_open": SMALL
     | EXPERTS
     | {"model_type": "solar_open", "head_dim": 12, "n_routed_experts": 4, "n_shared_experts": 1},
