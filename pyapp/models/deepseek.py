@@ -1,7 +1,7 @@
 """DeepSeek V2 (arXiv 2405.04434) and V3 (arXiv 2412.19437): multi-head latent attention, and experts chosen within
 groups beside experts that every token has. GLM-4.7-Flash (glm4_moe_lite) is V3 in other sizes, Youtu-LLM (Tencent 2025,
-arXiv 2512.24618) V3 without experts; Mistral Small 4 (Mistral AI 2026) has V2's scores of experts, and queries that grow
-with their positions.
+arXiv 2512.24618) V3 without experts; Mistral Small 4 (Mistral AI 2026) has V2's scores of experts, and queries that
+grow with their positions.
 """
 
 from __future__ import annotations

@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.errors import OptionError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Module
 from pyapp.nn.audio.code_decoder import CodeDecoder, CodeStack, TextToCodes
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory
 
 from .loading.config import check_fields, read_config, require
 from .loading.sound_parts import CODEC, TEXT, CodesConfig, check_code_decoder, object_of, part_config, part_of
@@ -97,6 +100,18 @@ class Musicgen(TextToCodes):
             config, part_of(config.text_encoder, TEXT), part_of(config.audio_encoder, CODEC),
             CodeDecoder(own, CodeStack(own, scale)), (config.text_encoder.d_model, own.hidden_size),
         )  # fmt: skip
+
+    def memory(self, ids: Tensor, most: int, guided: bool, melody: Tensor | None = None) -> CachedMemory:
+        """What the decoder remembers of a text (1, S), and of no text beside it if it is `guided`, for at most so many
+        moments. OptionError for a melody, which the model does not follow.
+        """
+        if melody is not None:
+            raise OptionError(
+                "the model follows no melody", where="melody", hint="Choose such as facebook/musicgen-melody"
+            )
+        encoded = self.encode(ids)  # (1, S, D)
+        encoded = ops.cat([encoded, ops.zeros_like(encoded)]) if guided else encoded
+        return CachedMemory(encoded, None, 1, min(most, self.most))
 
 
 def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
