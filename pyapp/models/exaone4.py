@@ -58,21 +58,17 @@ class Config(DecoderConfig):
         return self.layer_types[layer] == "sliding_attention"
 
 
-def attention(config: Config, layer: int, rotary: RotaryTable) -> HeadNormAttention:
-    """The attention of a layer: with a window, or without one and then without positions, if others have one."""
-    slides = config.slides(layer)
-    heads = config.heads(window=config.sliding_window if slides else None)
-    placed = rotary if slides or config.sliding_window is None else None
-    return HeadNormAttention(layer, config.hidden_size, heads, placed, config.rms_norm_eps)
-
-
 class Block(PostNormBlock):
     """Attention and feed-forward, each with a norm after it, added to the residual."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         size, epsilon = config.hidden_size, config.rms_norm_eps
+        slides = config.slides(layer)
+        heads = config.heads(window=config.sliding_window if slides else None)
+        placed = rotary if slides or config.sliding_window is None else None
+        attention = HeadNormAttention(layer, size, heads, placed, epsilon)
         feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        super().__init__(attention(config, layer, rotary), feed_forward, partial(RMSNorm, size, epsilon))
+        super().__init__(attention, feed_forward, partial(RMSNorm, size, epsilon))
 
 
 class Exaone4ForCausalLM(RotaryLanguageModel):

@@ -17,17 +17,18 @@ from pyapp.nn import Linear, Module
 from pyapp.nn.audio.code_decoder import CodeDecoder, CodeStack, TextToCodes
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, WholeMemory
 
-from . import musicgen
+from .loading import musicgen_config
 from .loading.config import require
 from .loading.sound_parts import CODEC, TEXT, part_of
 
 MODEL_TYPES = ("musicgen_melody",)
-BASE, IGNORED = musicgen.BASE, musicgen.IGNORED
+BASE = ""
+IGNORED, stored = musicgen_config.IGNORED, musicgen_config.stored
 LIMITS = {"num_chroma": (12, 256), "chroma_length": (235, 1 << 16)}  # usual and largest values
 
 
 @dataclass(frozen=True)
-class Config(musicgen.Config):
+class Config(musicgen_config.MusicgenConfig):
     """The configurations of the three parts, and the sizes of melodies."""
 
     model_type = MODEL_TYPES[0]
@@ -115,5 +116,4 @@ class MusicgenMelody(TextToCodes):
         return memory
 
 
-stored = musicgen.stored
 TASKS: Mapping[str, Callable[[Config], Module]] = {"text-to-audio": MusicgenMelody}
