@@ -540,7 +540,7 @@ def test_a_gguf_file_without_a_usable_tokenizer() -> None:
         ({"tokenizer.ggml.tokens": ["a"] * 400}, "pieces 0 and 1 are both 'a'"),
         ({"tokenizer.ggml.scores": [float("nan")] * 400}, "score is not a number"),
         ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.merges": []}, ""),
-        ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "kimi-k2"}, "the way 'kimi-k2'"),
+        ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "unheard-of"}, "the way 'unheard-of'"),
         ({"tokenizer.ggml.model": "gpt2"}, "no merges"),
     ]
     for changed, message in cases:

@@ -174,7 +174,7 @@ def load_voice(
     if settings["model_type"] in STYLED:
         return _of_styles(name, files, settings, dtype, device, report, cancel)
     if settings["model_type"] in STAGED:
-        return _of_stages(source, name, files, settings, dtype, device, report, cancel)
+        return _in_stages(source, name, files, settings, dtype, device, report, cancel)
     if settings["model_type"] in DESCRIBED:
         return _of_descriptions(source, name, files, settings, dtype, device, report, cancel)
     if settings["model_type"] in FRAMES:
@@ -300,7 +300,7 @@ def _of_descriptions(
     return LoadedVoice(name, DescribedVoice(model.eval(), describer, generation), PromptTokens(words), settings)
 
 
-def _of_stages(
+def _in_stages(
     source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], dtype: str | None,
     device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
 ) -> LoadedVoice:  # fmt: skip
