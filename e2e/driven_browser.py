@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import time
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.pdf_files import pdf
+from scripts.serve import SiteServer
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "javascript"
 
 
 class DrivenBrowser(ABC):
@@ -120,3 +124,12 @@ def visit_views(browser: DrivenBrowser) -> None:
         browser.until(f"pyappPage.{view} !== undefined && !document.getElementById('view-{view}').hidden")
         alerts = browser.evaluate(ALERTS)
         assert alerts == [], f"{view}: {alerts}"
+
+
+def write_in_a_page_of_its_own(browser: DrivenBrowser, dist: Path) -> None:
+    """examples/javascript on a plain host writes a story."""
+    with SiteServer(EXAMPLE, mounts={"/pyapp/": dist}) as server:
+        browser.open(server.url)
+        browser.click("#write")
+        browser.until("document.querySelector('#status').textContent === 'Done.'")
+        assert len(browser.evaluate("document.querySelector('#story').textContent")) > 100

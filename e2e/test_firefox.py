@@ -13,7 +13,17 @@ import pytest
 from PIL import Image
 
 from e2e.conftest import ChangeableSite
-from e2e.driven_browser import ALERTS, READY, STARTED, read_pictures, transcribe_sample, visit, visit_views, write_story
+from e2e.driven_browser import (
+    ALERTS,
+    READY,
+    STARTED,
+    read_pictures,
+    transcribe_sample,
+    visit,
+    visit_views,
+    write_in_a_page_of_its_own,
+    write_story,
+)
 from e2e.firefox import Firefox
 from e2e.speech_files import write_recording
 from scripts.serve import Handler, SiteServer
@@ -293,3 +303,7 @@ def test_views_and_dialogs_that_do_not_arrive(
             assert "The list of models could not be loaded." in firefox.evaluate(f"{alert}.innerText")
         firefox.click("#story-error button")
         firefox.until("document.querySelector('#model-dialog[open] .model-row') !== null")
+
+
+def test_a_page_of_others(firefox: Firefox, dist: Path) -> None:
+    write_in_a_page_of_its_own(firefox, dist)

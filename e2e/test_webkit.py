@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from e2e.driven_browser import read_pictures, transcribe_sample, visit_views, write_story
+from e2e.driven_browser import read_pictures, transcribe_sample, visit_views, write_in_a_page_of_its_own, write_story
 from e2e.webkit import WebKit, installed
 from scripts.serve import SiteServer
 
@@ -29,3 +30,7 @@ def test_a_visit_with_webkit(webkit: WebKit, isolated: SiteServer) -> None:
     transcribe_sample(webkit)
     read_pictures(webkit)
     visit_views(webkit)
+
+
+def test_a_page_of_others(webkit: WebKit, dist: Path) -> None:
+    write_in_a_page_of_its_own(webkit, dist)

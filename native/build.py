@@ -381,8 +381,8 @@ def link_with_emcc(objects: Sequence[str], flags: Sequence[str], target: Path) -
 
 
 def build_simd128(out: Path) -> Path:
-    """Builds libpyapp_simd.so with emcc: for every browser with WebAssembly SIMD."""
-    target, key = out / "libpyapp_simd.so", build_key(emcc_command(), emcc_compiler())
+    """Builds libpyapp_simd.wasm with emcc: for every browser with WebAssembly SIMD."""
+    target, key = out / "libpyapp_simd.wasm", build_key(emcc_command(), emcc_compiler())
     if not up_to_date(target, key):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -411,16 +411,16 @@ def relaxed_tools() -> tuple[list[str], list[str], list[str]] | None:
 
 
 def build_relaxed(out: Path) -> Path | None:
-    """Builds libpyapp_relaxed.so, for browsers with relaxed SIMD; None (with a message) without tools for it."""
+    """Builds libpyapp_relaxed.wasm, for browsers with relaxed SIMD; None (with a message) without tools for it."""
     tools = relaxed_tools()
     if tools is None:
         print(
-            "native: no clang and wasm-ld of LLVM 17 or newer: libpyapp_relaxed.so is left out (the page is slower)",
+            "native: no clang and wasm-ld of LLVM 17 or newer: libpyapp_relaxed.wasm is left out (the page is slower)",
             file=sys.stderr,
         )
         return None
     compiler, flags, linker = tools
-    target, key = out / "libpyapp_relaxed.so", build_key(tools)
+    target, key = out / "libpyapp_relaxed.wasm", build_key(tools)
     if not up_to_date(target, key):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -436,7 +436,7 @@ def build_relaxed(out: Path) -> Path | None:
 
 
 def build_wasm(out: Path | str = DEFAULT_OUT) -> list[Path]:
-    """Builds libpyapp_simd.so and, where the tools allow, libpyapp_relaxed.so into `out`, with kernels.h and its
+    """Builds libpyapp_simd.wasm and, where the tools allow, libpyapp_relaxed.wasm into `out`, with kernels.h and its
     signature beside them.
 
     Raises BuildError without Emscripten or on a failing source.

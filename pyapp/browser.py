@@ -29,7 +29,7 @@ from pyapp.tasks.keeper import keeper
 from pyapp.text.tokenization.charsmap import take_charsmap
 from pyapp.text.tokenization.tokenizer import set_backend_factory
 
-__all__ = ["cancel", "install", "instruction_set", "run", "sha256"]
+__all__ = ["cancel", "install", "instruction_set", "run", "sha256", "use_tokenizers"]
 
 # Seconds for which events are collected before they are sent to the page: one frame of a screen.
 FRAME = 1 / 60
@@ -37,6 +37,7 @@ HASH_BYTES = 1 << 22
 
 _running: dict[int, Cancel] = {}
 _host: Any = None
+_create_encoder: Any = None
 
 
 class PageTokenizer:
@@ -46,7 +47,7 @@ class PageTokenizer:
 
     def __init__(self, json_text: str) -> None:
         json_text, self._normalize = take_charsmap(json_text)
-        self._encode = _host.createEncoder(json_text)
+        self._encode = _create_encoder(json_text)
 
     def encode(self, text: str) -> list[int]:
         text = self._normalize(text) if self._normalize else text
@@ -79,7 +80,7 @@ def install(host: Any) -> None:
     global _host
     _host = host
     read_by(host)
-    set_backend_factory(PageTokenizer)
+    use_tokenizers(host.createEncoder)
     library.load()
     threads = getattr(host, "pool", None)
     if threads is not None:
@@ -90,6 +91,15 @@ def install(host: Any) -> None:
         find_late_parts(parts)
     register("webgpu", _open_graphics_card)
     defer_linalg()
+
+
+def use_tokenizers(create_encoder: Callable[[str], Any]) -> None:
+    """Tokenizers are JavaScript's from now on: `create_encoder` makes of the text of a tokenizer.json a function, which
+    makes of a text a Uint32Array of ids without control tokens. web/tokenizers.js has it for other Pyodides.
+    """
+    global _create_encoder
+    _create_encoder = create_encoder
+    set_backend_factory(PageTokenizer)
 
 
 def _open_graphics_card(index: int | None) -> Backend:

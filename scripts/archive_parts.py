@@ -41,8 +41,8 @@ def is_late_library(name: str) -> bool:
 
 PYAPP_PARTS = {
     # The kernels for one instruction set: a browser fetches those that it runs.
-    "pyapp-relaxed": "pyapp/_native/libpyapp_relaxed.so".__eq__,
-    "pyapp-simd": "pyapp/_native/libpyapp_simd.so".__eq__,
+    "pyapp-relaxed": "pyapp/_native/libpyapp_relaxed.wasm".__eq__,
+    "pyapp-simd": "pyapp/_native/libpyapp_simd.wasm".__eq__,
     ENGLISH: is_english,
     PYAPP_LATER: is_late_pyapp,
 }

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 # Folders whose files the bundles contain.
 PARTS = ["modules", "css"]
+# What other pages load (docs/javascript.md).
+PUBLIC = ["pyapp.js", "tokenizers.js"]
 # Loaded as it is: it runs in the thread of the microphone.
 ALONE = ["modules/audio/capture-worklet.js"]
 # How the page addresses its scripts and styles: those that it starts with, and those that it fetches when needed.
@@ -28,7 +31,8 @@ def entries(source: Path) -> list[str]:
     """The files of the page that something loads by its address: each becomes a bundle under the same name."""
     pages = {page: pattern for glob, pattern in ADDRESSES.items() for page in sorted(source.rglob(glob))}
     found = {name for page, pattern in pages.items() for name in re.findall(pattern, page.read_text(encoding="utf-8"))}
-    return sorted(found - set(ALONE))
+    ours = [name for name in PUBLIC if (source / name).is_file()]
+    return sorted(found.union(ours) - set(ALONE))
 
 
 def copy_bundled(source: Path, target: Path, node_modules: Path) -> None:
@@ -52,6 +56,29 @@ def copy_bundled(source: Path, target: Path, node_modules: Path) -> None:
                 f"--banner:js=const PLACE = {place};",
             ]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    for name in PUBLIC:
+        copy_declarations(source / name, target / name, node_modules)
     for name in ALONE:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
+
+
+def copy_declarations(script: Path, target: Path, node_modules: Path) -> None:
+    """Writes the types of `script` for TypeScript beside `target`, and those of the modules that they mention."""
+    options = "--ignoreConfig --allowJs --declaration --emitDeclarationOnly --target es2022 --moduleResolution bundler"
+    with tempfile.TemporaryDirectory() as made:
+        command = [str(node_modules / ".bin" / "tsc"), str(script), *options.split(), "--outDir", made]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        wanted, seen = [Path(made) / script.with_suffix(".d.ts").name], set[Path]()
+        while wanted:
+            path = wanted.pop().resolve()
+            if path in seen:
+                continue
+            seen.add(path)
+            text = path.read_text(encoding="utf-8")
+            place = target.parent / path.relative_to(Path(made).resolve())
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+            wanted += [
+                path.parent / f"{name}.d.ts" for name in re.findall(r'(?:from |import\()"(\.[\w./-]+)\.js"', text)
+            ]

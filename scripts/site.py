@@ -52,7 +52,7 @@ from .archive_parts import (
     split_library,
     split_wheel,
 )
-from .bundle import copy_bundled
+from .bundle import PUBLIC, copy_bundled
 
 ROOT = wheels.ROOT
 WEB = ROOT / "web"
@@ -178,7 +178,8 @@ def manifest(out: Path) -> dict[str, Any]:
         for path in paths
     ]
     for file in files:
-        if file["path"].rpartition("/")[0] in ON_DEMAND:
+        folder = file["path"].rpartition("/")[0]
+        if folder in ON_DEMAND or file["path"] in PUBLIC or file["path"].endswith(".d.ts"):  # not of this page
             file["on_demand"] = True
     version = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
     return {"version": version, "files": files}

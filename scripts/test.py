@@ -31,7 +31,10 @@ SIMD = [
 ]
 # The native tests that start programs, and wait for them: suites of their own, so that no core is idle meanwhile.
 PROGRAMS = ["tests/distributed", "tests/recipes", "tests/serve"]
-COMMANDS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
+COMMANDS = [
+    *("tests/cli", "tests/project", "tests/tasks"),
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py")),
+]
 
 
 def again(name: str, *arguments: str) -> list[str]:

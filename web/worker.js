@@ -1,7 +1,7 @@
 /**
  * The worker: answers requests (see modules/shared/protocol.js). It starts Python immediately, before the first request.
  *
- * Its name contains "pyapp", the number of threads ("auto", or the user's), the task of the page and the chosen model.
+ * Its name contains "pyapp", the number of threads ("auto", or the user's), the task of the page ("none": not known yet) and the chosen model.
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
@@ -12,7 +12,7 @@ import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
 
 /** Packages that a task needs at once. @type {Record<string, string[]>} */
-const PACKAGES = { generate: [], transcribe: ["numpy"], chat: ["markupsafe", "jinja2", ...LATER], embed: ["numpy", ...LATER], read: ["numpy", "numpy-later", ...LATER] };
+const PACKAGES = { none: [], generate: [], transcribe: ["numpy"], chat: ["markupsafe", "jinja2", ...LATER], embed: ["numpy", ...LATER], read: ["numpy", "numpy-later", ...LATER] };
 
 allowOwnScripts();
 const running = new Map(); // request id -> AbortController

@@ -89,8 +89,8 @@ def library_path() -> Path:
         return Path(override)
     if not IN_BROWSER:
         return FOLDER / "libpyapp.so"
-    relaxed = FOLDER / "libpyapp_relaxed.so"
-    return relaxed if relaxed.exists() and has_relaxed_simd() else FOLDER / "libpyapp_simd.so"
+    relaxed = FOLDER / "libpyapp_relaxed.wasm"
+    return relaxed if relaxed.exists() and has_relaxed_simd() else FOLDER / "libpyapp_simd.wasm"
 
 
 def read_header() -> bytes:

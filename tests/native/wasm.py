@@ -9,7 +9,7 @@ from tests.native.kernels import ROOT
 from tests.native.piped import PipedKernels, header_signature
 
 HOST = Path(__file__).with_name("wasm_host.mjs")
-LIBRARIES = {"simd128": "libpyapp_simd.so", "relaxed": "libpyapp_relaxed.so"}
+LIBRARIES = {"simd128": "libpyapp_simd.wasm", "relaxed": "libpyapp_relaxed.wasm"}
 # Node 20 has relaxed SIMD behind a flag, and its baseline compiler gets the dot product wrong.
 FLAGS: dict[str, list[str]] = {"simd128": [], "relaxed": ["--experimental-wasm-relaxed-simd", "--no-liftoff"]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import importlib.util
@@ -26,6 +27,7 @@ from typing import Any
 import brotli
 import pytest
 
+from pyapp import tasks
 from scripts import wheels
 from scripts.bundle import entries
 from scripts.serve import SiteServer
@@ -94,11 +96,31 @@ def test_the_wasm_wheel_holds_both_builds(wasm_wheel: Path) -> None:
     assert others and modules == sources - others  # the page does not train the embedded models, and is not a server
     shaders = {path.name: path.read_bytes() for path in (ROOT / "native" / "webgpu").iterdir()}
     assert shaders and shaders == {name: data for name, data in native.items() if name.endswith(".wgsl")}
-    libraries = {name: data for name, data in native.items() if name.endswith(".so")}
-    assert set(libraries) == {"libpyapp_simd.so", "libpyapp_relaxed.so"}
+    libraries = {name: data for name, data in native.items() if name.endswith(".wasm")}
+    assert set(libraries) == {"libpyapp_simd.wasm", "libpyapp_relaxed.wasm"}
     for name, data in libraries.items():
         assert data[:4] == b"\0asm", name
         assert len(data) <= 408_000, f"{name} has {len(data):,} bytes"
+
+
+def test_another_pyodide_installs_the_wheel(wasm_wheel: Path, site: Path) -> None:
+    """docs/javascript.md: in a Pyodide as npm has it micropip installs it; it trains, and writes as natively."""
+    [micropip] = [wheel for wheel in wheels.download("page") if wheel.name.startswith("micropip")]
+    story = [ROOT / "web/models/stories" / name for name in ("model.bin", "tokenizer.bin")]
+    script = Path(__file__).with_name("install_in_pyodide.mjs")
+    command = ["node", *map(str, [script, site, micropip, wheels.numpy(), wasm_wheel, *story])]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and "Failed" not in done.stderr, done.stderr
+    found = json.loads(done.stdout)
+    assert found["instruction_set"] in ("simd128", "relaxed")
+    assert found["losses"][-1] < 0.1 * found["losses"][0]
+    assert found["eigen"] == [1, 1, 1]
+
+    async def native() -> str:
+        events = tasks.generate(None, "Once upon a time", {"temperature": 0, "max_new_tokens": 20})
+        return "".join([event.text async for event in events if isinstance(event, tasks.Token)])
+
+    assert found["text"] == asyncio.run(native())
 
 
 def test_wheels_are_made_alike(wasm_wheel: Path, tmp_path: Path) -> None:
@@ -207,7 +229,7 @@ def test_the_first_story_fetches_what_it_imports_and_no_more(site: Path) -> None
     assert members("pyapp-english") == {f"pyapp/text/english/{dialect}_letters.txt" for dialect in ("us", "gb")}
     assert {"misaki/data/us_gold.json", "misaki/data/gb_silver.json"} < members("misaki-english")
     for kernels in ("relaxed", "simd"):
-        assert members(f"pyapp-{kernels}") == {f"pyapp/_native/libpyapp_{kernels}.so"}
+        assert members(f"pyapp-{kernels}") == {f"pyapp/_native/libpyapp_{kernels}.wasm"}
     modules = {part: set(names.split()) for part, names in lock["info"]["later"].items()}
     assert {"unittest", "encodings.koi8_r"} < modules["python-later"] and "pyapp.keras" in modules["pyapp-later"]
     assert modules["numpy"] == {"numpy"} and {"numpy.fft", "numpy.linalg", "numpy.random"} < modules["numpy-later"]

@@ -38,7 +38,7 @@ class Summary:
 def prepare(job: dict[str, Any]) -> str | None:
     """Finds the tests; what is wrong with the kernels, or None."""
     libraries = Path(sysconfig.get_paths()["purelib"]) / "pyapp" / "_native"
-    library = libraries / f"libpyapp_{job['kernels']}.so"
+    library = libraries / f"libpyapp_{job['kernels']}.wasm"
     if not library.is_file():
         return f"{library.name} is not in the wheel"
     if instruction_set() != INSTRUCTION_SETS[job["kernels"]]:

@@ -45,7 +45,7 @@ async function run(job) {
   pyodide.unpackArchive(await bytesOf(job.files), "zip", { extractDir: "/home/pyodide" });
   await loadTokenizers();
   // Before the kernels are loaded: the library of the job, not the best one.
-  pyodide.runPython(`import os; os.environ["PYAPP_LIBRARY"] = "${packages}/pyapp/_native/libpyapp_${job.kernels}.so"`);
+  pyodide.runPython(`import os; os.environ["PYAPP_LIBRARY"] = "${packages}/pyapp/_native/libpyapp_${job.kernels}.wasm"`);
   const problems = [];
   const pool = await openPool(2, (problem) => problems.push(problem), job.kernels);
   if (pool === null) throw new Error(`there are no threads: ${problems}`);

@@ -22,6 +22,9 @@ const LATE = {
   fatal: false,
 };
 
+/** @type {import("../shared/protocol.js").ErrorEvent} */
+const CLOSED = { type: "error", what: "The engine was closed.", hint: "Start a new one." };
+
 /** The worker that boot.js started, for the first call only. @returns {{worker: Worker, heard: Event[]} | null} */
 function takeEarly() {
   const early = globalThis.pyappEarly ?? null;
@@ -30,16 +33,21 @@ function takeEarly() {
 }
 
 export class Engine extends EventTarget {
-  /** @param {URL} url of worker.js @param {() => string[]} shown the words of its name: threads, task, chosen model */
-  constructor(url, shown = () => []) {
+  /**
+   * @param {URL} url of worker.js @param {() => string[]} shown the words of its name: threads, task, chosen model
+   * @param {(url: string, name: string) => Worker} [start] makes the worker; by default boot.js
+   */
+  constructor(url, shown = () => [], start = (address, name) => present(globalThis.pyappStartWorker, "boot.js")(address, name)) {
     super();
     this.url = url;
     this.shown = shown;
+    this.start = start;
     /** @type {Map<number, Request>} */
     this.requests = new Map();
     this.lastId = 0;
     /** How often the engine itself failed. */
     this.crashes = 0;
+    this.closed = false;
     /** @type {object | null} the worker's message when it was ready */
     this.about = null;
     /** The id of the request to stop, in memory that an isolated worker shares. @type {Int32Array | null} */
@@ -52,7 +60,7 @@ export class Engine extends EventTarget {
     this.about = null;
     this.stopFlag = null;
     const early = takeEarly();
-    const worker = early?.worker ?? present(globalThis.pyappStartWorker, "boot.js")(this.url.href, ["pyapp", ...this.shown()].join(" "));
+    const worker = early?.worker ?? this.start(this.url.href, ["pyapp", ...this.shown()].join(" "));
     this.#awaitStart();
     worker.onmessage = ({ data }) => this.#receive(data);
     worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
@@ -84,6 +92,14 @@ export class Engine extends EventTarget {
     this.dispatchEvent(new CustomEvent("restarted", { detail: { why } }));
   }
 
+  /** Terminates the worker for good. Its requests end with an error, as do later ones. */
+  close() {
+    clearTimeout(this.startTimer);
+    this.worker.terminate();
+    this.closed = true;
+    for (const request of this.requests.values()) request.push(CLOSED);
+  }
+
   /**
    * Runs a request. Yields its events as they arrive, and returns the last one.
    * @param {string} method @param {object} [params] @param {AbortSignal} [signal]
@@ -97,7 +113,8 @@ export class Engine extends EventTarget {
     onStart?.(request.id);
     const stop = () => this.#cancel(request);
     signal?.addEventListener("abort", stop, { once: true });
-    this.worker.postMessage({ id: request.id, method, params });
+    if (this.closed) request.push(CLOSED);
+    else this.worker.postMessage({ id: request.id, method, params });
     if (signal?.aborted) stop();
     try {
       for (;;) {
