@@ -11,7 +11,7 @@ from .. import dtype as _dtype
 from .. import shape as shapes
 from ..device import cpu
 from ..dtype import of_number
-from ..element_types import CODES, number_slot, opcodes, padded
+from ..element_types import CODES, ROUNDS_NUMBERS, number_slot, opcodes, padded, rounded
 from ..launch import KERNELS, capturing, launch_all
 from ..lazy import np
 from ..native import IN_BROWSER
@@ -26,7 +26,7 @@ from ..tensor import Tensor, empty_contiguous, make
 from .conversions import CONVERSIONS
 from .layouts import in_type, is_packed, result_like, rows_of
 
-_F32 = _dtype.float32
+_F32, _F16, _BF16 = _dtype.float32, _dtype.float16, _dtype.bfloat16
 K = KERNELS
 
 
@@ -41,6 +41,7 @@ _NO_BOOLS = ("sub", "neg", "relu")  # whose definitions say what to do instead
 def _of_any(name: str) -> Any:
     """Two operands of any dtype that the kernel has, promoted as torch does, of any strides."""
     code, types, result = opcodes("binary")[name]
+    rounds = name in ROUNDS_NUMBERS
 
     def compute(a: Tensor, b: Any) -> Any:
         if not (isinstance(b, Tensor) or type(b) in (int, float, bool)):
@@ -55,6 +56,8 @@ def _of_any(name: str) -> Any:
         if isinstance(b, Tensor):
             other = in_type(b, kind)
         else:
+            if rounds and (kind is _BF16 or kind is _F16):
+                b = rounded(b, kind)
             number = number_slot(b, kind)
         a = in_type(a, kind)
         shape, strides, count, slots = _geometry(

@@ -63,8 +63,8 @@ def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
             if isinstance(entry, str):
                 raise TypeError(f"index: {entry!r:.40} is not an index of {describe(x)}")
             if isinstance(entry, Tensor) and entry.dtype is _dtype.uint8:
-                entries[at] = entry != 0
-            used += _consumes(entries[at])
+                entries[at] = entry = entry != 0
+            used += _consumes(entry)
             basic = basic and _is_basic(entry)
     if used > x.ndim:
         raise IndexError(f"index: {used} indices for {describe(x)}")

@@ -66,6 +66,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     tensors = [t for t in given if t.shape != (0,)] or given[:1]
     if not tensors:
         raise ValueError("cat: expects at least one tensor")
+    if tensors[0].shape == (0,):  # nothing but empty vectors, which join along any dim
+        dim = 0
     first, shape = tensors[0], tensors[0].shape
     d = normalize_dim(dim, len(shape), "cat")
     for x in tensors:

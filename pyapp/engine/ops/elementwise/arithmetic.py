@@ -12,7 +12,7 @@ from ...dtype import DType
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import Op, op, read_crosswise
-from ...operands import as_tensor, common_dtype, unbroadcast
+from ...operands import as_tensor, common_dtype, is_half, unbroadcast
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..dtype_limits import finfo
@@ -173,6 +173,8 @@ def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
         return floor_divide(a, b)
     if rounding_mode not in (None, "trunc"):
         raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    if rounding_mode == "trunc" and not isinstance(b, Tensor) and is_half(a):  # rounded once, at the end
+        return div(a.to(_dtype.float32), b).trunc().to(a.dtype)
     quotient = div(a, b)
     return quotient if rounding_mode is None else quotient.trunc().to(common_dtype(a, b))
 
