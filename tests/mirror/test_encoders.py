@@ -13,11 +13,11 @@ from pyapp.nn import quantize
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models import sequence_configs, test_sequences
 from tests.models.encoder_configs import CONFIGS, OTHER_DEVICE, WIDE, batch, page
-from tests.models.test_encoders import make
+from tests.models.test_encoders import make, module_of
 
 from . import device as _device  # noqa: F401 (registers the mirror)
 
-TASK = "sequence-classification"
+TASKS = ("sequence-classification", "token-classification")  # the first that a model has
 
 
 def outputs(model: Any, name: str, place: str) -> pyapp.Tensor:
@@ -35,7 +35,8 @@ def gradients(model: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", OTHER_DEVICE)
 def test_encoders(name: str) -> None:
-    model, found = make(name, TASK), []
+    task = next(one for one in TASKS if one in module_of(name).TASKS)
+    model, found = make(name, task), []
     for place in ("cpu", "mirror"):
         model.to(place)
         model.requires_grad_()
@@ -44,7 +45,7 @@ def test_encoders(name: str) -> None:
         logits.pow(2).sum().backward()
         found.append((logits.detach().cpu().tolist(), gradients(model)))
     assert found[0] == found[1] and len(found[0][1]) > 20
-    wide = make(name, TASK, **WIDE[name]).requires_grad_(False)
+    wide = make(name, task, **WIDE[name]).requires_grad_(False)
     assert quantize(wide, "q8_0")
     with pyapp.no_grad():
         expected = outputs(wide, name, "cpu").tolist()

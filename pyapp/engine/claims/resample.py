@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ..device import cpu
 from ..dtype import DType, float32, int32, uint8
 from ..element_types import CODES
 from ..launch import KERNELS, constants
@@ -75,7 +74,7 @@ def _tables(taps: Taps, weights: DType) -> tuple[Tensor, Tensor, Tensor]:
 
 def _along(x: Tensor, dim: int, taps: Taps, weights: DType) -> Any:
     """The samples along a dim, in the order in which x lies in memory."""
-    if IN_BROWSER or x.device is not cpu:
+    if IN_BROWSER or _RESAMPLE.name not in x.device.backend.kernels:
         return NotImplemented
     if not is_packed(x):
         x = dense(x)
@@ -84,10 +83,11 @@ def _along(x: Tensor, dim: int, taps: Taps, weights: DType) -> Any:
     at = order.index(dim)
     outer, inner = prod(lying[:at]), prod(lying[at + 1 :])
     lying[at] = taps.out
-    y = empty_contiguous(tuple(lying), x.dtype)
+    y = empty_contiguous(tuple(lying), x.dtype, x.device)
     entries = len(taps.places)
+    tables = [table.to(x.device) for table in _tables(taps, weights)]
     _RESAMPLE.launch(
-        outer * inner * entries >> 10, y, x, *_tables(taps, weights), outer, taps.size, taps.out, inner, entries,
+        outer * inner * entries >> 10, y, x, *tables, outer, taps.size, taps.out, inner, entries,
         CODES[x.dtype], taps.precision,
     )  # fmt: skip
     if x.is_contiguous():

@@ -22,7 +22,6 @@ from pyapp.formats.opening import sniff
 from pyapp.formats.source import ByteSource, close_source, looks_like_text, open_source, read_whole
 from pyapp.formats.tokenizer_bin import read_tokenizer_bin
 from pyapp.text.tokenization.tokenizer import Tokenizer, read_json, read_utf8
-from pyapp.text.tokenization.word_patterns import GPT4O, LLAMA3, WORD_PATTERNS, WordPattern
 
 TokenizerSource: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | ByteSource"
 
@@ -291,24 +290,13 @@ def _read_json(
     if is_clip(settings):
         document = clip_document(vocabulary, merges, settings=settings, where=source.name)
     else:
-        words = _words(settings, WORD_PATTERNS["gpt-2"])
-        document = byte_level_document(vocabulary, merges, words=words, settings=settings, where=source.name)
+        document = byte_level_document(vocabulary, merges, settings=settings, where=source.name)
     return Tokenizer(document, settings, end_ids=ends, where=source.name)
 
 
-def _words(settings: Mapping[str, Any], usual: WordPattern) -> WordPattern:
-    """How the tokenizer's class divides text into words."""
-    kind = settings.get("tokenizer_class")
-    return WORD_PATTERNS["qwen2"] if isinstance(kind, str) and kind.startswith("Qwen2") else usual
-
-
 def _read_tiktoken(source: ByteSource, settings: dict[str, Any], ends: list[int]) -> Tokenizer:
-    """The number of pieces says which of the published patterns a file belongs to."""
     from pyapp.text.tokenization.vocabulary_files import read_tiktoken, tiktoken_document
 
     pieces = read_tiktoken(read_whole(source), source.name)
-    patterns = {50256: WORD_PATTERNS["gpt-2"], 50257: WORD_PATTERNS["gpt-2"], 151643: WORD_PATTERNS["qwen2"]}
-    usual = WordPattern((LLAMA3,)) if len(pieces) < 190_000 else WordPattern((GPT4O,))
-    words = patterns.get(len(pieces), usual)
-    document = tiktoken_document(pieces, words=_words(settings, words), settings=settings, where=source.name)
+    document = tiktoken_document(pieces, settings=settings, where=source.name)
     return Tokenizer(document, settings, end_ids=ends, where=source.name)

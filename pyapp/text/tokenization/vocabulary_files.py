@@ -15,7 +15,7 @@ from pyapp.errors import FileFormatError, ModelError
 from pyapp.text.documents import DECODE_STEPS, SPECIAL_ROLES, added_token, bpe_model, document, template
 from pyapp.text.tokenization.pieces import byte_of_character
 from pyapp.text.tokenization.post_processor import LARGEST_ID
-from pyapp.text.tokenization.word_patterns import GPT2, WORD_PATTERNS, WordPattern
+from pyapp.text.tokenization.word_patterns import GPT2, GPT4O, LLAMA3, WORD_PATTERNS, WordPattern
 
 WORD_LIMIT = 100  # characters of a word; longer ones are unknown
 PIECE_LIMIT = 1 << 10  # bytes of a .tiktoken piece: the pairs that make it are sought
@@ -152,15 +152,15 @@ def byte_level_document(
     vocabulary: Mapping[str, int],
     merges: Sequence[tuple[str, str]],
     *,
-    words: WordPattern = WORD_PATTERNS["gpt-2"],
     settings: Mapping[str, Any] | None = None,
     where: str = "vocab.json",
 ) -> dict[str, Any]:
     """The tokenizer.json of GPT-2's kind of vocabulary. `settings` (tokenizer_config.json) has `tokenizer_class`
-    (RoBERTa's, BART's and their relatives put `<s>` and `</s>` around texts, Qwen2's and GPT-NeoX's bring texts into
+    (Qwen2's divide words in their own way, RoBERTa's, BART's and their relatives put `<s>` and `</s>` around texts, Qwen2's and GPT-NeoX's bring texts into
     the normal form NFC), `add_prefix_space`, and special tokens.
     """
     settings = settings or {}
+    words = words_of(settings, WORD_PATTERNS["gpt-2"])
     composed = str(settings.get("tokenizer_class")).startswith(("Qwen2", "GPTNeoX"))
     vocabulary = checked_vocabulary(vocabulary, where)
     pre_tokenizer = words.pre_tokenizer()
@@ -184,6 +184,12 @@ def byte_level_document(
         post_processor=post,
         decoder=DECODE_STEPS["byte_level"],
     )
+
+
+def words_of(settings: Mapping[str, Any], usual: WordPattern) -> WordPattern:
+    """How the tokenizer's class divides text into words."""
+    kind = settings.get("tokenizer_class")
+    return WORD_PATTERNS["qwen2"] if isinstance(kind, str) and kind.startswith("Qwen2") else usual
 
 
 END_OF_WORD = "</w>"  # after the last piece of a word in CLIP's vocabularies
@@ -290,14 +296,15 @@ def read_tiktoken(data: bytes, where: str) -> list[bytes]:
 def tiktoken_document(
     pieces: Sequence[bytes],
     *,
-    words: WordPattern,
+    words: WordPattern | None = None,
     settings: Mapping[str, Any] | None = None,
     where: str = "tokenizer.tiktoken",
     first: int = 0,
     front: Sequence[tuple[str, int]] = (),
 ) -> dict[str, Any]:
     """The tokenizer.json of a .tiktoken vocabulary: `pieces` by rank, which have the ids from `first` on. Special
-    tokens come from `settings`; `front`: those before a text.
+    tokens come from `settings`; `front`: those before a text. Without `words` the number of pieces, or the class of the
+    tokenizer, says which of the published patterns divides texts into words.
     """
     if any(not piece for piece in pieces) or len(set(pieces)) != len(pieces):
         raise FileFormatError("it has an empty piece, or one twice", where=where, hint=TIKTOKEN_HINT)
@@ -318,6 +325,10 @@ def tiktoken_document(
         for piece in pieces if len(piece) > 1 and (pair := _last_pair(piece, ranks)) is not None
     ]  # fmt: skip
     settings = settings or {}
+    if words is None:
+        known = {50256: WORD_PATTERNS["gpt-2"], 50257: WORD_PATTERNS["gpt-2"], 151643: WORD_PATTERNS["qwen2"]}
+        usual = WordPattern((LLAMA3,)) if len(pieces) < 190_000 else WordPattern((GPT4O,))
+        words = words_of(settings, known.get(len(pieces), usual))
     listed = more_tokens(settings)
     for number, entry in listed.items():
         if first <= number < first + len(pieces):
