@@ -701,7 +701,9 @@ class Layer(Configured, Module):
                 raise ValueError(f"layer {self.name} ({type(self).__name__}) takes tensors, not {leaf!r:.60}")
         layer, symbols = STATE.symbolic
         said = symbols[0] if layer is self and symbols and not type(self).__module__.startswith("pyapp.") else inputs
-        shape = map_structure(lambda leaf: None if leaf is None else tuple(leaf.shape), said)  # of symbolic tensors with None, for users' classes
+        shape = map_structure(
+            lambda leaf: None if leaf is None else tuple(leaf.shape), said
+        )  # of symbolic tensors with None, for users' classes
         try:
             with weights_read_in(None):
                 self.build(shape)
