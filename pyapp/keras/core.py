@@ -952,6 +952,12 @@ class Function(Layer):
         super().__init__(**settings)
         self.function, self.operation = function, operation  # its name in keras.ops
 
+    def _in_compute_dtype(self, tensor: Tensor) -> Tensor:
+        """Tensors of operations keep their dtype, as outside of models; float64, as of arrays, is the layer's."""
+        if self.operation is not None and tensor.dtype.itemsize <= 4:
+            return tensor
+        return super()._in_compute_dtype(tensor)
+
     def call(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 

@@ -259,6 +259,8 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return unflatten(found[0], iter(symbols))
 
 
+# operations that zeros do not fit
+_OF_REGULAR_MATRICES = {"cholesky", "cholesky_inverse", "inv", "lu_factor", "solve", "solve_triangular"}
 _UNFIT = (ValueError, TypeError, IndexError, RuntimeError)
 
 
@@ -291,6 +293,8 @@ def _with_zeros(
             if leaf.dtype == "string":
                 return np.full(sizes, "")
             found = ops.zeros(sizes, dtype=leaf.dtype)
+            if len(sizes) > 1 and getattr(layer, "operation", None) in _OF_REGULAR_MATRICES:
+                found.diagonal(0, -2, -1).fill_(1)
             return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
 
         given, named = map_structure(zeros, args), map_structure(zeros, kwargs)
