@@ -134,6 +134,14 @@ class StoryPage:
     def set_hub(self, url: str) -> None:
         self.page.evaluate("(url) => { pyappPage.app.hub = url }", url)
 
+    def submit(self, field: Locator, view: str) -> None:
+        """Presses Control and Enter in a field of a view, and waits for the end of the run that this begins: a busy
+        browser may take the key long after it was pressed.
+        """
+        self.page.evaluate(f"globalThis.overBefore = pyappPage.{view}.over")
+        field.press("Control+Enter")
+        self.until(f"pyappPage.{view}.over !== globalThis.overBefore && pyappPage.{view}.over.then(() => true)")
+
     def until(self, expression: str, timeout: float = 20.0) -> Any:
         """Waits in the page until an expression is true: unlike wait_for_function it may be a promise, or give one."""
         end = time.monotonic() + timeout

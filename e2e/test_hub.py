@@ -20,8 +20,8 @@ from e2e.fake_hub import FakeHub, HubFile
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
 from pyapp import tasks
-from pyapp.formats import open_checkpoint, write_gguf
 from scripts.serve import SiteServer
+from tests.formats.gguf_parts import in_parts
 from tests.text.chat_model import write_chat_model
 
 MODEL, TOKENIZER = "tests/foxes/resolve/main/foxes.bin", "tests/foxes/resolve/main/tokenizer.bin"
@@ -394,18 +394,6 @@ def test_parts_of_a_gguf_file_are_chosen_together(visit: StoryPage, tmp_path: Pa
     visit.page.locator("#pick-files").set_input_files(file)
     expect(dialog).to_be_hidden()
     assert visit.write("the bird") == text
-
-
-def in_parts(file: Path) -> list[Path]:
-    """Writes the tensors of a GGUF file into two."""
-    with open_checkpoint(file) as whole:
-        tensors, values = {name: whole.read(name) for name in whole.tensors}, whole.values  # type: ignore[attr-defined]
-    names, parts = list(tensors), []
-    for number, (chosen, own) in enumerate(((names[:5], values), (names[5:], {}))):
-        parts.append(file.with_name(f"{file.stem}-0000{number + 1}-of-00002.gguf"))
-        split = {"split.no": number, "split.count": 2, "split.tensors.count": len(tensors)}
-        write_gguf(parts[-1], {name: tensors[name] for name in chosen}, own | split)
-    return parts
 
 
 def quantized(folder: Path, file: Path, kind: str) -> None:

@@ -196,6 +196,25 @@ def test_types(dist: Path, tmp_path: Path) -> None:
     assert "'\"sing\"' is not assignable" in wrong.stdout and "string" in wrong.stdout, wrong.stdout
 
 
+def test_the_site_on_another_host(plain_browser: BrowserContext, dist: Path) -> None:
+    """A page may have the module and all other files from a host that lets it read them, threads included."""
+    with (
+        SiteServer(dist, headers={"Access-Control-Allow-Origin": "*"}) as other,
+        SiteServer(EXAMPLE, isolated=True, mounts={"/samples/": SAMPLES}) as server,
+    ):
+        page = plain_browser.new_page()
+        page.goto(f"{server.url}samples/stories/README.md")
+        found = page.evaluate(f"""async () => {{
+            const {{ Engine }} = await import("{other.url}pyapp.js");
+            const engine = new Engine({{ threads: 2 }});
+            const model = await engine.load("generate", "stories");
+            const {{ text }} = await model.run("Once upon a time", {{ max_new_tokens: 20 }});
+            return {{ text, ...(await engine.ready) }};
+        }}""")
+        page.close()
+    assert found["text"] and found["threads"] == 2
+
+
 def test_what_is_wrong(run: Script) -> None:
     found = run("""
         const model = await engine.load("generate", "stories");

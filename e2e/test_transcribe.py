@@ -19,12 +19,16 @@ from e2e.speech_files import SAID, samples, speechlike, spoken, write_recording,
 from e2e.transcribe_page import TranscribePage
 from pyapp.audio import load_speech, open_audio, write_wav
 from pyapp.audio.transcribe import transcribe_events
+from pyapp.events import Item
 from pyapp.models import load_speech_model
+from pyapp.models.loading.sound_labels import load_sound_classifier
+from pyapp.tasks.sounds import labels_of_moments
 from scripts.serve import SiteServer
 from tests.audio.sounds import babble
 from tests.models.sound_configs import recording as recording_of
 from tests.models.test_listeners import make as make_listener
 from tests.models.test_listeners import write as write_listener
+from tests.models.test_sound_moments import write as write_labeller
 from tests.models.test_sounds import make as make_sound_model
 from tests.models.test_sounds import write as write_sound_model
 
@@ -556,6 +560,44 @@ def test_a_model_that_writes_what_it_hears(transcribe: TranscribePage, tmp_path:
     transcribe.choose(folder)
     transcribe.take(sound).wait_done()
     assert transcribe.text().strip() == expected and expected
+
+
+def test_labels_of_moments(transcribe: TranscribePage, speech_model: Path, tmp_path: Path) -> None:
+    """The labels are the native ones; a click plays from there; they are saved, and kept with the transcript."""
+    page, rows = transcribe.page, transcribe.page.locator("#moments-list li")
+    sound = write_recording(tmp_path / "short.wav", speechlike(0.5))
+    transcribe.choose(speech_model).take(sound).wait_done()
+    page.locator("#moments summary").first.click()
+    page.locator("#moments-run").click()
+    expect(page.locator("#moments-error")).to_contain_text("no model for this yet")
+    (tmp_path / "labels").mkdir()
+    folder = write_labeller(tmp_path / "labels")
+    page.locator("#label-sound-model").get_by_role("button", name="Choose").click()
+    transcribe.models_opened()
+    page.locator("#pick-folder").set_input_files(folder)
+    expect(page.locator("#label-sound-model .model-name")).to_have_text(folder.name)
+    expect(page.locator("#label-sound-model .model-name")).to_have_text(folder.name)
+    page.locator("#moments-threshold").fill("0.97")
+    page.locator("#moments-run").click()
+    expect(page.locator("#moments-made")).to_contain_text("by labels, threshold 0.97")
+    found = page.evaluate("pyappPage.transcribe.moments.kept.labels")
+    events = list(labels_of_moments(load_sound_classifier(folder, moments=True), [str(sound)], threshold=0.97))
+    [wanted] = [event.values["labels"] for event in events if isinstance(event, Item)]
+    assert [(one["label"], one["start"], one["end"]) for one in found] == [
+        (one["label"], pytest.approx(one["start"]), pytest.approx(one["end"])) for one in wanted
+    ]
+    assert [one["score"] for one in found] == pytest.approx([one["score"] for one in wanted], abs=1e-3) and found
+    rows.last.get_by_role("button").click()
+    assert transcribe.player("time") >= wanted[-1]["start"] - 0.01
+    with page.expect_download() as saved:
+        page.locator("#moments-save").click()
+    assert saved.value.suggested_filename.endswith(".labels.csv")
+    lines = Path(saved.value.path()).read_text("utf-8").splitlines()
+    assert lines[0] == "start,end,label,score" and len(lines) == len(wanted) + 1
+    transcribe.until("!pyappPage.transcribe.keeper.unsaved")
+    page.reload()
+    transcribe.wait_ready()
+    expect(rows).to_have_count(len(wanted))
 
 
 def test_a_recording_of_many_windows_stops_and_goes_on(transcribe: TranscribePage, dist: Path, tmp_path: Path) -> None:

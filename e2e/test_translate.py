@@ -11,11 +11,14 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from e2e.conftest import shared
+from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
 from pyapp.events import Item
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.tasks.texts import translate_texts
 from scripts.serve import SiteServer
+from tests.formats.gguf_parts import in_parts
+from tests.models.test_gguf_encoders import converted, folder_of
 from tests.text.writer import write_writer
 
 SOURCE = "The cat sat. A dog!\n\nthe mat is blue\n"
@@ -48,9 +51,7 @@ class TranslatePage(StoryPage):
 
     def translate(self, text: str) -> str:
         self.field.fill(text)
-        self.field.press("Control+Enter")
-        self.page.evaluate("pyappPage.translate.over")
-        self.until("!pyappPage.translate.button.running")  # a busy browser may take the key later
+        self.submit(self.field, "translate")
         return self.output.inner_text()
 
 
@@ -160,3 +161,20 @@ def test_languages_and_what_is_refused(translate: TranslatePage, tmp_path: Path)
     expect(page.locator("#model-error")).to_contain_text("Search")
     page.keyboard.press("Escape")
     assert translate.translate("the cat sat.") == wanted
+
+
+def test_a_file_in_parts_of_the_hub(translate: TranslatePage, hub: FakeHub, tmp_path: Path) -> None:
+    page = translate.page
+    _, source = folder_of("t5", tmp_path / "t5", "seq2seq-lm")
+    parts = in_parts(converted(source, tmp_path / "small.gguf", "f32"))
+    for part in parts:
+        hub.add("tests/t5-GGUF", part.name, part.read_bytes())
+    translate.set_hub(hub.url)
+    page.locator("#translate-model").get_by_role("button", name="Choose").click()
+    translate.models_opened()
+    page.locator("#hub-name").fill("tests/t5-GGUF")
+    page.locator("#hub-find").click()
+    page.locator("#hub-found .model-row").get_by_role("button", name="Download").click()
+    expect(translate.model).to_have_text("small.gguf")
+    translate.until("pyappPage.translate.loaded !== null")
+    assert translate.translate("the cats sat") == native(parts[0], ["the cats sat"])[0] != ""

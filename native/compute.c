@@ -1,5 +1,6 @@
 /* Short programs for every element of some tensors: steps of optimisers and other chains of simple operations. */
 #include "arithmetic.h"
+#include "halves.h"
 
 enum {
     TENSORS = 6,
@@ -39,12 +40,41 @@ static void compute(int opcode, float *y, const float *left, const float *right,
     }
 }
 
+#if defined(__wasm__)
+enum { HALVES = 0 }; /* code is downloaded */
+#else
+enum { HALVES = 1 };
+#endif
+
+INLINE void read_part(float *to, const void *tensor, int64_t at, int64_t n, int kind)
+{
+    if (HALVES && kind == KIND_F16)
+        widen_row(to, (const uint16_t *)tensor + at, n, KIND_F16);
+    else if (HALVES && kind == KIND_BF16)
+        widen_row(to, (const uint16_t *)tensor + at, n, KIND_BF16);
+    else
+        memcpy(to, (const float *)tensor + at, (size_t)n * sizeof(float));
+}
+
+INLINE void write_part(void *tensor, const float *from, int64_t at, int64_t n, int kind)
+{
+    if (HALVES && kind == KIND_F16)
+        narrow_row((uint16_t *)tensor + at, from, NULL, n, KIND_F16);
+    else if (HALVES && kind == KIND_BF16)
+        narrow_row((uint16_t *)tensor + at, from, NULL, n, KIND_BF16);
+    else
+        memcpy((float *)tensor + at, from, (size_t)n * sizeof(float));
+}
+
 KERNEL(compute_f32)
 {
     float scratch[PLACES][BLOCK] __attribute__((aligned(64)));
-    float *tensors[TENSORS], *place[PLACES];
+    void *tensors[TENSORS];
+    float *place[PLACES];
     const int64_t count = record->dims[compute_f32_count], steps = record->dims[compute_f32_steps],
-                  single = record->dims[compute_f32_single], held = record->dims[compute_f32_held];
+                  single = record->dims[compute_f32_single], held = record->dims[compute_f32_held],
+                  half = record->dims[compute_f32_half];
+    const int kind = half == TYPE_float16 ? KIND_F16 : half == TYPE_bfloat16 ? KIND_BF16 : KIND_F32;
     const double *numbers = record->pointers[compute_f32_numbers];
     const instruction *program = record->pointers[compute_f32_program];
     unsigned written = 0;
@@ -52,15 +82,19 @@ KERNEL(compute_f32)
     int64_t first, last;
     if (count < 0 || steps < 0 || held < 0 || held > (numbers ? NUMBERS : 0))
         return KERNEL_BAD_ARGUMENT;
+    if (half && (!HALVES || kind == KIND_F32))
+        return KERNEL_BAD_ARGUMENT;
     if (count == 0)
         return KERNEL_OK;
     for (int k = 0; k < PLACES; k++)
         place[k] = scratch[k];
     for (int k = 0; k < TENSORS; k++) {
         tensors[k] = record->pointers[compute_f32_x0 + k];
-        if (tensors[k] && single >> k & 1)
-            for (int i = 0; i < BLOCK; i++)
-                scratch[k][i] = *tensors[k];
+        if (tensors[k] && single >> k & 1) {
+            read_part(scratch[k], tensors[k], 0, 1, kind);
+            for (int i = 1; i < BLOCK; i++)
+                scratch[k][i] = scratch[k][0];
+        }
     }
     for (int64_t s = 0; s < steps; s++) {
         const uint8_t places[] = {program[s].to, program[s].a, program[s].b, program[s].c};
@@ -82,23 +116,23 @@ KERNEL(compute_f32)
     }
     worker_share(count, SHARE, worker, workers, &first, &last);
     for (int64_t at = first; at < last; at += BLOCK) {
-        const int64_t n = last - at < BLOCK ? last - at : BLOCK, whole = n & -LANES;
-        const int copied = whole != n;
+        const int64_t n = last - at < BLOCK ? last - at : BLOCK, whole = n & -LANES, padded = (n + LANES - 1) & -LANES;
+        const int copied = whole != n || (HALVES && kind != KIND_F32);
         for (int k = 0; k < TENSORS; k++) {
             if (!tensors[k] || single >> k & 1)
                 continue;
-            place[k] = copied ? scratch[k] : tensors[k] + at;
+            place[k] = copied ? scratch[k] : (float *)tensors[k] + at;
             if (copied) {
-                memset(scratch[k] + whole, 0, LANES * sizeof(float));
-                memcpy(scratch[k], tensors[k] + at, (size_t)n * sizeof(float));
+                memset(scratch[k] + whole, 0, (size_t)(padded - whole) * sizeof(float));
+                read_part(scratch[k], tensors[k], at, n, kind);
             }
         }
         for (int64_t s = 0; s < steps; s++)
             compute(program[s].opcode, place[program[s].to], place[program[s].a], place[program[s].b],
-                    place[program[s].c], copied ? whole + LANES : n);
+                    place[program[s].c], padded);
         for (int k = 0; copied && k < TENSORS; k++)
             if (written >> k & 1)
-                memcpy(tensors[k] + at, scratch[k], (size_t)n * sizeof(float));
+                write_part(tensors[k], scratch[k], at, n, kind);
     }
     return KERNEL_OK;
 }

@@ -704,6 +704,12 @@ KERNEL(grid_sample_f32, "y x grid | batch channels height width points nearest p
 /* Its gradients. */
 KERNEL(grid_sample_backward_f32,
        "grad_x? grad_grid? x grid grad_y | batch channels height width points nearest padding corners |")
+/* Samples along the middle dim: y[.., o, ..] is the sum of x[.., places[k], ..] times weights[k] for starts[o] <= k <
+ * starts[o + 1]. x (outer, size, inner) and y (outer, out, inner) are dense, of type float32 or uint8; starts (out + 1)
+ * and places (entries) are int32, weights (entries) float32. Of uint8 the weights are int32, in units of 2^-precision
+ * (1 to 30): a sum is rounded, halves up, and limited to 0 .. 255, and must not overflow 32 bits. A place that is not
+ * from 0 to size - 1 gives KERNEL_INDEX_RANGE. */
+KERNEL(resample, "y x starts places weights | outer size out inner entries type precision |")
 
 /* ---- Fourier transforms */
 
@@ -776,7 +782,9 @@ KERNEL(cross_entropy,
 KERNEL(cross_entropy_backward,
        "grad_logits grad_loss logits targets class_weights? | rows columns ignore_index type target_type | smoothing")
 /* Runs a program for each element of up to six float32 tensors of `count` elements, in place. If bit k of `single` is
- * set, tensor k has one element, which the program reads for every element of the others.
+ * set, tensor k has one element, which the program reads for every element of the others. If `half` is the type float16
+ * or bfloat16 and not 0, all tensors are of that type; a program computes in float32 and rounds once, at its end (not in
+ * WebAssembly and CUDA).
  *
  * The program has `steps` instructions of five bytes: an opcode, the register of the result, and the registers of three
  * operands. Registers 0 .. 5 are the tensors, 6 .. 13 intermediate values, 14 .. 29 the numbers: the first `held` are
@@ -796,7 +804,7 @@ OPCODE(compute_f32, abs, "float32", "same")
 OPCODE(compute_f32, sign, "float32", "same")
 KERNEL(compute_f32,
        "x0 x1? x2? x3? x4? x5? program numbers? | count steps single held number0 number1 number2 number3 number4 "
-       "number5 number6 number7 number8 number9 number10 number11 number12 number13 number14 number15 |")
+       "number5 number6 number7 number8 number9 number10 number11 number12 number13 number14 number15 half |")
 /* A step of AdamW, in place. The seven numbers are float64 (or their bits, where `numbers` is NULL): rate, beta1,
  * beta2, epsilon, weight_decay, 1 - beta1^t, 1 - beta2^t. Weight decay is decoupled, as in torch.optim.AdamW. */
 KERNEL(adamw_f32, "parameter m v grad numbers? | count number0 number1 number2 number3 number4 number5 number6 |")

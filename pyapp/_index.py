@@ -57,8 +57,8 @@ TOP_LEVEL = {
         get_autocast_gpu_dtype get_default_device get_float32_matmul_precision get_num_interop_threads
         is_anomaly_check_nan_enabled is_anomaly_enabled is_autocast_cpu_enabled is_autocast_enabled
         is_deterministic_algorithms_warn_only_enabled is_inference_mode_enabled is_storage set_anomaly_enabled
-        set_default_device set_default_tensor_type set_float32_matmul_precision set_num_interop_threads typename
-        use_deterministic_algorithms
+        set_default_device set_default_tensor_type set_float32_matmul_precision set_flush_denormal
+        set_num_interop_threads typename use_deterministic_algorithms
     """,
     "tasks.pipelines": """
         pipeline

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
-from pyapp.browser_models import settings_of, sources_of, text_files, with_model
+from pyapp.browser_models import PageSource, settings_of, sources_of, text_files, with_model
 from pyapp.engine.device import as_device
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Done, Item
@@ -37,6 +37,7 @@ MODEL_TASKS = {
     "speak": ("text-to-speech",),
     "forecast": ("time-series-forecasting",),
     "answer": ("question-answering",),
+    "label-sound": ("audio-frame-classification",),
 }
 
 
@@ -341,6 +342,28 @@ async def export_pages(params: Any, cancel: Cancel) -> tasks.Events:
     yield Done("complete", {"text": written(values["format"], list(map(corrected, values["pages"])), values["names"])})
 
 
+# -- sounds
+
+
+def load_sound_labeller(params: Any, cancel: Cancel) -> tasks.Events:
+    """Loads a model that labels moments of recordings: Done carries its `name`, and its `labels`."""
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        yield Done("complete", {"name": model.name, "labels": list(model.model.config.labels)})
+
+    return with_model("label-sound", params, cancel, work)
+
+
+def label_sound(params: Any, cancel: Cancel) -> tasks.Events:
+    """tasks.label_moments of the recording `audio`; `json` has the `options`."""
+    options = json.loads(params.json)["options"]
+    sound = PageSource(params.audio)
+    return with_model(
+        "label-sound", params, cancel, lambda model: tasks.label_moments([sound], model=model, cancel=cancel, **options)
+    )
+
+
 # -- transcripts
 
 
@@ -384,6 +407,8 @@ TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
     "forecast": forecast,
     "forecast.load": load_forecaster,
     "inspect": inspect,
+    "label-sound": label_sound,
+    "label-sound.load": load_sound_labeller,
     "look": look,
     "look.load": load_looker,
     "read": read,

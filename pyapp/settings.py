@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from .engine import autocast as _autocast
@@ -12,6 +13,7 @@ from .engine.device import Device, get_default_device, set_default_device
 from .engine.dtype import DType, bfloat16, float16, set_default_dtype
 from .engine.gpu.precision import precision as matmul_precision
 from .engine.grad_mode import ANOMALY
+from .engine.native import library
 from .engine.tensor import Tensor
 
 OutOfMemoryError = MemoryError  # torch's name for this error
@@ -53,6 +55,14 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """The stored `warn_only`."""
     return _Kept.only_warns
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Has kernels take denormal numbers (of float32 below 1.2e-38) for zero, or not. False in a browser, where they
+    cannot be taken for zero.
+    """
+    library.pyapp_flush_denormals(int(bool(mode)))
+    return sys.platform != "emscripten"
 
 
 def set_default_tensor_type(t: Any) -> None:
@@ -140,10 +150,9 @@ __all__ = [
 ]  # fmt: skip
 __top_level__ = [
     "OutOfMemoryError", "are_deterministic_algorithms_enabled", "get_autocast_cpu_dtype", "get_autocast_dtype",
-    "get_autocast_gpu_dtype", "get_default_device", "get_float32_matmul_precision",
-    "get_num_interop_threads", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_autocast_cpu_enabled",
-    "is_autocast_enabled", "is_deterministic_algorithms_warn_only_enabled", "is_inference_mode_enabled", "is_storage",
-    "set_anomaly_enabled", "set_default_device",
-    "set_default_tensor_type", "set_float32_matmul_precision", "set_num_interop_threads", "typename",
-    "use_deterministic_algorithms",
+    "get_autocast_gpu_dtype", "get_default_device", "get_float32_matmul_precision", "get_num_interop_threads",
+    "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled",
+    "is_deterministic_algorithms_warn_only_enabled", "is_inference_mode_enabled", "is_storage", "set_anomaly_enabled",
+    "set_default_device", "set_default_tensor_type", "set_float32_matmul_precision", "set_flush_denormal",
+    "set_num_interop_threads", "typename", "use_deterministic_algorithms",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ ALONE = ["modules/audio/capture-worklet.js"]
 # Minified scripts are other projects' libraries.
 ADDRESSES = {
     "*.html": r'(?:src|href)="([\w./-]+\.(?:js|css))"',
-    "*.js": r'(?:importPart|loadStyle|siteUrl)\("([\w./-]+(?<!\.min)\.(?:js|css))"',
+    "*.js": r'(?:importPart|loadStyle|moduleWorker|siteUrl)\("([\w./-]+(?<!\.min)\.(?:js|css))"',
 }
 PLACE = "modules/shared/site.js"
 

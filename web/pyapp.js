@@ -5,8 +5,8 @@
  *     const story = await engine.load("generate", "stories");
  *     for await (const event of story.run("Once upon a time", { max_new_tokens: 100 })) if (event.type === "token") show(event.text);
  *
- * This file works beside the other files of the site, in any folder of the host of your page. Nothing shows, and nothing is
- * stored but the models that are downloaded.
+ * This file works beside the other files of the site, in any folder of the host of your page, or on another one that lets your
+ * page read them (CORS). Nothing shows, and nothing is stored but the models that are downloaded.
  *
  * @typedef {import("./modules/embed/tasks.js").Tasks} Tasks
  * @typedef {import("./modules/shared/registry.js").Model & {state: "ready" | "partial" | "absent"}} ListedModel "ready": it is downloaded
@@ -17,6 +17,7 @@
 import { Listening, Run } from "./modules/embed/run.js";
 import { LISTEN, TASKS } from "./modules/embed/tasks.js";
 import { Engine as WorkerEngine } from "./modules/page/engine.js";
+import { moduleWorker } from "./modules/shared/module-worker.js";
 import { UserError } from "./modules/shared/protocol.js";
 import { DEFAULT_HUB } from "./modules/shared/registry.js";
 import { siteUrl } from "./modules/shared/site.js";
@@ -45,7 +46,7 @@ export class Engine {
     this.ready = new Promise((resolve, reject) => (settle = { resolve, reject }));
     this.ready.catch(() => {}); // every request reports it, too
     /** Requests of the worker by their names, for what this class has no function for (modules/worker/handlers.js). */
-    this.worker = new WorkerEngine(new URL(siteUrl("worker.js")), () => [String(threads), task ?? "none"], startWorker);
+    this.worker = new WorkerEngine(new URL(siteUrl("worker.js")), () => [String(threads), task ?? "none"], (_, name) => moduleWorker("worker.js", name));
     this.worker.addEventListener("notice", ({ detail }) => this.#notice(detail, settle));
     this.worker.addEventListener("restarted", () => this.#set());
     this.#set();
@@ -159,9 +160,6 @@ export class Model {
 }
 
 export { Listening, Run };
-
-/** @param {string} url @param {string} name of the worker @returns {Worker} */
-const startWorker = (url, name) => new Worker(url, { type: "module", name });
 
 /** What all paths begin with: a folder, or nothing. @param {string[]} paths */
 function commonFolder(paths) {

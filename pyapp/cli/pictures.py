@@ -1,5 +1,6 @@
-"""The commands over pictures and videos: caption, classify-image, classify-video, depth, detect, embed-image, imagine,
-pose, segment, upscale. Results on stdout in the order of the pictures, everything else on stderr.
+"""The commands over pictures and videos: answer-image, caption, classify-image, classify-video, depth, detect,
+embed-image, imagine, key-points, match-points, pose, segment, upscale. Results on stdout in the order of the pictures,
+everything else on stderr.
 """
 
 from __future__ import annotations
@@ -60,6 +61,37 @@ def classify_image(
         lambda cancel: tasks.match_images(
             list(files), chosen, model=model, dtype=dtype, top=top, template=template, cancel=cancel
         ),
+        view,
+    )
+
+
+@command("answer-image", short_help="Answer a question about pictures.")
+@click.argument("question", type=WORDS)
+@files_argument
+@model_option
+@click.option(
+    "--top", type=click.IntRange(min=1), default=1, show_default=True, help="How many answers, the best first."
+)
+@type_option
+@threads_option
+@json_option
+def answer_image(
+    question: str, files: tuple[str, ...], model: str, top: int, dtype: str | None, threads: int | None, as_json: bool
+) -> int:
+    """Answer QUESTION about each IMAGE with a model such as ViLT (dandelin/vilt-b32-finetuned-vqa), which chooses among
+    the answers that it knows: these with their probabilities, then the picture's name. Models that write their answers
+    are asked with caption --prompt, and in a chat.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [labels_line(values["labels"], files[index])]
+
+    view: View = JsonView() if as_json else ItemsView(lines)
+    return forward(
+        lambda cancel: tasks.answer_images(list(files), question, model=model, dtype=dtype, top=top, cancel=cancel),
         view,
     )
 
@@ -398,6 +430,83 @@ def pose(
     )
 
 
+@command("key-points", short_help="Find points that are easily found again.")
+@files_argument
+@model_option
+@click.option("--top", type=click.IntRange(min=1), help="How many points, the surest first. [default: all]")
+@folder_option
+@type_option
+@threads_option
+@json_option
+def key_points(
+    files: tuple[str, ...], model: str, top: int | None, folder: str | None, dtype: str | None, threads: int | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Find the points of each IMAGE that are easily found again from elsewhere, with a model such as SuperPoint
+    (magic-leap-community/superpoint): a line for each point, with x and y in pixels, how surely there is one, and the
+    picture's name. --json has what the points look like too.
+    """
+    from pyapp import tasks, vision
+
+    use_threads(threads)
+    targets = drawn_files(files, folder)
+
+    def draw(index: int, values: Any) -> None:
+        if targets:
+            write_drawn(targets[index], vision.draw_points(vision.read_image(files[index]), values["points"]))
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [f"{x:.1f} {y:.1f}\t{sure:.4f}\t{files[index]}" for x, y, sure in values["points"]]
+
+    return forward(
+        lambda cancel: drawing(
+            tasks.detect_points(list(files), model=model, dtype=dtype, top=top, descriptors=as_json, cancel=cancel),
+            draw,
+        ),
+        JsonView() if as_json else ItemsView(lines),
+    )
+
+
+@command("match-points", short_help="Find the same points in two pictures.")
+@click.argument("first", type=click.Path(), metavar="FIRST")
+@files_argument
+@model_option
+@click.option("--top", type=click.IntRange(min=1), help="How many matches, the surest first. [default: all]")
+@folder_option
+@type_option
+@threads_option
+@json_option
+def match_points(
+    first: str, files: tuple[str, ...], model: str, top: int | None, folder: str | None, dtype: str | None,
+    threads: int | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Find the points of the picture FIRST in each IMAGE, with a model such as LightGlue (ETH-CVG/lightglue_superpoint)
+    or SuperGlue: a line for each, with x and y in the first picture and in the other one, in pixels, how sure it is,
+    and the other picture's name.
+    """
+    from pyapp import tasks, vision
+
+    use_threads(threads)
+    targets = drawn_files(files, folder)
+
+    def draw(index: int, values: Any) -> None:
+        if targets:
+            pair = vision.read_image(first), vision.read_image(files[index])
+            write_drawn(targets[index], vision.draw_matches(*pair, values["matches"]))
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [
+            f"{x:.1f} {y:.1f}\t{u:.1f} {v:.1f}\t{sure:.4f}\t{files[index]}" for x, y, u, v, sure in values["matches"]
+        ]
+
+    return forward(
+        lambda cancel: drawing(
+            tasks.match_points(first, list(files), model=model, dtype=dtype, top=top, cancel=cancel), draw
+        ),
+        JsonView() if as_json else ItemsView(lines),
+    )
+
+
 @command(short_help="Label the areas of pictures.")
 @files_argument
 @model_option
@@ -425,18 +534,24 @@ def pose(
     help="With --labels: only pixels with at least this probability.  [default: 0.5]",
 )
 @click.option("--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object.")
+@click.option("--everything", is_flag=True, help="Cut out all objects, with a model such as SAM.")
+@click.option(
+    "--points-per-side",
+    type=click.IntRange(1, 256),
+    help="With --everything: of the grid of points that are asked for.  [default: 32]",
+)
 @folder_option
 @type_option
 @threads_option
 @json_option
 def segment(
     files: tuple[str, ...], model: str, points: list[list[float]], others: list[list[float]],
-    box: list[float] | None, labels: str | None, template: str | None, threshold: float | None, folder: str | None,
-    dtype: str | None, threads: int | None, as_json: bool,
+    box: list[float] | None, labels: str | None, template: str | None, threshold: float | None, everything: bool,
+    points_per_side: int | None, folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Label each pixel of each IMAGE with a model such as SegFormer: the labels with their shares of the picture, then
-    its name. With --point or --box, a model such as SAM cuts out the object there; with --labels, a model such as
-    CLIPSeg finds what these name.
+    its name. With --point or --box, a model such as SAM cuts out the object there, with --everything all objects; with
+    --labels, a model such as CLIPSeg finds what these name.
     """
     from pyapp import tasks, vision
     from pyapp.engine.lazy import np
@@ -446,6 +561,10 @@ def segment(
         raise click.UsageError("--labels does not go with --point, --not-point and --box.")
     if threshold is not None and words is None:
         raise click.UsageError("--threshold needs --labels.")
+    if everything and (points or others or box or words is not None):
+        raise click.UsageError("--everything does not go with --point, --not-point, --box and --labels.")
+    if points_per_side is not None and not everything:
+        raise click.UsageError("--points-per-side needs --everything.")
     use_threads(threads)
     targets = drawn_files(files, folder)
 
@@ -467,6 +586,9 @@ def segment(
             return tasks.segment_labels(
                 list(files), words, model=model, dtype=dtype, template=template, cancel=cancel, **more
             )
+        if everything:
+            side = {} if points_per_side is None else {"points_per_side": points_per_side}
+            return tasks.cut_out_everything(list(files), model=model, dtype=dtype, cancel=cancel, **side)
         if not (points or others or box):
             return tasks.segment_images(list(files), model=model, dtype=dtype, cancel=cancel)
         kinds = [1] * len(points) + [0] * len(others)
@@ -624,4 +746,7 @@ def imagine(
     )
 
 
-COMMANDS = (caption, classify_image, classify_video, depth, detect, embed_image, imagine, pose, segment, upscale)
+COMMANDS = (
+    answer_image, caption, classify_image, classify_video, depth, detect, embed_image, imagine, key_points,
+    match_points, pose, segment, upscale,
+)  # fmt: skip

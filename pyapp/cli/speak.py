@@ -92,9 +92,11 @@ class SpeakJson(SpeakView):
 @optional_model
 @click.option("--codec", metavar="MODEL",
               help="The codec of a language model that writes codes: hubertsiuzdak/snac_24khz of Orpheus; or the "
-              "vocoder of SpeechT5. [default: microsoft/speecht5_hifigan]")  # fmt: skip
+              "vocoder of SpeechT5. [default: microsoft/speecht5_hifigan; of MetaVoice "
+              "facebook/encodec_24khz]")  # fmt: skip
 @click.option("--voices", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
-              help="The vectors of SpeechT5's voices: .npy or .safetensors, 512 numbers each.")  # fmt: skip
+              help="The vectors of SpeechT5's voices: .npy or .safetensors, 512 numbers each; or of "
+              "MetaVoice's.")  # fmt: skip
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
               help="The number of the voice, for models that have several.")  # fmt: skip
 @click.option("--voice", metavar="NAME",
@@ -137,6 +139,7 @@ def speak(
     dictionary in misaki is enough: pip install --no-deps misaki.
     microsoft/speecht5_tts speaks in the voices of --voices, and reads letters. parler-tts/parler-tts-mini-v1 speaks as
     --voice-description says; a name in it (Laura, Gary, Jon, Lea …) keeps the voice from sentence to sentence.
+    lmz/candle-metavoice speaks in the voice of a vector, its own or that of --voices.
     """
     if text == STDIN:
         text, files = None, (*files, STDIN)

@@ -223,7 +223,8 @@ COMMANDS_OF = {
     "audio-frame-classification": "label-sound",
     "zero-shot-audio-classification": "classify-sound --labels, embed-sound", "audio-text-to-text": "chat --audio",
     "text-to-audio": "compose", "image-to-image": "upscale", "video-classification": "classify-video",
-    "time-series-forecasting": "forecast",
+    "time-series-forecasting": "forecast", "visual-question-answering": "answer-image",
+    "keypoint-detection": "key-points", "keypoint-matching": "match-points",
 }  # fmt: skip
 
 

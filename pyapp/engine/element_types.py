@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from math import inf
 from typing import Any, NamedTuple
 
 from . import dtype as _dtype
@@ -49,6 +50,25 @@ def number_slot(value: Any, dtype: DType) -> int | None:
     size = 8 * dtype.itemsize
     low, high = (0, 2**size) if dtype.name[0] == "u" else (-(2 ** (size - 1)), 2 ** (size - 1))
     return number if low <= number < high else None
+
+
+# Ops that round a number beside tensors of 16 bits to their dtype, as torch's do on a CPU; others compute in float32.
+ROUNDS_NUMBERS = frozenset("add sub pow fmod remainder eq ne lt le gt ge".split())
+
+
+@functools.lru_cache(1024)
+def rounded(number: float, dtype: DType) -> float:
+    """A number in float16 or bfloat16."""
+    try:
+        if dtype is _dtype.float16:
+            found: float = struct.unpack("e", struct.pack("e", number))[0]
+        else:
+            bits = element_bits(number, dtype)
+            assert bits is not None
+            found = struct.unpack("f", struct.pack("I", bits << 16))[0]
+    except OverflowError:
+        return inf if number > 0 else -inf
+    return found
 
 
 def element_bits(value: Any, dtype: DType) -> int | None:

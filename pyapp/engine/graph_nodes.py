@@ -70,6 +70,20 @@ class AccumulateGrad:
         """
         return register_prehook(self.variable, hook)
 
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(grad_inputs, grad_outputs)` is called after the gradient was added to that of the leaf, with () and a
+        tuple of the leaf's `grad`.
+        """
+        leaf = self.variable
+        if leaf.after_hooks is None:
+            leaf.after_hooks = []
+
+        def after(tensor: Tensor) -> None:
+            hook((), (tensor.grad,))
+
+        leaf.after_hooks.append(after)
+        return RemovableHandle(leaf.after_hooks, after)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AccumulateGrad) and other.variable is self.variable
 

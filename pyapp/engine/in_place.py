@@ -107,7 +107,10 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
         found = _put_view(_previous(owner, False), found, op, tuple(args[1:]))
     with no_grad():
         x.copy_(result)
+    before = owner.node
     owner._requires_grad, owner.node = found._requires_grad, found.node
+    if before is not None and before.retained is not None and owner.node is not None:  # `grad` is of the newest value
+        owner.node.retained, before.retained = before.retained, None
     derive_views(owner)
     return x
 

@@ -8,6 +8,9 @@ from typing import Any
 from .grad_mode import STATE
 from .tensor import Tensor
 
+# Numbers in a row, which fill an `out` of any shape that has their count.
+_SPACED = frozenset(("arange", "linspace", "logspace", "range"))
+
 
 def into_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The function's result, written into `out` of kwargs: a tensor, or one for each result of several. A tensor of
@@ -32,6 +35,8 @@ def into_out(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     before, STATE.enabled = STATE.enabled, False
     try:
         for target, value in zip(targets, values, strict=True):
+            if function.__name__ in _SPACED and target.numel() == value.numel():
+                value = value.reshape(target.shape)
             if target.shape != value.shape:
                 target.resize_(tuple(value.shape))
             target.copy_(value)

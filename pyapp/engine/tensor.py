@@ -344,13 +344,15 @@ class Tensor(_Slots, TensorMethods):
         if self.numel() != 1:
             raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
         kind = self.dtype
-        if kind.is_bits or kind is _dtype.float16 or not kind.format:
+        if not kind.format and kind is not _dtype.bfloat16:
             return self.detach().numpy().reshape(-1)[0].item()
         refuse_capture("item")
         if self.device is not cpu:
             data: Any = self.storage.read(self.offset * kind.itemsize, kind.itemsize)
         else:
             data = ctypes.string_at(self.address, kind.itemsize)
+        if kind.itemsize == 2 and kind.is_floating_point:
+            return struct.unpack("<e", data)[0] if kind is _dtype.float16 else struct.unpack("<f", b"\0\0" + data)[0]
         return memoryview(data).cast(kind.format)[0]  # type: ignore[call-overload]
 
     def __float__(self) -> float:
@@ -553,12 +555,26 @@ def empty_contiguous(
     return made
 
 
+_KINDS: dict[Any, DType] = {}  # by NumPy's dtypes, whose names take long to find
+
+
+def _dtype_of(array: Array) -> DType:
+    """TypeError for objects and texts."""
+    found = _KINDS.get(array.dtype)
+    if found is None:
+        if array.dtype.kind in "OSU":
+            what = "objects" if array.dtype.kind == "O" else "texts"
+            raise TypeError(f"an array of {what} (shape {array.shape}) is not a tensor: turn them into numbers first")
+        found = _KINDS[array.dtype] = as_dtype(array.dtype)
+    return found
+
+
 def adopt_array(array: Array, dtype: DType | None = None) -> Tensor:
     """A tensor over a NumPy array's memory; copied where strides are negative or broken, or the array is read-only."""
-    if array.dtype.kind in "OSU":
-        what = "objects" if array.dtype.kind == "O" else "texts"
-        raise TypeError(f"an array of {what} (shape {array.shape}) is not a tensor: turn them into numbers first")
-    kind = dtype or as_dtype(array.dtype)
+    kind, flags, shape = dtype or _dtype_of(array), array.flags, array.shape
+    if flags.c_contiguous and flags.writeable and shape and array.dtype.isnative:
+        address = array.__array_interface__["data"][0]
+        return make(Storage.adopt(address, array.nbytes, array), shape, contiguous_strides(shape), kind)
     size = array.itemsize
     if not array.flags.writeable or any(s < 0 or s % size for s in array.strides) or array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)

@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from .device import cpu, get_default_device
+from .dtype import as_dtype
 from .op import _NUMPY_NAMES, Op, named_first
 from .out_arguments import into_out
 from .tensor import Tensor
@@ -97,8 +98,13 @@ def as_factory(function: Any) -> Any:
         if not kwargs:
             return placed(function(*args), args)
         if "out" in kwargs:
-            more = {"dtype": kwargs["out"].dtype} if takes_dtype and isinstance(kwargs["out"], Tensor) else {}
-            return into_out(call, args, {**more, **kwargs})
+            out, given = kwargs["out"], kwargs.get("dtype")
+            more = {"dtype": out.dtype} if takes_dtype and isinstance(out, Tensor) else {}
+            if more and given is not None and as_dtype(given) is not out.dtype:
+                raise RuntimeError(f"{call.__name__}: dtype is {as_dtype(given)} and that of out {out.dtype}")
+            learns = kwargs.pop("requires_grad", False)
+            made = into_out(call, args, {**more, **kwargs})
+            return made.requires_grad_() if learns else made
         for name in _ACCEPTED & kwargs.keys():
             del kwargs[name]
         more = {name: kwargs.pop(name) for name in lacks if name in kwargs}

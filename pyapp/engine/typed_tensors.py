@@ -14,6 +14,10 @@ class _Typed(type):
 
     kind: DType
 
+    @property
+    def dtype(cls) -> DType:
+        return cls.kind
+
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
         made = construct(args, cls.kind)
         return made if device is None else made.to(device)

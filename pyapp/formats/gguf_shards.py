@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
+from .first_among_files import FirstAmongFiles
 from .gguf import GgufFile
 from .part_names import part_names
 from .source import AnySource, ByteSource, FileSource, close_source, open_source
@@ -27,8 +28,11 @@ HINT = "Put all parts of the model into one folder, with the names that they wer
 
 def open_gguf(source: ByteSource) -> Checkpoint:
     """A GGUF file; if it is a part of one in several, all of them. FileFormatError if one is not beside it."""
-    file = GgufFile(source)
-    return file if _split(file, "split.count", 1) <= 1 else ShardedGguf(file)
+    among = source if isinstance(source, FirstAmongFiles) else None
+    file = GgufFile(source if among is None else among.file)
+    if _split(file, "split.count", 1) <= 1:
+        return file
+    return ShardedGguf(file, None if among is None else among.beside)
 
 
 def _split(file: GgufFile, key: str, default: int) -> int:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
+from .first_among_files import FirstAmongFiles
 from .part_names import INDICES
 from .pytorch import PyTorchFile
 from .safe_json import parse_json
@@ -69,27 +70,6 @@ def _index(source: ByteSource) -> dict[str, Any]:
     return dict(index)
 
 
-class IndexAmongFiles:
-    """The ByteSource of an index that is one of `files`, by their paths, as a browser hands out those of a folder: a
-    ShardedFile finds the shards among them.
-    """
-
-    def __init__(self, path: str, files: Mapping[str, ByteSource]) -> None:
-        self.index = files[path]
-        self.name, self.size = self.index.name, self.index.size
-        self._path, self._files = PurePosixPath(path), files
-
-    def read(self, offset: int, length: int) -> bytes | memoryview:
-        return self.index.read(offset, length)
-
-    def beside(self, name: str) -> ByteSource:
-        """The file of this name in the same folder. KeyError without one."""
-        return self._files[str(self._path.with_name(name))]
-
-    def close(self) -> None:
-        """Who gave the files closes them."""
-
-
 class ShardedFile(Checkpoint):
     """All tensors of an index. `shards(name)` opens a shard by its name; by default the file beside the index.
 
@@ -119,7 +99,7 @@ class ShardedFile(Checkpoint):
         _broken(self.source, what)
 
     def _beside(self, name: str) -> AnySource:
-        if isinstance(self.source, IndexAmongFiles):
+        if isinstance(self.source, FirstAmongFiles):
             return self.source.beside(name)
         if not isinstance(self.source, FileSource):
             self._broken("the index is not a file on disk, so its shards cannot be found: give ShardedFile `shards`")

@@ -15,7 +15,8 @@ from pyapp.nn.decoders.decoder import RotaryTable, Text
 from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, RotaryLanguageModel
 from pyapp.nn.layers.gated import activation_named
 
-from .loading.config import DecoderConfig
+from .loading.config import DecoderConfig, require
+from .loading.gguf import HEAD_NORMS, NAMES, TENSOR_SCALINGS, Gguf, key_lengths
 
 MODEL_TYPES = ("apertus",)
 TRAINED = "xielu"  # the activation that has parameters
@@ -100,4 +101,16 @@ class ApertusForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.hidden_act == TRAINED, f"llama.cpp has no {config.hidden_act!r:.40} in this architecture")
+    return key_lengths(config)
+
+
+_PARTS = {"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"}
+GGUF = Gguf(
+    "apertus", scalings=TENSOR_SCALINGS, write=_to_gguf,
+    read=lambda found, values: found | {"attention_bias": "blk.0.attn_q.bias" in values["tensors"]},
+    names=NAMES | HEAD_NORMS | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+    in_keys={f".act_fn.{name}": f"xielu.{name}" for name in ("alpha_p", "alpha_n", "beta", "eps")},
+)  # fmt: skip
 TASKS = {"causal-lm": ApertusForCausalLM}

@@ -163,7 +163,29 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     return {}
 
 
-GGUF = Gguf("bert", names=BERT_NAMES, keys=ENCODER_KEYS, read=_from_gguf, write=_to_gguf)
+def _as_jina(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Jina's second encoder, whose files have gates and values in one matrix."""
+    return _from_gguf(found, values) | {"position_embedding_type": "alibi", "feed_forward_type": "geglu"}
+
+
+def _jina_to_gguf(config: Config) -> dict[str, Any]:
+    require(config.feed_forward_type == "geglu", f"llama.cpp has no gates of the type {config.feed_forward_type!r:.40}")
+    return {}
+
+
+_PARTS = {
+    "mlp.gated_layers": "ffn_up", "mlp.wo": "ffn_down", "mlp.layernorm": "layer_output_norm",
+}  # fmt: skip
+GGUF = Gguf(
+    "bert", names=BERT_NAMES, keys=ENCODER_KEYS, read=_from_gguf, write=_to_gguf,
+    others=(
+        Gguf(
+            "jina-bert-v2", keys=ENCODER_KEYS, read=_as_jina, write=_jina_to_gguf,
+            names=BERT_NAMES | {f"encoder.layer.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+            suits=lambda config: config.position_embedding_type == "alibi",
+        ),
+    ),
+)  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": encoder,
     "masked-lm": masked_lm,

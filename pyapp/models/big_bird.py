@@ -9,11 +9,12 @@ names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import log, sqrt
+from math import sqrt
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module
+from pyapp.nn.encoders.block_attention import BlockAttention, in_whole_blocks, longest_whole
 from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     BertLayers,
@@ -24,9 +25,6 @@ from pyapp.nn.encoders.encoders import (
     LinearHead,
     NormedResidual,
     PredictionsHead,
-    SelfAttention,
-    attend,
-    attend_joined,
     visible_keys,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
@@ -37,8 +35,6 @@ from .loading.encoder_config import EncoderConfig
 MODEL_TYPES = ("big_bird",)
 BASE = "bert"  # the encoder's name in files with a head
 FULL, SPARSE = "original_full", "block_sparse"
-# Blocks that a block attends to: the first, itself with its neighbours, and the last.
-SEEN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,46 +70,13 @@ class Config(EncoderConfig):
         """The largest number of tokens of a text that attends to itself whole."""
         if self.attention_type == FULL:
             return self.max_position_embeddings
-        return (SEEN + 2 * self.num_random_blocks) * self.block_size
+        return longest_whole(self.block_size, self.num_random_blocks)
 
 
-class BlockAttention(SelfAttention):
-    """Self-attention of whole texts, or of long ones block by block."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config.hidden_size, config.num_attention_heads, config.use_bias)
-        self.block, self.whole = config.block_size, config.whole
-        self.weight = log(1 + config.num_random_blocks)  # the first block counts as often as it is taken
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D), mask (B, 1, 1, T) → (B, T, D). T is a multiple of the block's size where it exceeds `whole`."""
-        qkv = self.joined(self, x)
-        if x.shape[1] <= self.whole:
-            return attend_joined(qkv, self.heads, mask)
-        batch, tokens, width = x.shape
-        size, count = self.block, tokens // self.block
-        parts = qkv.reshape(batch, count, size, 3 * self.heads, width // self.heads)
-        q, k, v = (parts.narrow(3, i * self.heads, self.heads) for i in range(3))  # (B, N, S, H, D / H)
-        keys = ops.zeros(batch, 1, 1, tokens, device=x.device)
-        if mask is not None:
-            keys = ops.where(mask, keys, float("-inf"))
-        # The first and the last block attend to everything.
-        ends = ops.cat([q.narrow(1, 0, 1), q.narrow(1, count - 1, 1)], 1).reshape(batch, 2 * size, *q.shape[3:])
-        whole = [part.reshape(batch, tokens, *part.shape[3:]) for part in (k, v)]  # (B, T, H, D / H)
-        outer = attend(ends, whole[0], whole[1], keys).reshape(batch, 2, size, width)
-        # The others attend to SEEN blocks; the neighbours of the second and of the last but one are seen already.
-        inner, hidden = count - 2, float("-inf")
-        places = [[0, i - 1, i, i + 1, count - 1] for i in range(1, count - 1)]
-        bias = [[self.weight, hidden if i == 1 else 0.0, 0.0, hidden if i == count - 2 else 0.0, 0.0]
-                for i in range(1, count - 1)]  # fmt: skip
-        index = ops.tensor(places, device=x.device)  # (N - 2, SEEN)
-        rows = batch * inner
-        near = [part[:, index].reshape(rows, SEEN * size, *part.shape[3:]) for part in (k, v)]
-        shown = keys.reshape(batch, count, size)[:, index] + ops.tensor(bias, device=x.device).unsqueeze(-1)
-        own = q.narrow(1, 1, inner).reshape(rows, size, *q.shape[3:])
-        y = attend(own, near[0], near[1], shown.reshape(rows, 1, 1, SEEN * size))
-        y = y.reshape(batch, inner, size, width)
-        return ops.cat([outer.narrow(1, 0, 1), y, outer.narrow(1, 1, 1)], 1).reshape(batch, tokens, width)
+def block_attention(config: Config) -> BlockAttention:
+    """The self-attention of a layer."""
+    sizes = config.block_size, config.num_random_blocks, config.whole
+    return BlockAttention(config.hidden_size, config.num_attention_heads, *sizes, config.use_bias)
 
 
 class Embeddings(BertEmbeddings):
@@ -133,21 +96,16 @@ class BigBird(Encoder):
         self.most = config.max_position_embeddings
         self.hides_padding = config.attention_type == FULL
         self.embeddings = Embeddings(config)
-        self.encoder = BertLayers(config, BlockAttention)
+        self.encoder = BertLayers(config, block_attention)
         self.pooler = Linear(config.hidden_size, config.hidden_size) if pooler else None
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
         self.check(ids, attention_mask, type_ids)
-        tokens, size = ids.shape[1], self.config.block_size
-        x = self.embeddings(ids, type_ids)
-        more = -tokens % size
-        if tokens > self.config.whole and more:
-            ones = ops.ones(*ids.shape, dtype="int32", device=ids.device)
-            given = ones if attention_mask is None else attention_mask
-            attention_mask = ops.cat([given, ops.zeros(ids.shape[0], more, dtype=given.dtype, device=ids.device)], 1)
-            x = ops.cat([x, ops.zeros(x.shape[0], more, x.shape[2], device=x.device)], 1)  # hidden from all others
-        return self.encoder(x, visible_keys(attention_mask)).narrow(1, 0, tokens)
+        x, mask = self.embeddings(ids, type_ids), visible_keys(attention_mask)
+        if ids.shape[1] > self.config.whole:
+            x, mask = in_whole_blocks(x, mask, self.config.block_size)
+        return self.encoder(x, mask).narrow(1, 0, ids.shape[1])
 
 
 def masked_lm(config: Config) -> PredictionsHead:

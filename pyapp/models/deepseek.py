@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.engine.ops import cat
 from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, RotaryTable
 from pyapp.nn.decoders.decoder_blocks import PreNormBlock
@@ -19,8 +17,8 @@ from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import require
-from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf, GgufForm
-from .loading.latent import LatentConfig, latent_sizes
+from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf
+from .loading.latent import LATENT_FORM, LatentConfig, latent_sizes
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu")
@@ -151,31 +149,6 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     )
 
 
-def _latent_keys(config: Config, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return config.num_attention_heads, config.kv_lora_rank, config.qk_nope_head_dim
-
-
-def _latent_values(config: Config, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return config.num_attention_heads, config.v_head_dim, config.kv_lora_rank
-
-
-def _by_head(config: Config, value: Tensor) -> Tensor:
-    return value.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
-
-
-def _write_keys(config: Config, value: Tensor) -> Tensor:
-    return _by_head(config, value).narrow(1, 0, config.qk_nope_head_dim).transpose(1, 2)
-
-
-def _write_values(config: Config, value: Tensor) -> Tensor:
-    return _by_head(config, value).narrow(1, config.qk_nope_head_dim, config.v_head_dim)
-
-
-def _read_both(config: Config, keys: Tensor, values: Tensor) -> Tensor:
-    by_head = keys.reshape(_latent_keys(config, ())).transpose(1, 2), values.reshape(_latent_values(config, ()))
-    return cat(by_head, 1)
-
-
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The sizes of heads, V3 by its scores of experts, and YaRN, whose two factors are one in these files."""
     there, parameters = values["tensors"], dict(found["rope_parameters"])
@@ -248,10 +221,7 @@ GGUF = Gguf(
     },
     forms={
         "gate.e_score_correction_bias": BIAS_FORM,
-        "kv_b_proj.weight": GgufForm(
-            read=_read_both, parts=(GgufForm(False, _latent_keys, _write_keys),
-                                    GgufForm(False, _latent_values, _write_values)),
-        ),
+        "kv_b_proj.weight": LATENT_FORM,
     },
     older={_PATH + "self_attn.kv_b_proj": "blk.{}.attn_kv_b"}, read=_from_gguf, write=_to_gguf,
     unsaid=("topk_method", "n_group", "topk_group", "kind"),

@@ -11,9 +11,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.engine.lazy import np
 from pyapp.nn import BatchNorm1d, Linear, Module, ModuleList, Sequential
-from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision.distance_biases import DistanceBiases
 from pyapp.nn.vision.mobile import FilterNorm, SqueezedAttention, Style
 from pyapp.nn.vision.vision import ImageModel, check_pictures, mean_of_places
 from pyapp.nn.vision.windows import in_windows, out_of_windows
@@ -95,34 +94,23 @@ def _around(width: int) -> tuple[Module, Module]:
     return Residual(FilterNorm(width, width, STYLE, 3, each=True)), Residual(FeedForward(width))
 
 
-class Attention(Module):
+class Attention(DistanceBiases):
     """Attention of all places of a window of `side` rows and columns: a head reads its part of the channels, and what
     the head before it found.
     """
 
     def __init__(self, width: int, heads: int, side: int, kernels: tuple[int, ...]) -> None:
-        super().__init__()
-        self.side, self.value_width = side, int(width / (KEY_WIDTH * heads) * KEY_WIDTH)
+        super().__init__(heads, side)
+        self.value_width = int(width / (KEY_WIDTH * heads) * KEY_WIDTH)
         self.qkvs = ModuleList(
             FilterNorm(width // heads, 2 * KEY_WIDTH + self.value_width, STYLE) for _ in range(heads)
         )
         self.dws = ModuleList(FilterNorm(KEY_WIDTH, KEY_WIDTH, STYLE, kernel, each=True) for kernel in kernels[:heads])
         self.proj = Sequential(Module(), FilterNorm(self.value_width * heads, width, STYLE))
-        self.attention_biases = new_parameter(ops.zeros, heads, side * side)
-        self._index: Tensor | None = None  # made at the first use
-
-    def biases(self) -> Tensor:
-        """The biases (H, T, T) of the distances in rows and in columns."""
-        table, tokens = self.attention_biases, self.side * self.side
-        if self._index is None or self._index.device is not table.device:
-            row, column = np.divmod(np.arange(tokens), self.side)
-            apart = np.abs(row[:, None] - row) * self.side + np.abs(column[:, None] - column)
-            self._index = ops.tensor(apart.reshape(-1).astype("int64")).to(table.device)
-        return table.index_select(1, self._index).reshape(-1, tokens, tokens)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, side, side) → (B, C, side, side)."""
-        batch, side, biases = x.shape[0], self.side, self.biases()
+        batch, side, biases = x.shape[0], self.side, self.biases().squeeze(0)
         parts = ops.chunk(x, len(self.qkvs), 1)
         found: list[Tensor] = []
         for head, (qkv, filters) in enumerate(zip(self.qkvs, self.dws, strict=True)):

@@ -17,6 +17,7 @@ from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, require
+from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, GgufForm
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("ernie4_5_moe",)
@@ -130,4 +131,32 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     return experts_apart(tensors, "mlp.experts", parts, config.moe_num_experts, config.num_hidden_layers)
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    shared, inner = values.get("expert_shared_feed_forward_length", 0), found.get("moe_intermediate_size")
+    whole = type(shared) is int and type(inner) is int and inner > 0
+    return {"moe_num_shared_experts": shared // inner if whole else 0} | found | {
+        "use_bias": "blk.0.attn_q.bias" in values["tensors"],
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    return {"expert_shared_feed_forward_length": config.moe_num_shared_experts * config.moe_intermediate_size}
+
+
+_PARTS = {
+    "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
+}  # fmt: skip
+GGUF = Gguf(
+    "ernie4_5-moe", read=_from_gguf, write=_to_gguf, unsaid=("moe_norm_min",),
+    names=NAMES | EXPERTS | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+    keys=KEYS | {
+        "moe_num_experts": "expert_count", "moe_k": "expert_used_count",
+        "moe_num_shared_experts": "expert_shared_count",
+        "moe_intermediate_size": "expert_feed_forward_length", "moe_layer_interval": "interleave_moe_layer_step",
+        "moe_layer_start_index": "leading_dense_block_count",
+    },
+    forms={"e_score_correction_bias": GgufForm(True, lambda config, shape: shape[1:])},
+)  # fmt: skip
 TASKS = {"causal-lm": Ernie45MoeForCausalLM}

@@ -6,6 +6,7 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
@@ -16,6 +17,7 @@ from pyapp.nn.encoders.rotary_encoder import RotaryAttention
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import DecoderConfig, check_padding, require
+from .loading.gguf import NAMES, Gguf, biases, encoder_settings
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("eurobert",)
@@ -138,6 +140,19 @@ def token_classification(config: Config) -> LinearHead:
     return LinearHead((BASE, "classifier"), EuroBert(config), config.hidden_size, len(config.labels))
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return encoder_settings({"pad_token_id": None} | biases(found, values), values)
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(not (config.attention_bias or config.mlp_bias), "llama.cpp has no EuroBERT with biases")
+    return {}
+
+
+GGUF = Gguf(
+    "eurobert", write=_to_gguf, names={ours.removeprefix("model."): theirs for ours, theirs in NAMES.items()}, read=_from_gguf,
+    unsaid=("classifier_pooling",),
+)  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": EuroBert,
     "masked-lm": EuroBertForMaskedLM,

@@ -5,6 +5,7 @@ queries and keys, five layers with a window for one without, and rotary angles o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -76,6 +77,11 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     return key_lengths(config) | ({} if base == LOCAL_BASE else {"rope.freq_base_swa": float(base)})
 
 
+def _embedding_from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """EmbeddingGemma, whose tokens see those after them, too."""
+    return _from_gguf(found, values) | {"query_pre_attn_scalar": found["head_dim"], "use_bidirectional_attention": True}
+
+
 GGUF = Gguf(
     "gemma3", offset="norm.weight", read=_from_gguf, write=_to_gguf,
     names=NAMES | HEAD_NORMS | {
@@ -85,5 +91,11 @@ GGUF = Gguf(
     },
     keys=KEYS | WINDOW | {"final_logit_softcapping": "final_logit_softcapping"},
 )  # fmt: skip
+GGUF = replace(GGUF, others=(
+    replace(
+        GGUF, architecture="gemma-embedding", read=_embedding_from_gguf, keys=KEYS | WINDOW,
+        suits=lambda config: config.use_bidirectional_attention,
+    ),
+))  # fmt: skip
 
 TASKS = {"causal-lm": Gemma3ForCausalLM}

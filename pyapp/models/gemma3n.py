@@ -7,7 +7,8 @@ layers that attend to the keys and values of earlier ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from math import isfinite, sqrt
+from statistics import NormalDist
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -24,6 +25,7 @@ from pyapp.nn.parameter import new_parameter
 from .loading.config import (
     LARGEST,
     LIMITS,
+    LOCAL_BASE,
     DecoderConfig,
     check_positive,
     check_shared_keys,
@@ -32,12 +34,14 @@ from .loading.config import (
     rotary_of_windows,
     source_of_keys,
 )  # fmt: skip
+from .loading.gguf import HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths, rows_in
 
 MODEL_TYPES = ("gemma3n_text", "gemma3n")
 # The tensors of a model that also sees and hears, and the keys and values that layers with those of others do not need.
 IGNORED = (
     r"(model\.)?((vision_tower|audio_tower|embed_vision|embed_audio)\..*"
-    r"|(language_model\.)?layers\.\d+\.self_attn\.(k_proj|v_proj|k_norm|v_norm)\..*)"
+    r"|(language_model\.)?layers\.\d+\.self_attn\.(k_proj|v_proj|k_norm|v_norm)\..*"
+    r"|blk\.\d+\.attn_(k|v|k_norm)\.weight)"
 )
 NESTED_DEFAULTS = {
     "vocab_size": 262_400, "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 35,
@@ -293,4 +297,68 @@ class Gemma3nForCausalLM(CausalLanguageModel):
         return soft_capped(super().head(x), self.config.final_logit_softcapping)
 
 
+SPARSITY_KEY, PATTERN_KEY = "activation_sparsity_scale", "attention.sliding_window_pattern"
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The rotary positions of both kinds of layers, and what the shapes of tensors say."""
+    local = {"rope_type": "default", "rope_theta": values.get("rope.freq_base_swa", LOCAL_BASE)}
+    found = found | {"rope_parameters": {"sliding_attention": local, "full_attention": found["rope_parameters"]}}
+    scale, slides = values.get(SPARSITY_KEY), values.get(PATTERN_KEY)
+    if isinstance(scale, list) and all(isinstance(x, float | int) for x in scale):
+        found["activation_sparsity_pattern"] = [round(NormalDist().cdf(x), 6) if isfinite(x) else 0.0 for x in scale]
+    if isinstance(slides, list):
+        found["layer_types"] = ["sliding_attention" if one else "full_attention" for one in slides]
+    for name, tensor in (("vocab_size_per_layer_input", "per_layer_token_embd"), ("laurel_rank", "blk.0.laurel_l")):
+        rows = rows_in(values, f"{tensor}.weight")
+        found |= {} if rows is None else {name: rows}
+    return found
+
+
+def _unused(config: Config) -> dict[str, tuple[int, ...]]:
+    """The keys and values of layers with those of others, which llama.cpp does not read but expects."""
+    size, layers = config.num_key_value_heads * config.head_dim, config.num_hidden_layers
+    found: dict[str, tuple[int, ...]] = {}
+    for layer in range(layers - config.num_kv_shared_layers, layers):
+        for part in ("k", "v"):
+            found[f"blk.{layer}.attn_{part}.weight"] = size, config.hidden_size
+        found[f"blk.{layer}.attn_k_norm.weight"] = (config.head_dim,)
+    return found
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    base = config.rope_parameters["sliding_attention"].get("rope_theta", LOCAL_BASE)
+    shares = config.activation_sparsity_pattern
+    return key_lengths(config) | {
+        SPARSITY_KEY: [NormalDist().inv_cdf(share) if share else float("-inf") for share in shares],
+        PATTERN_KEY: [kind == "sliding_attention" for kind in config.layer_types],
+    } | ({} if base == LOCAL_BASE else {"rope.freq_base_swa": float(base)})  # fmt: skip
+
+
+_PARTS = {
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm", "altup.correction_coefs": "altup_correct_coef",
+    "altup.correct_output_scale": "altup_correct_scale", "altup.prediction_coefs": "altup_predict_coef",
+    "altup.modality_router": "altup_router", "altup.router_norm": "altup_router_norm",
+    "laurel.linear_left": "laurel_l", "laurel.linear_right": "laurel_r", "laurel.post_laurel_norm": "laurel_post_norm",
+    "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
+}  # fmt: skip
+_STACKS = {"model.altup_projections": "altup_proj", "model.altup_unembed_projections": "altup_unembd_proj"}
+# Files of llama.cpp's tools have four streams.
+GGUF = Gguf(
+    "gemma3n", read=_from_gguf, write=_to_gguf, unused=_unused,
+    unsaid=("altup_coef_clip", "vocab_size_per_layer_input"),
+    names=NAMES | HEAD_NORMS | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()}
+    | {f"{ours}.{{}}": theirs for ours, theirs in _STACKS.items()} | {
+        "model.embed_tokens_per_layer": "per_layer_token_embd",
+        "model.per_layer_model_projection": "per_layer_model_proj",
+        "model.per_layer_projection_norm": "per_layer_proj_norm",
+    },
+    stacked=tuple(tuple(f"{path}.{stream}" for stream in range(3)) for path in _STACKS),
+    keys=KEYS | WINDOW | {
+        "altup_active_idx": "altup.active_idx", "altup_num_inputs": "altup.num_inputs",
+        "hidden_size_per_layer_input": "embedding_length_per_layer_input",
+        "num_kv_shared_layers": "attention.shared_kv_layers",
+    },
+)  # fmt: skip
 TASKS = {"causal-lm": Gemma3nForCausalLM}

@@ -11,14 +11,13 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module, Parameter, RMSNorm
-from pyapp.nn.decoders.caches import decoder_cache
 from pyapp.nn.decoders.decoder import CausalLanguageModel, RotaryTable, Text, soft_capped
 from pyapp.nn.decoders.layer_inputs import LayerInputsStack, SharedKeysAttention
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.experts import Experts
 from pyapp.nn.layers.gated import GatedFeedForward, activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.recurrent.hybrid import MixedCache
+from pyapp.nn.recurrent.hybrid import uneven_cache
 
 from .loading.config import (
     LARGEST,
@@ -255,11 +254,7 @@ class Gemma4ForCausalLM(CausalLanguageModel):
         own_layers = self.stack.layers[: config.num_hidden_layers - config.num_kv_shared_layers]
         heads = [layer.self_attn.heads for layer in own_layers]  # of this process
         sizes = [(own.kv_heads, own.head_dim) for own in heads]
-        kinds = sorted({*sizes})
-        parts = [
-            decoder_cache(texts, sizes.count(kind), kind[0], capacity, kind[1], self.device, dtype) for kind in kinds
-        ]
-        return parts[0] if len(parts) == 1 else MixedCache([kinds.index(size) for size in sizes], parts)
+        return uneven_cache(sizes, texts, capacity, self.device, dtype)
 
     def head(self, x: Tensor) -> Tensor:
         """x (..., hidden_size) → logits (..., V), softly capped."""

@@ -1,6 +1,7 @@
 """GLM-4.1V and GLM-4.5V (GLM-V Team 2025, arXiv 2507.01006): a tower for pictures of any size, whose patches have
 positions of rows and columns twice, learned and rotary, and a filter that makes one vector of each square of patches,
-before GLM-4 or GLM-4.5 with the rotary positions of Qwen2-VL.
+before GLM-4 or GLM-4.5 with the rotary positions of Qwen2-VL. And GLM-OCR (zai-org/GLM-OCR), a small one for pages,
+whose tower has norms of queries and keys and no learned positions.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from .loading.picture_text import GridConfig
 from .loading.pictures_config import pair
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("glm4v", "glm4v_moe")
+MODEL_TYPES = ("glm4v", "glm4v_moe", "glm_ocr")
 IMAGE_PROCESSOR = "Glm4v"  # of files that name none
-IGNORED = r"(model\.)?language_model\.layers\.(46|92)\..*"  # the layers that guess tokens ahead
+IGNORED = r"(model\.)?language_model\.layers\.(16|46|92)\..*"  # the layers that guess tokens ahead
 # By the model: the language model, its names in text_config, and what that leaves out.
 TEXTS: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, Any]]] = {
     "glm4v": (
@@ -47,8 +48,17 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, Any]]] = {
             "attention_bias": True, "moe_intermediate_size": 1408,
         },
     ),
+    "glm_ocr": (
+        "glm4",
+        ("glm4", "glm_ocr_text"),
+        {
+            "vocab_size": 59_392, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 16,
+            "num_attention_heads": 16, "num_key_value_heads": 8, "max_position_embeddings": 131_072,
+            "rms_norm_eps": 1e-5, "partial_rotary_factor": 1.0, "attention_bias": False,
+        },
+    ),
 }  # fmt: skip
-TOKENS = {"glm4v": 151_343, "glm4v_moe": 151_363}
+TOKENS = {"glm4v": 151_343, "glm4v_moe": 151_363, "glm_ocr": 59_280}
 renamed = picture_text.renamed
 
 
@@ -98,8 +108,43 @@ class TowerConfig(FileConfig):
 
     @property
     def learned(self) -> int:
-        """The rows, and columns, of learned positions."""
+        """The rows, and columns, of learned positions; 0: there are none."""
         return self.image_size[0] // self.patch_size
+
+    @property
+    def inner(self) -> int:
+        """The width of the layers' feed-forward parts."""
+        return self.out_hidden_size
+
+    @property
+    def merged(self) -> int:
+        """The width of the feed-forward part after the layers."""
+        return self.intermediate_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class OcrTowerConfig(TowerConfig):
+    """The fields of GLM-OCR's vision_config."""
+
+    model_type = "glm_ocr_vision"
+
+    hidden_size: int = 1024
+    attention_bias: bool = True
+    num_heads: int = 16
+    out_hidden_size: int = 1536
+    intermediate_size: int = 4096
+
+    @property
+    def learned(self) -> int:
+        return 0
+
+    @property
+    def inner(self) -> int:
+        return self.intermediate_size
+
+    @property
+    def merged(self) -> int:
+        return self.out_hidden_size * self.in_channels
 
 
 @dataclass(frozen=True)
@@ -108,7 +153,10 @@ class Config(GridConfig):
 
     model_type = "glm4v"
     tower = "glm4v_vision"
-    towers = dict.fromkeys(("glm4v", "glm4v_vision", "glm4v_moe", "glm4v_moe_vision"), TowerConfig)
+    towers = {
+        **dict.fromkeys(("glm4v", "glm4v_vision", "glm4v_moe", "glm4v_moe_vision"), TowerConfig),
+        **dict.fromkeys(("glm_ocr", "glm_ocr_vision"), OcrTowerConfig),
+    }
     token = ("image_token_id", TOKENS["glm4v"])
 
     @classmethod
@@ -121,7 +169,12 @@ class Config(GridConfig):
             given = text.get("model_type", own)
             require(given in names, f"the language model {given!r:.50} in text_config is not known")
             text = {**defaults, **picture_text.without_mrope(text), "model_type": own}
-        return super().from_dict({"image_token_id": TOKENS[kind], **values, "text_config": text})
+        vision = values.get("vision_config")
+        if isinstance(vision, dict):
+            vision = {"model_type": f"{kind}_vision", **vision}
+        return super().from_dict(
+            {"image_token_id": TOKENS[kind], **values, "text_config": text, "vision_config": vision}
+        )
 
     def check(self) -> None:
         self.check_token()
@@ -159,25 +212,30 @@ class Tower(ImageModel):
         super().__init__()
         self.config = config
         width, made, side, epsilon = config.hidden_size, config.out_hidden_size, config.patch_size, config.rms_norm_eps
+        plain = config.learned == 0
+        bias = config.attention_bias
         self.patch_embed = FramePatches(config.in_channels, width, side, config.temporal_patch_size, bias=True)
-        self.post_conv_layernorm = RMSNorm(width, epsilon)
+        self.post_conv_layernorm = None if plain else RMSNorm(width, epsilon)
         self.embeddings = Module()
-        self.embeddings.position_embedding = Embedding(config.learned**2, width)
+        self.embeddings.position_embedding = None if plain else Embedding(config.learned**2, width)
         self.blocks = ModuleList(
             GridBlock(
                 width, config.num_heads, lambda: RMSNorm(width, epsilon),
-                GatedFeedForward(width, made, config.hidden_act), bias=config.attention_bias, output_bias=False,
+                GatedFeedForward(width, config.inner, config.hidden_act, plain and bias), bias=bias,
+                output_bias=plain and bias, head_norm=(lambda size: RMSNorm(size, epsilon)) if plain else None,
             )
             for _ in range(config.depth)
         )  # fmt: skip
         self.post_layernorm = RMSNorm(width, epsilon)
         self.downsample = Conv2d(width, made, config.spatial_merge_size, stride=config.spatial_merge_size)
-        self.merger = Merger(made, config.intermediate_size, config.hidden_act)
+        self.merger = Merger(made, config.merged, config.hidden_act)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         """pixel_values (B, C, H, W) → the vectors (B, T, out_hidden_size) of pictures."""
-        x = self.post_conv_layernorm(self.patch_embed(pixel_values))  # (B, rows, columns, width)
-        x = x + self._places(x.shape[1], x.shape[2])
+        x = self.patch_embed(pixel_values)  # (B, rows, columns, width)
+        if self.post_conv_layernorm is not None:
+            x = self.post_conv_layernorm(x)
+            x = x + self._places(x.shape[1], x.shape[2])
         table = grid_angles(x, self.config.num_heads)
         for block in self.blocks:
             x = block(x, table)

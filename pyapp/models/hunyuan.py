@@ -4,6 +4,8 @@ and keys; the larger models have mixtures of experts beside one that every token
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -15,6 +17,7 @@ from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, check_choice, require
+from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, biases
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("hunyuan_v1_dense", "hunyuan_v1_moe")
@@ -89,4 +92,34 @@ class HunyuanForCausalLM(RotaryLanguageModel):
 
 
 stored = gated_experts_apart
+
+
+def _with_experts(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return biases(found, values) | {"model_type": "hunyuan_v1_moe"}
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    """The experts, of which llama.cpp has the same number in each layer."""
+    alike = len({*config.moe_topk}) == 1
+    require(alike, f"GGUF cannot say that layers have other numbers of experts: {config.moe_topk!r:.60}")
+    inner = dict.fromkeys(("expert_feed_forward_length", "expert_shared_feed_forward_length"), config.intermediate_size)
+    return {"expert_used_count": config.moe_topk[0], "expert_shared_count": 1} | inner
+
+
+_PARTS = {
+    "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
+    "mlp.gate.wg": "ffn_gate_inp", "mlp.shared_mlp.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_mlp.up_proj": "ffn_up_shexp", "mlp.shared_mlp.down_proj": "ffn_down_shexp",
+}  # fmt: skip
+GGUF = Gguf(
+    "hunyuan-dense", read=biases,
+    names=NAMES | EXPERTS | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+)  # fmt: skip
+GGUF = replace(GGUF, others=(
+    replace(
+        GGUF, architecture="hunyuan-moe", read=_with_experts, write=_to_gguf,
+        suits=lambda config: config.num_experts > 0,
+        keys=KEYS | {"num_experts": "expert_count", "moe_topk": "expert_used_count"},
+    ),
+))  # fmt: skip
 TASKS = {"causal-lm": HunyuanForCausalLM}

@@ -18,6 +18,7 @@ from pyapp.nn.recurrent.hybrid import HybridBlock, HybridLanguageModel, HybridSt
 from pyapp.nn.recurrent.mamba import MambaMixer, MambaSettings
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, require
+from .loading.gguf import KEYS, MAMBA_FORMS, NAMES, Gguf, attending
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("jamba",)
@@ -140,4 +141,49 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     return experts_apart(tensors, place, parts, config.num_experts, config.num_hidden_layers, place)
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Which layers attend, and which have experts: by heads of keys, and by tensors."""
+    attends, heads = attending(found)
+    sparse = [f"blk.{layer}.ffn_gate_inp.weight" in values["tensors"] for layer in range(len(attends))]
+    inner, hidden = values.get("ssm.inner_size"), found.get("hidden_size")
+    expand = inner // hidden if type(inner) is int and type(hidden) is int and hidden > 0 else 2
+    found = found | {"num_key_value_heads": heads, "mamba_expand": expand}
+    for name, chosen in (("attn_layer", attends), ("expert_layer", sparse)):
+        places = [layer for layer, own in enumerate(chosen) if own]
+        first = places[0] if places else 0
+        period = places[1] - first if len(places) > 1 else max(len(chosen), first + 1)
+        found |= {f"{name}_offset": first, f"{name}_period": period}
+    return found | ({} if any(sparse) else {"num_experts": 1, "num_experts_per_tok": 1})
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    layers = range(config.num_hidden_layers)
+    return {
+        "attention.head_count_kv": [config.num_key_value_heads if config.attends(layer) else 0 for layer in layers],
+        "ssm.inner_size": config.mamba_expand * config.hidden_size, "rope.freq_base": None,
+    }  # fmt: skip
+
+
+_PARTS = {
+    "pre_ff_layernorm": "ffn_norm", "mamba.in_proj": "ssm_in", "mamba.conv1d": "ssm_conv1d", "mamba.x_proj": "ssm_x",
+    "mamba.dt_proj": "ssm_dt", "mamba.A_log": "ssm_a", "mamba.D": "ssm_d", "mamba.out_proj": "ssm_out",
+    "mamba.dt_layernorm": "ssm_dt_norm", "mamba.b_layernorm": "ssm_b_norm", "mamba.c_layernorm": "ssm_c_norm",
+    "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down",
+    "feed_forward.router": "ffn_gate_inp", "feed_forward.experts.gate_up_proj": "ffn_gate_exps blk.{}.ffn_up_exps",
+    "feed_forward.experts.down_proj": "ffn_down_exps",
+}  # fmt: skip
+GGUF = Gguf(
+    "jamba", read=_from_gguf, write=_to_gguf,
+    names=NAMES | {"model.final_layernorm": "output_norm"}
+    | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+    forms={
+        ".mamba.A_log": MAMBA_FORMS[".mixer.A_log"], ".mamba.D": MAMBA_FORMS[".mixer.D"],
+        ".mamba.conv1d.weight": MAMBA_FORMS[".mixer.conv1d.weight"],
+    },
+    keys=KEYS | {
+        "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count", "mamba_d_state": "ssm.state_size",
+        "mamba_d_conv": "ssm.conv_kernel", "mamba_dt_rank": "ssm.time_step_rank",
+    },
+    unsaid=("rope_parameters", "attn_layer_period", "expert_layer_period"),
+)  # fmt: skip
 TASKS = {"causal-lm": JambaForCausalLM}

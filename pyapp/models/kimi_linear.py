@@ -22,7 +22,8 @@ from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import causal_convolution
 
 from .loading.config import LIMITS, check_choice, require
-from .loading.latent import LatentConfig, latent_sizes
+from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf, GgufForm, attending
+from .loading.latent import LATENT_FORM, LatentConfig, latent_sizes
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("kimi_linear",)
@@ -222,4 +223,88 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     return found
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Which layers attend: those with heads of keys."""
+    attends, _ = attending({**found, "num_key_value_heads": values.get("attention.head_count_kv")})
+    first, rotated = values.get("leading_dense_block_count", 0), values.get("rope.dimension_count", 64)
+    whole = values.get("attention.key_length_mla")
+    if type(whole) is int and type(rotated) is int:
+        found = found | {"qk_nope_head_dim": whole - rotated}
+    parameters = {key: value for key, value in found["rope_parameters"].items() if key != "partial_rotary_factor"}
+    return found | {
+        "layer_types": [ATTENTION if own else LINEAR for own in attends], "qk_rope_head_dim": rotated,
+        "mlp_layer_types": [DENSE if type(first) is int and i < first else SPARSE for i in range(len(attends))],
+        "linear_num_heads": found.get("num_attention_heads"), "rope_parameters": parameters,
+        "v_head_dim": values.get("attention.value_length_mla", 128), "q_lora_rank": None,
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    parts = config.mlp_layer_types
+    first = parts.count(DENSE)
+    require(parts == [DENSE] * first + [SPARSE] * (len(parts) - first), "llama.cpp has dense layers first")
+    alike = config.linear_num_heads == config.num_attention_heads
+    require(alike, f"llama.cpp has as many heads with states as attention: {config.num_attention_heads}")
+    require(config.n_group == 1 and config.q_lora_rank is None, "GGUF cannot say n_group or q_lora_rank of this one")
+    require(config.norm_topk_prob, "llama.cpp normalises the shares of the chosen experts", "Write safetensors")
+    plain, rotated = config.qk_nope_head_dim, config.qk_rope_head_dim
+    return {
+        "attention.head_count_kv": [int(kind == ATTENTION) for kind in config.layer_types],
+        "attention.key_length": config.head_dim, "attention.value_length": config.kv_lora_rank,
+        "attention.key_length_mla": plain + rotated, "attention.value_length_mla": config.v_head_dim,
+        "rope.dimension_count": rotated, "leading_dense_block_count": first, "expert_gating_func": SIGMOID,
+    }  # fmt: skip
+
+
+def _kernel(part: int) -> GgufForm:
+    """The filters of queries, keys or values."""
+
+    def shape(config: Config, whole: tuple[int, ...]) -> tuple[int, ...]:
+        return 1, config.linear_size, 1, config.linear_conv_kernel_dim
+
+    def write(config: Config, value: Tensor) -> Tensor:
+        return value.narrow(0, part * config.linear_size, config.linear_size)
+
+    return GgufForm(shape=shape, write=write)
+
+
+def _join_kernels(config: Config, *parts: Tensor) -> Tensor:
+    shape = config.linear_size, 1, config.linear_conv_kernel_dim
+    return cat([part.reshape(shape) for part in parts])
+
+
+def _decay(config: Config, value: Tensor) -> Tensor:
+    return -value.exp()
+
+
+def _log_of_decay(config: Config, value: Tensor) -> Tensor:
+    return (-value).log()
+
+
+_LAYER = "model.layers.{}."
+_PARTS = {
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_k_b blk.{}.attn_v_b", "self_attn.b_proj": "ssm_beta",
+    "self_attn.conv1d": "ssm_conv1d_q blk.{}.ssm_conv1d_k blk.{}.ssm_conv1d_v",
+    "self_attn.forget_gate.f_a_proj": "ssm_f_a", "self_attn.forget_gate.f_b_proj": "ssm_f_b",
+    "self_attn.forget_gate.dt_bias": "ssm_dt.bias", "self_attn.forget_gate.A_log": "ssm_a",
+    "self_attn.g_a_proj": "ssm_g_a", "self_attn.g_b_proj": "ssm_g_b", "self_attn.o_norm": "ssm_norm",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
+}  # fmt: skip
+GGUF = Gguf(
+    "kimi-linear", read=_from_gguf, write=_to_gguf, unsaid=("norm_topk_prob", "rope_parameters"),
+    names=NAMES | EXPERTS | {_LAYER + ours: f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+    forms={
+        "kv_b_proj.weight": LATENT_FORM, "gate.e_score_correction_bias": BIAS_FORM, ".dt_bias": GgufForm(bare=True),
+        ".A_log": GgufForm(True, write=_decay, read=_log_of_decay),
+        ".conv1d.weight": GgufForm(read=_join_kernels, parts=(_kernel(0), _kernel(1), _kernel(2))),
+    },
+    keys={name: key for name, key in KEYS.items() if name != "num_key_value_heads"} | {
+        "kv_lora_rank": "attention.kv_lora_rank", "n_routed_experts": "expert_count",
+        "n_shared_experts": "expert_shared_count", "num_experts_per_tok": "expert_used_count",
+        "moe_intermediate_size": "expert_feed_forward_length", "routed_scaling_factor": "expert_weights_scale",
+        "linear_head_dim": "kda.head_dim", "linear_conv_kernel_dim": "ssm.conv_kernel",
+    },
+)  # fmt: skip
 TASKS = {"causal-lm": KimiLinearForCausalLM}

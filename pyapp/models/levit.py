@@ -11,10 +11,9 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.engine.lazy import np
 from pyapp.nn import BatchNorm1d, BatchNorm2d, Conv2d, Linear, Module, ModuleList
 from pyapp.nn.encoders.encoders import attend
-from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision.distance_biases import DistanceBiases
 from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures
 
 from .loading.config import require
@@ -122,27 +121,7 @@ class LinearNorm(Module):
         return self.batch_norm(y.reshape(-1, y.shape[2])).reshape(y.shape)
 
 
-class Biases(Module):
-    """A bias for each distance, in rows and columns, of a query from a key. `side`: rows of the keys' map; `stride`:
-    of the queries' places in it.
-    """
-
-    def __init__(self, heads: int, side: int, stride: int = 1) -> None:
-        super().__init__()
-        self.side, self.stride = side, stride
-        self.attention_biases = new_parameter(ops.zeros, heads, side * side)
-
-    def biases(self) -> Tensor:
-        """(1, H, T, S)."""
-        rows = np.arange(0, self.side, self.stride)
-        apart = np.abs(rows[:, None] - np.arange(self.side))  # (rows, side)
-        index = apart[:, None, :, None] * self.side + apart[None, :, None, :]  # (rows, rows, side, side)
-        flat = ops.tensor(index.reshape(-1), dtype="int64", device=self.attention_biases.device)
-        found = ops.index_select(self.attention_biases, 1, flat)
-        return found.reshape(1, found.shape[0], len(rows) ** 2, self.side**2)
-
-
-class Attention(Biases):
+class Attention(DistanceBiases):
     """Attention of all places to each other."""
 
     def __init__(self, width: int, heads: int, size: int, ratio: int, side: int) -> None:
@@ -159,7 +138,7 @@ class Attention(Biases):
         return self.projection(ops.hardswish(attend(q, k, v, self.biases(), self.size**-0.5)))
 
 
-class ShrinkingAttention(Biases):
+class ShrinkingAttention(DistanceBiases):
     """Attention of every second place of every second row to all."""
 
     def __init__(self, before: int, width: int, size: int, side: int) -> None:

@@ -1,7 +1,7 @@
 """Llama (Touvron et al. 2023, arXiv 2302.13971 and 2307.09288; Llama 3: arXiv 2407.21783): a pre-norm transformer with
-rotary positions, grouped heads and SwiGLU. Also TinyLlama, SmolLM2, Yi and others of this architecture; InternLM3
-(Shanghai AI Laboratory 2025), IQuest-Coder (2025), and EXAONE 3 and 3.5 (LG AI Research 2024, arXiv 2408.03541 and
-2412.04862), whose own files have other names.
+rotary positions, grouped heads and SwiGLU. Also TinyLlama, SmolLM2, Yi and others of this architecture; XVERSE (2023),
+InternLM3 (Shanghai AI Laboratory 2025), IQuest-Coder and openPangu Embedded (2025), and EXAONE 3 and 3.5 (LG AI
+Research 2024, arXiv 2408.03541 and 2412.04862), whose own files have other names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from .loading.config import DecoderConfig, require
 from .loading.gguf import TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
 
-MODEL_TYPES = ("llama", "exaone", "internlm3", "iquestcoder")
+MODEL_TYPES = ("llama", "exaone", "internlm3", "iquestcoder", "xverse", "PanguEmbedded")
 # What the text_config of a model that sees pictures leaves out.
 NESTED_DEFAULTS = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -31,12 +31,14 @@ USUAL: Mapping[str, Mapping[str, Any]] = {
     },
     "internlm3": {"max_position_embeddings": 32768, "num_key_value_heads": 2, "rms_norm_eps": 1e-5},
     "iquestcoder": {"max_position_embeddings": 131_072, "num_key_value_heads": 8, "rms_norm_eps": 1e-5},
+    "xverse": {"max_position_embeddings": 8192},
 }  # fmt: skip
 FIELDS: Mapping[str, Mapping[str, str]] = {
     "exaone": {
         "num_layers": "num_hidden_layers", "layer_norm_epsilon": "rms_norm_eps", "activation_function": "hidden_act",
     },
     "internlm3": {"qkv_bias": "attention_bias", "bias": "mlp_bias"},
+    "PanguEmbedded": {"bias": "attention_bias"},
 }  # fmt: skip
 # The names of parameters in EXAONE's own files.
 EXAONE = {
@@ -109,10 +111,23 @@ def _as_exaone(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     return found | {"model_type": "exaone"}
 
 
+def _as_xverse(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return found | {"model_type": "xverse"}
+
+
+def _as_pangu(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return biases(found, values) | {"model_type": "PanguEmbedded"}
+
+
 GGUF = Gguf(
     "llama", order=pairs_of_llama, read=biases, scalings=TENSOR_SCALINGS, unsaid=("kind",),
     others=(
         Gguf("exaone", read=_as_exaone, scalings=TENSOR_SCALINGS, suits=lambda config: config.kind == "exaone"),
+        Gguf("xverse", order=pairs_of_llama, read=_as_xverse, suits=lambda config: config.kind == "xverse"),
+        Gguf(
+            "pangu-embedded", read=_as_pangu, scalings=TENSOR_SCALINGS,
+            suits=lambda config: config.kind == "PanguEmbedded",
+        ),
     ),
 )  # fmt: skip
 

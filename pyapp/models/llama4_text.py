@@ -18,6 +18,7 @@ from pyapp.nn.layers.experts import Experts, GroupedRouter
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, check_choice, require
+from .loading.gguf import KEYS, NAMES, Gguf, key_lengths
 from .loading.weights import Stored, experts_transposed, with_experts_transposed
 
 MODEL_TYPES = ("llama4_text",)
@@ -185,4 +186,46 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     return experts_transposed(shapes, place, config.moe_layers, config.hidden_size, config.intermediate_size)
 
 
+def _layouts(config: Config) -> tuple[int, bool]:
+    """After how many layers one has experts, and whether all layers have rotary positions and see all."""
+    sparse, layers = config.moe_layers, config.num_hidden_layers
+    every = sparse[0] + 1 if sparse else layers + 1
+    require(sparse == list(range(every - 1, layers, every)), f"GGUF cannot say the moe_layers {sparse!r:.60}")
+    return every, all(config.no_rope_layers)
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """llama.cpp takes the chunks, and the growth of queries, for granted."""
+    every, plain = values.get("interleave_moe_layer_step", 1), values.get("attention.sliding_window") == 0
+    layers = found.get("num_hidden_layers", 0)
+    whole = {"no_rope_layers": [1] * layers, "attention_chunk_size": None} if plain else {}
+    return found | whole | {
+        "interleave_moe_layer_step": every or layers + 1,
+        "use_qk_norm": found.get("num_local_experts") != WITHOUT_NORMS,
+        "attention_bias": "blk.0.attn_q.bias" in values["tensors"],
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    every, plain = _layouts(config)
+    return key_lengths(config) | {"interleave_moe_layer_step": every} | (
+        {"attention.sliding_window": 0} if plain else {}
+    )  # fmt: skip
+
+
+WITHOUT_NORMS = 128  # experts of the model whose queries and keys llama.cpp does not normalise
+_PARTS = {
+    "router": "ffn_gate_inp", "experts.gate_up_proj": "ffn_gate_exps blk.{}.ffn_up_exps",
+    "experts.down_proj": "ffn_down_exps", "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down",
+    "shared_expert.gate_proj": "ffn_gate_shexp", "shared_expert.up_proj": "ffn_up_shexp",
+    "shared_expert.down_proj": "ffn_down_shexp",
+}  # fmt: skip
+GGUF = Gguf(
+    "llama4", read=_from_gguf, write=_to_gguf, scalings=("llama3",),
+    names=NAMES | {f"model.layers.{{}}.feed_forward.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+    keys={name: key for name, key in KEYS.items() if name != "intermediate_size"} | {
+        "intermediate_size": "expert_feed_forward_length", "intermediate_size_mlp": "feed_forward_length",
+        "num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
+    },
+)  # fmt: skip
 TASKS = {"causal-lm": Llama4ForCausalLM}

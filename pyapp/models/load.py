@@ -42,6 +42,7 @@ OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which lang
 # A model that fits the processor's cache as float32 is fast enough without int8.
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
 EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
+OF_BASED = "alt_mixer_layers"  # a field of config.json that says the architecture
 OF_RWKV = "blocks.0.ln0.weight"  # a tensor of its author's files
 ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 
@@ -124,6 +125,8 @@ def load_model(
         if task != TEXT and adapter is not None:
             what = f"a model that {'hears' if task == HEARS else 'sees pictures'} takes none"
             raise OptionError(what, where="adapter", hint="Leave it out")
+        if task == SEES and (with_tokens := getattr(_seeing(settings), "with_tokens", None)) is not None:
+            text = with_tokens(text)
         prepares = _preparation(files, settings, task, projector_file)
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
         if task == HEARS:
@@ -223,7 +226,17 @@ def _preparation(files: _Files, settings: Mapping[str, Any], task: str, projecto
 
         usual = usual_processor(str(settings["model_type"]))
         return ImageProcessor.from_settings(read_settings(files.processor), usual)
+    if task == SEES and (made := getattr(_seeing(settings), "processor_settings", None)) is not None:
+        from pyapp.vision.processors import ImageProcessor
+
+        return ImageProcessor.from_settings(made(settings), None)
     return None if projector_file is None else projector_file.processor()
+
+
+def _seeing(settings: Mapping[str, Any]) -> Any:
+    """The module of a model that sees pictures; None where there is none."""
+    name = SEEING.get(settings["model_type"])
+    return None if name is None else importlib.import_module(f"pyapp.models.{name}")
 
 
 def _fitting(prepares: Any, model: Any, processor: Source | None) -> Any:
@@ -321,6 +334,8 @@ def read_settings(source: Source) -> dict[str, Any]:
         if not found:
             hint = "Take the file of the model's own repository again"
             raise FileFormatError(f"this is not a configuration: {object_problem(text)}", where=opened.name, hint=hint)
+        if OF_BASED in found and found.get("model_type", "gpt2") == "gpt2":  # whose files do not say it
+            found["model_type"] = "based"
         return found
     finally:
         if opened is not source:
@@ -427,7 +442,11 @@ def task_of(settings: Mapping[str, Any]) -> str:
     kind = settings.get("model_type")
     if isinstance(kind, str) and HEARS in TASKS.get(MODEL_TYPES.get(kind, ""), ()):
         return HEARS
-    return SEES if isinstance(kind, str) and kind in SEEING and settings.get("vision_config") else TEXT
+    if not isinstance(kind, str) or kind not in SEEING:
+        return TEXT
+    return (
+        SEES if settings.get("vision_config") or kind in MODEL_TYPES and TEXT not in TASKS[MODEL_TYPES[kind]] else TEXT
+    )
 
 
 def check_architecture(config: Mapping[str, Any], where: str) -> None:
@@ -581,7 +600,8 @@ def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoi
     if hasattr(module, "GGUF") and is_llama_cpps(checkpoint):
         from pyapp.models.loading import gguf, weights
 
-        return gguf.stored_in(module.GGUF, config, dict(weights.slots(model)), checkpoint.tensors)
+        values = checkpoint.values  # type: ignore[attr-defined]
+        return gguf.stored_in(module.GGUF, config, dict(weights.slots(model)), checkpoint.tensors, values)
     found: Mapping[str, Any] = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
     return found
 

@@ -10,13 +10,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, no_grad, ops
-from pyapp.nn import Conv2d, Embedding, GroupNorm, LayerNorm, Linear, Module, ModuleList, Sequential
-from pyapp.nn.encoders.encoders import attend
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList, Sequential
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision.detection import PointsLayer, PositionedAttention, centres_of_places, sines_of_places
-from pyapp.nn.vision.vision import ImageModel, as_map, as_sequence, check_pictures
+from pyapp.nn.vision.detection import PositionedAttention, sines_of_places
+from pyapp.nn.vision.masks import (
+    GROUPS,
+    LEVELS,
+    STRIDES,
+    MaskedAttention,
+    MaskEmbedder,
+    PixelDecoder,
+    labels_of_places,
+    shown_places,
+)
+from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures
 from pyapp.nn.vision.windows import WindowMaps
 
 from .loading.config import require
@@ -29,9 +37,6 @@ IGNORED = (
     r"criterion\..*|model\.pixel_level_module\.encoder\.(swin\.)?(layernorm\..*|embeddings\.mask_token)|"
     r".*relative_position_index"
 )
-LEVELS, POINTS = 3, 4  # maps that the queries read, and points of each map that a place reads
-GROUPS = 32  # of norms
-STRIDES = [4, 8, 16, 32]
 QUERIES = 1 << 12
 
 
@@ -89,68 +94,6 @@ class Config(PictureConfig):
         return super().to_dict() | {"backbone_config": self.backbone_config.to_dict()}
 
 
-class PixelDecoder(Module):
-    """The maps of the backbone in one width, whose places attend to one another, and the features of a finer map."""
-
-    def __init__(self, config: Config, widths: list[int]) -> None:
-        super().__init__()
-        width = config.feature_size
-        self.level_embed = new_parameter(ops.zeros, LEVELS, width)
-        self.input_projections = ModuleList(
-            Sequential(Conv2d(before, width, 1), GroupNorm(GROUPS, width)) for before in widths[: -LEVELS - 1 : -1]
-        )
-        self.encoder = Module()
-        self.encoder.layers = ModuleList(
-            PointsLayer(width, config.num_attention_heads, LEVELS, POINTS, config.encoder_feedforward_dim, "relu")
-            for _ in range(config.encoder_layers)
-        )
-        self.mask_projection = Conv2d(width, config.mask_feature_size, 1)
-        self.adapter_1 = Sequential(Conv2d(widths[0], width, 1, bias=False), GroupNorm(GROUPS, width))
-        self.layer_1 = Sequential(Conv2d(width, width, 3, padding=1, bias=False), GroupNorm(GROUPS, width))
-
-    def forward(self, maps: list[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """maps (B, D, H, W) of the stages → the last three (B, C, H, W), the coarsest first, and the features (B, M,
-        H', W') of the finest.
-        """
-        own = [layer(x) for layer, x in zip(self.input_projections, maps[::-1], strict=False)]
-        sizes = [(int(x.shape[2]), int(x.shape[3])) for x in own]
-        waves = [
-            sines_of_places(*size, int(own[0].shape[1]), own[0].device) + self.level_embed[i]
-            for i, size in enumerate(sizes)
-        ]
-        x, places = ops.cat([as_sequence(x) for x in own], 1), ops.cat(waves, 1)
-        centres = centres_of_places(sizes, x.device)
-        for layer in self.encoder.layers:
-            x = layer(x, places, centres, sizes)
-        found, first = [], 0
-        for rows, columns in sizes:
-            found.append(as_map(x.narrow(1, first, rows * columns), rows, columns))
-            first += rows * columns
-        fine = self.adapter_1(maps[0])
-        fine = fine + ops.interpolate(found[-1], size=tuple(fine.shape[2:]), mode="bilinear", align_corners=False)
-        return found, self.mask_projection(ops.relu(self.layer_1(fine)))
-
-
-class MaskedAttention(Module):
-    """Attention of queries to the places that a mask shows; the three projections are one matrix."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.in_proj_weight = new_parameter(ops.zeros, 3 * width, width)
-        self.in_proj_bias = new_parameter(ops.zeros, 3 * width)
-        self.out_proj = Linear(width, width)
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """q (B, Q, D), k and v (B, S, D), mask (B, 1, Q, S) bool → (B, Q, D)."""
-        weights, biases = ops.chunk(self.in_proj_weight, 3), ops.chunk(self.in_proj_bias, 3)
-        parts = [
-            ops.linear(x, weight, bias).reshape(*x.shape[:2], self.heads, -1)
-            for x, weight, bias in zip((q, k, v), weights, biases, strict=True)
-        ]
-        return self.out_proj(attend(parts[0], parts[1], parts[2], mask))
-
-
 class QueriesLayer(Module):
     """Attention of queries to places and to each other, and a feed-forward part, each with a residual and a norm."""
 
@@ -182,26 +125,12 @@ class Decoder(Module):
         self.layers = ModuleList(QueriesLayer(config) for _ in range(config.decoder_layers - 1))
         self.layernorm = LayerNorm(width)
         self.mask_predictor = Module()
-        self.mask_predictor.mask_embedder = ModuleList(
-            ModuleList([Linear(width, config.mask_feature_size if last else width)]) for last in (False, False, True)
-        )
+        self.mask_predictor.mask_embedder = MaskEmbedder(width, config.mask_feature_size)
 
     def masks(self, x: Tensor, features: Tensor) -> Tensor:
         """x (B, Q, D), features (B, M, H, W) → the logits of masks (B, Q, H, W)."""
-        first, second, last = (part[0] for part in self.mask_predictor.mask_embedder)
-        y = last(ops.relu(second(ops.relu(first(x)))))  # (B, Q, M)
-        return (y @ features.flatten(2)).reshape(*y.shape[:2], *features.shape[2:])
-
-
-def _shown(masks: Tensor, size: tuple[int, int]) -> Tensor:
-    """The logits of masks (B, Q, H, W) → what each query sees of a map's places (B, 1, Q, S) bool: all, if its mask has
-    none.
-    """
-    with no_grad():
-        small = ops.interpolate(masks.detach(), size=size, mode="bilinear", align_corners=False)
-        inside = (small >= 0).flatten(2)  # (B, Q, S)
-        none = inside.to("int32").sum(2, keepdim=True) == 0
-        return (inside | none).unsqueeze(1)
+        found: Tensor = self.mask_predictor.mask_embedder.masks(x, features)
+        return found
 
 
 class Transformer(Module):
@@ -237,7 +166,7 @@ class Transformer(Module):
         masks = decoder.masks(decoder.layernorm(x), features)
         for i, layer in enumerate(decoder.layers):
             level = i % LEVELS
-            x = layer(x, queries, sources[level], waves[level], _shown(masks, sizes[level]))
+            x = layer(x, queries, sources[level], waves[level], shown_places(masks, sizes[level]))
             masks = decoder.masks(decoder.layernorm(x), features)
         return decoder.layernorm(x), masks
 
@@ -253,7 +182,10 @@ class Mask2Former(ImageModel):
         self.model = Module()
         self.model.pixel_level_module = Module()
         self.model.pixel_level_module.encoder = WindowMaps(own)
-        self.model.pixel_level_module.decoder = PixelDecoder(config, widths)
+        self.model.pixel_level_module.decoder = PixelDecoder(
+            widths, config.feature_size, config.mask_feature_size, config.encoder_layers, config.num_attention_heads,
+            config.encoder_feedforward_dim,
+        )  # fmt: skip
         self.model.transformer_module = Transformer(config)
         self.class_predictor = Linear(config.hidden_dim, len(config.labels) + 1)
 
@@ -265,9 +197,7 @@ class Mask2Former(ImageModel):
         parts = self.model.pixel_level_module
         maps, features = parts.decoder(parts.encoder(pixel_values))
         queries, masks = self.model.transformer_module(maps, features)
-        labels = ops.softmax(self.class_predictor(queries), 2)[:, :, :-1]  # (B, Q, labels)
-        found = labels.transpose(1, 2) @ ops.sigmoid(masks).flatten(2)
-        return found.reshape(*found.shape[:2], *masks.shape[2:])
+        return labels_of_places(self.class_predictor(queries), masks)
 
 
 def renamed(name: str) -> str:

@@ -15,6 +15,7 @@ from pyapp.nn.decoders.decoder_blocks import GrowingQueryAttention, PreNormBlock
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
+from .loading.gguf import TENSOR_SCALINGS, Gguf, pairs_of_llama, refuse_windows
 
 MODEL_TYPES = ("ministral", "ministral3", "cwm")
 # What a config.json leaves out, by its kind.
@@ -107,4 +108,27 @@ class MinistralForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Ministral 3's rotary positions, with the growth of queries."""
+    parameters, growth = dict(found["rope_parameters"]), values.get("attention.temperature_scale")
+    if growth:
+        parameters["llama_4_scaling_beta"] = growth
+    if parameters["rope_type"] == "yarn" and values.get("rope.scaling.yarn_log_multiplier"):
+        parameters["attention_factor"] = values.get("rope.scaling.attn_factor", 1.0)
+    return found | {"model_type": "ministral3", "rope_parameters": parameters, "sliding_window": None}
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.kind == "ministral3", f"llama.cpp has no form for {config.kind}", "Write safetensors")
+    growth, parameters = config.growth[0], config.rope_parameters
+    both = parameters.get("mscale"), parameters.get("mscale_all_dim")
+    alike = parameters["rope_type"] == "yarn" and both[0] == both[1] and both[0]
+    own = {"rope.scaling.yarn_log_multiplier": both[0], "rope.scaling.attn_factor": None} if alike else {}
+    return refuse_windows(config) | own | ({"attention.temperature_scale": float(growth)} if growth else {})
+
+
+GGUF = Gguf(
+    "mistral3", order=pairs_of_llama, scalings=TENSOR_SCALINGS, read=_from_gguf, write=_to_gguf,
+    unsaid=("sliding_window", "layer_types"),
+)  # fmt: skip
 TASKS = {"causal-lm": MinistralForCausalLM}

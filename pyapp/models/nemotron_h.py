@@ -5,6 +5,7 @@ attention without positions, a feed-forward part without gates, or a mixture of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -17,6 +18,7 @@ from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, require, step_limits
+from .loading.gguf import BIAS_FORM, KEYS, Gguf, attending, key_lengths, mamba2_forms, mamba2_names, pairs_of_llama
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("nemotron_h",)
@@ -191,4 +193,68 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     return experts_apart(there, place, parts, config.n_routed_experts, config.num_hidden_layers, place)
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The kinds of the layers: those with heads of keys attend, those with neither heads nor features have a mixer."""
+    attends, heads = attending(found)
+    inner, there = values.get("feed_forward_length"), values["tensors"]
+    inner = inner if isinstance(inner, list) else [inner] * len(attends)
+    widths = [width for width in inner if type(width) is int and width > 0]
+    part = SPARSE if values.get("expert_count") else DENSE
+    kinds = [ATTENTION if a else part if width else MIXER for a, width in zip(attends, inner, strict=False)]
+    parts = {name.partition(".")[2].partition(".")[2] for name in there}  # without blk.0.
+    width, count = values.get("ssm.inner_size"), found.get("mamba_num_heads")
+    if type(width) is int and type(count) is int and count > 0:
+        found = found | {"mamba_head_dim": width // count}
+    return found | {
+        "layers_block_type": kinds, "num_key_value_heads": heads, "intermediate_size": max(widths, default=1),
+        "mlp_bias": "ffn_up.bias" in parts, "use_bias": "ssm_in.bias" in parts,
+        "use_conv_bias": "ssm_conv1d.bias" in parts,
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    kinds, sparse = config.layers_block_type, SPARSE in config.layers_block_type
+    require(not (sparse and DENSE in kinds), "llama.cpp has no models with layers of both experts and none")
+    require(config.n_group == 1, f"GGUF cannot say n_group {config.n_group} for this architecture")
+    inner = config.moe_intermediate_size if sparse else config.intermediate_size
+    return key_lengths(config) | {
+        "attention.head_count_kv": [config.num_key_value_heads if kind == ATTENTION else 0 for kind in kinds],
+        "feed_forward_length": [inner if kind in (SPARSE, DENSE) else 0 for kind in kinds],
+        "ssm.inner_size": config.mamba_num_heads * config.mamba_head_dim, "rope.freq_base": None,
+        "attention.layer_norm_epsilon": config.layer_norm_epsilon,
+    } | ({"expert_shared_count": 1, "expert_group_count": 1} if sparse else {})  # fmt: skip
+
+
+_LAYER = "model.layers.{}."
+_PARTS = {
+    "norm": "attn_norm", "mixer.q_proj": "attn_q", "mixer.k_proj": "attn_k", "mixer.v_proj": "attn_v",
+    "mixer.o_proj": "attn_output", "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down",
+    "mixer.gate": "ffn_gate_inp", "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mixer.experts.up_proj": "ffn_up_exps", "mixer.experts.down_proj": "ffn_down_exps",
+    "mixer.shared_experts.up_proj": "ffn_up_shexp", "mixer.shared_experts.down_proj": "ffn_down_shexp",
+    "mixer.fc1_latent_proj": "ffn_latent_down", "mixer.fc2_latent_proj": "ffn_latent_up",
+}  # fmt: skip
+_UNSAID = ("moe_intermediate_size", "moe_shared_expert_intermediate_size", "n_routed_experts", "num_experts_per_tok",
+           "moe_latent_size", "norm_topk_prob", "routed_scaling_factor", "rope_parameters")  # fmt: skip
+GGUF = Gguf(
+    "nemotron_h", order=pairs_of_llama, read=_from_gguf, write=_to_gguf, unsaid=_UNSAID,
+    names={"model.embeddings": "token_embd", "model.norm_f": "output_norm", "lm_head": "output"}
+    | {_LAYER + ours: f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()} | mamba2_names(_LAYER + "mixer"),
+    keys={name: key for name, key in KEYS.items() if name not in ("intermediate_size", "rms_norm_eps")} | {
+        "layer_norm_epsilon": KEYS["rms_norm_eps"], "mamba_num_heads": "ssm.time_step_rank",
+        "ssm_state_size": "ssm.state_size", "n_groups": "ssm.group_count", "conv_kernel": "ssm.conv_kernel",
+    },
+    forms=mamba2_forms("mixer", lambda config: config.n_groups) | {"gate.e_score_correction_bias": BIAS_FORM},
+)  # fmt: skip
+GGUF = replace(GGUF, others=(
+    replace(
+        GGUF, architecture="nemotron_h_moe", suits=lambda config: SPARSE in config.layers_block_type,
+        unsaid=("intermediate_size", "rope_parameters"), keys={
+            **GGUF.keys, "n_routed_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
+            "moe_intermediate_size": "expert_feed_forward_length", "norm_topk_prob": "expert_weights_norm",
+            "moe_shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+            "routed_scaling_factor": "expert_weights_scale", "moe_latent_size": "moe_latent_size",
+        },
+    ),
+))  # fmt: skip
 TASKS = {"causal-lm": NemotronHForCausalLM}

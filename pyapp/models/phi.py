@@ -4,6 +4,9 @@ with biases, and rotary positions of a part of each head.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm
@@ -11,10 +14,12 @@ from pyapp.nn.decoders.decoder import DecoderStack, GroupedQueryAttention, Rotar
 from pyapp.nn.decoders.decoder_blocks import ParallelBlock, RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 
+from .loading import phi_form
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, NAMES, Gguf
+from .loading.weights import Stored
 
-MODEL_TYPES = ("phi",)
+MODEL_TYPES = ("phi", "phi-msft", "mixformer-sequential")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +33,15 @@ class Config(DecoderConfig):
     layer_norm_eps: float = 1e-5
     hidden_act: str = "gelu_new"
     qk_layernorm: bool = False
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        return super().from_dict(phi_form.completed(values))
+
+
+def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
+    """Where parameters lie in files of the older form."""
+    return phi_form.stored(config, names)
 
 
 class Attention(GroupedQueryAttention):

@@ -16,6 +16,7 @@ from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 
 from .loading.config import DecoderConfig, require
+from .loading.gguf import EXPERTS, KEYS, NAMES, TENSOR_SCALINGS, WINDOW, Gguf
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("phimoe",)
@@ -104,4 +105,17 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     return experts_apart(tensors, place, parts, config.num_local_experts, config.num_hidden_layers)
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    there = values["tensors"]
+    return found | {
+        "attention_bias": "blk.0.attn_q.bias" in there, "lm_head_bias": "output.bias" in there,
+        "original_max_position_embeddings": values.get("rope.scaling.original_context_length"),
+    }  # fmt: skip
+
+
+GGUF = Gguf(
+    "phimoe", names=NAMES | EXPERTS | {"model.layers.{}.mlp.router": "blk.{}.ffn_gate_inp"}, read=_from_gguf,
+    keys=KEYS | WINDOW | {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"},
+    scalings=TENSOR_SCALINGS, unsaid=("router_jitter_noise", "original_max_position_embeddings"),
+)  # fmt: skip
 TASKS = {"causal-lm": PhimoeForCausalLM}

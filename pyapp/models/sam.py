@@ -1,18 +1,19 @@
 """Segment Anything (Kirillov et al. 2023, arXiv 2304.02643): a Vision Transformer that sees a picture once, and a small
-decoder that cuts out what points or boxes show.
+decoder that cuts out what points or boxes show. MobileSAM (Zhang et al. 2023, arXiv 2306.14289) sees by a TinyViT.
 
-Parameters have the names of Hugging Face's files.
+Parameters have the names of Hugging Face's files, and those of a TinyViT of timm's. The authors' own files
+(loading/segment_anything.py) have other names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.vision.sam_tower import SamTower
+from pyapp.nn.vision.sam_tower import Neck, SamTower
 from pyapp.nn.vision.segment_anything import (
     Form,
     MaskDecoder,
@@ -20,22 +21,32 @@ from pyapp.nn.vision.segment_anything import (
     PromptedMasks,
     PromptEncoder,
 )
+from pyapp.nn.vision.tiny_vit import TinyVitTrunk
+from pyapp.nn.vision.vision import check_pictures
 
+from .loading import segment_anything
 from .loading.config import read_config, require
 from .loading.masks_config import LAYER_RATE, MaskConfig, PromptConfig
+from .loading.tiny_vit_config import MobileSamVisionConfig
 from .loading.towers_config import SamVisionConfig
+from .loading.weights import Stored
 
-MODEL_TYPES = ("sam",)
+MODEL_TYPES = ("sam", "mobile_sam")
 IMAGE_PROCESSOR = "Sam"  # of files that name none
 BASE = ""
-IGNORED = r"prompt_encoder\.shared_embedding\.positional_embedding"  # the same as shared_image_embedding's
+# The first is the same as shared_image_embedding's.
+IGNORED = rf"prompt_encoder\.shared_embedding\.positional_embedding|{segment_anything.IGNORED}"
+VISIONS: Mapping[str, type[SamVisionConfig | MobileSamVisionConfig]] = {
+    "sam": SamVisionConfig, "mobile_sam": MobileSamVisionConfig,
+}  # fmt: skip
+renamed = segment_anything.renamed
 
 
 @dataclass(frozen=True)
 class Config:
     """The configurations of the parts, and `values`, the whole object of the config.json."""
 
-    vision_config: SamVisionConfig
+    vision_config: SamVisionConfig | MobileSamVisionConfig
     prompt_encoder_config: PromptConfig
     mask_decoder_config: MaskConfig
     values: Mapping[str, Any]
@@ -49,7 +60,7 @@ class Config:
             own = {} if own is None else own
             require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
             parts.append(own)
-        vision = SamVisionConfig.from_dict(parts[0])
+        vision = VISIONS[values.get("model_type", MODEL_TYPES[0])].from_dict(parts[0])
         prompt, mask = read_config(PromptConfig, parts[1]), read_config(MaskConfig, parts[2])
         widths = {vision.output_channels, 2 * vision.num_pos_feats, prompt.hidden_size, mask.hidden_size}
         require(len(widths) == 1, f"the parts have several widths: {', '.join(map(str, sorted(widths)))}")
@@ -64,13 +75,33 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**self.values, "model_type": MODEL_TYPES[0], "vision_config": self.vision_config.to_dict()}
+        return {"model_type": MODEL_TYPES[0], **self.values, "vision_config": self.vision_config.to_dict()}
 
     @property
     def num_channels(self) -> int:
         """The channels of pictures."""
         found: int = self.vision_config.num_channels
         return found
+
+
+def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
+    """The parts that the authors' files number otherwise."""
+    return segment_anything.stored(names)
+
+
+class TinyVitTower(TinyVitTrunk):
+    """A TinyViT that makes the map of one size of pictures."""
+
+    def __init__(self, config: MobileSamVisionConfig) -> None:
+        super().__init__(config)
+        self.config = config
+        self.neck = Neck(config)
+
+    def steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, Tensor]:
+        """pixel_values (B, 3, H, W) → (B, C, side, side); yields how many blocks are done, and how many there are."""
+        check_pictures("MobileSAM", pixel_values, self.config.num_channels, self.config.image_size)
+        x = yield from super().steps(pixel_values)
+        return self.neck(x.permute(0, 2, 3, 1))
 
 
 class Sam(PromptedMasks):
@@ -80,7 +111,11 @@ class Sam(PromptedMasks):
         super().__init__()
         self.config, mask = config, config.mask_decoder_config
         self.shared_image_embedding = PlaceEmbedding(config.vision_config.num_pos_feats)
-        self.vision_encoder = SamTower(config.vision_config)
+        self.vision_encoder: SamTower | TinyVitTower
+        if isinstance(config.vision_config, MobileSamVisionConfig):
+            self.vision_encoder = TinyVitTower(config.vision_config)
+        else:
+            self.vision_encoder = SamTower(config.vision_config)
         self.prompt_encoder = PromptEncoder(config.prompt_encoder_config)
         self.mask_decoder = MaskDecoder(mask, Form(LAYER_RATE, "out_proj", None, mask.layer_norm_eps))
 

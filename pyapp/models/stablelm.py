@@ -4,6 +4,9 @@ of each head; some models compute attention and feed-forward side by side.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import stack
@@ -20,7 +23,8 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, Gguf
 
-MODEL_TYPES = ("stablelm",)
+MODEL_TYPES = ("stablelm", "stablelm_epoch")
+OLDER = {"rope_pct": "partial_rotary_factor", "norm_eps": "layer_norm_eps"}  # the names of stablelm_epoch's fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,10 @@ class Config(DecoderConfig):
     use_qkv_bias: bool = False
     qk_layernorm: bool = False
     use_parallel_residual: bool = False
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        return super().from_dict({OLDER.get(name, name): value for name, value in values.items()})
 
 
 class HeadNorms(Module):

@@ -124,7 +124,7 @@ MODULES = {
         quantize
     """,
     "recurrent.hybrid": """
-        HybridCache HybridLanguageModel MixedCache
+        HybridCache HybridLanguageModel MixedCache uneven_cache
     """,
     "recurrent.recurrent": """
         RecurrentLanguageModel StateCache
@@ -159,6 +159,9 @@ FUNCTIONS = {
     """,
     "layers.embedding": """
         embedding embedding_bag one_hot
+    """,
+    "layers.grouped_products": """
+        grouped_mm
     """,
     "layers.linear": """
         bilinear linear

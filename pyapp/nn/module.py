@@ -16,7 +16,7 @@ from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from ..errors import OperationError
 from .members import GROUPS, adopt_members, adopting, new_members, replace_members
 from .parameter import Buffer, Parameter
-from .state import IncompatibleKeys, OwnState, StateHooks, collect, new_state, register
+from .state import IncompatibleKeys, OwnState, StateHooks, WithoutModule, collect, new_state, register
 
 __all__ = ["Module"]
 
@@ -342,7 +342,7 @@ class Module(OwnState):
         self, hook: Callable[..., None], with_module: bool = False
     ) -> RemovableHandle:
         """The same without the module as first argument, as torch's older models use it."""
-        return self._register_state("before_loading", hook if with_module else lambda _, *rest: hook(*rest))
+        return self._register_state("before_loading", hook if with_module else WithoutModule(hook))
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """`hook(module, incompatible_keys)` runs after load_state_dict. Names that it removes from the lists are no

@@ -50,6 +50,16 @@ def register(hooks: list[Any], hook: Any, prepend: bool = False) -> RemovableHan
     return RemovableHandle(hooks, hook)
 
 
+class WithoutModule:
+    """A hook that is called without its first argument, the module."""
+
+    def __init__(self, hook: Callable[..., None]) -> None:
+        self.hook = hook
+
+    def __call__(self, _: Any, *rest: Any) -> None:
+        self.hook(*rest)
+
+
 class OwnState:
     """What a module does with its own state, without that of its children: classes override it."""
 

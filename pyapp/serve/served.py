@@ -23,7 +23,7 @@ from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint
 from pyapp.models.diffusion.load import INDEX
 from pyapp.models.load import read_settings, settings_of
-from pyapp.models.loading import ultralytics
+from pyapp.models.loading import bare_files, segment_anything
 from pyapp.models.loading.by_task import completed, known_tasks, own_task
 from pyapp.models.loading.sentence_folders import parts_in
 from pyapp.models.loading.timm import is_timms
@@ -482,6 +482,8 @@ def task_of(source: str) -> str:
         if path.is_dir():
             return "generate"  # loading says what it lacks
         with open_checkpoint(path) as checkpoint:
+            if segment_anything.is_sams(checkpoint.tensors):
+                return "segment"
             return _task_of_settings(settings_of(checkpoint))
     except ModelError:
         raise
@@ -494,7 +496,7 @@ def task_of(source: str) -> str:
 def _task_of_yolo(path: Path) -> str:
     """The task of a file with a whole model of PyTorch's: YOLO's are read; "generate" for others."""
     try:
-        found = ultralytics.settings_in(path)
+        found = bare_files.settings_in(path)
     except PyappError:
         return "generate"
     return "classify-image" if found["head"] == "classify" else "detect"

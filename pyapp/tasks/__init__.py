@@ -43,9 +43,11 @@ from .speech import listen, load_speech, transcribe
 if TYPE_CHECKING:
     from .composing import compose
     from .documents import answer_from_pages, classify_pages, label_on_pages
+    from .everything import cut_out_everything
     from .forecasting import forecast
     from .pages import embed_pages, rank_pages
     from .pictures import (
+        answer_images,
         classify_images,
         cut_out_objects,
         detect_labels,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
         upscale_images,
     )
     from .pipelines import pipeline
+    from .points import detect_points, match_points
     from .reading import read
     from .sounds import classify_sounds, embed_sounds, label_moments, match_sounds
     from .speaking import speak
@@ -81,14 +84,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
-    "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "answer_from_pages", "chat",
-    "classify", "classify_images", "classify_pages", "classify_sounds", "classify_videos", "compose",
-    "cut_out_objects", "detect_labels", "detect_objects", "embed", "embed_every_token", "embed_images",
+    "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "answer_from_pages",
+    "answer_images", "chat", "classify", "classify_images", "classify_pages", "classify_sounds", "classify_videos",
+    "compose", "cut_out_everything", "cut_out_objects", "detect_labels", "detect_objects", "detect_points", "embed",
+    "embed_every_token", "embed_images",
     "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "estimate_poses", "fill_mask",
     "finetune", "forecast", "generate", "imagine", "inspect", "label", "label_moments", "label_on_pages", "listen",
-    "load",
-    "load_chat", "load_speech", "match_images", "match_sounds", "merge", "models", "pipeline", "quantize",
-    "rank_pages", "read", "read_images", "rerank", "segment_images", "segment_labels",
+    "load", "load_chat", "load_speech", "match_images", "match_points", "match_sounds", "merge", "models", "pipeline",
+    "quantize", "rank_pages", "read", "read_images", "rerank", "segment_images", "segment_labels",
     "set_threads", "speak", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate",
     "translate_text", "unload", "upscale_images",
 ]  # fmt: skip
@@ -99,13 +102,15 @@ __getattr__ = late_names(
     {
         "composing": "compose",
         "documents": "answer_from_pages classify_pages label_on_pages",
+        "everything": "cut_out_everything",
         "forecasting": "forecast",
         "pipelines": "pipeline",
         "pages": "embed_pages rank_pages",
         "pictures": (
-            "classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth estimate_poses "
-            "imagine match_images read_images segment_images segment_labels upscale_images"
+            "answer_images classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth "
+            "estimate_poses imagine match_images read_images segment_images segment_labels upscale_images"
         ),
+        "points": "detect_points match_points",
         "reading": "read",
         "sounds": "classify_sounds embed_sounds label_moments match_sounds",
         "speaking": "speak",

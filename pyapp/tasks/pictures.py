@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
+from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import interpolate, sigmoid, tensor
 from pyapp.errors import ArgumentError, ModelError, OptionError
@@ -75,6 +76,35 @@ def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, bat
             rows = loaded.model(prepared.pixel_values).to("float32").tolist()  # (B, labels)
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked_labels(loaded, scores, top)})
+        yield Progress("pictures", chosen.stop, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
+def answers_about(
+    loaded: Any, images: Sequence[Any], question: str, *, top: int | None = 5, batch_size: int = BATCH_SIZE
+) -> Work:  # fmt: skip
+    """Items with `labels`: the answers to a question about each picture, by a model such as ViLT that chooses among the
+    answers that it knows, with their probabilities, of each by itself; the most probable first, at most `top` of them
+    (None: all).
+    """
+    check_top(top)
+    images, model = listed(images), loaded.model
+    [question] = checked_texts([question])
+    if not question.strip():
+        raise OptionError("is empty", where="question", hint="Write what you want to know of the picture")
+    ids = loaded.tokenizer.encode(question, parse_special=False)
+    if len(ids) > model.most:
+        raise OptionError(
+            f"it has {len(ids):,} tokens, the model reads {model.most:,}", where="question", hint="Ask in fewer words"
+        )
+    names = model.config.labels
+    for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
+        yield None
+        asked = int32_tensor(ids * len(chosen), model.device).reshape(len(chosen), len(ids))
+        with no_grad():
+            rows = model(prepared.pixel_values, asked).to("float32").tolist()  # (B, answers)
+        for index, scores in zip(chosen, rows, strict=True):
+            yield Item(index, {"labels": ranked(names, scores, True, top)})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
@@ -251,7 +281,7 @@ def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
             {"label": names[i], "number": i, "share": counts[i] / numbers.size}
             for i in sorted(range(len(names)), key=lambda i: -counts[i]) if counts[i]
         ]  # fmt: skip
-        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": _runs(numbers)})
+        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": runs_of(numbers)})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
@@ -278,7 +308,7 @@ def find_areas(
             {"label": labels[i - 1], "number": i, "share": counts[i] / numbers.size}
             for i in sorted(range(1, len(counts)), key=lambda i: -counts[i]) if counts[i]
         ]  # fmt: skip
-        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": _runs(numbers)})
+        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": runs_of(numbers)})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
@@ -407,14 +437,14 @@ def _check_box(box: Any) -> None:
         )
 
 
-def _runs(numbers: Any) -> list[list[int]]:
+def runs_of(numbers: Any) -> list[list[int]]:
     """An array of pixels' numbers (H * W,) as [number, pixels] of each run of equal ones."""
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     found: list[list[int]] = np.stack([numbers[starts], np.diff(starts, append=numbers.size)], 1).tolist()
     return found
 
 
-def _seen(
+def seen_by(
     loaded: Any, image: Any, picture: str | None
 ) -> Generator[Progress | None, None, tuple[Tensor, tuple[int, int]]]:
     """What a model such as SAM sees of a picture, and its size (height, width): Progress while it looks, unless it
@@ -467,7 +497,7 @@ def cut_out(
     if picture is not None and len(images) != 1:
         raise OptionError(f"it is a name of one image, and there are {len(images)}", where="picture")
     for index, image in enumerate(images):
-        features, (height, width) = yield from _seen(loaded, image, picture)
+        features, (height, width) = yield from seen_by(loaded, image, picture)
         seen = loaded.processor.seen(height, width)  # the picture's size in the model's input
         scale = tensor([seen[1] / width, seen[0] / height])
         found_points = found_labels = found_box = None
@@ -489,7 +519,7 @@ def cut_out(
         segment = {
             "label": "object", "number": 1, "share": float(inside.mean()), "score": float(scores.reshape(-1)[best]),
         }  # fmt: skip
-        yield Item(index, {"segments": [segment], "size": [height, width], "runs": _runs(inside)})
+        yield Item(index, {"segments": [segment], "size": [height, width], "runs": runs_of(inside)})
         yield Progress("pictures", index + 1, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
@@ -589,6 +619,7 @@ def drawn_texts(
 
 
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
+answer_images = stream_of("answer-image", answers_about, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
 imagine = stream_of(
     "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer", "prior")

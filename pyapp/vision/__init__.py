@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING
 from pyapp.engine.lazy import late_names
 
 if TYPE_CHECKING:
-    from .drawing import draw_areas, draw_boxes
+    from .drawing import draw_areas, draw_boxes, draw_matches, draw_points
     from .reading import from_pixels, read_image, read_image_async
     from .resampling import resize
 
-__all__ = ["draw_areas", "draw_boxes", "from_pixels", "read_image", "read_image_async", "resize"]
+__all__ = [
+    "draw_areas",
+    "draw_boxes",
+    "draw_matches",
+    "draw_points",
+    "from_pixels",
+    "read_image",
+    "read_image_async",
+    "resize",
+]
 
 __getattr__ = late_names(
     __name__,
     {
-        "drawing": "draw_areas draw_boxes",
+        "drawing": "draw_areas draw_boxes draw_matches draw_points",
         "reading": "from_pixels read_image read_image_async",
         "resampling": "resize",
     },

@@ -1,4 +1,4 @@
-"""Draw on pictures what models find in them: boxes of objects, and areas of labels. Natively, by Pillow."""
+"""Draw on pictures what models find in them: boxes of objects, areas of labels, and key points. Natively, by Pillow."""
 
 from __future__ import annotations
 
@@ -53,6 +53,39 @@ def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
         place = pen.textbbox((left + line, top + line), text, font=font)
         pen.rectangle(place, fill=colour)
         pen.text((left + line, top + line), text, fill=(0, 0, 0), font=font)
+    return Tensor.from_buffer(picture.tobytes(), (height, width, 3), "uint8")
+
+
+def draw_points(image: Tensor, points: Sequence[Sequence[float]]) -> Tensor:
+    """A picture uint8 (H, W, 3) and points, each [x, y, …] in pixels → the picture with them. ImportError without
+    Pillow.
+    """
+    from PIL import Image, ImageDraw
+
+    height, width = int(image.shape[0]), int(image.shape[1])
+    picture = Image.fromarray(image.numpy())
+    pen, radius = ImageDraw.Draw(picture), max(1, max(height, width) // 300)
+    for x, y, *_ in points:
+        pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill=(0, 255, 0))
+    return Tensor.from_buffer(picture.tobytes(), (height, width, 3), "uint8")
+
+
+def draw_matches(first: Tensor, second: Tensor, matches: Sequence[Sequence[float]]) -> Tensor:
+    """Two pictures uint8 (H, W, 3) and the matches of their points, each [x, y, x', y', how sure it is from 0 to 1] in
+    pixels → both side by side (the larger H, both W, 3), with a line for each match: green if it is sure, red if not.
+    ImportError without Pillow.
+    """
+    from PIL import Image, ImageDraw
+
+    height, wide = max(int(first.shape[0]), int(second.shape[0])), int(first.shape[1])
+    width = wide + int(second.shape[1])
+    picture = Image.new("RGB", (width, height))
+    picture.paste(Image.fromarray(first.numpy()), (0, 0))
+    picture.paste(Image.fromarray(second.numpy()), (wide, 0))
+    pen, line = ImageDraw.Draw(picture), max(1, height // 300)
+    for x, y, u, v, sure in sorted(matches, key=lambda match: match[4]):
+        colour = (round(255 * (1 - sure)), round(255 * sure), 0)
+        pen.line([(x, y), (u + wide, v)], fill=colour, width=line)
     return Tensor.from_buffer(picture.tobytes(), (height, width, 3), "uint8")
 
 

@@ -34,6 +34,8 @@ PINPOINTS = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 GRIDS = tuple((384 * rows, 384 * columns) for rows in range(1, 7) for columns in range(1, 7))  # of LLaVA-OneVision
 LONG = {"shortest_edge": 800, "longest_edge": 1333}
 
+POINTS = "SuperPoint", "SuperGlue", "LightGlue"  # whose pictures may be grey
+
 
 def _defaults(size: Mapping[str, int], resample: int, statistics: Any = HALF, **more: Any) -> dict[str, Any]:
     return {"size": size, "resample": resample, "image_mean": statistics[0], "image_std": statistics[1]} | more
@@ -64,7 +66,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         {"height": 896, "width": 672}, 2, IMAGENET, do_thumbnail=True, do_pad=True, do_crop_margin=True
     ),
     **dict.fromkeys(
-        ("Detr", "ConditionalDetr", "DeformableDetr", "GroundingDino", "Yolos"),
+        ("Detr", "ConditionalDetr", "DeformableDetr", "GroundingDino", "RfDetr", "Yolos"),
         _defaults(LONG, 2, IMAGENET, do_pad=True),
     ),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
@@ -111,7 +113,10 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         _defaults({"longest_edge": 4 * 364}, 1, max_image_size={"longest_edge": 364}, do_image_splitting=True),
     ),
     "Yolo": _defaults({"longest_edge": 640}, 2, do_normalize=False, ensure_multiple_of=32),
-    "Mask2Former": _defaults(LONG, 2, IMAGENET, size_divisor=32),
+    **dict.fromkeys(("MaskFormer", "Mask2Former"), _defaults(LONG, 2, IMAGENET, size_divisor=32)),
+    "OneFormer": _defaults(LONG, 2, IMAGENET),
+    "Vilt": _defaults({"shortest_edge": 384}, 3, size_divisor=32, do_pad=True),
+    **dict.fromkeys(POINTS, _defaults({"height": 480, "width": 640}, 2, do_normalize=False)),
     "Swin2SR": _defaults(SQUARE, 2, do_resize=False, do_normalize=False, do_pad=True, size_divisor=8),
     "Sam2": _defaults({"height": 1024, "width": 1024}, 2, IMAGENET),
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
@@ -135,13 +140,18 @@ KEEP_SHAPE = (
     "ConditionalDetr",
     "DeformableDetr",
     "GroundingDino",
+    "RfDetr",
     "Yolos",
     "RTDetr",
+    "MaskFormer",
     "Mask2Former",
+    "OneFormer",
+    "Vilt",
     "Llava",
     "LlavaNext",
     "LlavaOnevision",
 )
+MASKED = ("MaskFormer", "Mask2Former")  # whose sides are rounded up to multiples
 SQUARES = ("Llama4", "Mllama")  # whose tiles are squares of one size
 TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
 DOCUMENTS = ("Donut", "Nougat")  # whose pictures are pages of one size
@@ -187,10 +197,11 @@ class ImageProcessor:
     rescale_offset: bool = False
     do_flip_channel_order: bool = False  # MobileViT: blue, green, red
     include_top: bool = False
+    do_grayscale: bool | None = None  # SuperGlue: whether all channels have the grey of a picture; None: as usual
     do_image_splitting: bool = False
     keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
     ensure_multiple_of: int = 1  # DPT and YOLO: of pixels, that each side has
-    # Mask2Former: each side is rounded up to a multiple of it; Swin2SR: to the next larger one; GLPN: down.
+    # MaskFormer: each side is rounded up to a multiple of it; Swin2SR: to the next larger one; GLPN and ViLT: down.
     size_divisor: int = 0
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
@@ -236,6 +247,8 @@ class ImageProcessor:
             names = (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
             own = {edge: settings[name] for edge, name in names if settings.get(name) is not None}
             found["size"] = _size({**found["size"], **own}, None, kind)
+        if kind in MASKED and "size_divisibility" in settings:  # of older files
+            found["size_divisor"] = settings["size_divisibility"]
         if kind == "Swin2SR" and type(settings.get("pad_size")) is int:  # of older files
             found |= {"size_divisor": settings["pad_size"], "pad_size": None}
             settings = {**settings, "pad_size": None}
@@ -356,7 +369,7 @@ class ImageProcessor:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
         if self.kind in ("Pixtral", "Siglip2", "Lfm2Vl", "GLPN"):
             return None
-        if self.kind == "Mask2Former" and self.do_resize:
+        if self.kind in MASKED and self.do_resize:
             return self._target(1, 1) if "height" in self.size else None
         if self.kind in ("DPT", "ZoeDepth") and self.do_resize:
             return None if self.keep_aspect_ratio else self._target(1, 1)
@@ -577,6 +590,8 @@ class ImageProcessor:
                 x = x - 1
         if self.do_flip_channel_order:
             x = x.flip(0)
+        if self.do_grayscale if self.do_grayscale is not None else self.kind in POINTS[1:]:
+            x = _grey(x)
         if self.kind == "Owlv2" and self.do_resize:
             side = max(x.shape[1:]) if self.do_pad else None
             x = smoothly_resized(x, self.size["height"], self.size["width"], side)
@@ -654,7 +669,9 @@ class ImageProcessor:
         if self.kind in ("DPT", "ZoeDepth"):
             wanted = size["height"], size["width"]
             return _near(height, width, wanted, self.keep_aspect_ratio, self.ensure_multiple_of)
-        if self.kind == "Mask2Former" and self.size_divisor:
+        if self.kind == "Vilt":
+            return _of_pair(height, width, short or 1, self.size_divisor or 1)
+        if self.kind in MASKED and self.size_divisor:
             own = size.get("height", 0), size.get("width", 0)
             found = own if all(own) else _between(height, width, short or 1, long or 1)
             high, wide = (side + -side % self.size_divisor for side in found)
@@ -801,7 +818,8 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     else:
         found = None
     wanted = {
-        "ConvNext": [{"shortest_edge"}], **dict.fromkeys((*DOCUMENTS, "DPT"), [{"height", "width"}]),
+        **dict.fromkeys(("ConvNext", "Vilt"), [{"shortest_edge"}]),
+        **dict.fromkeys((*DOCUMENTS, "DPT"), [{"height", "width"}]),
         **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         **dict.fromkeys(TILED, [{"shortest_edge"}, {"height", "width"}]), "GotOcr2": [{"height", "width"}],
         **dict.fromkeys(OF_PIXELS, [{"shortest_edge", "longest_edge"}]),
@@ -816,6 +834,19 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     if not plausible or set(found) not in wanted:
         _wrong("size", given, f"{' or '.join(' and '.join(sorted(names)) for names in wanted)}, from 1 to {most:,}")
     return dict(found)
+
+
+def _of_pair(height: int, width: int, side: int, multiple: int) -> tuple[int, int]:
+    """ViLT: the size of a picture whose shorter side is `side` and whose longer one has at most five thirds of it,
+    rounded down to multiples.
+    """
+    longest, scale = int(LONG["longest_edge"] / LONG["shortest_edge"] * side), side / min(height, width)
+    high, wide = (float(side), width * scale) if height < width else (height * scale, float(side))
+    if max(high, wide) > longest:
+        smaller = longest / max(high, wide)
+        high, wide = high * smaller, wide * smaller
+    high, wide = (max(int(part + 0.5) // multiple * multiple, multiple) for part in (high, wide))
+    return _plausible(int(high), int(wide))
 
 
 def _shortest(height: int, width: int, side: int) -> tuple[int, int]:
@@ -986,6 +1017,12 @@ def _plausible(height: int, width: int) -> tuple[int, int]:
     if max(height, width) > LARGEST * 8:
         raise ArgumentError(f"the picture is too narrow: it would become {height:,} x {width:,} pixels")
     return height, width
+
+
+def _grey(x: Tensor) -> Tensor:
+    """Red, green and blue (3, H, W) → their grey in all three."""
+    weights = ops.tensor([0.2989, 0.587, 0.114], device=x.device).reshape(3, 1, 1)
+    return (x * weights).sum(0, keepdim=True).expand(*x.shape)
 
 
 def _cropped(image: Tensor, height: int, width: int, to_even: bool = False) -> Tensor:

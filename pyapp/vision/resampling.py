@@ -8,16 +8,16 @@ Source of the filters: https://pillow.readthedocs.io/en/stable/handbook/concepts
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil, pi
 from typing import Any
 
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
-from pyapp.engine.ops import cat
+from pyapp.engine.ops.resample import Taps, resampled_bytes
 from pyapp.errors import ArgumentError
 
 PRECISION = 22  # bits of a weight after the point, as Pillow has them
-BLOCK = 16  # pixels of the result that are computed by one product
 SIZE_LIMIT = 1 << 27  # pixels of the result
 
 
@@ -73,9 +73,9 @@ def resize(image: Tensor, height: int, width: int, method: str = "bicubic") -> T
     if method not in FILTERS:
         raise ArgumentError(f"resize: {method!r:.40} is none of nearest, {', '.join(FILTERS)}")
     if width != image.shape[1]:
-        image = _along_width(image, width, method)
+        image = resampled_bytes(image, 1, _taps(image.shape[1], width, method))
     if height != image.shape[0]:
-        image = _along_width(image.transpose(0, 1), height, method).transpose(0, 1)
+        image = resampled_bytes(image, 0, _taps(image.shape[0], height, method))
     return image.contiguous()
 
 
@@ -86,10 +86,9 @@ def _nearest(size: int, out: int, device: Any) -> Tensor:
     return ops.tensor(np.minimum(places, size - 1)).to(device)
 
 
-def _weights(size: int, out: int, method: str) -> tuple[Any, Any]:
-    """(first (out,), weights (out, taps)): the first pixel of each pixel of the result, and the whole numbers, in
-    2^-PRECISION, with which it and those after it count.
-    """
+@lru_cache(64)
+def _taps(size: int, out: int, method: str) -> Taps:
+    """The pixels of the source that make each pixel of the result, with their whole weights."""
     reach, weight = FILTERS[method]
     scale = size / out
     stretch = max(scale, 1.0)
@@ -97,31 +96,13 @@ def _weights(size: int, out: int, method: str) -> tuple[Any, Any]:
     centre = (np.arange(out) + 0.5) * scale
     first = np.maximum((centre - support + 0.5).astype("int64"), 0)
     last = np.minimum((centre + support + 0.5).astype("int64"), size)  # after the last
-    taps = np.arange(ceil(support) * 2 + 1)
-    found = weight((taps + first[:, None] - centre[:, None] + 0.5) * (1.0 / stretch))
-    found = np.where(taps < (last - first)[:, None], found, 0.0)
+    places = first[:, None] + np.arange(ceil(support) * 2 + 1)
+    found = weight((places - centre[:, None] + 0.5) * (1.0 / stretch))
+    kept = places < last[:, None]
+    found = np.where(kept, found, 0.0)
     found /= found.sum(1, keepdims=True)
-    return first, np.trunc(found * (1 << PRECISION) + np.where(found < 0, -0.5, 0.5))
-
-
-def _along_width(image: Tensor, out: int, method: str) -> Tensor:
-    """(H, W, C) uint8 → (H, out, C) uint8. Each product of BLOCK pixels reads only the pixels that they need; float64
-    holds the sums of whole numbers exactly.
-    """
-    height, size, channels = image.shape
-    first, weights = _weights(size, out, method)
-    parts = []
-    for start in range(0, out, BLOCK):
-        block, numbers = first[start : start + BLOCK], weights[start : start + BLOCK]
-        low, high = int(block.min()), min(int(block.max()) + weights.shape[1], size)
-        matrix = np.zeros((len(block), high - low + weights.shape[1]))
-        for row, (place, values) in enumerate(zip(block - low, numbers, strict=True)):
-            matrix[row, place : place + len(values)] = values
-        source = image.narrow(1, low, high - low).permute(0, 2, 1).to("float64")  # (H, C, span)
-        product = ops.matmul(source, ops.tensor(matrix[:, : high - low].T.copy()).to(image.device))  # (H, C, block)
-        rounded = ((product + (1 << (PRECISION - 1))) * 2.0**-PRECISION).floor().clamp(0, 255)
-        parts.append(rounded.to("uint8").permute(0, 2, 1))
-    return cat(parts, 1)
+    whole = np.trunc(found * (1 << PRECISION) + np.where(found < 0, -0.5, 0.5))
+    return Taps.of_neighbours(size, places, whole, kept, PRECISION)
 
 
 def smoothly_resized(x: Tensor, height: int, width: int, side: int | None = None) -> Tensor:

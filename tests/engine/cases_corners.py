@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .cases_details import DETAILS
 from .cases_leaves import LEAVES
 from .cases_limits import LIMITS
 from .cases_samples import SAMPLES, ramp
@@ -180,4 +181,15 @@ GRADIENTS: dict[str, Callable[[Any], Any]] = {
     "no way back": lambda P: (P.ones(2).requires_grad_() * 2).requires_grad_(False),
     "own memory": accumulated, "added in place": accumulated_again, "not the given one": given_gradient,
 }  # fmt: skip
-CASES = {**ARITHMETIC, **NUMBERS, **REDUCTIONS, **INDICES, **SIGNALS, **GRADIENTS, **LEAVES, **LIMITS, **SAMPLES}
+CASES = {
+    **ARITHMETIC,
+    **NUMBERS,
+    **REDUCTIONS,
+    **INDICES,
+    **SIGNALS,
+    **GRADIENTS,
+    **LEAVES,
+    **LIMITS,
+    **SAMPLES,
+    **DETAILS,
+}

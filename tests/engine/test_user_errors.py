@@ -28,7 +28,7 @@ APART = {
     "Device", "Graph", "Op", "Tensor", "DType", "Generator", "SampleBuffers", "capture", "enable_grad", "no_grad",
     "set_grad_enabled", "is_grad_enabled", "grad", "op", "ops", "primitive", "quant", "set_num_threads", "as_dtype",
     "get_num_threads", "instruction_set", "flush_denormals", "set_printoptions", "default_generator", "device",
-    "finfo", "iinfo", "inference_mode", "dtype", "Size", "triplet_margin_with_distance_loss",
+    "finfo", "iinfo", "inference_mode", "dtype", "Size", "triplet_margin_with_distance_loss", "from_file",
 }  # fmt: skip
 # These accept arguments that are not tensors.
 TAKES_ANYTHING = {

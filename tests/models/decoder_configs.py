@@ -675,6 +675,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "layer_types": ["conv", "full_attention"],
         "num_dense_layers": 1,
     },
+    "based": SMALL
+    | {
+        "model_type": "based",
+        "num_hidden_layers": 3,
+        "num_key_value_heads": SMALL["num_attention_heads"],
+        "alt_mixer_layers": [1],
+        "alt_mixer_2_layers": [2],
+        "feature_dim": 3,
+        "feature_heads": 2,
+        "window_size": 12,
+        "conv_width": 3,
+        "expand": 4,
+        "tie_word_embeddings": True,
+    },
 }
 
 # Those that GGUF files can say, with the fields that must be others for that.
@@ -706,6 +720,9 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "youtu": {}, "solar_open": {},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
     "falcon_h1-norm": {"mamba_norm_before_gate": False},
+    "jamba": {"mamba_proj_bias": False}, "minicpm3": {"scale_emb": 12.0, "scale_depth": 1.4, "dim_model_base": 256},
+    "phimoe": {"router_jitter_noise": 0.01, "rope_scaling": LONGROPE | {"short_mscale": 1.2, "long_mscale": 1.2}},
+    "gemma3n": {"altup_num_inputs": 4, "final_logit_softcapping": 30.0},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
@@ -722,5 +739,5 @@ OTHER_DEVICE = [
     "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
     "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "rwkv6", "rwkv7", "gemma3n", "jamba",
     "nemotron_h", "apertus",
-    "phimoe", "hunyuan-moe", "gemma4",
+    "phimoe", "hunyuan-moe", "gemma4", "based",
 ]  # fmt: skip

@@ -160,6 +160,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "flaubert", "vocab_size": 40, "emb_dim": 16, "n_layers": 1, "n_heads": 2, "pre_norm": True,
         "causal": True, "max_position_embeddings": 12, **_LABELS,
     },
+    "canine": {
+        "model_type": "canine", **_SIZES, **_LABELS, "downsampling_rate": 2, "upsampling_kernel_size": 4,
+        "num_hash_functions": 4, "num_hash_buckets": 30, "local_transformer_stride": 4, "type_vocab_size": 2,
+    },
     "layoutlm": {"model_type": "layoutlm", **_SIZES, **_LABELS, "pad_token_id": 0},
     "lilt": {
         "model_type": "lilt", **_SIZES, **_LABELS, "hidden_size": 24, "channel_shrink_ratio": 2, "pad_token_id": 0,
@@ -196,6 +200,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
 }
 IN_GGUF["xlm_roberta"] = _WIDE | {"hidden_act": "gelu"}
 IN_GGUF["nomic_moe"] = _WIDE | {"expert_bias": False}
+IN_GGUF |= {"jina_bert": _WIDE, "eurobert": _WIDE | {"mlp_bias": False}}
 # Tokens of two texts, the second with padding at its end.
 IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
 LENGTH = 7
@@ -219,9 +224,9 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 
 TYPED = (
-    "albert", "bert", "big_bird", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet", "gte",
-    "layoutlm", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert",
-    "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
+    "albert", "bert", "big_bird", "canine", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet",
+    "gte", "layoutlm", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer",
+    "rembert", "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
 
 

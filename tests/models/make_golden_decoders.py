@@ -2,9 +2,10 @@
 
     PYTHONPATH=. python tests/models/make_golden_decoders.py [NAME …]
 
-RWKV 5's to 7's come from their author's package (rwkv_reference.py). A file has the names and shapes of the parameters,
-logits, greedy tokens through transformers' cache, logits of a batch with padding, and of each parameter's gradient
-the sum and the product with a fixed vector. The weights are not stored: seeded.py makes them here and in the tests.
+RWKV 5's to 7's come from their author's package (rwkv_reference.py), Based's from its formulas (based_reference.py). A
+file has the names and shapes of the parameters, logits, greedy tokens through transformers' cache, logits of a batch
+with padding, and of each parameter's gradient the sum and the product with a fixed vector. The weights are not stored:
+seeded.py makes them here and in the tests.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, LlamaForCausalLM
 
 from tests.goldens import write_json
-from tests.models import rwkv_reference
+from tests.models import based_reference, rwkv_reference
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
 
@@ -28,7 +29,8 @@ GIVE_NOTHING = (
     "Ernie4_5ForCausalLM",
     "Ernie4_5_MoeForCausalLM",
 )  # whose own forward returns None in transformers 5.24
-UNMASKED = ("RwkvForCausalLM", "Rwkv6", "Rwkv7")  # which take padding for tokens: their texts are read alone
+OWN = {**rwkv_reference.MODELS, **based_reference.MODELS}
+UNMASKED = ("RwkvForCausalLM", "Rwkv6", "Rwkv7", "Based")  # which take padding for tokens: their texts are read alone
 STEPS = 64
 MARGIN = 2e-3  # of the best logit over the second, at every greedy step: no rounding may decide
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
@@ -38,7 +40,7 @@ MASK = [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]
 
 def model_of(name: str, salt: int) -> Any:
     config = dict(CONFIGS[name])
-    if (own := rwkv_reference.MODELS.get(config["model_type"])) is not None:
+    if (own := OWN.get(config["model_type"])) is not None:
         model: Any = own(config)
     else:
         made = AutoConfig.for_model(config.pop("model_type"), **config)

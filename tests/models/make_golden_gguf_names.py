@@ -56,7 +56,7 @@ if __name__ == "__main__":
         form = module.GGUF.of(module.Config.from_dict(CONFIGS[name] | IN_GGUF[name]))
         names = gguf.get_tensor_name_map(architectures[form.architecture], 2)
         parameters = json.loads((TARGET.parent / "golden_decoders" / f"{name}.json").read_text())["parameters"]
-        bare = ("sinks", "time_")  # which llama.cpp's tool calls "….weight"
+        bare = ("sinks", "time_", "correct_output_scale")  # which llama.cpp's tool calls "….weight"
         called = {key: f"{key}.weight" if key.rpartition(".")[2].startswith(bare) else key for key in parameters}
         own = {key: names.get_name(name, (".weight", ".bias")) for key, name in called.items()}
         found.setdefault(form.architecture, {}).update(

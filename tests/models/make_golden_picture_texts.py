@@ -52,6 +52,7 @@ CLASSES = {
     "lfm2_vl": "Lfm2Vl",
     "glm4v": "Glm4v",
     "glm4v_moe": "Glm4vMoe",
+    "glm_ocr": "GlmOcr",
 }
 
 

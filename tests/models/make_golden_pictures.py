@@ -51,9 +51,12 @@ ENDS = {
     "image-to-image": "ForImageSuperResolution",
     "image-to-text": "Model",
     "mask-generation": "Model",
+    "keypoint-detection": "ForKeypointDetection",
+    "keypoint-matching": "ForKeypointMatching",
     "object-detection": "ForObjectDetection",
     "semantic-segmentation": "ForSemanticSegmentation",
     "video-classification": "ForVideoClassification",
+    "visual-question-answering": "ForQuestionAnswering",
     "zero-shot-image-classification": "Model",
     "zero-shot-object-detection": "ForObjectDetection",
     "zero-shot-semantic-segmentation": "ForImageSegmentation",
@@ -142,11 +145,35 @@ def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
     return {"input_ids": torch.tensor([[model.config.image_token_id] * vectors + PROMPT] * 2)}
 
 
+def joined(found: list[Any]) -> list[torch.Tensor]:
+    """The places, the matches and their scores of pairs, with zeros, and -1, after the points of those with fewer."""
+    shapes = [one.keypoints.shape[1:3] for one in found]
+    most = max(shape[1] for shape in shapes)
+
+    def filled(x: torch.Tensor, value: float = 0.0) -> torch.Tensor:
+        more = torch.full((2, most - x.shape[1], *x.shape[2:]), value)
+        return torch.cat([x, more], 1)
+
+    return [
+        torch.stack([filled(one.keypoints[0]) for one in found]),
+        torch.stack(
+            [filled(one.matches.reshape(shape).float(), -1.0) for one, shape in zip(found, shapes, strict=True)]
+        ),
+        torch.stack([filled(one.matching_scores.reshape(shape)) for one, shape in zip(found, shapes, strict=True)]),
+    ]
+
+
 def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any]:
     if task == "video-classification":
         frames = CONFIGS[name].get("num_frames", CONFIGS[name].get("frames_per_clip"))
         return [model(torch.from_numpy(picture(2 * frames, *size).reshape(2, frames, 3, *size))).logits]
+    if task == "keypoint-matching":
+        pairs = torch.from_numpy(picture(4, *size).reshape(2, 1, 2, 3, *size))
+        return joined([model(pair) for pair in pairs])  # LightGlue of 5.24 fails where pairs end at several layers
     pictures = torch.from_numpy(picture(2, *size))
+    if task == "keypoint-detection":
+        found = model(pictures)
+        return [found.keypoints, found.scores, found.descriptors]
     if task == "image-to-text":
         if type(model).__name__.startswith("Git"):  # the patches stand before the text
             words = torch.tensor(TOKENS)
@@ -164,7 +191,7 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
             pictured, read, scale = model(pictures, torch.tensor(TOKENS))[:3]
             return [scale * pictured @ read.T]
         return [model(**more, input_ids=torch.tensor(TOKENS)).logits_per_image]
-    if task == "zero-shot-semantic-segmentation":
+    if task in ("visual-question-answering", "zero-shot-semantic-segmentation"):
         return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits]
     if "GroundingDino" in type(model).__name__:
         ids = torch.tensor(PHRASES)
@@ -188,7 +215,10 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         return [model(pixel_values=pictures, **more).heatmaps]
     if type(model).__name__ == "ViTMAEModel":  # all patches, in their order
         return [model(pixel_values=pictures, noise=torch.arange(9.0).repeat(2, 1)).last_hidden_state]
-    found = model(pixel_values=pictures)
+    more = {}
+    if type(model).__name__.startswith("OneFormer"):
+        more["task_inputs"] = torch.tensor([PROMPT + [0] * (model.config.task_seq_len - len(PROMPT))] * 2)
+    found = model(pixel_values=pictures, **more)
     if task == "object-detection":
         return [found.logits, found.pred_boxes]
     if task == "depth-estimation" and getattr(found, "field_of_view", None) is not None:

@@ -237,6 +237,31 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "num_heads": [2, 2, 2, 2], "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"],
         },
     },
+    "maskformer": {
+        "model_type": "maskformer", "fpn_feature_size": 32, "mask_feature_size": 8, **_LABELS,
+        "decoder_config": _QUERIES | {"model_type": "detr", "d_model": 16, "decoder_attention_heads": 4},
+        "backbone_config": {
+            "model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1, 2, 1],
+            "num_heads": [2, 2, 2, 2], "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"],
+        },
+    },
+    "maskformer_resnet": {
+        "model_type": "maskformer", "fpn_feature_size": 32, "mask_feature_size": 12, **_LABELS,
+        "decoder_config": _QUERIES | {"model_type": "detr", "d_model": 24, "num_queries": 4},
+        "backbone_config": {
+            "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 12, 16, 24], "depths": [1, 1, 1, 1],
+            "out_features": ["stage1", "stage2", "stage3", "stage4"],
+        },
+    },
+    "oneformer": {
+        "model_type": "oneformer", "conv_dim": 32, "hidden_dim": 32, "mask_dim": 32, "encoder_feedforward_dim": 12,
+        "encoder_layers": 1, "decoder_layers": 3, "num_attention_heads": 4, "dim_feedforward": 12, "num_queries": 5,
+        "query_dec_layers": 2, "task_seq_len": 6, **_LABELS,
+        "backbone_config": {
+            "model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1, 1, 1],
+            "num_heads": [2, 2, 2, 2], "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"],
+        },
+    },
     "upernet_swin": {
         "model_type": "upernet", "hidden_size": 8, "pool_scales": [1], "use_auxiliary_head": False, **_LABELS,
         "backbone_config": {
@@ -314,6 +339,21 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "chinese_clip": {
         "model_type": "chinese_clip", "projection_dim": 10, "text_config": _WORDS, "vision_config": _SIZES,
     },
+    "altclip": {
+        "model_type": "altclip", "projection_dim": 10, "vision_config": _SIZES,
+        "text_config": _WORDS | {"pad_token_id": 1, "project_dim": 14},
+    },
+    "align": {
+        "model_type": "align", "projection_dim": 16, "text_config": _WORDS, "vision_config": {
+            "width_coefficient": 0.2, "depth_coefficient": 1.0, "depth_divisor": 4, "kernel_sizes": [3, 5],
+            "in_channels": [32, 40], "out_channels": [40, 80], "strides": [1, 2], "num_block_repeats": [1, 2],
+            "expand_ratios": [1, 2], "hidden_dim": 16,
+        },
+    },
+    "vilt": {
+        "model_type": "vilt", **_SIZES, **_LABELS, "vocab_size": 40, "max_position_embeddings": 8,
+        "pad_token_id": 0,
+    },
     "owlvit": {
         "model_type": "owlvit", "projection_dim": 12, "text_config": _WORDS, "vision_config": _SIZES,
     },
@@ -367,6 +407,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "deformable_detr": _DEFORMABLE | {"with_box_refine": True},
     "deformable_detr_two_stage": _DEFORMABLE | {
         "with_box_refine": True, "two_stage": True, "two_stage_num_proposals": 4,
+    },
+    "rf_detr": {
+        "model_type": "rf_detr", **_LABELS, "d_model": 32, "c2f_num_blocks": 2, "decoder_ffn_dim": 12,
+        "decoder_n_points": 2, "decoder_layers": 2, "decoder_self_attention_heads": 2,
+        "decoder_cross_attention_heads": 4, "num_queries": 5, "group_detr": 2, "backbone_config": {
+            "model_type": "rf_detr_dinov2", "hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4,
+            "mlp_ratio": 2, "image_size": 24, "patch_size": 4, "num_windows": 2, "out_features": ["stage2", "stage4"],
+        },
     },
     "rt_detr": _RT_DETR | {"backbone_config": {
         "model_type": "rt_detr_resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
@@ -503,7 +551,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
 _SWIN2SR = {
     "model_type": "swin2sr", "image_size": 8, "embed_dim": 8, "depths": [2], "num_heads": [2], "window_size": 4,
 }  # fmt: skip
+_SUPERPOINT = {
+    "model_type": "superpoint", "encoder_hidden_sizes": [4, 6, 8, 10], "decoder_hidden_size": 12,
+    "descriptor_decoder_dim": 16, "keypoint_threshold": 0.005, "border_removal_distance": 2,
+}  # fmt: skip
 CONFIGS |= {
+    "superpoint": _SUPERPOINT,
+    "superpoint_few": _SUPERPOINT | {"max_keypoints": 5, "nms_radius": 2, "border_removal_distance": 0},
+    "superglue": {
+        "model_type": "superglue", "keypoint_detector_config": _SUPERPOINT, "hidden_size": 16,
+        "keypoint_encoder_sizes": [6, 8], "gnn_layers_types": ["self", "cross", "self", "cross"],
+        "num_attention_heads": 2, "sinkhorn_iterations": 40,
+    },
+    "lightglue": {
+        "model_type": "lightglue", "keypoint_detector_config": _SUPERPOINT | {"max_keypoints": 16},
+        "descriptor_dim": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "filter_threshold": 0.002,
+        "width_confidence": 0.9, "depth_confidence": 0.99,
+    },
+    "lightglue_whole": {
+        "model_type": "lightglue", "keypoint_detector_config": _SUPERPOINT | {"max_keypoints": 12},
+        "descriptor_dim": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "filter_threshold": 0.002,
+        "width_confidence": -1.0, "depth_confidence": -1.0,
+    },
     "swin2sr": _SWIN2SR | {"embed_dim": 12, "depths": [2, 1], "num_heads": [2, 3], "upscale": 4},
     "swin2sr_aux": _SWIN2SR | {
         "upscale": 3, "upsampler": "pixelshuffle_aux", "resi_connection": "3conv", "img_range": 2.0, "qkv_bias": False,
@@ -514,6 +583,11 @@ CONFIGS |= {
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {
+    **dict.fromkeys(
+        (("maskformer", "semantic-segmentation"), ("maskformer_resnet", "semantic-segmentation")),
+        "MaskFormerForInstanceSegmentation",
+    ),
+    ("oneformer", "semantic-segmentation"): "OneFormerForUniversalSegmentation",
     ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
     ("levit_teacher", "image-classification"): "LevitForImageClassificationWithTeacher",
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",
@@ -549,6 +623,7 @@ POINT_LABELS = [[[1, 0]], [[1, -1]]]
 BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
 WITH_TOKENS = (
     "image-to-text",
+    "visual-question-answering",
     "zero-shot-image-classification",
     "zero-shot-object-detection",
     "zero-shot-semantic-segmentation",
@@ -575,6 +650,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     if config["model_type"] == "depth_pro":
         return [(24, 24)]
+    if config["model_type"] in ("superpoint", "superglue", "lightglue"):
+        return [(48, 56)]
     if config["model_type"] == "swin2sr":
         return [(8, 16)]
     if config["model_type"] == "clipseg":
@@ -585,6 +662,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 
 ANY_SIZE = (
-    "dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext table-transformer"
+    "vilt dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet "
+    "mobilenet_v1 mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext "
+    "table-transformer"
 ).split()

@@ -23,8 +23,12 @@ CLASSES = {
     "florence2": ("image-to-text", "Florence2ForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
+    "oneformer": ("semantic-segmentation", "OneFormerForUniversalSegmentation"),
     "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),
     "clip": ("zero-shot-image-classification", "CLIPModel"),
+    "vilt": ("visual-question-answering", "ViltForQuestionAnswering"),
+    "superpoint": ("keypoint-detection", "SuperPointForKeypointDetection"),
+    "lightglue_whole": ("keypoint-matching", "LightGlueForKeypointMatching"),
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "owlv2": ("zero-shot-object-detection", "Owlv2ForObjectDetection"),
     "mm_grounding_dino": ("zero-shot-object-detection", "MMGroundingDinoForObjectDetection"),
@@ -34,6 +38,7 @@ CLASSES = {
 _YOLOS = {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}}
 PROCESSORS: dict[str, dict[str, Any]] = {
     "segformer": {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}},
+    "oneformer": {"image_processor_type": "OneFormerImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}},
     "depth_anything": {
         "image_processor_type": "DPTImageProcessor", "size": {"height": 32, "width": 32}, "keep_aspect_ratio": True,
         "ensure_multiple_of": 4,
@@ -46,6 +51,9 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     "mm_grounding_dino": {"image_processor_type": "GroundingDinoImageProcessor", "do_resize": False},
     "sam2": {"image_processor_type": "Sam2ImageProcessorFast", "size": {"height": 32, "width": 32}},
     "clipseg": {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}},
+    "superpoint": {"image_processor_type": "SuperPointImageProcessor", "size": {"height": 48, "width": 56}},
+    "lightglue_whole": {"image_processor_type": "LightGlueImageProcessor", "size": {"height": 48, "width": 56}},
+    "vilt": {"image_processor_type": "ViltImageProcessor", "size": {"shortest_edge": 12}, "size_divisor": 4},
     "yolos": _YOLOS,
     "detr": _YOLOS,
 }  # fmt: skip
@@ -84,7 +92,7 @@ def write_picture_folder(folder: Path, name: str) -> Path:
         (folder / "processor_config.json").write_text(json.dumps({"image_processor": processor}))
     else:
         (folder / "preprocessor_config.json").write_text(json.dumps(processor))
-    if task in WITH_TOKENS:
+    if task in WITH_TOKENS or name == "oneformer":
         (folder / "tokenizer.json").write_text(phrases_json() if name == "mm_grounding_dino" else tokenizer_json())
     if name == "instructblip":  # what its queries read has a tokenizer of its own, here with one special token more
         (folder / "qformer_tokenizer").mkdir(exist_ok=True)

@@ -98,6 +98,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "patch_size": 4, "image_size": 16, "attention_bias": True,
         },
     },
+    "glm_ocr": {
+        "model_type": "glm_ocr", "image_token_id": IMAGE, "text_config": _TEXT | {"head_dim": 12, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 3, 2],
+        }},
+        "vision_config": {
+            "depth": 2, "hidden_size": 24, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 20,
+            "patch_size": 4, "image_size": 28,
+        },
+    },
     "paligemma": {
         "model_type": "paligemma", "text_config": {"model_type": "gemma", **_TEXT, "head_dim": 8},
         "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
@@ -253,6 +262,7 @@ GRIDS = dict.fromkeys(
         "paddleocr_vl",
         "glm4v",
         "glm4v_moe",
+        "glm_ocr",
         "lfm2_vl",
     ),
     (5, 3),

@@ -44,6 +44,10 @@ def picture_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
     ):
         return draw("norm " + name, shape) if not name.endswith("bias") else draw(name, shape)
     values = draw(name, shape)
+    if len(shape) == 2 and any(
+        part in name for part in ("token_confidence", "matchability", "final_projection.weight")
+    ):
+        return values * np.float32(6)  # so that matchers of points are sure of some
     if len(shape) == 4:
         values = values * np.float32(shape[-1] ** 0.5 * float(np.prod(shape[1:])) ** -0.5)
     elif len(shape) == 3 or "position_bias" in name:

@@ -61,6 +61,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "m2m_100": {"model_type": "m2m_100", **_SIZES, "pad_token_id": 33},
     "pegasus": {"model_type": "pegasus", **_SIZES, "decoder_start_token_id": 5},
     "blenderbot": {"model_type": "blenderbot", **_SIZES, "scale_embedding": True, "encoder_no_repeat_ngram_size": 0},
+    "bigbird_pegasus": {
+        "model_type": "bigbird_pegasus", **_SIZES, "block_size": 1, "num_random_blocks": 1, "pad_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "bigbird_pegasus_biases": {
+        "model_type": "bigbird_pegasus", **_SIZES, "use_bias": True, "attention_type": "original_full",
+        "pad_token_id": 1, "eos_token_id": 2, "scale_embedding": False,
+    },
+    "pegasus_x": {
+        "model_type": "pegasus_x", **_SIZES, "block_size": 4, "num_global_tokens": 3, "pad_token_id": 1,
+        "eos_token_id": 2, "decoder_start_token_id": 2,
+    },
     "led": {
         "model_type": "led", **_SIZES, "attention_window": [4, 8], "max_encoder_position_embeddings": 20,
         "max_decoder_position_embeddings": 40,
@@ -102,6 +114,8 @@ QUANTISED = (
     "pegasus",
     "marian",
     "led",
+    "bigbird_pegasus",
+    "pegasus_x",
 )
 OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.

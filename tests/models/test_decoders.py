@@ -14,12 +14,15 @@ import pytest
 
 import pyapp
 from pyapp.engine.buffers import int32_tensor
+from pyapp.formats import write_safetensors
+from pyapp.models import load_model
 from pyapp.models._index import MODEL_TYPES
 from pyapp.nn import functional
 from pyapp.nn.module import Module
 from pyapp.text.generation.generate import Session
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
+from tests.tasks.test_texts import tokenizer_json
 from tests.together import fewer_in_browser
 
 FOLDER = Path(__file__).with_name("golden_decoders")
@@ -180,3 +183,37 @@ def test_pieces_of_texts_in_one_pass_are_as_alone(case: Any) -> None:
             for text in texts
         ]
     np.testing.assert_allclose(found, alone, **CLOSE)
+
+
+def test_based_is_read_from_its_authors_files(tmp_path: Path) -> None:
+    """Their config.json has GPT-2's names and does not say the architecture; queries, keys and values are in one."""
+    expected, config = golden("based"), CONFIGS["based"]
+    values = {name: draw(name, tuple(shape), expected["salt"]) for name, (shape, *_) in expected["parameters"].items()}
+    at = "transformer.layers.2.mixer."
+    joined = np.concatenate([values.pop(f"{at}{part}_proj.weight") for part in "qkv"])
+    values |= {
+        f"{at}Wqkv.weight": joined, "transformer.embeddings.word_embeddings.weight": values["transformer.wte.weight"],
+        "transformer.layers.0.mixer.conv.conv.weight": values.pop("transformer.layers.0.mixer.conv.weight"),
+        "lm_head.weight": values.pop("transformer.wte.weight"),
+    }  # fmt: skip
+    write_safetensors(tmp_path / "model.safetensors", {key: pyapp.from_numpy(value) for key, value in values.items()})
+    (tmp_path / "config.json").write_text(json.dumps({
+        "vocab_size": config["vocab_size"] - 3, "pad_vocab_size_multiple": 8, "n_embd": config["hidden_size"],
+        "n_layer": 3, "n_head": config["num_attention_heads"], "n_inner": config["intermediate_size"],
+        "layer_norm_epsilon": 1e-5, "activation_function": "swiglu", "rms_norm": True, "max_position_embeddings": 0,
+        "mixer": {"expand_proj": 4, "kernel_size": 3}, "alt_mixer": {"feature_dim": 3, "num_heads": 2},
+        "alt_mixer_2": {"window_size": 12, "num_heads": 4}, "alt_mixer_layers": [1], "alt_mixer_2_layers": [2],
+    }))  # fmt: skip
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    with pyapp.no_grad():
+        model: Any = load_model(str(tmp_path)).model
+        logits = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
+    np.testing.assert_allclose(logits[[0, -1]].reshape(-1), expected["logits"], **CLOSE)
+
+
+def test_stablelm_is_read_under_its_older_name() -> None:
+    config = CONFIGS["stablelm"]
+    older = {name: value for name, value in config.items() if name != "partial_rotary_factor"}
+    older |= {"model_type": "stablelm_epoch", "rope_pct": config["partial_rotary_factor"], "norm_eps": 1e-5}
+    own = module_of(older).Config
+    assert own.from_dict(older) == own.from_dict(config)

@@ -134,6 +134,8 @@ def test_hostile_configurations_are_refused(name: str) -> None:
     )
     for change in ({heads: 5}, {heads: 0}, {"vocab_size": 10**12}, {"vocab_size": "many"}, {"vocab_size": None},
                    {"id2label": {"0": "a", "2": "b"}}, {"num_labels": 10**9, "id2label": None}):  # fmt: skip
+        if name == "canine" and change == {"vocab_size": None}:  # which has no vocabulary
+            continue
         with pytest.raises(ModelError):
             module_of(name).Config.from_dict(CONFIGS[name] | change).labels  # noqa: B018 (checked when read)
 
@@ -188,6 +190,15 @@ def test_texts_are_filled_up_to_the_length_of_landmarks() -> None:
         mask = [1] * count + [0] * (length - count)
         filled = model(pyapp.tensor([ids + [padding] * (length - count)]), pyapp.tensor([mask]))
     assert alone.shape == (1, count, 16) and (alone == filled[:, :count]).all()
+
+
+def test_texts_shorter_than_a_molecule_are_filled_up() -> None:
+    for task in ("features", "sequence-classification"):
+        model = make("canine", task)
+        with pyapp.no_grad():
+            alone = model(pyapp.tensor([[7]]))
+            filled = model(pyapp.tensor([[7, 0]]), pyapp.tensor([[1, 0]]))
+        np.testing.assert_array_equal(alone.numpy(), (filled if alone.ndim == 2 else filled[:, :1]).numpy())
 
 
 def test_words_are_tied_to_the_embedding() -> None:

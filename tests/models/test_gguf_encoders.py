@@ -14,14 +14,15 @@ import pytest
 
 import pyapp
 from pyapp import tasks
-from pyapp.errors import ModelError
-from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.formats import open_checkpoint, open_source, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_model, weights_of
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.documents import SPACE, added_token, document, template
+from tests.formats.gguf_parts import in_parts
 from tests.models import decoder_configs, encoder_configs, sequence_configs
 from tests.models.seeded import draw
 
@@ -35,11 +36,17 @@ CASES = encoder_configs.IN_GGUF | {
 }
 ARCHITECTURES = {
     "xlm_roberta": "bert", "distilbert": "bert", "nomic_bert": "nomic-bert", "modernbert": "modern-bert",
-    "nomic_moe": "nomic-bert-moe",
+    "nomic_moe": "nomic-bert-moe", "jina_bert": "jina-bert-v2",
     "t5": "t5encoder", "umt5": "t5encoder",
 }  # fmt: skip
 CONFIGS = encoder_configs.CONFIGS | sequence_configs.CONFIGS
 QWEN = decoder_configs.SMALL | {"model_type": "qwen3", "tie_word_embeddings": True, "head_dim": 8}
+GEMMA = decoder_configs.CONFIGS["gemma3"] | {
+    "use_bidirectional_attention": True, "query_pre_attn_scalar": 12, "attn_logit_softcapping": None,
+    "final_logit_softcapping": None, "rope_parameters": None, "layer_types": None, "num_hidden_layers": 6,
+    "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+}  # fmt: skip
+EMBED = {"qwen3": QWEN, "gemma": GEMMA}  # language models
 POOLING = {"bert": "cls", "modernbert": "lasttoken"}  # others: mean
 
 
@@ -76,7 +83,7 @@ def folder_of(name: str, folder: Path, task: str = "features", network: str | No
     """A folder of sentence-transformers', or of the plain model for another task: the model and the path. network: the
     task of the model that it has, if it is another one.
     """
-    settings = QWEN if name == "qwen3" else CONFIGS[name] | CASES[name]
+    settings = EMBED[name] if name in EMBED else CONFIGS[name] | CASES[name]
     module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
     model = module.TASKS[network or task](module.Config.from_dict(settings))
     with pyapp.no_grad():
@@ -109,6 +116,14 @@ def folder_of(name: str, folder: Path, task: str = "features", network: str | No
         files["1_Pooling/config.json"] = {"pooling_mode": POOLING.get(name, "mean")}
         files["config_sentence_transformers.json"] = {"prompts": {"query": "green "}, "default_prompt_name": None}
         files["sentence_bert_config.json"] = {"max_seq_length": 9}
+    for number, sizes in ((2, (32, 48)), (3, (48, 32))) if name == "gemma" else ():
+        dense = {"in_features": sizes[0], "out_features": sizes[1], "bias": False}
+        files[f"{number}_Dense/config.json"] = dense | {"activation_function": "torch.nn.modules.linear.Identity"}
+        (folder / f"{number}_Dense").mkdir()
+        weight = pyapp.from_numpy(draw(f"dense {number}", sizes[::-1]))
+        write_safetensors(folder / f"{number}_Dense" / "model.safetensors", {"linear.weight": weight})
+        part = {"idx": number, "path": f"{number}_Dense", "type": "sentence_transformers.models.Dense"}
+        files["modules.json"].append(part)
     for path, value in files.items():
         (folder / path).write_text(json.dumps(value), encoding="utf-8")
     return model, folder
@@ -136,6 +151,19 @@ def test_a_language_model_that_embeds(tmp_path: Path) -> None:
     last = vectors(converted(folder, tmp_path / "plain.gguf", "f32"), normalize=True)
     np.testing.assert_allclose(last, vectors(folder, normalize=True), atol=2e-6)
     assert np.abs(last - expected[0] / np.linalg.norm(expected[0], axis=1, keepdims=True)).max() > 0.01
+
+
+def test_embedding_gemma(tmp_path: Path) -> None:
+    """Its tokens see those after them; two linear layers follow the pooling."""
+    _, folder = folder_of("gemma", tmp_path / "folder", network="causal-lm")
+    path = converted(folder, tmp_path / "model.gguf", "f32")
+    np.testing.assert_allclose(vectors(path), vectors(folder), atol=2e-6)
+    with open_checkpoint(path) as checkpoint:
+        values = checkpoint.values  # type: ignore[attr-defined]
+        assert values["general.architecture"] == "gemma-embedding" and values["gemma-embedding.dense_2_feat_out"] == 48
+        assert values["gemma-embedding.attention.causal"] is False
+    with pytest.raises(ModelError, match="embeds texts"):
+        load_model(path)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "flan_t5"])
@@ -172,6 +200,15 @@ def test_a_file_writes_the_texts_of_its_folder(name: str, tmp_path: Path) -> Non
         assert checkpoint.values["general.architecture"] == "t5"  # type: ignore[attr-defined]
     embedded = load_task_model(file, "features")  # the same file, as an encoder
     assert embedded.model.parts[0] is not None
+    # In two parts, from a path and from files by name, as a browser gives them.
+    first, second = in_parts(file)
+    loaded = [
+        load_task_model(source, "seq2seq-lm")
+        for source in (first, {part.name: open_source(part) for part in (second, first)})
+    ]
+    assert [tasks.pipeline("translate", model)(TEXTS, **options) for model in loaded] == [written[0]] * 2
+    with pytest.raises(FileFormatError, match=f"the part '{second.name}' is missing"):
+        load_task_model({first.name: open_source(first)}, "seq2seq-lm")
 
 
 def test_the_names_are_llama_cpps() -> None:

@@ -86,6 +86,8 @@ def make(name: str, task: str, **changes: Any) -> Any:
 
 def with_prompt(model: Any) -> Any:
     """A model that reads a prompt beside a picture, with one."""
+    if hasattr(model, "take_task"):
+        model.take_task(PROMPT)
     if hasattr(model, "reader"):
         model.reader = lambda _: QUESTION
     asked = hasattr(model, "prompted") and model.usual_prompt  # GIT's is empty
@@ -98,9 +100,9 @@ def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> li
     def on(values: Any) -> pyapp.Tensor:
         return pyapp.tensor(values).to(device)
 
-    frames = model.frames if task == "video-classification" else 1
+    frames = model.frames if task == "video-classification" else 2 if task == "keypoint-matching" else 1
     pictures = pyapp.from_numpy(picture(2 * frames, *size)).to(device)
-    if task == "video-classification":
+    if frames > 1:
         pictures = pictures.reshape(2, frames, 3, *size)
     if task == "mask-generation":
         points, labels, boxes = on(POINTS), on(POINT_LABELS), on(BOXES)

@@ -70,7 +70,7 @@ def gradient(name: str, model: Any, key: str, shape: list[int]) -> np.ndarray:
         parameter = next(own[full] for full in own if rename(key) in (full, full.partition(".")[2]))
         return np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy().astype(np.float64)
 
-    if ".attn.qkv." in key:
+    if ".attn.qkv." in key and key not in own:
         return np.concatenate([of(key.replace("qkv", part)) for part in ("query", "key", "value")])
     found = of(key)
     return found.reshape(shape) if found.size == prod(shape) else found[:, -shape[1] :]

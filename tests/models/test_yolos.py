@@ -21,7 +21,7 @@ from pyapp.errors import FileFormatError, InputError, ModelError
 from pyapp.formats.pytorch_objects import PyTorchObjects
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
-from pyapp.models.loading import ultralytics
+from pyapp.models.loading import bare_files, ultralytics
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.models.yolo import Config
 from pyapp.nn.vision.boxes import non_max_suppression
@@ -195,7 +195,7 @@ def test_damaged_files_are_refused_or_read() -> None:
         file = BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
             archive.writestr("net/data.pkl", data)
-        ultralytics.settings_in(BytesSource(file.getvalue(), "net.pt"))
+        bare_files.settings_in(BytesSource(file.getvalue(), "net.pt"))
 
     assert not any(survives(read, data) for data in damaged_texts(program, 3))
     stored = pickled(PICKLED[0])

@@ -92,6 +92,12 @@ CONFIGS |= {
             "img_size": 96, "embed_dim": [16, 24], "depth": [1, 1], "num_heads": [2, 3], "window_size": [4, 2],
         }],
     },
+    "tiny_vit": {
+        "model_type": "tiny_vit", "timm": ["tiny_vit_5m_224", {
+            "embed_dims": [8, 8, 16, 24], "depths": [1, 1, 2, 1], "num_heads": [2, 2, 4, 3],
+            "window_sizes": [4, 4, 3, 2],
+        }],
+    },
     "dinov3": {"model_type": "dinov3_vit", "timm": ["vit_small_patch16_dinov3", _SMALL_VIT]},
     "beit": {"model_type": "beit", "timm": ["beit_base_patch16_224", _SMALL_VIT]},
     **{name: {
@@ -111,6 +117,7 @@ LABELS = ("no", "perhaps", "yes")
 SIZE = 32  # pixels of a side, unless the arguments say another
 QUANTISED = ("mobilenetv3", "vgg")  # run with weights in block types
 OTHER_DEVICE = (
+    "tiny_vit",
     "eva02",
     "hiera",
     "efficientvit",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.native.checks import normal, run_checked
-from tests.native.kernels import BAD_ARGUMENT, OK, Kernels, read_opcodes, unaligned
+from tests.native.kernels import BAD_ARGUMENT, OK, TYPES, Kernels, read_opcodes, store_as, unaligned, values_of
 
 OPCODES = {name: code for code, name in enumerate(read_opcodes("compute_f32"))}
 EXPECTED: dict[str, Any] = {
@@ -58,6 +58,21 @@ def test_values_in_between_numbers_and_single_elements(kernels: Kernels, count: 
     run_checked(kernels, "compute_f32", "x0", "x1", x0=x, x1=m, x2=rate, count=count, **numbers, **steps)
     np.testing.assert_allclose(m, mean, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(x, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.native_only
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_types_are_rounded_once(kernels: Kernels, name: str) -> None:
+    """x0 = (x1 + 2^-12) * x2 - x1 * x2, where x1 + 2^-12 is no number of the type; x2 is one element."""
+    steps = program(("add", 6, 1, 14, 0), ("mul", 7, 6, 2, 0), ("mul", 8, 1, 2, 0), ("sub", 0, 7, 8, 0))
+    for count in (0, 1, 15, 16, 17, 256, 300):
+        values = np.round(normal(count, seed=count) * 8) / 8
+        x, factor = store_as(name, values), store_as(name, np.array([4.0], np.float32))
+        y = unaligned(store_as(name, np.zeros(count, np.float32)))
+        kind = {"half": TYPES[name], "single": 4, "number0": bits(2.0**-12)}
+        run_checked(kernels, "compute_f32", "x0", x0=y, x1=unaligned(x), x2=factor, count=count, **kind, **steps)
+        assert (values_of(name, y) == 2.0**-10).all()
+    assert kernels.run("compute_f32", x0=y, x1=x, x2=factor, count=1, half=TYPES["float32"], **steps) == BAD_ARGUMENT
 
 
 def test_numbers_in_memory(kernels: Kernels) -> None:

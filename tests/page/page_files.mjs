@@ -53,6 +53,7 @@ const cases = {
   "a format that all objects have": () => kinds.exporterOf(file("a.json", '{"format": "constructor"}')),
   "a model type that all objects have": () => kinds.taskOf([file("config.json", '{"model_type": "constructor"}')]),
   "an architecture that all objects have": () => gguf(string("general.architecture"), short(8), string("constructor")),
+  "a file of Segment Anything": () => kinds.taskOf([file("mobile_sam.pt", "x")]),
   "an architecture": () => gguf(string("general.architecture"), short(8), string("llama")),
   "lists in lists": () => gguf(string("a"), short(9), Buffer.concat(Array(80_000).fill(Buffer.concat([short(9), long(1)])))),
   "a type that there is not": () => gguf(string("a"), short(99), Buffer.alloc(99)),

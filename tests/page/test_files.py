@@ -33,6 +33,7 @@ ANSWERS = {
     "a format that all objects have": None,
     "a model type that all objects have": None,
     "an architecture that all objects have": "chat",
+    "a file of Segment Anything": "cut-out",
     "an architecture": "chat",
     "lists in lists": "chat",
     "a type that there is not": "chat",

@@ -26,7 +26,7 @@ LAYERS = [
         "formats",
         "hub",
         *("extension", "extension_arguments", "extension_cuda"),
-        *"amp backends compiler distributions fft futures jit linalg multiprocessing profiler random".split(),
+        *"amp backends compiler distributions fft futures jit linalg masked multiprocessing profiler random".split(),
         *("return_types", "settings"),
         *"signal special testing".split(),
         *("sparse", "traced_numbers", "types", "utils", "version", "webgpu"),

@@ -76,6 +76,71 @@ def test_labels_are_those_of_the_prepared_pictures(top: Path, name: str) -> None
     assert len(again[0].values["labels"]) == 3
 
 
+def test_questions_about_pictures_are_answered(top: Path) -> None:
+    """By ViLT, whose answers have probabilities of their own."""
+    from click import testing
+
+    from pyapp.cli import cli
+
+    loaded = load_image_model(top / "vilt", "visual-question-answering")
+    ids = pyapp.tensor([loaded.tokenizer.encode("the dog ?")])
+    with pyapp.no_grad():
+        model = make("vilt", "visual-question-answering")
+        chances = [model(loaded.processor([pyapp.from_numpy(x)]).pixel_values, ids).sigmoid()[0] for x in pictures()]
+    events = run(tasks.answer_images([top / "0.png", top / "1.png"], "the dog ?", model=str(top / "vilt")))
+    assert isinstance(events[-1], Done), events[-1]
+    for found, item in zip(chances, [event for event in events if isinstance(event, Item)], strict=True):
+        best = sorted(zip(("no", "perhaps", "yes"), found.tolist(), strict=True), key=lambda pair: -pair[1])
+        assert [entry["label"] for entry in item.values["labels"]] == [label for label, _ in best]
+        np.testing.assert_allclose(
+            [entry["score"] for entry in item.values["labels"]], [chance for _, chance in best], atol=1e-5
+        )
+    for question, message in ((" ", "is empty"), ("the dog " * 9, "the model reads 8")):
+        last = run(tasks.answer_images(top / "0.png", question, model=loaded))[-1]
+        assert isinstance(last, Error) and last.where == "question" and message in last.what, last
+    call = ["answer-image", "the dog ?", str(top / "0.png"), "-m", str(top / "vilt")]
+    answer = testing.CliRunner().invoke(cli, call, standalone_mode=False)
+    assert answer.exit_code == 0 and answer.output.split()[0] in ("no", "perhaps", "yes"), answer.output
+
+
+def test_points_and_their_matches_lie_in_the_pictures(top: Path, tmp_path: Path) -> None:
+    """The processors bring both pictures to one size; places are in pixels of the pictures as they were given."""
+    from click import testing
+
+    from pyapp.cli import cli
+
+    files, images = [str(top / "0.png"), str(top / "1.png")], [pyapp.from_numpy(pixels) for pixels in pictures()]
+    loaded = load_image_model(top / "superpoint", "keypoint-detection")
+    events = run(tasks.detect_points(files, model=str(top / "superpoint"), top=4, descriptors=True))
+    assert isinstance(events[-1], Done), events[-1]
+    for image, item in zip(images, [event for event in events if isinstance(event, Item)], strict=True):
+        with pyapp.no_grad():
+            places, scores, looks = (part[0].numpy() for part in loaded.model(loaded.processor([image]).pixel_values))
+        order, (height, width) = np.argsort(-scores, kind="stable")[:4], image.shape[:2]
+        wanted = np.concatenate([places[order] * [width, height], scores[order][:, None]], 1)
+        np.testing.assert_allclose(item.values["points"], wanted, rtol=1e-5)
+        np.testing.assert_allclose(item.values["descriptors"], looks[order], rtol=1e-5)
+        assert item.values["size"] == [height, width]
+    matcher = load_image_model(top / "lightglue_whole", "keypoint-matching")
+    [item] = [event for event in run(tasks.match_points(files[0], files[1:], model=matcher)) if isinstance(event, Item)]
+    with pyapp.no_grad():
+        pair = pyapp.cat([matcher.processor([image]).pixel_values for image in images]).unsqueeze(0)
+        places, numbers, scores = (part[0].numpy() for part in matcher.model(pair))
+    wanted = [
+        [*(places[0, i] * images[0].shape[1::-1]), *(places[1, int(to)] * images[1].shape[1::-1]), scores[0, i]]
+        for i, to in enumerate(numbers[0]) if to >= 0
+    ]  # fmt: skip
+    assert len(wanted) > 0 and item.values["sizes"] == [list(image.shape[:2]) for image in images]
+    np.testing.assert_allclose(item.values["matches"], sorted(wanted, key=lambda match: -match[4]), rtol=1e-4)
+    assert isinstance(run(tasks.match_points(files[0], [], model=matcher))[-1], Error)
+    for command, model, count in (("key-points", "superpoint", 2), ("match-points", "lightglue_whole", 1)):
+        call = [command, *files, "-m", str(top / model), "-o", str(tmp_path), "--top", "1"]
+        answer = testing.CliRunner().invoke(cli, call, standalone_mode=False)
+        assert answer.exit_code == 0 and len(answer.output.splitlines()) == count, answer.output
+        drawn = vision.read_image(tmp_path / "1.png")
+        assert drawn.shape[1] == images[1].shape[1] + (images[0].shape[1] if count == 1 else 0)
+
+
 @pytest.mark.parametrize("name", ["clip", "siglip"])
 def test_pictures_and_texts_are_compared(top: Path, name: str) -> None:
     """The probabilities and vectors are those of the model for the padded tokens of the labels' texts."""
@@ -367,19 +432,23 @@ def test_areas_of_given_labels_are_those_of_the_resized_scores(top: Path) -> Non
         assert abs(segment["share"] - (wanted == segment["number"]).mean()) < 0.01
 
 
-def test_areas_are_those_of_the_resized_scores(top: Path) -> None:
-    loaded = load_image_model(top / "segformer", "semantic-segmentation")
-    events = run(tasks.segment_images([top / "0.png", top / "1.png"], model=str(top / "segformer")))
+@pytest.mark.parametrize("name", ["segformer", "oneformer"])
+def test_areas_are_those_of_the_resized_scores(top: Path, name: str) -> None:
+    loaded = load_image_model(top / name, "semantic-segmentation")
+    events = run(tasks.segment_images([top / "0.png", top / "1.png"], model=str(top / name)))
     assert isinstance(events[-1], Done), events[-1]
     for item in (event for event in events if isinstance(event, Item)):
         image = pyapp.from_numpy(pictures()[item.index])
         with pyapp.no_grad():
-            logits = make("segformer", "semantic-segmentation")(loaded.processor([image]).pixel_values)
+            model = make(name, "semantic-segmentation")
+            if name == "oneformer":  # which reads the task, of words that the tokenizer does not know
+                model.take_task([2, 1, 1, 1, 1, 3])
+            logits = model(loaded.processor([image]).pixel_values)
             logits = nn.functional.interpolate(logits, size=tuple(image.shape[:2]), mode="bilinear")
         wanted = logits.numpy()[0].argmax(0)
         numbers, lengths = np.array(item.values["runs"]).T
         assert np.array_equal(np.repeat(numbers, lengths).reshape(item.values["size"]), wanted)
-        assert (np.diff(numbers) != 0).all() and len(set(numbers)) > 1
+        assert (np.diff(numbers) != 0).all() and len(set(numbers)) > (name == "segformer")
         shares = {entry["label"]: entry["share"] for entry in item.values["segments"]}
         assert shares == {("no", "perhaps", "yes")[i]: (wanted == i).mean() for i in set(wanted.flat)}
         assert list(shares.values()) == sorted(shares.values(), reverse=True)

@@ -7,6 +7,7 @@ import io
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +258,8 @@ def test_llama_cpps_cases(name: str, data_path: Callable[[str], Path]) -> None:
 def test_word_patterns(name: str) -> None:
     """A vocabulary of bytes: every division is one of the text, and GGUF's name is found again."""
     words = word_pattern(name, "x")
-    assert WORD_PATTERNS[name_of_pattern(words.pre_tokenizer(), words.ignore_merges, words.adds_sep) or ""] == words
+    found = WORD_PATTERNS[name_of_pattern(words.pre_tokenizer(), words.ignore_merges, words.adds_sep) or ""]
+    assert replace(found, adds_bos=words.adds_bos) == words  # files say themselves what is put before texts
 
 
 DIVISIONS = {
@@ -494,6 +496,18 @@ def test_bytes_without_a_vocabulary() -> None:
     assert tokenizer.encode("</s>", eos=False, parse_special=False) == [63, 50, 118, 65]
     with pytest.raises(ModelError, match="extra_ids"):
         load_tokenizer({"tokenizer_config.json": b'{"tokenizer_class": "ByT5Tokenizer", "extra_ids": -1}'})
+
+
+def test_characters_without_a_vocabulary() -> None:
+    """Expected: CanineTokenizer of transformers 5.24; types of pairs are those of version 4."""
+    tokenizer = load_tokenizer({"tokenizer_config.json": b'{"tokenizer_class": "CanineTokenizer"}'}, "folder")
+    assert tokenizer.encode("a \ue003b\0\U0001f600") == [57344, 97, 32, 57347, 98, 0, 0x1F600, 57345]
+    found = tokenizer("ab", "c", offsets=True)
+    assert found.ids == [57344, 97, 98, 57345, 99, 57345] and found.type_ids == [0, 0, 0, 0, 1, 1]
+    assert found.offsets == [(0, 0), (0, 1), (1, 2), (0, 0), (0, 1), (0, 0)]
+    assert tokenizer.decode(found.ids) == "abc" and tokenizer.vocab_size == 0x110000
+    assert (tokenizer.pad_id, tokenizer.max_length, tokenizer.special_id("mask_token")) == (0, 2048, 0xE003)
+    assert (tokenizer.piece(0xD800), tokenizer.id_of("é"), tokenizer.id_of("ab")) == (None, 0xE9, None)
 
 
 def test_merges_of_whole_texts_in_a_gguf_file() -> None:

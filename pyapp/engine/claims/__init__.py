@@ -21,9 +21,9 @@ LATE = {
     "_solve_triangular _svd _svdvals cholesky det inverse matrix_exp",
     "losses": "_cross_entropy cross_entropy_backward _cross_entropy_planes cross_entropy_planes_backward "
     "_nll_loss nll_loss_backward",
-    "optimizer_steps": "adafactor_step adamw_step muon_step",
+    "optimizer_steps": "adafactor_step adamw_step muon_step scale_all sums_of_squares",
     "pooling": "_max_of_windows _mean_of_windows _places_of_max max_of_windows_backward mean_of_windows_backward",
-    "resample": "_grid_sample grid_sample_backward",
+    "resample": "_grid_sample grid_sample_backward _resampled _resampled_bytes",
     "recurrences": "_advance_states linear_scan",
     "recurrent": "_gru_cell gru_cell_backward gru_steps gru_steps_backward _lstm_cell lstm_cell_backward lstm_steps "
     "lstm_steps_backward rnn_steps rnn_steps_backward",

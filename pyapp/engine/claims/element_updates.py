@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..device import cpu
 from ..dtype import float32
 from ..element_programs import TENSORS, ElementProgram, HeldNumbers, Numbers
+from ..element_types import CODES
 from ..launch import KERNELS
+from ..native import IN_BROWSER
 from ..op import claims
-from ..operands import dense
+from ..operands import dense, is_half
 from ..tensor import Tensor
 from .layouts import result_like
 
@@ -18,15 +21,16 @@ _NONE = tuple((None,) * n for n in range(TENSORS + 1))
 
 
 def record(
-    program: ElementProgram, count: int, tensors: tuple[Any, ...], numbers: Numbers, single: int = 0
+    program: ElementProgram, count: int, tensors: tuple[Any, ...], numbers: Numbers, single: int = 0, half: int = 0
 ) -> tuple[Any, ...]:
-    """The kernel and its slots, for `count` elements. Bit k of `single`: tensor k is one element."""
+    """The kernel and its slots, for `count` elements. Bit k of `single`: tensor k is one element. `half`: the code of
+    the half type that all tensors have."""
     device = tensors[0].device
     steps = program.on(device)
     held = numbers.on(device) if isinstance(numbers, HeldNumbers) else None
     return (
         _COMPUTE, *tensors, *_NONE[TENSORS - len(tensors)], steps, held, count, steps.shape[0] // 5, single,
-        0 if held is None else len(numbers), *program.slots(numbers),
+        0 if held is None else len(numbers), *program.slots(numbers), half,
     )  # fmt: skip
 
 
@@ -60,12 +64,17 @@ def _update_elements(first: Tensor, others: tuple[Tensor, ...], program: Element
 
 @claims("computed_elements")
 def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbers: tuple[float, ...]) -> Any:
-    """Float32 tensors of one shape, those after the first perhaps of one element."""
+    """Tensors of one shape, those after the first perhaps of one element, all of float32 or of one half type."""
+    kind, half = tensors[0].dtype, 0
+    if kind is not float32:
+        if not is_half(tensors[0]) or IN_BROWSER or tensors[0].device is not cpu:
+            return NotImplemented
+        half = CODES[kind]
     first, y, count = result_like(tensors[0])
     given: list[Tensor] = [y, first]
     single = 0
     for x in tensors:
-        if x.dtype is not float32 or (x.shape != y.shape and (x is tensors[0] or x.numel() != 1)):
+        if x.dtype is not kind or (x.shape != y.shape and (x is tensors[0] or x.numel() != 1)):
             return NotImplemented
         if x.device is not first.device:  # a number of the CPU, which the ops take
             return NotImplemented
@@ -77,6 +86,6 @@ def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbe
                 return _computed_elements([dense(x) for x in tensors], program, numbers)
             x = dense(x)
         given.append(x)
-    kernel, *slots = record(program, count, tuple(given), numbers, single)
+    kernel, *slots = record(program, count, tuple(given), numbers, single, half)
     kernel.launch(count * len(program.code) >> 14, *slots)
     return y

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import inf, prod
+from struct import Struct
 from typing import Any
 
 from .. import dtype as _dtype
 from .. import shape as shapes
 from ..device import cpu
 from ..dtype import of_number
-from ..element_types import CODES, number_slot, opcodes, padded
+from ..element_types import CODES, ROUNDS_NUMBERS, number_slot, opcodes, padded, rounded
 from ..launch import KERNELS, capturing, launch_all
 from ..lazy import np
 from ..native import IN_BROWSER
@@ -25,7 +26,7 @@ from ..tensor import Tensor, empty_contiguous, make
 from .conversions import CONVERSIONS
 from .layouts import in_type, is_packed, result_like, rows_of
 
-_F32 = _dtype.float32
+_F32, _F16, _BF16 = _dtype.float32, _dtype.float16, _dtype.bfloat16
 K = KERNELS
 
 
@@ -40,6 +41,7 @@ _NO_BOOLS = ("sub", "neg", "relu")  # whose definitions say what to do instead
 def _of_any(name: str) -> Any:
     """Two operands of any dtype that the kernel has, promoted as torch does, of any strides."""
     code, types, result = opcodes("binary")[name]
+    rounds = name in ROUNDS_NUMBERS
 
     def compute(a: Tensor, b: Any) -> Any:
         if not (isinstance(b, Tensor) or type(b) in (int, float, bool)):
@@ -54,6 +56,8 @@ def _of_any(name: str) -> Any:
         if isinstance(b, Tensor):
             other = in_type(b, kind)
         else:
+            if rounds and (kind is _BF16 or kind is _F16):
+                b = rounded(b, kind)
             number = number_slot(b, kind)
         a = in_type(a, kind)
         shape, strides, count, slots = _geometry(
@@ -99,6 +103,9 @@ def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
     return _repeating(x.shape, x.strides, shape)
 
 
+_TWO_NUMBERS, _TWO_BITS = Struct("2d"), Struct("2q")
+
+
 def _function_of_any(name: str, whole: bool = False) -> Any:
     """One operand of any dtype that the kernel has and of any strides. `whole`: integers stay what they are; else they
     become floats. `settings`: the function's own numbers, at most two. `own`: the result is written into x itself,
@@ -117,7 +124,7 @@ def _function_of_any(name: str, whole: bool = False) -> Any:
         if settings:
             if any(type(number) not in (int, float) for number in settings):
                 return NotImplemented
-            slots = tuple(number_slot(float(number), _F32) for number in (*settings, 0.0)[:2])
+            slots = _TWO_BITS.unpack(_TWO_NUMBERS.pack(*(*settings, 0.0)[:2]))
         if own:
             if kind is not x.dtype or result == "bool" or not is_packed(x):
                 return NotImplemented

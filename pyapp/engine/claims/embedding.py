@@ -44,7 +44,11 @@ def _embedding(weight: Tensor, ids: Tensor) -> Any:
         return rows
     found = _EMBEDDING.get(kind) if by is _I32 else None
     if found is None:
-        return NotImplemented
+        if kind.itemsize != 2 or not kind.is_floating_point:
+            return NotImplemented
+        halves = empty_contiguous((*ids.shape, columns), kind, weight.device)  # the kernels of halves take int32 only
+        _COPY.launch(count * columns >> 10, halves, weight, ids, *sizes, kind.itemsize, by.itemsize)
+        return in_type(halves, _F32)
     kernel, more = found
     y = empty_contiguous((*ids.shape, columns), _F32, weight.device)
     kernel.launch(count * columns >> 10, y, weight, ids, *sizes, *more)

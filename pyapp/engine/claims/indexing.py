@@ -155,6 +155,28 @@ def _get(x: Tensor, entries: tuple[Any, ...], negative: bool) -> Any:
     return y
 
 
+def _get_along(x: Tensor, dim: int, index: Tensor, negative: bool) -> Any:
+    """As _get, by one tensor of int64 along a dim of a dense tensor of the CPU."""
+    shape = x.shape
+    size, inner = shape[dim], prod(shape[dim + 1 :])
+    y = empty_contiguous((*shape[:dim], *index.shape, *shape[dim + 1 :]), x.dtype)
+    try:
+        _GET.launch(
+            y.numel() >> 8, y, x, index, None, None, None, x.dtype.itemsize, prod(shape[:dim]), index.numel(), inner,
+            inner * size, int(negative), size, 0, 0, 0, inner, 0, 0, 0,
+        )  # fmt: skip
+    except IndexError:
+        return NotImplemented  # NumPy's way says which index it is
+    return y
+
+
+def _is_plain_index(x: Tensor, index: Any) -> bool:
+    """Whether _get_along takes them."""
+    if not isinstance(index, Tensor) or index.dtype is not _dtype.int64 or not index.is_contiguous():
+        return False
+    return x.device is cpu is index.device and x.dtype in CODES and x.is_contiguous()
+
+
 def _put(chosen: _Chosen, source: Tensor, opcode: str) -> bool:
     """Combines a source that broadcasts to the result with what is there; False where nothing was written: an index is
     out of range."""
@@ -197,11 +219,15 @@ def _walks(source: Tensor, shape: Shape, first: int, last: int) -> tuple[Tensor,
 
 @claims("_take")
 def _take(x: Tensor, entries: tuple[Any, ...]) -> Any:
+    if _is_plain_index(x, entries[0]) and len(entries) == len(x.shape) and entries.count(_ALL) == len(entries) - 1:
+        return _get_along(x, 0, entries[0], True)
     return _get(x, entries, True)
 
 
 @claims("_index_select")
 def _index_select(x: Tensor, dim: int, index: Tensor) -> Any:
+    if _is_plain_index(x, index):
+        return _get_along(x, dim, index, False)
     return _get(x, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)), False)
 
 

@@ -10,7 +10,7 @@ from ..element_programs import HeldNumbers, Numbers
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS, Part, launch_all
 from ..op import claims
-from ..operands import dense, is_plain
+from ..operands import dense, is_half, is_plain
 from ..ops.optimizer_steps import (
     COMBINED,
     MATRIX_CHANGE,
@@ -23,6 +23,7 @@ from ..ops.optimizer_steps import (
 )
 from ..tensor import Tensor, empty_contiguous
 from .element_updates import record
+from .layouts import is_packed
 
 _ADAMW, _REDUCE, _SUM_ROWS, _MUL = (KERNELS[name] for name in ("adamw_f32", "reduce", "sum_rows_f32", "mul_f32"))
 _LINEAR, _MATMUL, _COPY = (KERNELS[name] for name in ("linear_f32", "matmul_f32", "copy_strided"))
@@ -144,3 +145,39 @@ def _copy_matrix(target: Tensor, source: Tensor, shape: tuple[int, int], strides
     """The record that copies a matrix with these strides into dense memory."""
     none = (0,) * 4
     return (_COPY, target, source, 4, 2, *shape, *none, shape[1], 1, *none, *strides, *none)
+
+
+@claims("sums_of_squares")
+def _sums_of_squares(tensors: list[Tensor]) -> Any:
+    """Float32 and half types of one device, in one call."""
+    device, kind = tensors[0].device, CODES[float32]
+    if any(x.device is not device or not (x.dtype is float32 or is_half(x)) for x in tensors):
+        return NotImplemented
+    y = empty_contiguous((len(tensors),), float32, device)
+    calls, most = [], 0
+    for at, x in enumerate(tensors):
+        count = x.numel()
+        most = max(most, count)
+        if not is_packed(x):
+            x = dense(x)
+        calls.append((_REDUCE, Part(y, 4 * at), x, _SQUARES[0], kind, CODES[x.dtype], 1, count, 1, count, 1, 1, 0.0))
+    launch_all(most >> 9, *calls)
+    return y
+
+
+@claims("scale_all")
+def _scale_all(tensors: list[Tensor], factor: Tensor) -> Any:
+    """Float32 tensors without gaps, in one call."""
+    device, calls, most = factor.device, [], 0
+    if factor.dtype is not float32 or factor.shape:
+        return NotImplemented
+    for x in tensors:
+        if x.dtype is not float32 or x.device is not device or not is_packed(x):
+            return NotImplemented
+        count = x.numel()
+        most = max(most, count)
+        calls.append((_MUL, x, x, factor, count, count or 1, 1, 0, 0, 0.0))
+    launch_all(most >> 10, *calls)
+    for x in tensors:
+        x.storage.version += 1
+    return tensors[0]

@@ -15,7 +15,7 @@ from ..launch import launch_all
 from ..op import claims
 from ..operands import check_extreme, check_place, dense, is_half
 from ..shape import Shape, dense_layout, is_packed, normalize_dim, normalize_dims, reduced_dims
-from ..tensor import Tensor, empty_contiguous
+from ..tensor import Tensor, empty_contiguous, make
 from .layouts import in_type
 
 _F32 = _dtype.float32
@@ -35,10 +35,22 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
         return NotImplemented
     result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
     if order is not None:
+        if name == "sum" and x.dtype is _F32 is dtype and dims and dims[-1] - dims[0] >= len(dims):
+            return _sum_in_steps(x, tuple(dims), result)
         x = dense(x.permute(order))
     y = empty_contiguous(result, dtype, x.device)
     _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *slots, correction)
     return y
+
+
+def _sum_in_steps(x: Tensor, dims: tuple[int, ...], result: Shape) -> Tensor:
+    """Over the last dims that are neighbours, then over the others: only the small result of the first step is copied
+    where its elements must become neighbours."""
+    last = len(dims) - 1
+    while dims[last - 1] == dims[last] - 1:
+        last -= 1
+    y: Tensor = _sum(_sum(x, list(dims[last:]), True), list(dims[:last]), True)
+    return y if y.shape == result else make(y.storage, result, dense_layout(result)[1], _F32)
 
 
 @lru_cache(4096)
@@ -94,12 +106,17 @@ def _sum_of_any(x: Tensor, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return y if y is NotImplemented or kind is target else in_type(y, target)
 
 
+_EXTREMES: dict[bool, Any] = {}  # by whether it is the largest
+
+
 def _claim_extreme(name: str) -> None:
     @claims("a" + name)
     def extreme(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         dims = sorted(reduced_dims(dim, len(x.shape), "a" + name))
         check_extreme("a" + name, x, dim, dims)
         return _reduce(name, x, dims, keepdim, x.dtype)
+
+    _EXTREMES[name == "max"] = extreme
 
     @claims("arg" + name)
     def place(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -118,6 +135,11 @@ def _claim_extreme(name: str) -> None:
 
 for _name in ("max", "min"):
     _claim_extreme(_name)
+
+
+@claims("found_extreme")
+def _found_extreme(x: Tensor, largest: bool, dim: Any = None, keepdim: bool = False) -> Any:
+    return _EXTREMES[largest](x, dim, keepdim)
 
 
 def _claim_quantifier(name: str) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import memmove
 from math import prod
 from typing import Any
 
+from ..device import cpu
 from ..dtype import DType, result_dtype
 from ..element_types import CODES
-from ..launch import KERNELS, Part
+from ..launch import KERNELS, Part, capturing
 from ..op import claims
-from ..operands import common_dtype
+from ..operands import common_dtype, is_half
 from ..ops.index import fill_
 from ..ops.view import copy_strided, dense_copy
 from ..shape import Shape
 from ..tensor import Tensor, empty_contiguous, make
 from .layouts import in_type
 
+_FEW = 1 << 14  # elements that the C library copies
 _COPY, _COPY_BYTES = KERNELS["copy_strided"], KERNELS["copy_bytes"]
 
 
@@ -50,7 +53,7 @@ def _part(x: Tensor, dim: int, start: int, count: int) -> Tensor:
 
 @claims("_pad")
 def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
-    if len(x.shape) > 6 or x.dtype.is_bits or x.dtype.is_quantized:
+    if len(x.shape) > 6 or (x.dtype.is_bits and not is_half(x)) or x.dtype.is_quantized:
         return NotImplemented
     shape = tuple(before + n + after for n, (before, after) in zip(x.shape, widths, strict=True))
     y = fill_(empty_contiguous(shape, x.dtype, x.device), value)
@@ -98,10 +101,16 @@ def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_
     strides = y.strides[:dim] + y.strides[dim + 1 :] if new_dim else y.strides
     rank, follow = len(strides), prod(shape[:dim]) == 1
     pad = (0,) * (6 - rank)
+    direct = follow and y.device is cpu and not capturing()
     for x in tensors:
         if x.dtype is not kind:
             x = in_type(x, kind)
-        part, count = Part(y, at * step), x.numel()
+        count = x.numel()
+        if direct and count <= _FEW and x.is_contiguous():
+            memmove(y.address + at * step, x.address, count * size)  # a launch costs as much as 10 kB
+            at += 1 if new_dim else x.shape[dim]
+            continue
+        part = Part(y, at * step)
         if follow and x.is_contiguous():
             _COPY_BYTES.launch(count >> 10, part, x, count * size)
         else:

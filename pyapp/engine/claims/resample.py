@@ -1,17 +1,22 @@
-"""Pictures sampled at places of a grid (native/grid_sample.c)."""
+"""Pictures at another size (native/resample.c), and sampled at places of a grid (native/grid_sample.c)."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Any
 
-from ..dtype import float32
-from ..launch import KERNELS
+from ..device import cpu
+from ..dtype import DType, float32, int32, uint8
+from ..element_types import CODES
+from ..launch import KERNELS, constants
+from ..lazy import np
 from ..native import IN_BROWSER
+from ..numpy_arrays import tensor_of
 from ..op import claims
 from ..operands import dense
-from ..ops.resample import grid_sample as _grid_sample_function  # noqa: F401 (defines the op)
-from ..tensor import Tensor, empty_contiguous
+from ..ops.resample import Taps
+from ..tensor import Tensor, empty_contiguous, make
+from .layouts import is_packed
 
 _FORWARD, _BACKWARD = KERNELS["grid_sample_f32"], KERNELS["grid_sample_backward_f32"]
 _PADDING = {"zeros": 0, "border": 1, "reflection": 2}
@@ -53,3 +58,50 @@ def _grid_sample_backward(
     else:
         return NotImplemented  # zeros
     return grad_x, grad_grid
+
+
+# ---- another size
+
+
+_RESAMPLE = KERNELS["resample"]
+_MOST = (1 << 31) - 1  # of a sum of bytes
+
+
+@constants(64)
+def _tables(taps: Taps, weights: DType) -> tuple[Tensor, Tensor, Tensor]:
+    """starts (out + 1,), places (k,), weights (k,)."""
+    return tensor_of(taps.starts, int32), tensor_of(taps.places, int32), tensor_of(taps.weights, weights)
+
+
+def _along(x: Tensor, dim: int, taps: Taps, weights: DType) -> Any:
+    """The samples along a dim, in the order in which x lies in memory."""
+    if IN_BROWSER or x.device is not cpu:
+        return NotImplemented
+    if not is_packed(x):
+        x = dense(x)
+    order = range(len(x.shape)) if x.is_contiguous() else sorted(range(len(x.shape)), key=lambda d: -x.strides[d])
+    lying = [x.shape[d] for d in order]
+    at = order.index(dim)
+    outer, inner = prod(lying[:at]), prod(lying[at + 1 :])
+    lying[at] = taps.out
+    y = empty_contiguous(tuple(lying), x.dtype)
+    entries = len(taps.places)
+    _RESAMPLE.launch(
+        outer * inner * entries >> 10, y, x, *_tables(taps, weights), outer, taps.size, taps.out, inner, entries,
+        CODES[x.dtype], taps.precision,
+    )  # fmt: skip
+    if x.is_contiguous():
+        return y
+    places = [order.index(d) for d in range(len(order))]
+    return make(y.storage, tuple(lying[i] for i in places), tuple(y.strides[i] for i in places), y.dtype)
+
+
+@claims("_resampled")
+def _resampled(x: Tensor, dim: int, taps: Taps) -> Any:
+    return _along(x, dim, taps, float32) if x.dtype is float32 else NotImplemented
+
+
+@claims("_resampled_bytes")
+def _resampled_bytes(x: Tensor, dim: int, taps: Taps) -> Any:
+    largest = 255 * np.add.reduceat(abs(taps.weights), taps.starts[:-1]).max() + (1 << taps.precision)
+    return _along(x, dim, taps, int32) if x.dtype is uint8 and largest <= _MOST else NotImplemented

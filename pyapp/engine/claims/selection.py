@@ -91,6 +91,21 @@ def _masked_fill(x: Tensor, mask: Any, value: Any) -> bool:
     return True
 
 
+@claims("masked_fill")
+def _with_number_where(x: Tensor, mask: Any, value: Any) -> Any:
+    """Of a number, and a mask that broadcasts to x."""
+    if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_ or isinstance(value, Tensor):
+        return NotImplemented
+    if mask.device is not x.device or x.dtype.is_quantized or not isinstance(value, (int, float)):
+        return NotImplemented
+    if mask.shape != x.shape and broadcast_shapes(mask.shape, x.shape, op="masked_fill") != x.shape:
+        return NotImplemented
+    if x.numel() > _FEW and not (x.is_contiguous() and mask.is_contiguous()):
+        return NotImplemented  # the definition keeps the order in memory
+    check_number("masked_fill", value, x.dtype)
+    return choose(mask, int(value) if x.dtype.category == 1 else value, x, x.shape, x.dtype)
+
+
 def _with_rank(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """Zero-dimensional tensors as vectors of one element."""
     return (x, index) if x.shape else (x.reshape(1), index.reshape(1))

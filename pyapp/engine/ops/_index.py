@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from .covariance import cov as cov
     from .create import arange as arange
     from .create import as_tensor as as_tensor
-    from .create import asarray as asarray
     from .create import empty as empty
     from .create import empty_like as empty_like
     from .create import eye as eye
@@ -269,8 +268,10 @@ if TYPE_CHECKING:
     from .linalg.solve import solve_triangular as solve_triangular
     from .linalg.solve import triangular_solve as triangular_solve
     from .linalg.svd import svd as svd
+    from .memory import asarray as asarray
     from .memory import empty_permuted as empty_permuted
     from .memory import empty_strided as empty_strided
+    from .memory import from_file as from_file
     from .memory import frombuffer as frombuffer
     from .normalization import group_norm as group_norm
     from .normalization import layer_norm as layer_norm
@@ -467,6 +468,7 @@ if TYPE_CHECKING:
     from .view import ravel as ravel
     from .view import reshape as reshape
     from .view import squeeze as squeeze
+    from .view import swapaxes as swapaxes
     from .view import t as t
     from .view import transpose as transpose
     from .view import unflatten as unflatten
@@ -516,7 +518,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "as_strided": "view",
     "as_strided_scatter": "scattering",
     "as_tensor": "create",
-    "asarray": "create",
+    "asarray": "memory",
     "asin": "elementwise.trigonometry",
     "asinh": "elementwise.trigonometry",
     "atan": "elementwise.trigonometry",
@@ -663,6 +665,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "frexp": "elementwise.exponential",
     "frobenius_norm": "norms",
     "from_dlpack": "dlpack",
+    "from_file": "memory",
     "from_numpy": "create",
     "frombuffer": "memory",
     "full": "create",
@@ -773,6 +776,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "lp_pool2d": "pool",
     "lp_pool3d": "pool",
     "lt": "elementwise.compare",
+    "lu": "linalg.factor",
     "lu_solve": "linalg.factor",
     "lu_unpack": "linalg.factor",
     "manual_seed": "random",
@@ -1027,6 +1031,7 @@ METHOD_MODULES: dict[str, str] = {
     "__pow__": "operators",
     "__radd__": "operators",
     "__rand__": "operators",
+    "__reversed__": "reordering",
     "__rfloordiv__": "operators",
     "__rlshift__": "operators",
     "__rmod__": "operators",
@@ -1192,6 +1197,7 @@ METHOD_MODULES: dict[str, str] = {
     "diff": "differences",
     "digamma": "elementwise.special",
     "digamma_": "elementwise.special",
+    "dim_order": "torch_answers",
     "dist": "distances",
     "div": "elementwise.arithmetic",
     "div_": "elementwise.arithmetic",
@@ -1369,9 +1375,11 @@ METHOD_MODULES: dict[str, str] = {
     "long": "elementwise.cast",
     "lt": "elementwise.compare",
     "lt_": "elementwise.compare",
+    "lu": "linalg.factor",
     "lu_solve": "linalg.factor",
     "mH": "complex_numbers",
     "mT": "view",
+    "map2_": "torch_answers",
     "map_": "torch_answers",
     "masked_fill": "elementwise.select",
     "masked_fill_": "elementwise.select",
@@ -1685,6 +1693,8 @@ OP_MODULES: dict[str, str] = {
     "_rdft": "fourier",
     "_rdft_whole": "fourier",
     "_real": "complex_numbers",
+    "_resampled": "resample",
+    "_resampled_bytes": "resample",
     "_reshape": "view",
     "_rms_norm": "normalization",
     "_roll": "reordering",
@@ -1858,6 +1868,7 @@ OP_MODULES: dict[str, str] = {
     "rnn_steps_backward": "recurrent",
     "round": "elementwise.rounding",
     "rsqrt": "elementwise.arithmetic",
+    "scale_all": "optimizer_steps",
     "scatter": "scattering",
     "scatter_add": "scattering",
     "sgn": "complex_numbers",
@@ -1879,6 +1890,7 @@ OP_MODULES: dict[str, str] = {
     "sub": "elementwise.arithmetic",
     "sum": "reduce",
     "sum_squares": "norms",
+    "sums_of_squares": "optimizer_steps",
     "tan": "elementwise.trigonometry",
     "tanh": "elementwise.trigonometry",
     "trigamma": "elementwise.special",

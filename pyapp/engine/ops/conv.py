@@ -56,7 +56,10 @@ def _widths(padding: Any, kernel: tuple[int, ...], dilation: tuple[int, ...], na
         if len(pairs) != len(kernel) or any(len(p) != 2 for p in pairs):
             raise ValueError(f"{name}: padding {padding} does not name (before, after) for {len(kernel)} dims")
         return pairs  # type: ignore[return-value]
-    return [(p, p) for p in _each(padding, len(kernel), name, "padding")]
+    sides = _each(padding, len(kernel), name, "padding")
+    if any(side < 0 for side in sides):
+        raise ValueError(f"{name}: padding {padding} is negative; cut the input with narrow() or slices")
+    return [(side, side) for side in sides]
 
 
 def _padded(x: Tensor, widths: list[tuple[int, int]], value: float = 0.0) -> Tensor:

@@ -172,6 +172,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         raise ValueError(f"tensor: {_dtype.uint64} cannot hold what {type(data).__name__} holds") from error
     except ValueError as error:
         raise ValueError(f"tensor: the nested lists do not have equal lengths ({error})") from error
+    if _too_large(array) and dtype is not None and as_dtype(dtype).has_gradient:
+        array = array.astype("float64")
     if array.dtype == "uint64" and from_python and dtype is None or _too_large(array):
         raise ValueError(f"tensor: there is a number outside int64 in {type(data).__name__}")
     if array.dtype.kind == "c" and dtype is not None and not as_dtype(dtype).is_complex:
@@ -239,14 +241,26 @@ def linspace(
     start: float, end: float, steps: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """`steps` values from start to end, both included; integers go from int(start) to int(end), as in torch."""
-    kind = as_dtype(dtype or _dtype.Default.dtype)
+    kind = _kind_between("linspace", start, end, dtype)
     return _finish(tensor_of(_equally_spaced("linspace", start, end, steps, kind), kind), device, requires_grad)
+
+
+def _kind_between(name: str, start: Any, end: Any, dtype: Any) -> DType:
+    """The dtype of numbers from start to end: the default one, complex where an end is."""
+    for limit in (start, end):
+        if isinstance(limit, complex) or (isinstance(limit, Tensor) and limit.dtype.is_complex):
+            kind = as_dtype(dtype or complex_of(_dtype.Default.dtype))
+            if not kind.is_complex:
+                raise TypeError(f"{name}: {start} .. {end} are complex numbers, which {kind} does not hold")
+            return kind
+    return as_dtype(dtype or _dtype.Default.dtype)
 
 
 def _equally_spaced(name: str, start: Any, end: Any, steps: int, kind: DType) -> Any:
     for end_of in (start, end):
         if isinstance(end_of, Tensor) and end_of.ndim:
             raise ValueError(f"{name}: start and end are numbers or tensors without dims, not of {end_of.shape}")
+    start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
     if kind.category == 1:
         start, end = int(start), int(end)
     return np.linspace(start, end, steps)
@@ -284,7 +298,7 @@ for _create in (zeros, ones, empty, full):
 def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
     """base^start … base^end."""
     with np.errstate(over="ignore"):
-        kind = as_dtype(dtype or Default.dtype)
+        kind = _kind_between("logspace", start, end, dtype)
         return tensor_of(base ** _equally_spaced("logspace", start, end, steps, kind), kind)
 
 
@@ -304,22 +318,6 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         found = from_numpy(data)
         return found if dtype is None and device is None else found.to(dtype=dtype, device=device)
     return tensor(data, dtype=dtype, device=device)
-
-
-@function()
-def asarray(
-    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
-) -> Tensor:
-    """as_tensor, or with `copy` always a copy. A tensor that requires a gradient is detached unless `requires_grad`."""
-    elements = getattr(obj, "as_elements", None)  # of an UntypedStorage
-    if elements is not None:
-        obj = elements(as_dtype(dtype or Default.dtype))
-    if isinstance(obj, Tensor):
-        found = obj.to(device or obj.device, dtype or obj.dtype, copy=bool(copy))
-        found = found if requires_grad or not found.requires_grad else found.detach()
-    else:
-        found = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
-    return found.requires_grad_() if requires_grad and not found.requires_grad else found
 
 
 @method("new_tensor")

@@ -12,7 +12,7 @@ from ..op import primitive, view_op
 from ..shape import contiguous_strides, normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
-from .create import from_numpy
+from .create import from_numpy, zeros
 from .index import setitem
 from .padding import pad
 from .stacking import cat
@@ -93,6 +93,8 @@ def diag(x: Tensor, diagonal: int = 0) -> Tensor:
 @function()
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of one."""
+    if not tensors:
+        return zeros(1, 0)
     parts = [atleast_2d(t) for t in tensors]
     for part in parts:
         if part.ndim > 2:

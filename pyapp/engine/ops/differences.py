@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function
-from ..dtype import bool_, int64
+from ..dtype import bool_, complex_of, int64
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -24,7 +24,9 @@ def _along(x: Tensor, at: Any, d: int, edge_order: int) -> Tensor:
             raise ValueError(f"gradient: coordinates {describe(at)} do not fit dim {d} of {describe(x)}")
         gaps = (narrow(at, 0, 1, n - 1) - narrow(at, 0, 0, n - 1)).reshape(-1, *(1,) * (x.ndim - d - 1))
     else:
-        gaps = x.new_full((n - 1,) + (1,) * (x.ndim - d - 1), float(at))
+        if isinstance(at, complex):
+            x = x.to(complex_of(x.dtype))
+        gaps = x.new_full((n - 1,) + (1,) * (x.ndim - d - 1), at)
     rises = (narrow(x, d, 1, n - 1) - narrow(x, d, 0, n - 1)) / gaps
     dim = gaps.ndim - (x.ndim - d)  # the dim of `gaps` along d: 0
 
@@ -32,7 +34,10 @@ def _along(x: Tensor, at: Any, d: int, edge_order: int) -> Tensor:
         return narrow(of, d if of is rises else dim, start, count)
 
     left, right = part(gaps, 0, n - 2), part(gaps, 1, n - 2)
-    inner = (part(rises, 0, n - 2) * right + part(rises, 1, n - 2) * left) / (left + right)
+    if not isinstance(at, Tensor):  # without the middle, which may be infinite or NaN
+        inner = (narrow(x, d, 2, n - 2) - narrow(x, d, 0, n - 2)) / (left + right) if n > 2 else narrow(rises, d, 0, 0)
+    else:
+        inner = (part(rises, 0, n - 2) * right + part(rises, 1, n - 2) * left) / (left + right)
     first, last = part(rises, 0, 1), part(rises, n - 2, 1)
     if edge_order == 2:  # the parabola through three points
         bent = (part(rises, 1, 1) - first) / (part(gaps, 0, 1) + part(gaps, 1, 1))
@@ -54,7 +59,7 @@ def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order is 1 or 2, not {edge_order}")
     spacing = 1 if spacing is None else spacing
-    steps = [spacing] * len(dims) if isinstance(spacing, (int, float)) else list(spacing)
+    steps = [spacing] * len(dims) if isinstance(spacing, (int, float, complex)) else list(spacing)
     if len(steps) != len(dims):
         raise ValueError(f"gradient: {len(steps)} spacings for {len(dims)} dims of {describe(x)}")
     values = x if x.dtype.has_gradient else x.to(_dtype.float32)

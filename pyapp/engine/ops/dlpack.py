@@ -35,9 +35,24 @@ def _device(x: Tensor) -> Any:
     return _exchanged(x).__dlpack_device__()
 
 
+class _Exporter:
+    """An object that gives a capsule of the CPU's memory."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **wishes: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
 @function()
 def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor on the memory of another library's array, which the host must see (a copy where it is read-only)."""
+    if type(ext_tensor).__name__ == "PyCapsule":
+        ext_tensor = _Exporter(ext_tensor)
     if not hasattr(ext_tensor, "__dlpack__"):
         raise TypeError(f"from_dlpack: takes an object with __dlpack__, not {type(ext_tensor).__name__}")
     try:

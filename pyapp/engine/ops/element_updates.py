@@ -7,6 +7,7 @@ from typing import Any
 
 from ..element_programs import ElementProgram, HeldNumbers, Numbers
 from ..op import op
+from ..operands import is_half
 from ..tensor import Tensor
 
 
@@ -28,8 +29,11 @@ def update_elements(first: Tensor, others: tuple[Tensor, ...], program: ElementP
 @op()
 def computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbers: tuple[float, ...]) -> Tensor:
     """What a program of element_function computes of tensors of one dtype, as a new tensor: of one shape, those after
-    the first perhaps of one element.
+    the first perhaps of one element. Of a half type in float32, rounded once, as torch's kernels do.
     """
+    kind = tensors[0].dtype
+    if is_half(tensors[0]) and all(x.dtype is kind for x in tensors):
+        return computed_elements([x.to("float32") for x in tensors], program, numbers).to(kind)
     found: Tensor = program.function(None, *tensors, *numbers)[0]
     return found
 
@@ -46,7 +50,7 @@ def element_function(function: Callable[..., Any], tensors: int, numbers: int = 
     program = ElementProgram(written, tensors + 1, numbers)
 
     def compute(*given: Any) -> Tensor:
-        found: Tensor = computed_elements(list(given[:tensors]), program, given[tensors:])
+        found: Tensor = computed_elements.call(list(given[:tensors]), program, given[tensors:])
         return found
 
     return compute

@@ -312,13 +312,21 @@ def ifftshift(x: Tensor, dim: Any = None) -> Tensor:
     return x.roll([-(x.shape[d] // 2) for d in dims], list(dims))
 
 
+def _window_dtype(name: str, dtype: Any) -> _dtype.DType:
+    kind = _dtype.as_dtype(dtype or _dtype.Default.dtype)
+    if not kind.is_floating_point:
+        raise TypeError(f"{name}: windows are of floating-point numbers, not {kind}")
+    return kind
+
+
 def _window(name: str, length: int, periodic: bool, dtype: Any, terms: tuple[float, ...]) -> Tensor:
+    kind = _window_dtype(name, dtype)
     if length < 0:
         raise ValueError(f"{name}: the window length {length} is negative")
     steps = length if periodic else length - 1
     angle = np.arange(length) * (2 * pi / steps if steps else 0.0)
     values = sum((-1) ** k * a * np.cos(k * angle) for k, a in enumerate(terms))
-    return tensor(np.ones(1) if length == 1 else np.asarray(values), dtype=dtype or _dtype.Default.dtype)
+    return tensor(np.ones(1) if length == 1 else np.asarray(values), dtype=kind)
 
 
 @function(factory=True)
@@ -449,7 +457,8 @@ def kaiser_window(
     layout: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """I0(beta √(1 - x²)) / I0(beta), x from -1 to 1."""
+    kind = _window_dtype("kaiser_window", dtype)
     if window_length < 2:
-        return tensor(np.ones(window_length), dtype=dtype or _dtype.Default.dtype)
+        return tensor(np.ones(window_length), dtype=kind)
     values = np.kaiser(window_length + periodic, beta)[:window_length]
-    return tensor(values, dtype=dtype or _dtype.Default.dtype, device=device, requires_grad=requires_grad)
+    return tensor(values, dtype=kind, device=device, requires_grad=requires_grad)

@@ -18,7 +18,7 @@ from ..op import op, primitive, view_op
 from ..operands import check_number, is_plain, unbroadcast
 from ..quant import check_not_transposed, copy_blocks
 from ..shape import broadcast_shapes, is_packed
-from ..tensor import Tensor, make
+from ..tensor import Tensor, empty_contiguous, make
 from ..user_errors import MISTAKES, describe, names_itself, tell
 from .create import fill_storage_with_zeros
 from .view import _alias, _no_blocks, copy_strided, expanded, place_back, reshape, strided_slice
@@ -63,8 +63,8 @@ def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
             if isinstance(entry, str):
                 raise TypeError(f"index: {entry!r:.40} is not an index of {describe(x)}")
             if isinstance(entry, Tensor) and entry.dtype is _dtype.uint8:
-                entries[at] = entry != 0
-            used += _consumes(entries[at])
+                entries[at] = entry = entry != 0
+            used += _consumes(entry)
             basic = basic and _is_basic(entry)
     if used > x.ndim:
         raise IndexError(f"index: {used} indices for {describe(x)}")
@@ -363,7 +363,9 @@ def fill_(x: Tensor, value: Any) -> Tensor:
             number = number_slot(whole % (1 << 8 * x.dtype.itemsize), x.dtype)
         _FILL_ANY.launch(x.numel() >> 10, x, CODES[x.dtype], x.numel(), number)
     else:
-        return copy_(x, fill_(x.new_empty(()), value))
+        one = fill_(empty_contiguous((), x.dtype, x.device), value)
+        if not copy_strided(x, make(one.storage, x.shape, (0,) * len(x.shape), x.dtype)):
+            return copy_(x, one)
     x.storage.version += 1
     return x
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import builtins
+from array import array
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
-from ..dtype import as_dtype
+from ..dtype import Default, as_dtype
 from ..launch import refuse_capture
 from ..lazy import np
 from ..numpy_arrays import tensor_of
@@ -18,7 +19,8 @@ from ..storage import Storage
 from ..tensor import Tensor, adopt_array, check_device, make
 from ..untyped_storage import UntypedStorage
 from ..user_errors import describe
-from .create import construct
+from .create import as_tensor, construct, tensor
+from .dlpack import from_dlpack
 
 
 @method("resize_")
@@ -108,12 +110,15 @@ def empty_permuted(
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A vector of the bytes of a buffer from byte `offset` on; it shares the memory if the buffer is writable."""
     kind = as_dtype(dtype)
-    view = memoryview(buffer).cast("B")
+    try:
+        view = memoryview(buffer).cast("B")
+    except TypeError as error:
+        raise ValueError(f"frombuffer: takes bytes or another buffer ({error})") from error
     length = (len(view) - offset) // kind.itemsize if count < 0 else count
     if not 0 <= offset < len(view) or length < 1 or offset + length * kind.itemsize > len(view):
         raise ValueError(f"frombuffer: {length} of {kind} from byte {offset} on are not in {len(view)} bytes")
-    array = np.frombuffer(view, kind.numpy_name, length, offset)
-    found = tensor_of(array) if not kind.is_bits else _bits(array, kind)
+    elements = np.frombuffer(view, kind.numpy_name, length, offset)
+    found = tensor_of(elements) if not kind.is_bits else _bits(elements, kind)
     return found.requires_grad_(requires_grad)
 
 
@@ -129,10 +134,10 @@ def _new_empty_strided(
 
 
 @method("new")
-def _new(x: Tensor, *args: Any, device: Any = None) -> Tensor:
+def _new(x: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
     """torch's older constructor in x's dtype: of sizes, or of data."""
     check_device(device)
-    return construct(args, x.dtype)
+    return construct(args if size is None else tuple(size), x.dtype)
 
 
 @method()
@@ -157,3 +162,45 @@ def storage_offset(x: Tensor) -> int:
 def untyped_storage(x: Tensor) -> UntypedStorage:
     """The bytes of which the tensor is a view, as a storage."""
     return UntypedStorage(x.storage)
+
+
+@function()
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
+    """as_tensor, or with `copy` always a copy, with copy=False never one: ValueError where one would be needed.
+    The bytes of a buffer are elements of the dtype (by default float32).
+    """
+    elements = getattr(obj, "as_elements", None)  # of an UntypedStorage
+    if elements is not None:
+        obj = elements(as_dtype(dtype or Default.dtype))
+    elif type(obj).__name__ == "PyCapsule":
+        obj = from_dlpack(obj)
+    elif isinstance(obj, (bytes, bytearray, memoryview, array)):
+        obj = frombuffer(obj, dtype=dtype or Default.dtype)
+    if isinstance(obj, Tensor):
+        found = obj.to(device or obj.device, dtype or obj.dtype, copy=bool(copy))
+    else:
+        found = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    shared = (
+        found is obj
+        if isinstance(obj, Tensor)
+        else isinstance(obj, np.ndarray) and np.shares_memory(found.array(), obj)
+    )
+    if copy is False and not shared:
+        raise ValueError(f"asarray: copy=False, but {found.dtype} on {found.device} needs a copy of {describe(obj)}")
+    return found.requires_grad_() if requires_grad and not found.requires_grad else found
+
+
+@function()
+def from_file(
+    filename: str, shared: bool | None = None, size: int = 0, *, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A vector of `size` elements over a file that is mapped: what is written to it is written to the file if `shared`,
+    which makes the file or lengthens it, and else is not. OSError if the file cannot be opened, ValueError if it is
+    shorter.
+    """
+    check_device(device)
+    kind = as_dtype(dtype or Default.dtype)
+    return UntypedStorage.from_file(filename, bool(shared), size * kind.itemsize).as_elements(kind)

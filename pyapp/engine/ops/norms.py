@@ -55,6 +55,8 @@ def _euclidean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 def _d_p_norm(g: Tensor, y: Tensor, x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Any:
     whole = _spread(y, x, dim, keepdim)
     share = x.sign() * where(whole == 0, 0.0, x.abs() / whole) ** (p - 1)
+    if p < 1:  # 0 has no sign, and its power is infinite
+        share = where(x == 0, 0.0, share)
     return (_spread(g, x, dim, keepdim) * where(whole == 0, 0.0, share),)
 
 

@@ -9,7 +9,7 @@ from ..dtype import as_dtype
 from ..lazy import np
 from ..numpy_arrays import tensor_of
 from ..op import Op
-from ..operands import as_tensor
+from ..operands import as_tensor, is_half
 from ..tensor import Tensor
 from ..user_errors import names_itself
 from .elementwise.arithmetic import abs, add, div, floor_divide, mul, neg, pow, remainder, sub
@@ -35,7 +35,7 @@ def _with_array(operation: Op, x: Tensor, array: Any) -> tuple[Tensor, Tensor]:
 
 
 def _reflected(operation: Op) -> Any:
-    commutes = operation in (add, mul)
+    commutes, inverts = operation in (add, mul), operation is div
 
     def operator(self: Tensor, other: Any) -> Any:
         if commutes and (type(other) is float or type(other) is int):
@@ -44,6 +44,8 @@ def _reflected(operation: Op) -> Any:
             if type(other) is np.ndarray:
                 x, y = _with_array(operation, self, other)
                 return operation.call(y, x)
+            if inverts and self.dtype.itemsize == 2 and is_half(self) and type(other) in (int, float):
+                return self.reciprocal() * other  # as torch, which rounds the inverse
             return operation.call(as_tensor(other, self), self)
         return NotImplemented
 

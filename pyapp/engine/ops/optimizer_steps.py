@@ -11,6 +11,7 @@ from .create import empty_like
 from .element_updates import update_elements
 from .linalg.products import linear
 from .norms import sum_squares
+from .stacking import stack
 
 
 @op()
@@ -136,3 +137,19 @@ MOMENTUM, NORMALIZED = ElementProgram(_momentum, 2, 2), ElementProgram(_normaliz
 COMBINED = ElementProgram(_combined, 2, 2)
 MEAN, STEP = ElementProgram(_mean, 2, 2), ElementProgram(_step, 4, 5)
 MATRIX_CHANGE, CHANGE = ElementProgram(_matrix_change, 3, 2), ElementProgram(_change, 3, 3)
+
+
+@op()
+def sums_of_squares(tensors: list[Tensor]) -> Tensor:
+    """The sum of the squares of each tensor, (n,): in float64 if one of them is, else in float32."""
+    kind = "float64" if any(x.dtype.name == "float64" for x in tensors) else "float32"
+    wide = (x if x.dtype.itemsize >= 4 else x.to("float32") for x in tensors)
+    return stack([(x * x).sum().to(kind).to(tensors[0].device) for x in wide])
+
+
+@op()
+def scale_all(tensors: list[Tensor], factor: Tensor) -> Tensor:
+    """Multiplies each tensor by a number (), in place; returns the first. To be called inside no_grad()."""
+    for x in tensors:
+        x.mul_(factor.to(x.device))
+    return tensors[0]

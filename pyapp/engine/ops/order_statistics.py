@@ -6,8 +6,9 @@ from typing import Any
 
 from ..autograd import no_grad
 from ..declare import function
+from ..launch import capturing
 from ..lazy import np
-from ..numpy_arrays import array_of
+from ..numpy_arrays import array_of, tensor_of
 from ..op import op
 from ..return_types import Found, found
 from ..shape import normalize_dim
@@ -65,6 +66,20 @@ def median_of_all(x: Tensor, along: Any) -> Tensor:
     with no_grad():
         found: Tensor = along(reshape(x, -1), 0)[0]
     return found
+
+
+@median_of_all.kernel("cpu")
+def _median_by_parting(x: Tensor, along: Any) -> Any:
+    """By NumPy, which does not sort what lies below and above."""
+    if capturing() or x.dtype.is_bits or x.dtype.is_complex:
+        return NotImplemented
+    values = x.array().reshape(-1)
+    if x.dtype.is_floating_point and np.isnan(values.max()):
+        values = values[~np.isnan(values)] if along is nanmedian else values[:0]
+    if not values.size:
+        return x.new_full((), float("nan"))
+    middle = (values.size - 1) // 2
+    return tensor_of(np.partition(values, middle)[middle], x.dtype)
 
 
 @function(method=True)
@@ -125,6 +140,8 @@ def quantile(x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, i
         value = where(flat.detach().isnan().any(-1, True), float("nan"), value)
         value = transpose(value, d, -1) if dim is not None and rank else reshape(value, (1,) * rank)
         found.append(value if keepdim else reshape(value, ()) if dim is None or not rank else squeeze(value, d))
+    if not found:  # q has no elements
+        return quantile(x, 0.0, dim, keepdim).unsqueeze(0)[:0]
     return stack(found, 0) if parts.ndim else found[0]
 
 

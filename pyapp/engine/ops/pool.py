@@ -43,8 +43,8 @@ class _Windows:
         self.stride = self.kernel if empty else _each(stride, dims, name, "stride")
         self.dilation = _each(dilation, dims, name, "dilation")
         self.padding = _each(padding, dims, name, "padding")
-        if any(m > k // 2 for m, k in zip(self.padding, self.kernel, strict=True)):
-            raise ValueError(f"{name}: padding {self.padding} is more than half of the kernel {self.kernel}")
+        if any(not 0 <= m <= k // 2 for m, k in zip(self.padding, self.kernel, strict=True)):
+            raise ValueError(f"{name}: padding {self.padding} is not between 0 and half of the kernel {self.kernel}")
         self.beyond = [0] * dims  # elements that the last window lacks, in ceil_mode
         self.sizes, out = x.shape[x.ndim - dims :], []
         for i, size in enumerate(self.sizes):
@@ -352,6 +352,8 @@ def _without_elements(x: Tensor, parts: Any) -> Tensor:
 
 def _adaptive_avg_pool(name: str, dims: int, x: Tensor, output_size: Any) -> Tensor:
     parts = _Parts(name, dims, x, output_size)
+    if {*parts.out} == {1} and 0 not in x.shape and x.dtype.is_floating_point:
+        return x.mean(list(range(x.ndim - dims, x.ndim)), True)
     if not _room_for(x, parts).numel():
         return _without_elements(x, parts)
     return _mean_of_windows(x, parts)

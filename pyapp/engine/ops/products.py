@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from .. import dtype as _dtype
 from ..autocast import full_precision
+from ..autograd import STATE
 from ..declare import function
 from ..dtype import as_dtype
+from ..launch import capturing
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
@@ -29,11 +32,14 @@ def _ones_before(x: Tensor, dim: int) -> Tensor:
 
 
 def _d_prod(g: Tensor, y: Tensor, x: Tensor, dim: int, keepdim: bool) -> Any:
-    """The product of all other elements, without a division, so that zeros are exact too. Where the product is NaN or
-    infinite and no element is zero, it is divided by the element, as in torch.
+    """The product divided by the element, as in torch, where the host can see that none is zero. Else the product of
+    all other elements, so that zeros are exact too; where it is NaN or infinite and no element is zero, the quotient.
     """
     if not x.numel():
         return (x * 0,)
+    if not STATE.enabled and x.device.backend.host_visible and not capturing():
+        if isfinite((1.0 / y + y * 0.0).sum().item()):  # no product is zero or infinite
+            return (_spread(g * y, x, dim, keepdim) / x,)
     others = _ones_before(x, dim) * flip(_ones_before(flip(x, dim), dim), dim)
     whole = _spread(y, x, dim, keepdim)
     divided = (whole - whole != 0) & (sum(x == 0) == 0)

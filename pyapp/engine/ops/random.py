@@ -278,7 +278,12 @@ def _limits(kind: _dtype.DType) -> tuple[float, float]:
 
 @function(factory=True)
 def randperm(n: int, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
-    """0 .. n - 1 in random order (int64)."""
+    """0 .. n - 1 in random order (int64). ValueError where a dtype does not hold these."""
+    if dtype is not None:
+        kind = _dtype.as_dtype(dtype)
+        most = _limits(kind)[1] if kind.category < 2 else 2 / finfo(kind).eps
+        if n - 1 > most:
+            raise ValueError(f"randperm: {n - 1} is beyond the whole numbers that {kind} holds")
     keys = (_words(n, generator) * 2.0**48).astype("int64")  # whose order is found faster than that of floats
     return _finish(argsort(tensor_of(keys)), dtype, check_device(device), False)
 
@@ -298,7 +303,8 @@ def multinomial(
     if replacement:
         mass = np.cumsum(rows / rows.sum(-1, keepdims=True), -1)
         draws = _words(len(rows) * num_samples, generator).reshape(len(rows), num_samples)
-        picked = np.stack([np.searchsorted(m, d, side="right") for m, d in zip(mass, draws, strict=True)])
+        found = [np.searchsorted(m, d, side="right") for m, d in zip(mass, draws, strict=True)]
+        picked = np.stack(found) if found else np.zeros(draws.shape, "int64")
         picked = np.minimum(picked, rows.shape[-1] - 1)
     else:  # exponential races: the first num_samples arrivals (Efraimidis & Spirakis 2006)
         draws = _words(rows.size, generator).reshape(rows.shape)
@@ -480,14 +486,18 @@ def _exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None 
 
 
 @method("random_")
-def _random_(x: Tensor, start: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
-    """Writes integers start .. to - 1; random_(n): 0 .. n - 1; without limits all that the dtype holds exactly."""
+def _random_(x: Tensor, start: int = 0, to: Any = ..., *, generator: Generator | None = None) -> Tensor:
+    """Writes integers start .. to - 1; random_(n): 0 .. n - 1; without an end (None) all from the start that the dtype
+    holds exactly. ValueError where the dtype does not hold these.
+    """
+    if to is ...:
+        start, to = (0, start) if start else (0, None)
+    smallest, largest = _limits(x.dtype)
     if to is None:
-        start, to = (0, start) if start else (0, _LIMITS.get(x.dtype.name, 1 << 31))
+        kind = x.dtype
+        most = largest if kind.category < 2 else 2 / finfo(kind).eps
+        to = min(int(most), (1 << 63) - 1) + 1
+    for number in (start, to - 1):
+        if not smallest <= number <= largest:
+            raise ValueError(f"random_: {number} is beyond the limits of {x.dtype}")
     return x.copy_(randint(start, to, x.shape, generator).to(x.dtype))
-
-
-_LIMITS = {
-    "bool": 2, "uint8": 256, "int8": 128, "int16": 1 << 15, "float16": (1 << 11) + 1, "bfloat16": (1 << 8) + 1,
-    "float32": (1 << 24) + 1,
-}  # fmt: skip

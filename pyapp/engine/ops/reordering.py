@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any
 
-from ..declare import function
+from ..declare import function, method
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
@@ -28,6 +28,8 @@ def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
 @function(method=True)
 def flip(x: Tensor, *along: Any, dims: Any = None) -> Tensor:
     """Reverses the order along dims."""
+    if dims is None and not along:
+        raise TypeError("flip: missing 1 required positional argument: 'dims'")
     return _flip(x, normalize_dims(as_shape(along if dims is None else dims), x.ndim, "flip"))
 
 
@@ -59,6 +61,12 @@ def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | Non
     if len(named) != len(by):
         raise ValueError(f"roll: shifts {by} and dims {named} differ in number")
     return _roll(x, by, tuple(normalize_dim(d, x.ndim, "roll") for d in named))
+
+
+@method("__reversed__")
+def _reversed(x: Tensor) -> Tensor:
+    """The first dim in reverse."""
+    return flip(x, 0) if x.ndim else x
 
 
 @function(method=True)

@@ -47,6 +47,8 @@ def repeat_interleave(
     if dim is None:
         x, dim = reshape(x, -1), 0
     size = x.shape[normalize_dim(dim, x.ndim, "repeat_interleave")]
+    if isinstance(repeats, Tensor) and (repeats.dtype.category != 1 or repeats.ndim > 1):
+        raise TypeError(f"repeat_interleave: repeats are integers (N,), not {describe(repeats)}")
     counts = array_of(repeats).astype(np.int64).reshape(-1)
     if counts.size not in (1, size) or (counts < 0).any():
         raise ValueError(f"repeat_interleave: repeats {describe(repeats)} do not fit dim {dim} of {describe(x)}")

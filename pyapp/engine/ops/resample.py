@@ -24,8 +24,8 @@ from .create import ones, tensor
 from .elementwise.limits import clamp
 from .elementwise.select import where
 from .linalg.products import matmul
-from .stacking import stack
-from .view import expand, permute, reshape
+from .stacking import cat, stack
+from .view import expand, narrow, permute, reshape, transpose
 
 _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 _CUBIC = -0.75  # torch's and OpenCV's coefficient (Keys 1981)
@@ -66,7 +66,10 @@ def _neighbours(size: int, out: int, scale: float | None, kind: str, align_corne
 
 def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> tuple[Any, Any]:
     """As _neighbours, but samples of a reduction use a wider neighbourhood (as Pillow does)."""
-    step = (size - 1) / (out - 1) if align_corners and out > 1 else 1 / scale if scale else size / out
+    if align_corners:
+        step = (size - 1) / (out - 1) if out > 1 else 0.0
+    else:
+        step = 1 / scale if scale else size / out
     support = (1.0 if kind == "linear" else 2.0) * max(step, 1.0)
     taps = min(size, int(2 * support + 2))
     places, found = np.zeros((taps, out), "int64"), np.zeros((taps, out))
@@ -85,59 +88,118 @@ def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corn
     return places, found
 
 
-_Sampling = tuple[int, int, float | None, str, bool, bool]  # size, out, scale, kind, align_corners, antialias
+class Taps:
+    """Samples along a dim of `size` elements: sample o is the sum of the elements places[k] times weights[k] for
+    starts[o] <= k < starts[o + 1]. With a `precision` they are of bytes, and the weights whole numbers in 2^-precision.
+    """
+
+    def __init__(self, size: int, starts: Any, places: Any, weights: Any, precision: int = 0) -> None:
+        self.size, self.out, self.precision = size, len(starts) - 1, precision
+        self.starts, self.places, self.weights = starts, places, weights
+        self._transposed: Taps | None = None
+
+    @staticmethod
+    def of_neighbours(size: int, places: Any, weights: Any, kept: Any, precision: int = 0) -> Taps:
+        """From arrays (out, taps), of which those count that are `kept`."""
+        starts = np.concatenate([[0], np.cumsum(kept.sum(1))])
+        return Taps(size, starts, places[kept], weights[kept], precision)
+
+    def transposed(self) -> Taps:
+        """The gradient: what each element gives to the samples."""
+        if self._transposed is None:
+            order = np.argsort(self.places, kind="stable")
+            samples = np.repeat(np.arange(self.out), np.diff(self.starts))
+            starts = np.concatenate([[0], np.cumsum(np.bincount(self.places, minlength=self.size))])
+            self._transposed = Taps(self.out, starts, samples[order], self.weights[order])
+            self._transposed._transposed = self
+        return self._transposed
+
+    def matrix(self, start: int = 0, stop: int | None = None) -> Any:
+        """The weights of some samples as a matrix (size, samples), float64."""
+        counts = np.diff(self.starts)[start:stop]
+        entries = slice(self.starts[start], self.starts[start] + counts.sum())
+        found = np.zeros((self.size, len(counts)))
+        np.add.at(found, (self.places[entries], np.repeat(np.arange(len(counts)), counts)), self.weights[entries])
+        return found
 
 
-@lru_cache(32)
-def _samples(size: int, out: int, scale: float | None, kind: str, align_corners: bool, antialias: bool) -> Any:
+@lru_cache(64)
+def _samples(size: int, out: int, scale: float | None, kind: str, align_corners: bool, antialias: bool) -> Taps:
     """_neighbours or _antialiased."""
-    return (_antialiased if antialias else _neighbours)(size, out, scale, kind, align_corners)
+    places, weights = (_antialiased if antialias else _neighbours)(size, out, scale, kind, align_corners)
+    # An antialiased neighbourhood differs in size, and what is beyond has the weight 0.
+    kept = weights.T != 0 if antialias else np.ones(weights.T.shape, bool)
+    return Taps.of_neighbours(size, places.T, weights.T, kept)
 
 
-def _new_matrix(dtype: DType, sampling: _Sampling) -> Tensor:
-    """The weights as a matrix (size, out)."""
-    places, weights = _samples(*sampling)
-    matrix = np.zeros(sampling[:2])
-    for place, weight in zip(places, weights, strict=True):
-        np.add.at(matrix, (place, np.arange(len(place))), weight)
-    return tensor_of(matrix, dtype)
+@lru_cache(64)
+def _samples_of_bytes(size: int, *more: Any) -> Taps:
+    """The same in torch's fixed point for bytes: the largest weight has 15 bits."""
+    matrix = _samples(size, *more).matrix()
+    most, bits = matrix.max(), 0
+    while bits < 22 and int(0.5 + most * (1 << bits + 1)) < 1 << 15:
+        bits += 1
+    whole = np.trunc(matrix * (1 << bits) + np.copysign(0.5, matrix)).T  # (out, size)
+    return Taps.of_neighbours(size, np.broadcast_to(np.arange(size), whole.shape), whole, whole != 0, bits)
+
+
+def _new_matrix(dtype: DType, taps: Taps) -> Tensor:
+    return tensor_of(taps.matrix(), dtype)
 
 
 _matrix = constants(32)(_new_matrix)
 LARGEST_KEPT = 1 << 18  # elements of a matrix that is kept for the next call
 
 
-def _along(x: Tensor, dim: int, sampling: _Sampling) -> Tensor:
-    """The samples along a dim, by one matrix product."""
-    size, out = sampling[:2]
-    matrix = (_matrix if size * out <= LARGEST_KEPT else _new_matrix)(x.dtype, sampling)
+@op(saves="none", name="_resampled")
+def _resampled(x: Tensor, dim: int, taps: Taps) -> Tensor:
+    """The samples of floats along a dim: by one matrix product where all are finite."""
+    if not _is_finite(x):
+        return _by_neighbours(x, dim, taps)
+    matrix = (_matrix if taps.size * taps.out <= LARGEST_KEPT else _new_matrix)(x.dtype, taps)
     order = [*(d for d in range(x.ndim) if d != dim), dim]
     y = matmul(permute(x, order), matrix.to(x.device))
     return permute(y, [order.index(d) for d in range(x.ndim)])
 
 
-def _along_bytes(x: Tensor, dim: int, sampling: _Sampling) -> Tensor:
-    """As _along, of float32 that hold bytes, rounded to bytes: by torch's weights, whose largest has 15 bits."""
-    matrix = _new_matrix(float64, sampling).numpy()
-    most, bits = matrix.max(), 0
-    while bits < 22 and int(0.5 + most * (1 << bits + 1)) < 1 << 15:
-        bits += 1
-    rounded = np.trunc(matrix * (1 << bits) + np.copysign(0.5, matrix)) / (1 << bits)
-    order = [*(d for d in range(x.ndim) if d != dim), dim]
-    y = (matmul(permute(x, order), tensor_of(rounded, float32).to(x.device)) + 0.5).floor().clamp(0, 255)
-    return permute(y, [order.index(d) for d in range(x.ndim)])
+@_resampled.gradient
+def _d_resampled(g: Tensor, _: Any, x: Tensor, dim: int, taps: Taps) -> tuple[Tensor]:
+    return (_resampled(g, dim, taps.transposed()),)
 
 
-def _by_neighbours(x: Tensor, dim: int, sampling: _Sampling) -> Tensor:
-    """As _along, but an infinity or a NaN reaches its neighbours only: in a product, 0 times it is NaN everywhere."""
-    places, weights = _samples(*sampling)
+_BLOCK = 16  # samples that are computed by one product
+_EXACT = 15  # bits of a weight with which float32 holds every sum
+
+
+@op(vjp=None, name="_resampled_bytes")
+def resampled_bytes(x: Tensor, dim: int, taps: Taps) -> Tensor:
+    """The samples of bytes along a dim, rounded to bytes, halves up. Each product of a few samples reads only what they
+    need, in floats that hold the sums of whole numbers exactly.
+    """
+    wide, parts = float32 if taps.precision <= _EXACT else float64, []
+    moved = transpose(x, dim, -1)
+    for start in range(0, taps.out, _BLOCK):
+        stop = min(start + _BLOCK, taps.out)
+        near = taps.places[taps.starts[start] : taps.starts[stop]]
+        low, high = int(near.min()), int(near.max()) + 1
+        matrix = tensor_of(taps.matrix(start, stop)[low:high], wide).to(x.device)
+        product = matmul(narrow(moved, -1, low, high - low).to(wide), matrix)
+        rounded = ((product + (1 << (taps.precision - 1))) * 2.0**-taps.precision).floor().clamp(0, 255)
+        parts.append(rounded.to("uint8"))
+    return transpose(cat(parts, -1), dim, -1)
+
+
+def _by_neighbours(x: Tensor, dim: int, taps: Taps) -> Tensor:
+    """Sums where an infinity or a NaN reaches its neighbours only: in a product, 0 times it is NaN everywhere."""
     shape = [-1 if d == dim else 1 for d in range(x.ndim)]
-    total = None
-    for place, weight in zip(places, weights, strict=True):
-        share = reshape(tensor_of(weight, x.dtype).to(x.device), shape)
-        part = x.index_select(dim, tensor_of(place).to(x.device)) * share
-        if len(places) > 4:  # antialiased: neighbourhoods differ in size, and what is beyond has the weight 0
-            part = where(share == 0, 0.0, part)
+    counts, total = np.diff(taps.starts), None
+    for k in range(counts.max()):
+        has = counts > k
+        at = np.minimum(taps.starts[:-1] + np.minimum(k, np.maximum(counts - 1, 0)), len(taps.places) - 1)
+        share = reshape(tensor_of(taps.weights[at], x.dtype).to(x.device), shape)
+        part = x.index_select(dim, tensor_of(taps.places[at]).to(x.device)) * share
+        if not has.all():
+            part = where(reshape(tensor_of(has).to(x.device), shape), part, 0.0)
         total = part if total is None else total + part
     assert total is not None
     return total
@@ -204,15 +266,17 @@ def interpolate(
         return x
     if _LINEAR.get(mode, 2 if mode == "bicubic" else None) != x.ndim - 2:
         raise UnsupportedValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")
-    if x.dtype.name == "uint8":
-        apply, dims, x = _along_bytes, range(x.ndim - 1, 1, -1), x.to("float32")  # in torch's order
-    else:
-        apply, dims = _along if _is_finite(x) else _by_neighbours, range(2, x.ndim)
     kind = "cubic" if mode == "bicubic" else "linear"
-    for dim in dims:
+    of_bytes = x.dtype.name == "uint8"
+    for dim in range(x.ndim - 1, 1, -1) if of_bytes else range(2, x.ndim):  # of bytes in torch's order
         out, scale = sizes[dim - 2], scales[dim - 2]
-        x = apply(x, dim, (x.shape[dim], out, scale, kind, bool(align_corners), bool(antialias)))
-    return x.to("uint8") if apply is _along_bytes else x
+        sampling = (x.shape[dim], out, scale, kind, bool(align_corners), bool(antialias))
+        x = (
+            resampled_bytes(x, dim, _samples_of_bytes(*sampling))
+            if of_bytes
+            else _resampled(x, dim, _samples(*sampling))
+        )
+    return x
 
 
 def _unnormalized(at: Tensor, size: int, align_corners: bool) -> Tensor:

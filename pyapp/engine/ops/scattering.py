@@ -27,6 +27,8 @@ from .view import as_strided, expand, reshape
 
 def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """g at the index for the entries of the source that are used, zeros for the rest."""
+    if not index.numel():
+        return zeros(source.shape, dtype=g.dtype, device=g.device)
     part = g.gather(dim, index)
     if not source.ndim:
         return reshape(part, ())
@@ -39,8 +41,12 @@ def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 @primitive(vjp=lambda g, _, x, dim, index, src: (g, None, None, _d_source(g, dim, index, src)), saves="none")
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """x with src added at index along dim; equal indices add up."""
+    if src.dtype is not x.dtype:
+        raise TypeError(f"scatter_add: {describe(x)} and the source {describe(src)} differ in dtype")
     d = normalize_dim(dim, x.ndim, "scatter_add")
     result = array_of(x).copy()
+    if not index.numel():  # of any number of dims, as in torch
+        return tensor_of(result, x.dtype)
     found = _index_array("scatter_add", x, d, index)
     values = np.atleast_1d(array_of(src))
     combine_at(np.add, np.atleast_1d(result), _grid(found, d), values[tuple(slice(n) for n in found.shape)])
@@ -62,6 +68,8 @@ def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
     check_number("scatter", source, x.dtype)
     d = normalize_dim(dim, x.ndim, "scatter")
     result = array_of(x).copy()
+    if not index.numel():
+        return tensor_of(result, x.dtype)
     found = _index_array("scatter", x, d, index)
     values = array_of(source)
     if values.ndim and (
@@ -133,7 +141,9 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float =
         raise IndexError(
             f"index_add: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}"
         )
-    return _index_add(x, d, index, source if alpha == 1 else source * alpha)
+    if alpha != 1:  # of integers, a whole number
+        source = source * (alpha if x.dtype.has_gradient else int(alpha))
+    return _index_add(x, d, index, source.to(x.dtype))
 
 
 def _is_outside(index: Any, size: int) -> bool:
@@ -185,7 +195,7 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 @function(method=True, in_place=True)
 def index_put(x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False) -> Tensor:
     """x with values at x[indices]; with `accumulate` added, equal indices adding up."""
-    index = tuple(indices)
+    index = tuple(i != 0 if isinstance(i, Tensor) and i.dtype is uint8 else i for i in indices)  # masks
     if not accumulate:
         return _put(x, values, index)
 
@@ -197,6 +207,8 @@ def index_put(x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: 
 @function(method=True, in_place=True)
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with the first elements of source, in order, where the mask holds."""
+    if mask.dtype is not bool_:
+        raise TypeError(f"masked_scatter: the mask is a tensor of bools, not {describe(mask)}")
     shape = broadcast_shapes(x.shape, mask.shape, op="masked_scatter")
     wide, seen = expand(x, shape), expand(mask, shape)
     count = int(seen.sum())
@@ -274,6 +286,8 @@ def scatter_reduce(
     if reduce not in ("sum", "mean", *_REDUCE):
         raise ValueError(f"scatter_reduce: reduce is sum, mean, prod, amax or amin, not {reduce!r}")
     d = normalize_dim(dim, x.ndim, "scatter_reduce")
+    if not index.numel():
+        return x + src.reshape(-1)[:0].sum() if src.requires_grad else x.clone()
     if x.dtype is bool_:
         bytes_of = scatter_reduce(x.to(uint8), d, index, src.to(uint8), reduce, include_self=include_self)
         return bytes_of.to(bool_)
@@ -284,9 +298,11 @@ def scatter_reduce(
     if reduce == "sum":
         return total
 
+    if total.requires_grad:
+        refuse_complex("scatter_reduce", x, src)  # as in torch, where means of them have no gradient
     hits = zeros(x.shape, device=x.device).scatter_add(d, index, ones(index.shape, device=x.device))
     count = (hits + 1.0 if include_self else hits).clamp(1.0).to(x.dtype)
-    return total / count if x.dtype.is_floating_point else total.floor_divide(count)
+    return total / count if x.dtype.has_gradient else total.floor_divide(count)
 
 
 def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Tensor]) -> Tensor:

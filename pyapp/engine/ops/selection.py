@@ -49,6 +49,11 @@ def _d_gather(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor) -> tuple[Te
     return (zeros.scatter_add(dim, index, g) if index.numel() else zeros,)
 
 
+def _gather_by_name(x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
+    """The gradient is dense here, whatever `sparse_grad` says."""
+    return gather(x, dim, index)
+
+
 @function(method=True)
 @primitive(vjp=_d_gather, saves="none")
 def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -59,6 +64,9 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     found = _index_array("gather", x, d, index)
     picked = np.atleast_1d(x.array())[_grid(found, d)]
     return adopt_array(picked.reshape(index.shape), x.dtype)  # bits stay bits
+
+
+gather.by_name = _gather_by_name
 
 
 @function(method=True)

@@ -119,6 +119,8 @@ def _d_logsumexp(g: Tensor, y: Tensor, x: Tensor, dim: Any, keepdim: bool = Fals
 
 def _d_logcumsumexp(g: Tensor, y: Tensor, x: Tensor, dim: int) -> tuple[Tensor]:
     """In logarithms, as the values, so that nothing overflows: apart for positive and negative g."""
+    if x.dtype.is_complex:
+        return ((logcumsumexp((g.log() - y).flip(dim), dim).flip(dim) + x).exp(),)
     base = where(y == -inf, 0.0, y)
 
     def share(part: Tensor) -> Tensor:
@@ -131,9 +133,24 @@ def _d_logcumsumexp(g: Tensor, y: Tensor, x: Tensor, dim: int) -> tuple[Tensor]:
 @primitive(vjp=_d_logcumsumexp, saves="both")
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp along a dim, stable. TypeError for integers."""
-    if not x.dtype.is_floating_point:
-        raise TypeError(f"logcumsumexp: takes floating-point tensors, not {describe(x)}")
+    if not x.dtype.has_gradient:
+        raise TypeError(f"logcumsumexp: takes floating-point or complex tensors, not {describe(x)}")
     axis = normalize_dim(dim, x.ndim, "logcumsumexp")
     array = array_of(x, _dtype.float32 if is_half(x) else None)
-    with np.errstate(invalid="ignore"):
-        return tensor_of(np.logaddexp.accumulate(array, axis=axis) if x.ndim else array.copy(), x.dtype)
+    if not x.ndim:
+        return tensor_of(array.copy(), x.dtype)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if x.dtype.is_complex:
+            return tensor_of(_add_up(np.moveaxis(array, axis, 0), axis), x.dtype)
+        return tensor_of(np.logaddexp.accumulate(array, axis=axis), x.dtype)
+
+
+def _add_up(rows: Any, axis: int) -> Any:
+    """logcumsumexp of complex numbers along the first dim, which then becomes dim `axis`."""
+    found = np.array(rows)
+    for at in range(1, len(rows)):
+        a, b = found[at - 1], rows[at]
+        larger = a.real >= b.real
+        high, low = np.where(larger, a, b), np.where(larger, b, a)
+        found[at] = np.where(np.isneginf(low.real), high, high + np.log(1 + np.exp(low - high)))
+    return np.moveaxis(found, 0, axis)

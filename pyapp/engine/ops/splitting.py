@@ -87,22 +87,31 @@ def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Ten
     return tuple(narrow(x, dim, a, max(b - a, 0)) for a, b in zip([0, *cuts], ends, strict=True))
 
 
+def _equal_split(name: str, x: Tensor, indices_or_sections: Any, dim: int, least: int = 1) -> tuple[Tensor, ...]:
+    if x.ndim < least:
+        raise ValueError(f"{name}: takes tensors of {least} or more dims, not {describe(x)}")
+    count = indices_or_sections
+    if isinstance(count, int) and count > 0 and x.shape[dim] % count:
+        raise ValueError(f"{name}: dim {dim} of {describe(x)} cannot be cut into {count} equal parts")
+    return tensor_split(x, count, dim)
+
+
 @function(method=True)
 def hsplit(x: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """tensor_split along dim 1 (0 for vectors)."""
-    return tensor_split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
+    """tensor_split along dim 1 (0 for vectors), into equal parts."""
+    return _equal_split("hsplit", x, indices_or_sections, 1 if x.ndim > 1 else 0)
 
 
 @function(method=True)
 def vsplit(x: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """tensor_split along dim 0."""
-    return tensor_split(x, indices_or_sections, 0)
+    """tensor_split along dim 0 of two dims or more, into equal parts."""
+    return _equal_split("vsplit", x, indices_or_sections, 0, 2)
 
 
 @function(method=True)
 def dsplit(x: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """tensor_split along dim 2."""
-    return tensor_split(x, indices_or_sections, 2)
+    """tensor_split along dim 2, into equal parts."""
+    return _equal_split("dsplit", x, indices_or_sections, 2, 3)
 
 
 @function(method=True)

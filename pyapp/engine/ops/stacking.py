@@ -66,6 +66,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     tensors = [t for t in given if t.shape != (0,)] or given[:1]
     if not tensors:
         raise ValueError("cat: expects at least one tensor")
+    if tensors[0].shape == (0,):  # nothing but empty vectors, which join along any dim
+        dim = 0
     first, shape = tensors[0], tensors[0].shape
     d = normalize_dim(dim, len(shape), "cat")
     for x in tensors:
@@ -96,13 +98,14 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if not tensors:
         raise ValueError("stack: expects at least one tensor")
     first = tensors[0]
-    d = normalize_dim(dim, len(first.shape) + 1, "stack")
+    shape, device = first.shape, first.device
+    d = normalize_dim(dim, len(shape) + 1, "stack")
     for x in tensors:
         if x.dtype.is_quantized:
             _no_blocks(x, "stack")
-        if x.shape != first.shape:
+        if x.shape != shape:
             raise ValueError(f"stack: {describe(first)} and {describe(x)} differ in shape")
-        if x.device is not first.device:
+        if x.device is not device:
             same_device("stack", *tensors)
     return _stack.call(tensors, d)
 

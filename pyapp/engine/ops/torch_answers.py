@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..declare import attribute, function, method
-from ..memory_format import layout, strided
+from ..memory_format import layout, memory_format, strided
 from ..quant import dequantize as _dequantized
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -31,6 +31,32 @@ def _map(x: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tenso
     """Writes the results of a Python function of each pair of elements."""
     pairs = zip(x.reshape(-1).tolist(), other.expand(*x.shape).reshape(-1).tolist(), strict=True)
     return x.copy_(tensor([callable(a, b) for a, b in pairs]).reshape(x.shape))
+
+
+@method("map2_")
+def _map2(x: Tensor, first: Tensor, second: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Writes the results of a Python function of each three elements."""
+    wide = (t.expand(*x.shape).reshape(-1).tolist() for t in (x, first, second))
+    return x.copy_(tensor([callable(*three) for three in zip(*wide, strict=True)]).reshape(x.shape))
+
+
+@method()
+def dim_order(x: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dims from the one with the widest steps in memory to the one with the narrowest. With `ambiguity_check`
+    (True, or a list of memory formats, one of which may fit) RuntimeError where the steps allow several orders.
+    """
+    formats = ambiguity_check if isinstance(ambiguity_check, (list, tuple)) else ()
+    if not isinstance(ambiguity_check, bool) and (
+        not isinstance(ambiguity_check, (list, tuple)) or not all(isinstance(f, memory_format) for f in formats)
+    ):
+        raise TypeError(f"dim_order: ambiguity_check is a bool or a list of memory formats, not {ambiguity_check!r}")
+    fitting = [f for f in formats if x.is_contiguous(memory_format=f)]
+    several = len({step for step, n in zip(x.strides, x.shape, strict=True) if n > 1}) < x.ndim
+    if ambiguity_check and several and len(fitting) != 1:
+        raise RuntimeError(f"dim_order: the strides {x.strides} of {describe(x)} allow several orders of its dims")
+    if fitting and fitting[0].name.startswith("channels_last"):
+        return (0, *range(2, x.ndim), 1)
+    return tuple(sorted(range(x.ndim), key=lambda d: -x.strides[d]))
 
 
 def _itself(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:

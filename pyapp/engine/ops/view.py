@@ -122,7 +122,7 @@ def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
         raise
 
 
-@function(method=True, in_place="shape", synonyms="swapaxes swapdims")
+@function(method=True, in_place="shape", synonyms="swapdims")
 @names_itself
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swaps two dims."""
@@ -136,6 +136,12 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     except MISTAKES as error:
         tell(error, "transpose", (x, dim0, dim1), {})
         raise
+
+
+@function(method=True, in_place="shape")
+def swapaxes(x: Tensor, axis0: int, axis1: int) -> Tensor:
+    """transpose, with NumPy's names."""
+    return transpose(x, axis0, axis1)
 
 
 @function(method=True, in_place="shape")
@@ -269,6 +275,8 @@ def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], o
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` entries of one dim from `start`."""
     d = normalize_dim(dim, x.ndim, "narrow")
+    if isinstance(start, Tensor) and start.ndim:
+        raise ValueError(f"narrow: the start is an integer, or a tensor of one without dims, not {describe(start)}")
     start, length = index(start), index(length)
     if start < 0:
         start += x.shape[d]

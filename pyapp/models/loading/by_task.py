@@ -13,14 +13,14 @@ from typing import Any
 
 from pyapp import hub
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, ops
+from pyapp.engine import Device, ops, quant
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
-from pyapp.formats.part_names import INDICES
+from pyapp.formats.first_among_files import FirstAmongFiles
+from pyapp.formats.part_names import INDICES, part_names
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
-from pyapp.formats.sharded import IndexAmongFiles
 from pyapp.formats.source import close_source, name_of
 from pyapp.hub.resolver import choose_files, choose_model
 from pyapp.models.load import (
@@ -33,7 +33,7 @@ from pyapp.models.load import (
     settings_of,
     stored_parameters,
 )
-from pyapp.models.sentences.embedding import SentenceEmbedder, SentenceSettings, from_gguf_keys
+from pyapp.models.sentences.embedding import DENSE, SentenceEmbedder, SentenceSettings, from_gguf_keys
 from pyapp.models.sentences.logit_ranking import answer_ids
 from pyapp.nn import Module
 from pyapp.nn.decoders.decoder import CausalLanguageModel, SelfAttention
@@ -47,7 +47,7 @@ from pyapp.text.tokenization.tokenizer_files import (
     VOCABULARIES,
     gguf_tokenizer,
     load_tokenizer,
-    tokens_are_bytes,
+    needs_no_vocabulary,
 )
 from pyapp.text.tokenization.vocabulary_files import checked_vocabulary
 from pyapp.vision.processors import ImageProcessor
@@ -81,7 +81,7 @@ HEADS = {
     "ForMaskedLM": ("masked-lm",),
     "ForSequenceClassification": ("sequence-classification", "audio-classification"),
     "ForTokenClassification": ("token-classification",),
-    "ForQuestionAnswering": ("question-answering",),
+    "ForQuestionAnswering": ("question-answering", "visual-question-answering"),
     "ForConditionalGeneration": (
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
         "audio-text-to-text", "time-series-forecasting",
@@ -96,6 +96,8 @@ HEADS = {
     "ForSemanticSegmentation": ("semantic-segmentation",),
     "ForUniversalSegmentation": ("semantic-segmentation",),
     "ForDepthEstimation": ("depth-estimation",),
+    "ForKeypointDetection": ("keypoint-detection",),
+    "ForKeypointMatching": ("keypoint-matching",),
     "ForImageSuperResolution": ("image-to-image",),
     "ForRetrieval": ("visual-document-retrieval",),
     "ForXVector": ("audio-xvector",),
@@ -238,7 +240,7 @@ def ranking_task(settings: Mapping[str, Any], files: Mapping[str, Any]) -> str:
 def _tokenizer(name: str, source: Any, files: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer beside the weights."""
     if isinstance(source, Mapping):
-        weights = getattr(files["model"], "index", files["model"])
+        weights = getattr(files["model"], "file", files["model"])
         folder = next(PurePosixPath(path).parent for path, file in source.items() if file is weights)
         words = {path.name: source[str(path)] for path in map(PurePosixPath, source)
                  if path.name in TOKENIZER_FILES and path.parent == folder}  # fmt: skip
@@ -248,7 +250,7 @@ def _tokenizer(name: str, source: Any, files: Mapping[str, Any]) -> Tokenizer:
             path.name: path for role, path in files.items()
             if role == "tokenizer" or (path.name in TOKENIZER_FILES and path.parent == folder)
         }  # fmt: skip
-    if not any(file in words for file in VOCABULARIES) and not tokens_are_bytes(words):
+    if not any(file in words for file in VOCABULARIES) and not needs_no_vocabulary(words):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))
     return load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
@@ -286,7 +288,9 @@ def _load_gguf(
         check_tokenizer(tokenizer, model, name)
         if task == "features":
             values = checkpoint.values  # type: ignore[attr-defined]
-            model = SentenceEmbedder(model, *from_gguf_keys(values, model.pooling))
+            there = [f"{layer}.weight" for layer in DENSE if f"{layer}.weight" in checkpoint.tensors]
+            dense = [quant.dequantize(checkpoint.read(layer, device=device)).to("float32") for layer in there]
+            model = SentenceEmbedder(model, *from_gguf_keys(values, model.pooling, dense))
     model.eval()
     return LoadedTaskModel(name, model, tokenizer, settings, {})
 
@@ -375,7 +379,8 @@ def given_files(files: Mapping[str, ByteSource], also: re.Pattern[str] | None = 
     wanted = [MORE_FILES] if also is None else [MORE_FILES, also]
     chosen |= {path: path for path in files if any(pattern.fullmatch(path) for pattern in wanted)}
     found = {role: files[path] for role, path in chosen.items()}
-    return found | {"model": IndexAmongFiles(weights, files)} if weights in INDICES else found
+    in_parts = weights in INDICES or part_names(weights)
+    return found | {"model": FirstAmongFiles(weights, files)} if in_parts else found
 
 
 def _marian(pieces: Any, vocabulary: Any, words: Mapping[str, Any]) -> Tokenizer:

@@ -13,6 +13,7 @@ from dataclasses import field, fields, replace
 from functools import partial
 from math import log, prod
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from pyapp.dataclass import dataclass
@@ -89,6 +90,7 @@ MAMBA_KEYS = {
     "layer_norm_epsilon": "attention.layer_norm_rms_epsilon", "state_size": "ssm.state_size",
     "conv_kernel": "ssm.conv_kernel",
 }  # fmt: skip
+ANY_TENSOR = "output_norm.weight"  # that all files have
 NEVER = 1e30  # what llama.cpp divides the frequencies of pairs by that do not turn
 SIGMOID = 2  # expert_gating_func of files
 LENGTHS = ("attention.key_length", "attention.value_length")
@@ -186,10 +188,13 @@ class Gguf:
     ends of names of matrices stored as (out, in).
     skipped(name, config): how many first rows of a parameter files leave out (the file is read as another
     architecture's). joined: the paths of parameters whose rows lie one after the other in a single tensor, which
-    `names` gives each.
+    `names` gives each. stacked: the same for matrices that are a stack of three dimensions, with their whole paths.
     forms: the forms of parameters whose names end so. older: by the path of a parameter, the tensor that older files
     have instead of those of `names`; its values are the parameter's.
     read(config, values): the fields that follow from others in GGUF files; write(config): further keys.
+    in_keys: the ends of names of parameters of one number in each layer, which files have in a list under this key
+    (without the architecture's name).
+    unused(config): tensors that readers expect and do not use, with their shapes: they are written as zeros.
     scalings: the types of rotary scaling that files say by a tensor of factors.
     names_of(config): more names, of configurations that have others.
     unsaid: fields that files do not say; all others are read from a written file as they were (writing_gguf.py).
@@ -207,11 +212,14 @@ class Gguf:
     names_of: Callable[[Any], Mapping[str, str]] | None = None
     transposed: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    stacked: tuple[tuple[str, ...], ...] = ()
     skipped: Callable[[str, Any], int] | None = None
     forms: Mapping[str, GgufForm] = field(default_factory=dict)
     older: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
     write: Callable[[Any], dict[str, Any]] | None = None
+    in_keys: Mapping[str, str] = field(default_factory=dict)
+    unused: Callable[[Any], Mapping[str, Shape]] | None = None
     scalings: tuple[str, ...] = ()
     unsaid: tuple[str, ...] = ()
     index: str | None = None
@@ -245,10 +253,23 @@ class Gguf:
         """The form of a parameter, if it has its own."""
         return next((form for end, form in self.forms.items() if name.endswith(end)), None)
 
+    def key(self, name: str) -> str | None:
+        """The key under which files have the number of a parameter, if they do."""
+        return next((key for end, key in self.in_keys.items() if name.endswith(end)), None)
+
     def share(self, name: str) -> int | None:
         """Which of the joined parameters of its tensor this is; None if it has a tensor of its own."""
-        pattern = _pattern(name)[0]
-        return self.joined.index(pattern) if pattern in self.joined else None
+        group = self.group(name)
+        return next((place for place, path in enumerate(group) if path in _paths(name)), None)
+
+    def group(self, name: str) -> tuple[str, ...]:
+        """The paths of the parameters that a parameter is joined with, itself included; empty if it is not."""
+        return next((own for own in (self.joined, *self.stacked) if {*own} & {*_paths(name)}), ())
+
+
+def _paths(name: str) -> tuple[str, str]:
+    """The path of a parameter with "{}" for its first number, and as it is."""
+    return _pattern(name)[0], name.rpartition(".")[0]
 
 
 def _pattern(name: str) -> tuple[str, str]:
@@ -423,14 +444,19 @@ def rows_in(values: Mapping[str, Any], name: str) -> int | None:
 
 
 def stored_in(
-    form: Gguf, config: Any, slots: Mapping[str, Slot], there: Mapping[str, TensorInfo]
+    form: Gguf, config: Any, slots: Mapping[str, Slot], there: Mapping[str, TensorInfo],
+    values: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Stored]:  # fmt: skip
-    """How a GGUF file, which has the tensors `there`, stores the parameters."""
+    """How a GGUF file, which has the tensors `there` and the metadata `values`, stores the parameters."""
     found, form = {}, form.of(config)
     for name, slot in slots.items():
         tensors, own = form.tensors(name), form.form_of(name)
         pattern, layer = _pattern(name)
         older = form.older.get(pattern, "").replace("{}", layer) + ".weight"
+        if (key := form.key(name)) is not None:
+            numbers = values.get(key)
+            found[name] = Stored((ANY_TENSOR,), join=partial(_number, numbers, int(layer), slot.shape, key))
+            continue
         if older in there:
             apart = own is not None and form.share(name) is not None  # newer files join it with others
             found[name] = Stored((older,), join=_joining(GgufForm(), config, slot.shape) if apart else None)
@@ -443,6 +469,14 @@ def stored_in(
             rows = None if order is None else _rows(inverse(order))
             found[name] = Stored(tensors, rows, _from_gguf(form, name, slot))
     return found
+
+
+def _number(numbers: Any, layer: int, shape: Shape, key: str, tensors: Sequence[Tensor]) -> Tensor:
+    """A parameter of one number, which the file has under a key, for all layers or for each; `tensors` tell nothing."""
+    number = numbers[layer] if isinstance(numbers, list) and layer < len(numbers) else numbers
+    if type(number) not in (int, float):
+        raise ModelError(f"{key} is {numbers!r:.60}, expected a number for each layer")
+    return ops.tensor(float(number), dtype="float32").reshape(shape)
 
 
 def _ordered(order: list[int], value: Tensor) -> Tensor:
@@ -466,7 +500,7 @@ def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] 
     shape = slot.shape
     share = form.share(name)
     if share is not None:
-        return lambda value: _share(value, name, share, len(form.joined), shape)
+        return partial(_share, name=name, share=share, parts=len(form.group(name)), shape=shape)
     if form.offset is not None and name.endswith(form.offset):
         return lambda value: quant.dequantize(value).to("float32") - 1.0
     if name.endswith(form.transposed) and len(shape) == 2:
@@ -482,6 +516,8 @@ def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] 
 def _share(value: Tensor, name: str, share: int, parts: int, shape: Shape) -> Tensor:
     """The rows of one of the parameters that a tensor joins."""
     rows = shape[0]
+    if value.ndim == 3:  # a stack
+        value = value.reshape(-1, value.shape[-1])
     if value.shape[0] != parts * rows:
         raise ModelError(f"{name!r} is a part of {value.shape[0]:,} rows in the file, expected {parts} x {rows:,}")
     found = quant.copied_rows(value, share * rows, rows)
@@ -516,7 +552,13 @@ class AsGguf(Checkpoint):
             model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict
         )[0]  # fmt: skip
         joined: dict[str, list[tuple[str, Stored]]] = {}
+        numbers: dict[str, list[float]] = {}
         for name, (slot, plan) in plans.items():
+            if (key := form.key(name)) is not None:
+                with no_grad():
+                    value = quant.dequantize(read_plan(checkpoint, plan)).to("float32").reshape(-1)
+                numbers.setdefault(key, []).append(float(value.tolist()[0]))
+                continue
             names = form.tensors(name) or form.tensors(slot.name)
             if not names:
                 raise ModelError(
@@ -527,12 +569,15 @@ class AsGguf(Checkpoint):
             kind = checkpoint.tensors[plan.names[0]].dtype if matrix and plan.join is None else "float32"
             if form.share(name) is not None:
                 joined.setdefault(names[0], []).append((name, plan))
-                if len(joined[names[0]]) == len(form.joined):
+                if len(joined[names[0]]) == len(form.group(name)):
                     self._add_joined(names[0], kind, self._shape(name, slot, 0, 1), joined[names[0]])
                 continue
             for part, known in enumerate(names):
                 self._add(known, kind, self._shape(name, slot, part, len(names)), name, plan, part, len(names))
+        self.values |= numbers
         self._add_rotary_factors()
+        for name, size in () if form.unused is None else form.unused(config).items():
+            self.add({name: ops.zeros(*size)})
 
     def _skipped(self, name: str) -> int:
         return 0 if self.form.skipped is None else self.form.skipped(name, self._config)
@@ -572,10 +617,13 @@ class AsGguf(Checkpoint):
     def _add_joined(self, known: str, kind: str, shape: tuple[int, ...], parts: list[tuple[str, Stored]]) -> None:
         """A tensor of the rows of several parameters of this shape, in the order of the form."""
         kind = kind if kind in ("float32", "float16", "bfloat16") else "float32"
-        whole = (len(parts) * shape[0], *shape[1:])
+        stacked = self.form.group(parts[0][0]) in self.form.stacked
+        whole = (len(parts), *shape) if stacked else (len(parts) * shape[0], *shape[1:])
         self.tensors[known] = TensorInfo(known, kind, whole, prod(whole) * (4 if kind == "float32" else 2))
         ordered = sorted(parts, key=lambda part: self.form.share(part[0]) or 0)
-        self._read_by[known] = lambda: ops.cat([self._tensor(name, plan, kind, shape, 0, 1) for name, plan in ordered])
+        self._read_by[known] = lambda: ops.cat(
+            [self._tensor(name, plan, kind, shape, 0, 1) for name, plan in ordered]
+        ).reshape(whole)
 
     def _tensor(self, name: str, plan: Stored, kind: str, shape: tuple[int, ...], part: int, parts: int) -> Tensor:
         order = None if self.form.order is None else self.form.order(name, self._config)
@@ -612,6 +660,12 @@ class AsGguf(Checkpoint):
         for name, numbers in rotary_factors(self._config).items():
             self.tensors[name] = TensorInfo(name, "float32", (len(numbers),), 4 * len(numbers))
             self._read_by[name] = partial(ops.tensor, numbers, dtype="float32")
+
+    def add(self, tensors: Mapping[str, Tensor]) -> None:
+        """Further tensors, in float32."""
+        for name, value in tensors.items():
+            self.tensors[name] = TensorInfo(name, "float32", tuple(value.shape), 4 * value.numel())
+            self._read_by[name] = partial(Tensor.to, quant.dequantize(value), "float32")
 
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         value = self._read_by[info.name]()
@@ -677,6 +731,12 @@ def _global_rotary(config: Any) -> dict[str, Any]:
     return parameters if "rope_type" in parameters else parameters.get("full_attention", {})
 
 
+def turned(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with the features of a head that are rotated, where those of the cache are others."""
+    own = settings.get("qk_rope_head_dim")
+    return {**settings} if own is None else {**settings, "head_dim": own}
+
+
 def _rotary_keys(form: Gguf, config: Any) -> dict[str, Any]:
     parameters = _global_rotary(config)
     size = config.head_dim or config.hidden_size // config.num_attention_heads
@@ -686,7 +746,9 @@ def _rotary_keys(form: Gguf, config: Any) -> dict[str, Any]:
     }
     if size * config.num_attention_heads != config.hidden_size:
         values |= dict.fromkeys(LENGTHS, size)
-    kind = parameters.get("rope_type", "default")
+    kind, alpha = parameters.get("rope_type", "default"), parameters.get("alpha")
+    if kind == "dynamic" and type(alpha) in (int, float) and size > 2:  # Hunyuan's: another base for every length
+        kind, values["rope.freq_base"] = "default", values["rope.freq_base"] * alpha ** (size / (size - 2))
     if kind == "dynamic" or (kind in TENSOR_SCALINGS and kind not in form.scalings):
         raise ModelError(
             f"GGUF has no rotary positions of the type {kind!r}{'' if kind == 'dynamic' else ' for this architecture'}",
@@ -701,7 +763,7 @@ def _rotary_keys(form: Gguf, config: Any) -> dict[str, Any]:
     if kind in ("yarn", "longrope", "su"):
         from pyapp.nn.positions.rotary import rotary_frequencies
 
-        attention = rotary_frequencies(config.to_dict() | {"rope_parameters": parameters}).attention_factor
+        attention = rotary_frequencies(turned(config.to_dict()) | {"rope_parameters": parameters}).attention_factor
         share = attention / _yarn_growth(factor) if kind == "yarn" else attention
         if kind != "yarn" or abs(share - 1) > 1e-6:
             values["rope.scaling.attn_factor"] = share

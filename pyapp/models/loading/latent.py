@@ -6,8 +6,11 @@ from math import log, sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.engine.ops import cat
 
 from .config import DecoderConfig, require
+from .gguf import GgufForm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +48,37 @@ def latent_sizes(values: dict[str, Any]) -> dict[str, Any]:
     for name, value in (("kv_lora_rank", rank), ("qk_rope_head_dim", rotated)):
         require(type(value) is int and value >= 1, f"{name} is {value!r:.60}, expected a whole number from 1")
     return {"num_key_value_heads": 1, "head_dim": rank + rotated}
+
+
+# -- GGUF files have the keys' part of kv_b_proj and that of the values apart, by head, and the keys' transposed
+
+
+def _latent_keys(config: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return config.num_attention_heads, config.kv_lora_rank, config.qk_nope_head_dim
+
+
+def _latent_values(config: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return config.num_attention_heads, config.v_head_dim, config.kv_lora_rank
+
+
+def _by_head(config: Any, value: Tensor) -> Tensor:
+    return value.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+
+
+def _write_keys(config: Any, value: Tensor) -> Tensor:
+    return _by_head(config, value).narrow(1, 0, config.qk_nope_head_dim).transpose(1, 2)
+
+
+def _write_values(config: Any, value: Tensor) -> Tensor:
+    return _by_head(config, value).narrow(1, config.qk_nope_head_dim, config.v_head_dim)
+
+
+def _read_both(config: Any, keys: Tensor, values: Tensor) -> Tensor:
+    by_head = keys.reshape(_latent_keys(config, ())).transpose(1, 2), values.reshape(_latent_values(config, ()))
+    return cat(by_head, 1)
+
+
+LATENT_FORM = GgufForm(
+    read=_read_both,
+    parts=(GgufForm(False, _latent_keys, _write_keys), GgufForm(False, _latent_values, _write_values)),
+)

@@ -21,7 +21,7 @@ from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
-from . import open_clip, timm, ultralytics
+from . import bare_files, open_clip, timm, ultralytics
 from .by_task import (
     TOKENIZER_FILES,
     Loaded,
@@ -39,7 +39,7 @@ READERS = r"(qformer_tokenizer/)?"  # the folder of a second tokenizer, of Instr
 MORE_FILES = re.compile(READERS + "(" + "|".join(map(re.escape, TOKENIZER_FILES)) + ")")
 WITH_TOKENIZER = (
     "image-to-text", "zero-shot-image-classification", "zero-shot-object-detection",
-    "zero-shot-semantic-segmentation", "visual-document-retrieval",
+    "zero-shot-semantic-segmentation", "visual-document-retrieval", "visual-question-answering",
 )  # fmt: skip
 
 
@@ -91,6 +91,8 @@ def load_image_model(
         check_tokenizer(tokenizer, model, name)
     if getattr(model, "reader_files", ""):
         model.reader = tokenizer_of(source, name, files, model.reader_files).encode
+    if hasattr(model, "task_text"):  # OneFormer, which reads what it is to do
+        model.take_task(tokenizer_of(source, name, files).encode(model.task_text))
     check_fit(processor, model.pixels, name)
     if hasattr(model, "take_prompts") and "processor_config" in files:
         model.take_prompts(read_settings(files["processor_config"]))
@@ -120,9 +122,9 @@ def _says_model(settings: Mapping[str, Any]) -> bool:
 
 
 def _settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The object of config.json; without one that names a model, the settings of a YOLO, whose files have none."""
+    """The object of config.json; without one that names a model, what the tensors say."""
     found = settings_in(files, name) if "config" in files else {}
-    return found if _says_model(found) else ultralytics.settings_in(files["model"])
+    return found if _says_model(found) else bare_files.settings_in(files["model"])
 
 
 def _checked(settings: dict[str, Any], where: str, task: str, new_head: bool = False) -> dict[str, Any]:

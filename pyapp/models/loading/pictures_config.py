@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
+from pyapp.nn.vision.vision import divisible
 
 from .config import DEEPEST, FileConfig, check_depth, require
 from .labels import Labelled
@@ -13,6 +15,7 @@ from .labels import Labelled
 SIDE_LIMIT = 1 << 14  # pixels
 PATCHES = 1 << 20  # of a picture
 WIDEST = 1 << 16  # channels
+EFFICIENT_LAST = 1280  # channels of EfficientNet's last filter
 
 
 def pair(values: Mapping[str, Any], name: str, default: Any) -> tuple[int, int]:
@@ -268,6 +271,56 @@ class ResidualConfig(PictureConfig):
         require(self.embedding_size <= WIDEST, f"embedding_size is {self.embedding_size:,}")
         narrow = self.layer_type == "bottleneck" and min(self.hidden_sizes) < self.reduction
         require(not narrow, f"hidden_sizes {list(self.hidden_sizes)} are too small for bottlenecks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EfficientNetConfig(PictureConfig):
+    """The fields of EfficientNet. last_filter: whether a filter comes after the blocks."""
+
+    last_filter: ClassVar[bool] = True
+
+    width_coefficient: float = 2.0
+    depth_coefficient: float = 3.1
+    depth_divisor: int = 8
+    kernel_sizes: tuple[int, ...] = (3, 3, 5, 3, 5, 5, 3)
+    in_channels: tuple[int, ...] = (32, 16, 24, 40, 80, 112, 192)
+    out_channels: tuple[int, ...] = (16, 24, 40, 80, 112, 192, 320)
+    depthwise_padding: tuple[int, ...] = ()
+    strides: tuple[int, ...] = (1, 2, 2, 2, 1, 2, 1)
+    num_block_repeats: tuple[int, ...] = (1, 2, 2, 3, 3, 4, 1)
+    expand_ratios: tuple[int, ...] = (1, 6, 6, 6, 6, 6, 6)
+    squeeze_expansion_ratio: float = 0.25
+    hidden_act: str = "swish"
+    hidden_dim: int = 2560
+    pooling_type: str = "mean"
+    batch_norm_eps: float = 0.001
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        stages = len(self.in_channels)
+        for name, most in (
+            ("in_channels", WIDEST), ("out_channels", WIDEST), ("kernel_sizes", 64), ("strides", 2),
+            ("num_block_repeats", 64), ("expand_ratios", 64),
+        ):  # fmt: skip
+            check_numbers(name, getattr(self, name), most, count=stages)
+        require(1 <= stages <= 16, f"in_channels has {stages} numbers, expected 1 to 16")
+        for name in ("width_coefficient", "depth_coefficient", "squeeze_expansion_ratio"):
+            value = getattr(self, name)
+            require(0 < value <= 16, f"{name} is {value}, expected a number above 0, at most 16")
+        check_numbers("depthwise_padding", self.depthwise_padding, 1 << 16, 0, len(self.depthwise_padding))
+        require(self.depth_divisor <= 1 << 10, f"depth_divisor is {self.depth_divisor:,}, expected at most 1,024")
+        check_depth(sum(map(self.depth, range(stages))))
+        require(self.pooling_type in ("mean", "max"), f"pooling_type is {self.pooling_type!r:.60}")
+        width = self.channels(EFFICIENT_LAST if self.last_filter else self.out_channels[-1])
+        require(self.hidden_dim == width, f"hidden_dim is {self.hidden_dim}, the width_coefficient makes {width}")
+
+    def channels(self, usual: int) -> int:
+        """The channels of a layer that has `usual` ones where width_coefficient is 1."""
+        return divisible(usual * self.width_coefficient, self.depth_divisor, self.depth_divisor)
+
+    def depth(self, stage: int) -> int:
+        """The blocks of a stage."""
+        return ceil(self.depth_coefficient * self.num_block_repeats[stage])
 
 
 # Of timm's ResNets, which some files name only: layer_type and depths.

@@ -440,6 +440,8 @@ FAMILIES = (
            ("widths", "depths", "head_dim", "head_widths")),
     Family("efficientvit_m", r"efficientvit_m(?P<size>[0-5])", timm_networks.efficientvit_msra, (),
            ("embed_dim", "depth", "num_heads", "window_size", "kernels")),
+    Family("tiny_vit", r"tiny_vit_(?P<size>5m|11m|21m)_(?P<side>224|384|512)", timm_networks.tiny_vit, (),
+           ("embed_dims", "depths", "num_heads", "window_sizes")),
     Family("beit", r"beit(v2)?_(?P<width>base|large)_patch(?P<patch>16)_(224|384|512)", _beit, _BEIT, _VIT_ARGUMENTS),
     Family("eva02", r"eva02_(?P<width>tiny|small|base|large)_patch(?P<patch>14)_(?P<side>224|336|448)", _eva02, _EVA02,
            _VIT_ARGUMENTS),

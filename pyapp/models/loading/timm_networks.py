@@ -1,5 +1,5 @@
-"""RepVGG, MobileOne, ConvMixer, FastViT, EfficientViT and Hiera as timm's library names them, described as models/
-reads them.
+"""RepVGG, MobileOne, ConvMixer, FastViT, EfficientViT, TinyViT and Hiera as timm's library names them, described as
+models/ reads them.
 """
 
 from __future__ import annotations
@@ -54,6 +54,13 @@ EFFICIENTVIT_MSRA = {
     "4": ((128, 256, 384), (1, 2, 3), (4, 4, 4), (7, 5, 3, 3)),
     "5": ((192, 288, 384), (1, 3, 4), (3, 3, 4), (7, 5, 3, 3)),
 }
+
+# TinyViT's channels and heads (Wu et al. 2022, table 1), and the sides of the windows of the second stage.
+TINY_VIT = {
+    "5m": ((64, 128, 160, 320), (2, 4, 5, 10)), "11m": ((64, 128, 256, 448), (2, 4, 8, 14)),
+    "21m": ((96, 192, 384, 576), (3, 6, 12, 18)),
+}  # fmt: skip
+TINY_VIT_WINDOWS = {"224": 7, "384": 12, "512": 16}
 
 # Hiera's channels, heads and depths (Ryali et al. 2023, table 2).
 HIERA = {
@@ -135,6 +142,17 @@ def efficientvit_msra(match: re.Match[str], given: Mapping[str, Any]) -> dict[st
         "embed_dims": given.get("embed_dim", widths), "depths": given.get("depth", depths),
         "num_heads": given.get("num_heads", heads), "window_sizes": given.get("window_size", (7, 7, 7)),
         "kernels": given.get("kernels", kernels),
+    }  # fmt: skip
+
+
+def tiny_vit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of models/tiny_vit.py's configuration."""
+    widths, heads = TINY_VIT[match["size"]]
+    window = TINY_VIT_WINDOWS[match["side"]]
+    return {
+        "model_type": "tiny_vit", "embed_dims": given.get("embed_dims", widths),
+        "depths": given.get("depths", (2, 2, 6, 2)), "num_heads": given.get("num_heads", heads),
+        "window_sizes": given.get("window_sizes", (window, window, 2 * window, window)),
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pyapp.dataclass import dataclass
 
 from .config import check_fields, read_config, require
-from .pictures_config import PATCHES, WIDEST, PatchConfig, check_numbers, pair
+from .pictures_config import PATCHES, WIDEST, PatchConfig, PictureConfig, check_numbers, pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ class TowersConfig:
 
     model_type: ClassVar[str]
     text_class: ClassVar[Any]
-    vision_class: ClassVar[type[PatchConfig]]
+    vision_class: ClassVar[type[PictureConfig]]
 
     text_config: Any
     vision_config: Any
@@ -215,11 +215,15 @@ class TowersConfig:
 
 @dataclass(frozen=True)
 class ProjectedConfig(TowersConfig):
-    """As TowersConfig, of models with projections into a common space."""
+    """As TowersConfig, of models with projections into a common space. `usual_width`: its numbers where the file says
+    none.
+    """
+
+    usual_width: ClassVar[int] = 512
 
     @property
     def projection_dim(self) -> int:
         """The numbers of a vector. ModelError for an implausible one."""
-        found = self.values.get("projection_dim", 512)
+        found = self.values.get("projection_dim", self.usual_width)
         require(type(found) is int and 1 <= found <= WIDEST, f"projection_dim is {found!r:.60}")
         return int(found)

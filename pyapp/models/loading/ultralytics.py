@@ -80,16 +80,6 @@ def is_yolos(tensors: Mapping[str, TensorInfo]) -> bool:
     return {"model.0.conv.weight", "model.1.conv.weight", "model.2.cv1.conv.weight"} <= names
 
 
-def settings_in(source: Any) -> dict[str, Any]:
-    """settings_of, of a path or a ByteSource."""
-    checkpoint = open_weights(source)
-    try:
-        return settings_of(checkpoint)
-    finally:
-        if checkpoint.source is not source:
-            checkpoint.close()
-
-
 def settings_of(checkpoint: Checkpoint) -> dict[str, Any]:
     """The fields of a config.json of a file of weights: those that its tensors say, and the labels and the size of
     pictures of a whole model. ModelError for another model than YOLOv3, YOLOv8 and YOLO11.

@@ -1,10 +1,11 @@
 """Load models that speak (VITS and the voices of MMS; SpeechT5, with its vocoder and the vectors of voices), with their
 characters, and language models that write the codes of a codec (Orpheus), or have one (CSM); Kokoro, with the vectors
-of its voices; Parler-TTS, with the tokenizers of texts and of descriptions.
+of its voices; Parler-TTS, with the tokenizers of texts and of descriptions; MetaVoice, with the vector of a voice.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,22 +18,29 @@ from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
 from pyapp.audio.spectrogram_voice import SpectrogramVoice, SpokenLetters
 from pyapp.audio.styled_voice import StyledVoice
 from pyapp.audio.token_voice import VOICES, TextTokens, TokenVoice
+from pyapp.audio.two_stage_voice import USUAL_CODEC, OffsetTokens, TwoStageVoice
 from pyapp.dataclass import dataclass
 from pyapp.engine.ops import cat
 from pyapp.errors import ModelError
-from pyapp.events import Cancel, Event
+from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.formats.source import BytesSource
 from pyapp.hub.resolver import HUB_NAME
 from pyapp.models.load import load_model, read_settings
 from pyapp.nn import Module
+from pyapp.nn.parameter import skip_initialization
 from pyapp.text.phonemes import LANGUAGES, SpokenPhonemes
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
+from pyapp.text.tokenization.vocabulary_files import tiktoken_document
 from pyapp.text.tokenization.voice_tokenizer import VoiceTokenizer
+from pyapp.text.tokenization.word_patterns import WordPattern
 
+from .._index import MODEL_TYPES
 from .by_task import Loaded, build, check_tokenizer, task_files
 from .codec import VOCODER, load_codec
 from .pictures import MORE_FILES, tokenizer_of
+from .weights import load_weights
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -51,13 +59,17 @@ SPECTROGRAMS = ("speecht5",)  # and spectrograms
 STYLED = ("kokoro",)  # and that speak in the style of vectors
 DESCRIBED = ("parler_tts",)  # and in a voice that a text describes
 USUAL_VOCODER = "microsoft/speecht5_hifigan"
+# Of MetaVoice: the pieces of texts, both networks, and the vector of a voice.
+STAGES = ("first_stage.meta.json", "first_stage.safetensors", "second_stage.safetensors")
+VOICE_VECTOR = "spk_emb.safetensors"
+META = ("mergeable_ranks", "pat_str", "offset")  # what describes its tokenizer
 
 
 @dataclass(frozen=True)
 class LoadedVoice(Loaded):
     """A model that speaks, what reads texts for it, and the object of its config.json."""
 
-    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens
+    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens | OffsetTokens
     settings: dict[str, Any]
 
     @property
@@ -71,6 +83,8 @@ class LoadedVoice(Loaded):
         """How many voices the model has."""
         if isinstance(self.model, SpectrogramVoice):
             return int(self.model.voices.shape[0])
+        if isinstance(self.model, TwoStageVoice):
+            return int(self.model.vectors.shape[0])
         found: int = len(self.voices) or self.model.config.num_speakers
         return found
 
@@ -126,9 +140,15 @@ def load_voice(
 
     Kokoro, such as hexgrad/Kokoro-82M, has the vectors of its voices in a folder `voices`, one file for each.
 
+    MetaVoice, in candle's form (lmz/candle-metavoice): first_stage.meta.json with the pieces of texts,
+    first_stage.safetensors, second_stage.safetensors, and spk_emb.safetensors, or `voices`, with the vectors of voices;
+    `codec` is by default facebook/encodec_24khz. A name on the hub has "metavoice" in it.
+
     dtype, the errors and events are those of `load_task_model`; ModelError too for characters that do not fit.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
+    if (stages := _stages_in(source, report, cancel)) is not None:
+        return _of_stages(os.fspath(source), stages, codec, voices, dtype, device, report, cancel)  # type: ignore[arg-type]
     if codec is not None and not _writes_spectrograms(source, report, cancel):
         if isinstance(source, Mapping):
             raise ModelError("a language model that speaks is loaded from a folder, a file or the hub", where="codec")
@@ -164,6 +184,86 @@ def load_voice(
             hint=f"Give the {VOCABULARY} that belongs to the model",
         )  # fmt: skip
     return LoadedVoice(name, model.eval(), tokenizer, settings)
+
+
+def _stages_in(source: Any, report: Callable[[Event], None], cancel: Cancel) -> Mapping[str, Any] | None:
+    """The files of MetaVoice's two networks; None for a source of another model."""
+    if isinstance(source, Mapping):
+        return None
+    if not os.path.isfile(os.path.join(source, STAGES[0])) and not (
+        HUB_NAME.fullmatch(os.fspath(source)) and "metavoice" in os.fspath(source).lower()
+    ):
+        return None
+    wanted = {*STAGES, VOICE_VECTOR}
+    found = hub.resolve_files(source, lambda names: [n for n in names if n in wanted], report=report, cancel=cancel)
+    missing = [name for name in STAGES if name not in found]
+    if missing:
+        raise ModelError(
+            f"the files {', '.join(missing)} are missing", where=os.fspath(source), hint="Take lmz/candle-metavoice"
+        )
+    return found
+
+
+def _of_stages(
+    name: str, files: Mapping[str, Any], codec: Any, voices: Any, dtype: str | None, device: Device | str | None,
+    report: Callable[[Event], None], cancel: Cancel,
+) -> LoadedVoice:  # fmt: skip
+    """MetaVoice, with the vectors of voices."""
+    metavoice: Any = importlib.import_module(f"pyapp.models.{MODEL_TYPES['metavoice']}")
+    meta = read_settings(files[STAGES[0]]).get("tokenizer")
+    words, first = tokenizer_of_meta(meta, f"{name}: {STAGES[0]}")
+    vectors = files.get(VOICE_VECTOR) if voices is None else voices
+    if vectors is None:
+        raise ModelError(
+            "it speaks in the voice of a vector, and has none", where=name,
+            hint=f"Give a file of it as --voices (in Python voices=), or put {VOICE_VECTOR} beside the model",
+        )  # fmt: skip
+    with open_checkpoint(vectors) as checkpoint:
+        found = [checkpoint.read(entry, finite=True, device=device).to("float32") for entry in checkpoint.tensors]
+    with open_checkpoint(files[STAGES[1]]) as one, open_checkpoint(files[STAGES[2]]) as two:
+        settings = {"model_type": "metavoice", **metavoice.described(one.tensors, two.tensors, name)}
+        with skip_initialization():
+            model = metavoice.MetaVoice(metavoice.Config.from_dict(settings))
+        sizes = {part.shape[-1] for part in found}
+        if sizes != {model.config.speaker_size}:
+            raise ModelError(
+                f"its vectors have {', '.join(map(str, sorted(sizes)))} numbers, the model takes "
+                f"{model.config.speaker_size}", where=name, hint="Give the vectors of MetaVoice's speakers",
+            )  # fmt: skip
+        end = first + words.vocab_size
+        if end >= model.config.vocab_size:
+            raise ModelError(f"there are {end + 1:,} tokens, the model has {model.config.vocab_size:,}", where=name)
+        for part, checkpoint in ((model.first, one), (model.second, two)):
+
+            def progress(done: int, total: int) -> None:
+                cancel.check()
+                report(Progress("reading the model", done, total, "bytes"))
+
+            load_weights(
+                part, checkpoint, base="model" if part is model.first else "", dtype=dtype, device=device,
+                progress=progress, config=model.config.to_dict(),
+            )  # fmt: skip
+    sound = load_codec(codec or USUAL_CODEC, device=device, report=report, cancel=cancel)
+    rows = cat([part.reshape(-1, part.shape[-1]) for part in found])
+    speaks = TwoStageVoice(model.eval(), sound.model, rows)
+    return LoadedVoice(name, speaks, OffsetTokens(words, first, words.vocab_size), settings)
+
+
+def tokenizer_of_meta(meta: Any, where: str) -> tuple[Tokenizer, int]:
+    """The tokenizer of pieces that MetaVoice's file describes, and the number of its first token. ModelError for an
+    object that does not describe one.
+    """
+    ranks, pattern, first = (meta.get(key) if isinstance(meta, dict) else None for key in META)
+    plausible = isinstance(ranks, dict) and isinstance(pattern, str) and type(first) is int and 0 <= first <= 1 << 20
+    if not plausible or not all(type(rank) is int for rank in ranks.values()):  # type: ignore[union-attr]
+        raise ModelError("its tokenizer lacks pieces, a pattern or an offset", where=where)
+    pieces = {value: bytes([value]) for value in range(256)}
+    pieces |= {rank: key.encode() for key, rank in ranks.items() if rank >= 256}  # type: ignore[union-attr]
+    if sorted(pieces) != list(range(len(pieces))):
+        raise ModelError("the ranks of its pieces have gaps", where=where)
+    listed = [pieces[rank] for rank in range(len(pieces))]
+    document = tiktoken_document(listed, words=WordPattern((str(pattern),)), where=where)
+    return Tokenizer(document, {}, where=where), int(first or 0)
 
 
 def _writes_spectrograms(source: Any, report: Callable[[Event], None], cancel: Cancel) -> bool:

@@ -21,13 +21,13 @@ from pyapp.models.load import (
     settings_of,
     tokenizer_beside,
 )
-from pyapp.models.sentences.embedding import MODULES, gguf_keys
+from pyapp.models.sentences.embedding import MODULES, dense_tensors, gguf_keys
 from pyapp.nn.positions.rotary import rotary_frequencies
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .by_task import MORE_FILES, base_of, own_task, renamed
-from .gguf import AsGguf, Gguf
+from .gguf import AsGguf, Gguf, turned
 from .quantised.methods import as_floats, unquantised
 from .sentence_folders import sentence_parts
 from .weights import ignored_by
@@ -54,7 +54,8 @@ def as_gguf(
     if not hasattr(module, "GGUF"):
         raise ModelError("llama.cpp has no form for this architecture", where=where)
     form, task = module.GGUF, _task(module, settings, MODULES in beside, where)
-    module_of(settings, where, task)
+    both_ways = bool(settings.get("use_bidirectional_attention"))
+    module_of(settings, where, "features" if both_ways else task)
     checkpoint = as_floats(checkpoint, settings)
     features = task == "features"
     if hasattr(module, "adapted") and not features:
@@ -74,8 +75,10 @@ def as_gguf(
     )
     check_said(form, config, view)
     if features or MODULES in beside:
-        keys = gguf_keys(form.architecture, *sentence_parts(beside, None, None))
-        if not features:  # a language model that embeds sees no later tokens
+        parts, sentences = sentence_parts(beside, None, None)
+        keys = gguf_keys(form.architecture, parts, sentences)
+        view.add(dense_tensors(form.architecture, parts))
+        if not (features or both_ways):  # a language model that embeds sees no later tokens
             del keys[f"{form.architecture}.attention.causal"]
         view.values |= keys
     if tokenizer is not None:
@@ -106,7 +109,8 @@ def _meaning(name: str, settings: Mapping[str, Any]) -> Any:
     if name == "rope_parameters":
         kinds = [None] if "rope_type" in value else sorted({*settings["layer_types"]})
         lengths = (None, settings["max_position_embeddings"])
-        found = [rotary_frequencies(settings, layer_type=kind, length=length) for kind in kinds for length in lengths]
+        sized = turned(settings)
+        found = [rotary_frequencies(sized, layer_type=kind, length=length) for kind in kinds for length in lengths]
         return [[f"{number:.5g}" for number in (*one.per_position, one.attention_factor)] for one in found]
     if isinstance(value, str) and value.startswith("gelu"):
         return "gelu"  # llama.cpp computes all of them by tanh

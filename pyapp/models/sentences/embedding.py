@@ -15,7 +15,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import ModelError
-from pyapp.nn import LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import LayerNorm, Linear, Module, ModuleList, Parameter
 from pyapp.nn.encoders.encoders import Encoder, last_token
 from pyapp.nn.layers import activation as activations
 
@@ -122,7 +122,9 @@ class Dense(Module):
     def __init__(self, config: Mapping[str, Any], where: str = "2_Dense/config.json") -> None:
         super().__init__()
         inputs, outputs = size_of(config, "in_features", where), size_of(config, "out_features", where)
-        self.activation_function = activation_of(config.get("activation_function", "Tanh"), where)
+        path = config.get("activation_function", "Tanh")
+        self.activation_function = activation_of(path, where)
+        self.is_linear = str(path).endswith("Identity")
         self.linear = Linear(inputs, outputs, bias=bool(config.get("bias", True)))
         self.adds = bool(config.get("use_residual", False))
         self.residual = Linear(inputs, outputs, bias=False) if self.adds and inputs != outputs else None
@@ -266,6 +268,18 @@ POOLING = "pooling_type"  # after the architecture's name
 POOLING_TYPES = {1: "mean", 2: "cls", 3: "lasttoken"}
 MORE = "sentence_transformers."
 PROMPT = f"{MORE}prompts."
+WITH_DENSE = ("gemma-embedding",)  # architectures whose files have linear layers after the pooling
+DENSE = "dense_2", "dense_3"  # their names
+
+
+def dense_tensors(architecture: str, parts: Sequence[Module]) -> dict[str, Tensor]:
+    """The weights of linear layers after the pooling, by the names of the architectures' files that have some."""
+    layers = [part for part in parts if isinstance(part, Dense)]
+    names = DENSE if architecture in WITH_DENSE else ()
+    plain = all(layer.linear.bias is None and not layer.adds and layer.is_linear for layer in layers)
+    if len(layers) > len(names) or not plain:
+        raise ModelError("GGUF has no form for the part Dense", where=MODULES, hint="Write a .safetensors file")
+    return {f"{name}.weight": layer.linear.weight for name, layer in zip(names, layers, strict=False)}
 
 
 def gguf_keys(architecture: str, parts: Sequence[Module], settings: SentenceSettings) -> dict[str, Any]:
@@ -273,7 +287,7 @@ def gguf_keys(architecture: str, parts: Sequence[Module], settings: SentenceSett
     GGUF has no form for.
     """
     pooling = next((part for part in parts if isinstance(part, Pooling)), None) or Pooling()
-    other = [type(part).__name__ for part in parts if not isinstance(part, Pooling | Normalize)]
+    other = [type(part).__name__ for part in parts if not isinstance(part, Pooling | Normalize | Dense)]
     number = next((key for key, mode in POOLING_TYPES.items() if pooling.modes == (mode,)), None)
     if number is None or other:
         what = f"the pooling {', '.join(pooling.modes)!r}" if number is None else f"the part {other[0]}"
@@ -283,6 +297,9 @@ def gguf_keys(architecture: str, parts: Sequence[Module], settings: SentenceSett
         f"{MORE}normalize": any(isinstance(part, Normalize) for part in parts),
         f"{MORE}similarity_fn_name": settings.similarity,
     }  # fmt: skip
+    for name, weight in dense_tensors(architecture, parts).items():
+        key = f"{architecture}.{name.removesuffix('.weight')}_feat"
+        values |= {f"{key}_out": weight.shape[0], f"{key}_in": weight.shape[1]}
     if not pooling.include_prompt:
         values[f"{MORE}include_prompt"] = False
     if settings.max_length is not None:
@@ -292,9 +309,12 @@ def gguf_keys(architecture: str, parts: Sequence[Module], settings: SentenceSett
     return values | {PROMPT + name: text for name, text in settings.prompts.items()}
 
 
-def from_gguf_keys(values: Mapping[str, Any], usual: str = "mean") -> tuple[list[Module], SentenceSettings]:
-    """The parts and settings of a GGUF file; `usual` is the pooling of one that says none. Vectors are normalised
-    unless the file says no, as llama.cpp's tools do. ModelError for a kind of pooling that is not known.
+def from_gguf_keys(
+    values: Mapping[str, Any], usual: str = "mean", dense: Sequence[Tensor] = ()
+) -> tuple[list[Module], SentenceSettings]:  # fmt: skip
+    """The parts and settings of a GGUF file; `usual` is the pooling of one that says none, `dense` are the matrices of
+    linear layers after the pooling. Vectors are normalised unless the file says no, as llama.cpp's tools do. ModelError
+    for a kind of pooling that is not known.
     """
     kinds = {mode: number for number, mode in POOLING_TYPES.items()}
     number = values.get(f"{values['general.architecture']}.{POOLING}", kinds[usual])
@@ -304,6 +324,11 @@ def from_gguf_keys(values: Mapping[str, Any], usual: str = "mean") -> tuple[list
             hint=f"Known: {', '.join(f'{key} ({mode})' for key, mode in POOLING_TYPES.items())}",
         )  # fmt: skip
     parts: list[Module] = [Pooling((POOLING_TYPES[number],), values.get(f"{MORE}include_prompt") is not False)]
+    for matrix in dense:
+        sizes = {"in_features": matrix.shape[1], "out_features": matrix.shape[0], "bias": False}
+        layer = Dense(sizes | {"activation_function": "Identity"})
+        layer.linear.weight = Parameter(matrix, requires_grad=False)
+        parts.append(layer)
     if values.get(f"{MORE}normalize") is not False:
         parts.append(Normalize())
     own = {key.removeprefix(MORE): value for key, value in values.items() if key.startswith(MORE)}

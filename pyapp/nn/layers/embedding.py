@@ -212,7 +212,7 @@ class Embedding(Module):
                 raise ArgumentError(
                     f"{type(self).__name__}: the weight {describe(_weight)} is not [{num_embeddings}, {embedding_dim}]"
                 )
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
+            self.weight = Parameter(_weight, requires_grad=not _freeze and _weight.dtype.has_gradient)
             return
         self.weight = new_parameter(empty, num_embeddings, embedding_dim, device=device, dtype=dtype)
         if _freeze:

@@ -29,7 +29,7 @@ class LazyModuleMixin(Module):
             for tensor in (*self.parameters(), *self.buffers()):
                 if tensor.ndim:
                     tensor.data = tensor.new_empty((0,))
-        self._register_load_state_dict_pre_hook(self._before_loading)
+        self.register_load_state_dict_pre_hook(_take_size)
 
     def has_uninitialized_params(self) -> bool:
         """Whether the size of the layer's input is still unknown."""
@@ -63,19 +63,23 @@ class LazyModuleMixin(Module):
                 self.__dict__[name] = self.training if name == "training" else value
         self.__class__ = self.becomes
 
-    def _before_loading(self, state: dict[str, Any], prefix: str, *_: Any) -> None:
-        weight = state.get(f"{prefix}weight", state.get(f"{prefix}running_mean"))
-        if self.has_uninitialized_params() and weight is not None and weight.numel():
-            at = 1 if weight.ndim > 1 and not getattr(self.becomes, "transposed", False) else 0
-            grouped = at and self.size_name == "in_channels"
-            self._become(weight.shape[at] * (self.groups if grouped else 1))
-
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         self.initialize_parameters(input)
         return self.forward(input, *args, **kwargs)  # that of the ordinary layer
 
     def __repr__(self) -> str:
         return f"Lazy{self.becomes.__name__}({self.extra_repr()})"
+
+
+def _take_size(layer: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Before a lazy layer loads a state, it takes its size from there."""
+    if not isinstance(layer, LazyModuleMixin) or not layer.has_uninitialized_params():
+        return
+    weight = state.get(f"{prefix}weight", state.get(f"{prefix}running_mean"))
+    if weight is not None and weight.numel():
+        at = 1 if weight.ndim > 1 and not getattr(layer.becomes, "transposed", False) else 0
+        grouped = at and layer.size_name == "in_channels"
+        layer._become(weight.shape[at] * (layer.groups if grouped else 1))
 
 
 def lazy_layer(becomes: type[Module], size_name: str) -> Any:

@@ -15,7 +15,7 @@ from ..decoders.decoder import CachedText, CausalLanguageModel, DecoderStack, Wh
 from ..module import Module
 from .recurrent import CachedStates, StateCache, Step, WholeStates
 
-__all__ = ["HybridCache", "HybridLanguageModel", "MixedCache"]
+__all__ = ["HybridCache", "HybridLanguageModel", "MixedCache", "uneven_cache"]
 
 Shapes = Sequence[Sequence[tuple[int, ...]] | None]  # of the states of each layer; None: it attends
 
@@ -123,6 +123,17 @@ class MixedCache:
     @property
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self._parts)
+
+
+def uneven_cache(
+    sizes: Sequence[tuple[int, int]], texts: int | None, capacity: int, device: Device, dtype: Any
+) -> Any:  # fmt: skip
+    """The cache of layers with different heads, one part for each kind: `sizes` are (kv_heads, head_dim) of each layer
+    that has keys and values.
+    """
+    kinds = sorted({*sizes})
+    parts = [decoder_cache(texts, sizes.count(kind), kind[0], capacity, kind[1], device, dtype) for kind in kinds]
+    return parts[0] if len(parts) == 1 else MixedCache([kinds.index(size) for size in sizes], parts)
 
 
 class HybridCache(MixedCache):

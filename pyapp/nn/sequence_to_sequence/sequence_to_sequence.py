@@ -472,16 +472,19 @@ class EncoderLayer(Module):
 class DecoderLayer(Module):
     """Attention to the text, to the source, and a feed-forward part, each with a residual. The norm is after each;
     before it with `norm_first`. key_heads: of the attention to the text and to the source, as Attention's.
+    attention_bias: whether attention has biases; None: as the feed-forward part, which `bias` says.
     """
 
     def __init__(
         self, width: int, heads: int, inner: int, activation: str, norm_first: bool = False,
         source_width: int | None = None, bias: bool = True, key_heads: tuple[int | None, int | None] = (None, None),
+        attention_bias: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.self_attn = Attention(width, heads, bias=bias, key_heads=key_heads[0])
+        own = bias if attention_bias is None else attention_bias
+        self.self_attn = Attention(width, heads, bias=own, key_heads=key_heads[0])
         self.self_attn_layer_norm = LayerNorm(width)
-        self.encoder_attn = Attention(width, heads, source_width, bias, key_heads=key_heads[1])
+        self.encoder_attn = Attention(width, heads, source_width, own, key_heads=key_heads[1])
         self.encoder_attn_layer_norm = LayerNorm(width)
         self.fc1 = Linear(width, inner, bias)
         self.fc2 = ResidualLinear(inner, width, bias)
@@ -555,14 +558,19 @@ class Encoder(TextStack):
 
 
 class Decoder(TextStack):
-    """The decoder; arguments as TextStack. `source_width`: that of the encoder's output, if it is another."""
+    """The decoder; arguments as TextStack. `source_width`: that of the encoder's output, if it is another;
+    `attention_bias`: as DecoderLayer's.
+    """
 
-    def __init__(self, config: Any, *args: Any, source_width: int | None = None, **options: Any) -> None:
+    def __init__(
+        self, config: Any, *args: Any, source_width: int | None = None, attention_bias: bool | None = None,
+        **options: Any,
+    ) -> None:  # fmt: skip
         super().__init__(config, *args, **options)
         self.layers = ModuleList(
             DecoderLayer(
                 config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim, config.activation_function,
-                self.norm_first, source_width,
+                self.norm_first, source_width, attention_bias=attention_bias,
             )
             for _ in range(config.decoder_layers)
         )  # fmt: skip

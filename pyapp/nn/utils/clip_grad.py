@@ -10,6 +10,7 @@ from typing import Any
 from ...engine import Tensor, float32, float64, no_grad
 from ...engine.launch import capturing
 from ...engine.ops import add, maximum, minimum, tensor, zeros
+from ...engine.ops.optimizer_steps import scale_all, sums_of_squares
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -41,6 +42,8 @@ def _total(tensors: list[Tensor], norm_type: float) -> Tensor:
     every = [tensor for tensor in tensors if tensor.numel()]
     if not every:
         return zeros(())
+    if order == 2.0:
+        return sums_of_squares([tensor.detach() for tensor in every]).sum().sqrt()
     kind = float64 if any(tensor.dtype is float64 for tensor in every) else float32
     return _root(_joined([_part(tensor, order).to(kind).to(every[0].device) for tensor in every], order), order)
 
@@ -102,8 +105,8 @@ def clip_grads_with_norm_(
         scale = (max_norm / (total_norm.detach() + 1e-6)).clamp(max=1.0)  # (); NaN propagates, as in torch
         if scale.device.backend.host_visible and not capturing() and scale.item() == 1.0:
             return  # which spares the CPU a walk over all gradients
-        for gradient in gradients:
-            gradient.mul_(scale.to(gradient.device))
+        if gradients:
+            scale_all(gradients, scale)
 
 
 def clip_grad_norm_(

@@ -31,11 +31,18 @@ class FramePatches(Module):
 
 
 class GridAttention(Module):
-    """Attention of patches to each other, or to those of their window."""
+    """Attention of patches to each other, or to those of their window. `norm` makes the norms of each head's queries
+    and keys, of its number of features; None: there are none.
+    """
 
-    def __init__(self, width: int, heads: int, window: int | None, bias: bool, output_bias: bool) -> None:
+    def __init__(
+        self, width: int, heads: int, window: int | None, bias: bool, output_bias: bool,
+        norm: Callable[[int], Module] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads, self.window = heads, window
+        self.q_norm = None if norm is None else norm(width // heads)
+        self.k_norm = None if norm is None else norm(width // heads)
         self.qkv = Linear(width, 3 * width, bias=bias)
         self.proj = ResidualLinear(width, width, bias=output_bias)
 
@@ -43,6 +50,8 @@ class GridAttention(Module):
         """x and residual (B, rows, columns, D), table (rows * columns, …) → (B, rows, columns, D)."""
         count, rows, columns, width = x.shape
         q, k, v = self.qkv(x).reshape(count, rows * columns, 3, self.heads, -1).unbind(2)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
         q, k = (ops.rope(part, table, interleaved=False) for part in (q, k))
         joined = ops.stack([q, k, v], 2).reshape(count, rows, columns, 3 * width)
         return self.proj(self._within(joined), residual)
@@ -78,15 +87,17 @@ def _cuts(size: int, side: int) -> list[tuple[int, int]]:
 
 
 class GridBlock(Module):
-    """Attention and a feed-forward part, each with a norm before it, which `norm` makes, and a residual around it."""
+    """Attention and a feed-forward part, each with a norm before it, which `norm` makes, and a residual around it.
+    head_norm: as GridAttention's.
+    """
 
     def __init__(
         self, width: int, heads: int, norm: Callable[[], Module], mlp: Module, window: int | None = None,
-        bias: bool = True, output_bias: bool = True,
+        bias: bool = True, output_bias: bool = True, head_norm: Callable[[int], Module] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.norm1, self.norm2 = norm(), norm()
-        self.attn = GridAttention(width, heads, window, bias, output_bias)
+        self.attn = GridAttention(width, heads, window, bias, output_bias, head_norm)
         self.mlp = mlp
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:

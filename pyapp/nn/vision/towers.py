@@ -280,15 +280,18 @@ class PictureAndText(ImageModel):
 
 
 class ProjectedTowers(PictureAndText):
-    """CLIP's Vision Transformer and a model of texts, with projections into the common space."""
+    """CLIP's Vision Transformer and a model of texts, with projections into the common space. text_width: features of
+    the model of texts, if they are others than its hidden_size.
+    """
 
-    def __init__(self, config: Any, text_model: Module) -> None:
+    def __init__(self, config: Any, text_model: Module, text_width: int | None = None) -> None:
         super().__init__()
         self.config = config
         self.text_model = text_model
         self.vision_model = ClipTower(config.vision_config)
         self.visual_projection = Linear(config.vision_config.hidden_size, config.projection_dim, bias=False)
-        self.text_projection = Linear(config.text_config.hidden_size, config.projection_dim, bias=False)
+        width = config.text_config.hidden_size if text_width is None else text_width
+        self.text_projection = Linear(width, config.projection_dim, bias=False)
         self.logit_scale = new_parameter(ops.zeros)
 
     def image_features(self, pixel_values: Tensor) -> Tensor:

@@ -2,10 +2,10 @@
 
 `load_tokenizer` reads tokenizer.json, sentencepiece's .model, vocab.json with merges.txt, BERT's vocab.txt,
 .tiktoken, Mistral's tekken.json, RWKV's rwkv_vocab_v20230424.txt, the metadata of a GGUF file and llama2.c's
-tokenizer.bin (ByT5's has no file), with the settings beside them: tokenizer_config.json, special_tokens_map.json,
-added_tokens.json, chat_template.jinja, generation_config.json, and config.json for the tokenizer's class where the
-others do not name it. What makes a tokenizer.json of other forms is imported when a file has one: the page's first
-story and transcript do without.
+tokenizer.bin (ByT5's and CANINE's have no file), with the settings beside them: tokenizer_config.json,
+special_tokens_map.json, added_tokens.json, chat_template.jinja, generation_config.json, and config.json for the
+tokenizer's class where the others do not name it. What makes a tokenizer.json of other forms is imported when a file
+has one: the page's first story and transcript do without.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ VOCABULARIES = (
 CLASSES = {
     "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer", "mbart": "MBartTokenizer",
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), "T5Tokenizer"),
-    "m2m_100": "M2M100Tokenizer", "plbart": "PLBartTokenizer", "pegasus": "PegasusTokenizer",
+    "m2m_100": "M2M100Tokenizer", "plbart": "PLBartTokenizer",
+    **dict.fromkeys(("pegasus", "bigbird_pegasus", "pegasus_x"), "PegasusTokenizer"),
     "llama": "LlamaTokenizer", "mistral": "LlamaTokenizer", "mixtral": "LlamaTokenizer",
     "gemma": "GemmaTokenizer", "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
     "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer",
     "roberta-prelayernorm": "RobertaTokenizer", "bart": "BartTokenizer",
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
     "blenderbot-small": "BlenderbotSmallTokenizer", "xlm": "XLMTokenizer", "flaubert": "FlaubertTokenizer",
+    "canine": "CanineTokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
 }  # fmt: skip
-OF_BYTES = "ByT5Tokenizer"  # the class whose tokens are bytes, which has no vocabulary
+OF_BYTES, OF_CHARACTERS = "ByT5Tokenizer", "CanineTokenizer"  # the classes that have no vocabulary
 OF_WORDS = "BlenderbotSmallTokenizer"  # the class whose pieces say that a word goes on
 OF_MOSES = ("XLMTokenizer", "FlaubertTokenizer")  # whose words are those of Moses
 ENDINGS = (".tiktoken", ".gguf", ".model")
@@ -90,11 +92,11 @@ def _opened(files: Mapping[str, TokenizerSource], stack: ExitStack) -> dict[str,
     return opened
 
 
-def tokens_are_bytes(files: Mapping[str, TokenizerSource]) -> bool:
+def needs_no_vocabulary(files: Mapping[str, TokenizerSource]) -> bool:
     """Whether the settings among these files name the tokenizer that needs no vocabulary."""
     with ExitStack() as stack:
         settings = _settings(_opened({key: file for key, file in files.items() if key in SETTINGS}, stack))[0]
-    return settings.get("tokenizer_class") == OF_BYTES
+    return settings.get("tokenizer_class") in (OF_BYTES, OF_CHARACTERS)
 
 
 def beside(path: Path) -> dict[str, Path]:
@@ -118,6 +120,10 @@ def _load(files: Mapping[str, ByteSource], where: str) -> Tokenizer:
         from pyapp.text.tokenization.byte_vocabulary import byte_document
 
         return Tokenizer(byte_document(settings, where), settings, end_ids=ends, where=where)
+    if not order and settings.get("tokenizer_class") == OF_CHARACTERS:
+        from pyapp.text.tokenization.characters import CharacterTokenizer
+
+        return CharacterTokenizer(settings, ends, where)
     if not order:
         what = f"there is no vocabulary beside {', '.join(sorted(files))}" if files else "there is no tokenizer"
         raise ModelError(what, where=where, hint=HINT)

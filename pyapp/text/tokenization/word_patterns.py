@@ -49,6 +49,41 @@ _DEEPSEEK3 = (
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"""
     f"|{_SPACES}",
 )
+_SPARK = (
+    *_DEEPSEEK3[:2],
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|"""
+    r"\s+(?!\S)|\s+",
+    r"\p{N}",
+)
+# Digits in groups of three from the last one on; Chinese, Japanese, Thai, Lao, Khmer, Burmese and Korean letters.
+_AFMOE = (
+    r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
+    "[一-鿿㐀-䶿\uf900-\ufaff぀-ゟ゠-ヿ･-ﾟ⼀-⿟\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff"
+    "\uac00-\ud7af\u1100-\u11ff]+",
+    _DEEPSEEK3[2],
+)
+_YOUTU = (
+    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-\u309f\u30a0-\u30ff]+",
+    f"{_CAMEL[0]}{_ENGLISH}?|{_CAMEL[1]}{_ENGLISH}?|" r"\p{N}" f"|{_PATHS}|{_SPACES}",
+)
+# Chinese letters are words of their own, and no part of others.
+_HAN = (
+    "⺀-⺙⺛-⻳⼀-⿕々〇〡-〩〸-〻㐀-䶿一-鿿\uf900-\ufa6d\ufa70-\ufad9\U00020000-\U0002a6df\U0002a700-\U0002ebe0\U0002f800-\U0002fa1d"
+    "\U00030000-\U000323af"
+)
+_NO_HAN = f"(?:(?![{_HAN}]){_UPPER})", f"(?:(?![{_HAN}]){_LOWER})"
+_KIMI = (
+    rf"[{_HAN}]+|[^\r\n\p{{L}}\p{{N}}]?{_NO_HAN[0]}*{_NO_HAN[1]}+{_ENGLISH}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_NO_HAN[0]}+{_NO_HAN[1]}*{_ENGLISH}?|\p{{N}}{{1,3}}|{_SIGNS}|{_SPACES}"
+)
+_JAIS2 = (
+    f"{_ENGLISH}|{_WORD}|"
+    r"\p{N}{1,3}"
+    f"|{_SIGNS}|"
+    r"\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|"
+    r"\s{1,2}(?!\S)|\s{1}"
+)
+_LINES = r"[^\n]+|[\n]+"
 _BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
 _PUNCTUATION = r"[\p{P}\$\+<=>\^~\|]+"
 
@@ -92,12 +127,24 @@ _FAMILIES: list[tuple[str, WordPattern]] = [
         "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
         WordPattern((LLAMA3,), ignore_merges=True, adds_bos=True),
     ),
-    ("dbrx smaug-bpe glm4 chatglm-bpe", WordPattern((LLAMA3,))),
+    ("dbrx smaug-bpe chatglm-bpe", WordPattern((LLAMA3,))),
+    ("glm4 glm5", WordPattern((LLAMA3,), ignore_merges=True)),
+    (
+        "minicpm5",
+        WordPattern((r"\p{N}{1,3}", f"{_ENGLISH}|{_WORD}|" r"\p{N}+" f"|{_SIGNS}|{_SPACES}"), ignore_merges=True),
+    ),
     (
         "qwen2 stablelm2 deepseek-r1-qwen kormo f2llmv2 megrez hunyuan solar-open grok-2",
         WordPattern((QWEN2,)),
     ),
     ("qwen35", WordPattern((QWEN35,))),
+    ("laguna", WordPattern((_LINES, QWEN2))),
+    ("ufakzeka", WordPattern((QWEN2.removeprefix(f"{_ENGLISH}|"),))),
+    ("jais-2", WordPattern((_JAIS2,))),
+    ("kimi-k2", WordPattern((_KIMI,))),
+    ("afmoe", WordPattern(_AFMOE)),
+    ("youtu", WordPattern(_YOUTU, ignore_merges=True)),
+    ("spark2_5", WordPattern(_SPARK)),
     (
         "gpt-2 phi-2 mpt olmo jais trillion granite-docling jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 "
         "mellum modern-bert exaone4",
@@ -108,6 +155,7 @@ _FAMILIES: list[tuple[str, WordPattern]] = [
     ("falcon", WordPattern((r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]"))),
     ("tekken", WordPattern((TEKKEN,), ignore_merges=True, adds_bos=True)),
     ("gpt-4o llama4 kanana2 talkie minimax-m2", WordPattern((GPT4O,))),
+    ("granite-embed-multi-97m", WordPattern((GPT4O,), ignore_merges=True)),
     ("tiny_aya cohere2moe", WordPattern((r"\d{1,3}(?=(?:\d{3})*\b)", GPT4O))),
     (
         "deepseek-llm",

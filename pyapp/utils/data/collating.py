@@ -36,8 +36,12 @@ def default_collate(batch: Any) -> Any:
     """
     first = batch[0]
     if isinstance(first, Tensor):
-        if any(not isinstance(x, Tensor) or x.shape != first.shape for x in batch):
-            raise RuntimeError(f"default_collate: stacks tensors of one shape, got {', '.join(map(describe, batch))}")
+        shape = first.shape
+        for x in batch:
+            if not isinstance(x, Tensor) or x.shape != shape:
+                raise RuntimeError(
+                    f"default_collate: stacks tensors of one shape, got {', '.join(map(describe, batch))}"
+                )
         return stack(list(batch), 0)
     if isinstance(first, (bool, int, float)) and not isinstance(first, np.generic):
         for at, other in enumerate(batch):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
+from ...engine.ops import stack, tensor
 from ...engine.ops.random import Generator, randperm
 from ...engine.tensor import Tensor
 from ...engine.user_errors import describe
@@ -51,6 +52,26 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
     def __len__(self) -> int:
         return int(self.tensors[0].shape[0])
+
+
+def rows_of(dataset: Any) -> Callable[[Sequence[int]], list[Tensor]] | None:
+    """What gives the batch of some indices of a TensorDataset, or of a Subset of one: the rows of each tensor. None for
+    other datasets, and for tensors whose rows cannot be selected at once.
+    """
+    if type(dataset) is Subset:
+        inner, places = rows_of(dataset.dataset), dataset.indices
+        return None if inner is None else lambda indices: inner([int(places[i]) for i in indices])
+    if type(dataset) is not TensorDataset or any(t.dtype.is_quantized or not t.shape[0] for t in dataset.tensors):
+        return None
+    size = len(dataset)
+
+    def rows(indices: Sequence[int]) -> list[Tensor]:
+        if not -size <= min(indices) <= max(indices) < size:
+            return [stack([t[i] for i in indices]) for t in dataset.tensors]  # whose error names the index
+        which = tensor([i + size if i < 0 else i for i in indices], dtype="int64")
+        return [t.index_select(0, which.to(t.device)) for t in dataset.tensors]
+
+    return rows
 
 
 class StackDataset(Dataset[Any]):

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from .dataset import IterableDataset
+from .collating import default_collate
+from .dataset import IterableDataset, rows_of
 
 
 class EndOfStream(Exception):
@@ -25,6 +26,8 @@ class Fetcher:
         self.batched, self.batch_size, self.drop_last = batched, batch_size, drop_last
         self.examples = iter(dataset) if isinstance(dataset, IterableDataset) else None
         self.many = getattr(dataset, "__getitems__", None)
+        # A batch of rows of tensors is one selection from each, without the examples.
+        self.rows = rows_of(dataset) if batched and collate_fn is default_collate else None
 
     def __call__(self, key: Any) -> Any:
         """The batch of a list of indices, or of one index; of a stream (key None) the next one. EndOfStream."""
@@ -32,6 +35,8 @@ class Fetcher:
             return self.collate_fn(self._next(self.examples))
         if not self.batched:
             return self.collate_fn(self.dataset[key])
+        if self.rows is not None and len(key) > 1 and {*map(type, key)} == {int}:
+            return self.rows(key)
         return self.collate_fn(self.many(key) if self.many else [self.dataset[index] for index in key])
 
     def _next(self, examples: Any) -> Any:

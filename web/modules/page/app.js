@@ -44,6 +44,7 @@ export class App extends EventTarget {
       "classify-image": new ModelChoice("classify-image", "classify-image-model"),
       "match-image": new ModelChoice("match-image", "match-image-model"),
       "image-to-text": new ModelChoice("image-to-text", "image-to-text-model"),
+      "label-sound": new ModelChoice("label-sound", "label-sound-model"),
     };
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => [threadsNow(this.engine), ...this.#shown()]);
     /** Running activities for the status; the last one is shown. @type {string[]} */

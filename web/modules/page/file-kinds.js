@@ -97,6 +97,7 @@ export async function taskOf(files) {
   const weights = find(/\.bin$/i);
   if (weights && (await weights.slice(0, 4).text()) === "lmgg") return "transcribe";
   if (find(/^yolo.*\.pt$/i)) return find(/-cls\.pt$/i) ? "classify-image" : "detect"; // as Ultralytics calls its files
+  if (find(/^(sam_vit|mobile_sam).*\.(pth?|safetensors)$/i)) return "cut-out"; // as their authors call them
   return find(/\.pt$/i) ? "transcribe" : null;
 }
 

@@ -23,6 +23,7 @@ export class ModelChoice extends EventTarget {
     this.model = null;
     /** @type {ListedModel[]} */
     this.models = [];
+    this.offered = false;
     /** Whether its model is known to see pictures. */
     this.sees = false;
   }
@@ -49,11 +50,12 @@ export class ModelChoice extends EventTarget {
     this.models = models.filter((model) => place(model) >= 0).sort((a, b) => place(a) - place(b)); // models of its own task first
     const { model: chosen } = this;
     if (chosen) this.model = this.models.find(({ id }) => id === chosen.id) ?? chosen;
-    else {
+    else if (!this.offered) { // later ones are chosen by the list of models, which loads them first
       const last = this.models.find(({ id, state }) => id === this.lastId && state === "ready");
       if (last) this.choose(last, true);
       else this.chooseFirst(true);
     }
+    this.offered = true;
     this.dispatchEvent(new CustomEvent("models"));
   }
 

@@ -59,6 +59,10 @@ const TASKS = {
     text: () => ["Drop the folder of a model that forecasts series here, such as Chronos-Bolt, Chronos or TimesFM (", code("config.json"), ", ", code("model.safetensors"), ")."],
     accept: ".bin,.ckpt,.json,.pt,.pth,.safetensors", example: "amazon/chronos-bolt-tiny", load: "forecast.load", view: "Forecast",
   },
+  "label-sound": {
+    text: () => ["Drop the folder of a model that labels the moments of sound here, such as wav2vec 2.0 or WavLM with a head for frames (", ...FOLDER("preprocessor_config.json"), ")."],
+    accept: ".bin,.ckpt,.json,.pt,.pth,.safetensors", example: "anton-l/wav2vec2-base-superb-sd", load: "label-sound.load", view: "Transcribe",
+  },
   detect: picturing("a model that finds objects, such as YOLOS, DETR or RT-DETR, or the .pt file of YOLOv8 or YOLO11", "hustvl/yolos-tiny"),
   segment: picturing("a model that labels all pixels, such as SegFormer,", "nvidia/segformer-b0-finetuned-ade-512-512"),
   "cut-out": picturing("Segment Anything", "facebook/sam-vit-base"),

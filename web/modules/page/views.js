@@ -39,7 +39,7 @@ export const VIEWS = [
     load: (app, models) => new StoryView(app, models),
   },
   {
-    id: "transcribe", title: "Transcribe", page: "pyapp · speech to text in a browser tab", task: "transcribe",
+    id: "transcribe", title: "Transcribe", page: "pyapp · speech to text in a browser tab", task: "transcribe", tasks: ["transcribe", "label-sound"],
     accepts: (kind, _files, shown) => kind === "sound" || (kind === "unknown" && shown), // it tries to read them as sound
     plan: (count) => (count === 1 ? "Drop to transcribe this recording" : `Drop to transcribe these ${count} recordings`),
     load: async (app, models) => {

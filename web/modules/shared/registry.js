@@ -2,7 +2,7 @@
  * The list of models: those in the site, and those on the hub that pyapp/registry.json names.
  *
  * @typedef {"detect" | "segment" | "cut-out" | "depth" | "classify-image" | "match-image" | "image-to-text"} LookTask what models do with pictures
- * @typedef {"generate" | "transcribe" | "chat" | "embed" | "translate" | "read" | "answer" | "speak" | "forecast" | LookTask} Task `precision` is the type of the weights in the file,
+ * @typedef {"generate" | "transcribe" | "chat" | "embed" | "translate" | "read" | "answer" | "speak" | "forecast" | "label-sound" | LookTask} Task `precision` is the type of the weights in the file,
  *   `network` an ONNX network beside speech models
  * @typedef {{role: string, path: string, size: number | null, sha256: string | null, repo?: string, revision?: string}} WantedFile
  * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file" | "kept",

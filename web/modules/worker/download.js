@@ -8,6 +8,7 @@
  * @typedef {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void, onWait?: () => void,
  *   onRetry?: (attempt: number, attempts: number) => void, hash: (entry: Entry, size: number) => Promise<string>}} DownloadOptions
  */
+import { BUSY_HINT, isBusy } from "../shared/busy-hub.js";
 import { locked } from "../shared/locks.js";
 import { Cancelled, UserError, nameOf, storageFull, throwIfCancelled } from "../shared/protocol.js";
 
@@ -210,18 +211,18 @@ class HubBusy extends Error {}
 /** @param {Wanted} wanted @param {Response} response */
 function badStatus(wanted, response) {
   const message = `The hub answered ${response.status} ${response.statusText}`.trim();
-  if (response.status >= 500 || response.status === 429) return new HubBusy(`${message}.`);
+  if (isBusy(response.status)) return new HubBusy(`${message}.`);
   const hint = response.status === 404 ? "Check the model's name and the hub address." : "The file may need a permission that this page does not have.";
   return new UserError(`${message}.`, { where: wanted.url, hint });
 }
 
 /** @param {Wanted} wanted @param {Journal} journal @param {unknown} error */
 function givenUp(wanted, journal, error) {
-  return new UserError(error instanceof HubBusy ? error.message : "The connection was lost.", {
+  const busy = error instanceof HubBusy;
+  const hint = busy ? BUSY_HINT : "Check your connection and the hub address, then try again.";
+  return new UserError(busy ? error.message : "The connection was lost.", {
     where: wanted.url,
-    hint: journal.received > 0
-      ? "The part that was downloaded is stored: press Resume when you are online again."
-      : "Check your connection and the hub address, then try again.",
+    hint: journal.received > 0 ? `The part that was downloaded is stored: press Resume ${busy ? "in a minute" : "when you are online again"}.` : hint,
     action: "retry",
   });
 }

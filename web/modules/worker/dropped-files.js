@@ -19,7 +19,7 @@ export function sortFiles(picked, task) {
   }
   const whole = files.filter(({ file }) => file.size > 0);
   if (!whole.length) throw new UserError("This file is empty.", { where: files[0]?.name, hint: "Choose the complete file." });
-  const sort = /** @type {Partial<Record<Task, (files: NamedFile[]) => SortedFiles>>} */ ({ transcribe: speechModel, chat: writer, generate: storyModel, embed: embedder, translate: textModel, speak: voice, forecast: forecaster, answer: answerer })[task] ?? seer;
+  const sort = /** @type {Partial<Record<Task, (files: NamedFile[]) => SortedFiles>>} */ ({ transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, translate: textModel, speak: voice, forecast: forecaster, answer: answerer, "label-sound": labeller })[task] ?? seer;
   const model = sort(files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });
@@ -28,7 +28,7 @@ export function sortFiles(picked, task) {
 
 /** A llama2.c checkpoint and its tokenizer, or one of the models of the chat. @param {NamedFile[]} files @returns {SortedFiles} */
 function storyModel(files) {
-  if (files.some(({ name }) => /\.gguf$|(^|\/)config\.json$/i.test(name))) return writer(files);
+  if (files.some(({ name }) => /\.gguf$|(^|\/)config\.json$/i.test(name))) return textModel(files);
   const isTokenizer = (/** @type {NamedFile} */ { name }) => /tok.*\.(bin|json)$/i.test(name);
   const tokenizers = files.filter(isTokenizer);
   const models = files.filter((file) => !isTokenizer(file));
@@ -51,14 +51,13 @@ const PART = /^(.*)-\d{5}-of-(\d{5})\.gguf$/is; // pyapp.formats.part_names
 
 /**
  * A GGUF file in parts, all of which were chosen.
- * @param {NamedFile[]} gguf @param {NamedFile[]} seeing @param {string} stem @param {number} count @param {boolean} allowed
+ * @param {NamedFile[]} gguf @param {NamedFile[]} seeing @param {string} stem @param {number} count
  * @returns {SortedFiles}
  */
-function partsOf(gguf, seeing, stem, count, allowed) {
+function partsOf(gguf, seeing, stem, count) {
   const where = gguf.map(({ name }) => name).join(", ");
   const others = gguf.filter(({ name }) => PART.exec(name)?.[1] !== stem || Number(PART.exec(name)?.[2]) !== count);
   if (others.length) throw new UserError("These are files of several models.", { where, hint: "Choose one model at a time: all of its parts together." });
-  if (!allowed) throw new UserError("The weights are in several parts.", { where, hint: "Join them first (gguf-split --merge), or choose a model of one file." });
   const numbers = new Set(gguf.map(({ name }) => Number(name.slice(stem.length + 1, stem.length + 6))));
   if (numbers.size < count) {
     let first = 1;
@@ -72,20 +71,14 @@ const TEXT_WEIGHTS = /\.(gguf|safetensors|bin|pth?|ckpt)$/i;
 const TEXT_FILES = /\.(gguf|safetensors|bin|pth?|ckpt|json|model|spm|txt|jinja|tiktoken)$/i;
 const TEXT = "Choose one .gguf file, or the folder of a model: config.json, model.safetensors, tokenizer.json …";
 
-/** A model that writes, whose GGUF file may be in parts. @param {NamedFile[]} files @returns {SortedFiles} */
-const writer = (files) => textModel(files, true);
-
-/**
- * Roles are the files' paths: Python finds out what they are.
- * @param {NamedFile[]} files @param {boolean} inParts whether a GGUF file may be in parts @returns {SortedFiles}
- */
-function textModel(files, inParts = false) {
+/** Roles are the files' paths: Python finds out what they are. @param {NamedFile[]} files @returns {SortedFiles} */
+function textModel(files) {
   const known = files.filter(({ name }) => TEXT_FILES.test(name));
   const all = known.filter(({ name }) => /\.gguf$/i.test(name));
   const seeing = all.length > 1 ? all.filter(({ name }) => /mmproj/i.test(name)) : []; // what sees pictures for the other
   const gguf = all.filter((file) => !seeing.includes(file));
   const [, stem, count] = PART.exec(gguf[0]?.name ?? "") ?? [];
-  if (count && Number(count) > 1) return partsOf(gguf, seeing, stem, Number(count), inParts);
+  if (count && Number(count) > 1) return partsOf(gguf, seeing, stem, Number(count));
   if (gguf.length > 1) {
     throw new UserError(`There are ${gguf.length} files that could be the weights.`, { where: gguf.map(({ name }) => name).join(", "), hint: "Choose one model at a time." });
   }
@@ -123,6 +116,9 @@ const forecaster = (files) => folderModel(files, "Choose the folder of a model t
 
 /** What answers questions about pages. @param {NamedFile[]} files @returns {SortedFiles} */
 const answerer = (files) => folderModel(files, "Choose the folder of a model that answers questions: config.json, model.safetensors, tokenizer.json …");
+
+/** What labels moments of sound. @param {NamedFile[]} files @returns {SortedFiles} */
+const labeller = (files) => folderModel(files, "Choose the folder of a model that labels sound: config.json, preprocessor_config.json and model.safetensors.");
 
 /** What speaks texts. @param {NamedFile[]} files @returns {SortedFiles} */
 const voice = (files) => (files.some(({ name }) => STYLE.test(name)) ? voiceWithStyles(files) : folderModel(files, VOICE));

@@ -115,9 +115,12 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     "search.load": (params, context) => withModel("search.load", params, context, everything()),
 
-    ...ofJson(["search.index", "search.embed", "search.sentences", "speak", "speak.load", "translate", "translate.load"], everything),
+    ...ofJson(["search.index", "search.embed", "search.sentences", "speak", "speak.load", "translate", "translate.load", "label-sound.load"], everything),
 
     ...ofJson(["answer.load", "forecast", "forecast.load"], allOfNumpy),
+
+    /** `audio` is a File, as `transcribe` gets it. */
+    "label-sound": ({ model, audio, name, ...values }, context) => withModel("label-sound", { model, audio: new FileSource(audio, name), json: JSON.stringify(values) }, context, allOfNumpy()),
 
     /** `pixels` are those of a page's canvas, for models that see it. */
     answer: ({ model, pixels = null, height = 0, width = 0, ...values }, context) => withModel("answer", { model, json: JSON.stringify(values), pixels, height, width }, context, allOfNumpy()),

@@ -4,6 +4,7 @@
  * @typedef {{repo: string, revision: string, file: string | null}} HubName
  * @typedef {{path: string, size: number | null, sha256: string | null}} HubFile
  */
+import { BUSY_HINT, isBusy } from "../shared/busy-hub.js";
 import { UserError } from "../shared/protocol.js";
 import { lastPart } from "../shared/words.js";
 
@@ -11,8 +12,7 @@ const NAME = /^(?<repo>[\w.-]+\/[\w.-]+)(@(?<revision>[\w./-]+?))?([:/](?<file>[
 const GGUF = /^(generate|chat|embed|translate)$/; // tasks whose models GGUF files have
 /** Vectors of English voices, which a model of phonemes speaks in: the page reads English (misaki's names of its voices). */
 const VOICES = /^voices\/[ab][fm]_[\w-]+\.(pt|safetensors|npy)$/;
-const WRITES = /^(generate|chat)$/; // tasks whose models may be GGUF files in several parts
-const FIRST = /-00001-of-(\d{5})\.gguf$/; // the first of them
+const FIRST = /-00001-of-(\d{5})\.gguf$/; // the first part of one in several
 const PAGES = 10; // of a list of files
 const HEADER_BYTES = 1 << 16; // enough for the architecture, which GGUF files name first
 /** Files beside the weights that a model may need. The last two are in folders of sentence-transformers. */
@@ -65,7 +65,7 @@ async function ask(address, where, signal) {
   const denied = response.status === 401 || response.status === 403;
   // The hub answers 401 for names that it does not know.
   const what = response.status === 404 || denied ? "The hub has no such model, or it is not public." : `The hub answered ${response.status}.`;
-  throw new UserError(what, { where, hint: "Check the name: owner/name, with capital letters as on the hub." });
+  throw new UserError(what, { where, hint: isBusy(response.status) ? BUSY_HINT : "Check the name: owner/name, with capital letters as on the hub." });
 }
 
 /** The first bytes of a file. @param {string} address @param {AbortSignal} signal @returns {Promise<Uint8Array>} */
@@ -146,7 +146,7 @@ function weightsOf(files, task, asked) {
     const usual = WHISPER.find((path) => paths.includes(path));
     return [...(usual ? [usual] : []), ...whole.filter((path) => /^ggml-.*\.bin$/i.test(lastPart(path)) && !/encoder|vad|silero/i.test(lastPart(path)))];
   }
-  const stands = WRITES.test(task) ? [...whole, ...paths.filter((path) => FIRST.test(path))] : whole; // the first part for all
+  const stands = [...whole, ...paths.filter((path) => FIRST.test(path))]; // the first part for all
   const gguf = GGUF.test(task) ? stands.filter((path) => /\.gguf$/i.test(path) && !/mmproj|imatrix/i.test(lastPart(path))) : [];
   const top = whole.filter((path) => !path.includes("/") && !OTHER.test(path)); // in folders are other forms of the model: onnx, openvino …
   const named = top.filter((path) => path === asked && WEIGHTS.test(path));
@@ -155,8 +155,8 @@ function weightsOf(files, task, asked) {
   const settled = others.filter((path) => !/\.ckpt$/i.test(path)); // which is of training, as a rule
   const told = paths.includes("config.json") || (task === "generate" && paths.includes("tokenizer.bin")); // what the weights are of
   const only = told && (settled.length ? settled : others).length === 1 ? settled.concat(others).slice(0, 1) : [];
-  const yolo = task === "detect" ? others.filter((path) => /\.pt$/i.test(path)) : []; // each is a model
-  return [...gguf, ...(named.length ? named : usual ? [usual] : only.length ? only : yolo)];
+  const each = /^(detect|cut-out)$/.test(task) ? others.filter((path) => /\.pth?$/i.test(path)) : []; // YOLO, Segment Anything: each is a model
+  return [...gguf, ...(named.length ? named : usual ? [usual] : only.length ? only : each)];
 }
 
 /** The other parts of a GGUF file in several. @param {HubFile} weights its first part @param {HubFile[]} files */

@@ -8,6 +8,7 @@
  * @typedef {(...events: object[]) => void} Emit sends events of a request to the page
  * @typedef {{id?: string, kind: Model["kind"], repo?: string, revision?: string}} StoredModel
  */
+import { BUSY_HINT, isBusy } from "../shared/busy-hub.js";
 import { UNREADABLE, UserError, nameOf as errorName, storageFull, throwIfCancelled, unreadable } from "../shared/protocol.js";
 import { randomId } from "../shared/random-id.js";
 import { checkSent } from "../shared/sent.js";
@@ -420,7 +421,7 @@ async function downloadToMemory(wanted, signal, onProgress) {
   const response = await fetch(wanted.url, { signal, credentials: "omit" }).catch((error) => {
     throw signal.aborted ? error : lost;
   });
-  if (!response.ok) throw new UserError(`The hub answered ${response.status}.`, { where: wanted.url });
+  if (!response.ok) throw new UserError(`The hub answered ${response.status}.`, { where: wanted.url, hint: isBusy(response.status) ? BUSY_HINT : "Check the model's name and the hub address.", action: "retry" });
   if (!response.body) throw new UserError("The hub's answer is empty.", { where: wanted.url });
   const parts = [];
   let done = 0;

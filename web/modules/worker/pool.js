@@ -7,6 +7,7 @@
  */
 import { siteUrl } from "../shared/site.js";
 import { bestInstructionSet } from "../shared/features.js";
+import { moduleWorker } from "../shared/module-worker.js";
 import { mayShare } from "../shared/threads.js";
 import { compiled } from "./compile.js";
 import { Chooser } from "./pool-chooser.js";
@@ -87,7 +88,7 @@ export class Pool {
   #start() {
     const { program, memory, stacks } = this;
     for (let i = 1; i < this.threads; i += 1) {
-      const helper = new Worker(siteUrl("modules/worker/pool-helper.js"), { type: "module", name: `pyapp helper ${i}` });
+      const helper = moduleWorker("modules/worker/pool-helper.js", `pyapp helper ${i}`);
       helper.onmessage = ({ data }) => this.#lose(data.problem);
       helper.onerror = (event) => {
         event.preventDefault(); // it did not load: the others compute

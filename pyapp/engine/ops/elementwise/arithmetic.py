@@ -12,7 +12,7 @@ from ...dtype import DType
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import Op, op, read_crosswise
-from ...operands import as_tensor, common_dtype, unbroadcast
+from ...operands import as_tensor, common_dtype, is_half, unbroadcast
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..dtype_limits import finfo
@@ -115,8 +115,13 @@ sign = unary(
 
 def _scaled(operation: Op) -> Any:
     def call(a: Any, b: Any, alpha: float = 1) -> Tensor:
-        if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype is b.dtype is _dtype.float32:
-            return operation(a, b if alpha == 1 else b * alpha)
+        together = isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype is b.dtype
+        if together and a.dtype is _dtype.float32:
+            if alpha == 1:
+                return operation(a, b)
+            if a.shape != b.shape or type(alpha) not in (int, float):
+                return operation(a, b * alpha)
+            return _plus_scaled(a, b, alpha if operation is add else -alpha)
         if isinstance(alpha, float) and not common_dtype(a, b).has_gradient:
             raise TypeError(
                 f"{operation.name}: alpha {alpha} must be an integer, as {describe(a)} and {describe(b)} are"
@@ -128,12 +133,15 @@ def _scaled(operation: Op) -> Any:
         kind = common_dtype(a, b)
         if kind in _HALVES:  # torch rounds numbers to the type
             a, b, alpha = (_rounded_number(x, kind) if type(x) in (int, float) else x for x in (a, b, alpha))
+            if together:
+                return _plus_scaled(a, b, alpha if operation is add else -alpha)
         return _in_float32(lambda a, b: operation(a, b * alpha), a, b)
 
     return call
 
 
 _HALVES = (_dtype.bfloat16, _dtype.float16)
+_IN_PROGRAMS = (_dtype.float32, *_HALVES)  # what element_function takes
 
 
 def _is_half(x: Any) -> bool:
@@ -144,6 +152,9 @@ def _is_half(x: Any) -> bool:
 def _rounded_number(x: float, kind: DType) -> float:
     found: float = tensor_of(np.asarray(x, np.float64)).to(kind).item()
     return found
+
+
+_plus_scaled = element_function(lambda a, b, share: a + b * share, 2, 1)
 
 
 def _in_float32(compute: Any, *given: Any) -> Tensor:
@@ -162,6 +173,8 @@ def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
         return floor_divide(a, b)
     if rounding_mode not in (None, "trunc"):
         raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    if rounding_mode == "trunc" and not isinstance(b, Tensor) and is_half(a):  # rounded once, at the end
+        return div(a.to(_dtype.float32), b).trunc().to(a.dtype)
     quotient = div(a, b)
     return quotient if rounding_mode is None else quotient.trunc().to(common_dtype(a, b))
 
@@ -195,7 +208,11 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     if isinstance(weight, complex):
         return x + (end - x) * weight if near else end - (end - x) * (1 - weight)
     compute, share = (_lerp_from_start, weight) if near else (_lerp_from_end, 1 - weight)
-    return compute(x, end, share) if x.dtype is _dtype.float32 else _in_float32(compute, x, end, share)
+    return (
+        compute(x, end, share)
+        if x.dtype in _IN_PROGRAMS and x.dtype is end.dtype
+        else _in_float32(compute, x, end, share)
+    )
 
 
 @function(method=True, in_place=True)
@@ -203,7 +220,7 @@ def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 tensor2; of integers with the whole part of value."""
     if isinstance(value, float) and common_dtype(x, tensor1, tensor2).category < 2:
         value = int(value)
-    if x.dtype is _dtype.float32 is tensor1.dtype:
+    if x.dtype in _IN_PROGRAMS and x.dtype is tensor1.dtype is tensor2.dtype:
         return _addcmul(x, tensor1, tensor2, value)
     return _in_float32(_addcmul, x, tensor1, tensor2, value)
 
@@ -213,7 +230,7 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 / tensor2. TypeError where both are integers."""
     if not (tensor1.dtype.has_gradient or tensor2.dtype.has_gradient):
         raise TypeError(f"addcdiv: divides floating-point tensors, not {describe(tensor1)} by {describe(tensor2)}")
-    if x.dtype is _dtype.float32 is tensor1.dtype:
+    if x.dtype in _IN_PROGRAMS and x.dtype is tensor1.dtype is tensor2.dtype:
         return _addcdiv(x, tensor1, tensor2, value)
     return _in_float32(_addcdiv, x, tensor1, tensor2, value)
 

@@ -9,6 +9,7 @@ from typing import Any
 from ....errors import UnsupportedTypeError
 from ... import dtype as _dtype
 from ...declare import function
+from ...element_types import ROUNDS_NUMBERS, rounded
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import Op, primitive
@@ -59,6 +60,8 @@ def binary(
             kind = _dtype.Default.dtype
         if isinstance(b, Tensor):
             broadcast_shapes(a.shape, b.shape, op=name)
+        elif kind is _dtype.bfloat16 and name in ROUNDS_NUMBERS:
+            b = rounded(float(b), kind)
         left, right = array_of(a, kind), array_of(b, kind)
         if name in ("floor_divide", "remainder", "fmod") and not kind.is_floating_point and not right.all():
             raise RuntimeError(f"{name}: an integer is divided by zero ({describe(a)} by {describe(b)})")

@@ -12,8 +12,10 @@ round = unary("round", lambda x: np.round(x), no_slope, out="same", saves="none"
 
 
 def _round_by_name(x: Tensor, decimals: int = 0) -> Tensor:
-    scale = 10.0**decimals
-    return round(x) if not decimals else round(x * scale) / scale
+    if not decimals:
+        return round(x)
+    scale = 10.0 ** abs(decimals)  # a power of ten below 1 is not exact
+    return round(x * scale) / scale if decimals > 0 else round(x / scale) * scale
 
 
 round.by_name = _round_by_name

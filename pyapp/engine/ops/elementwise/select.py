@@ -62,6 +62,10 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value` where the mask holds, else x; in x's dtype. TypeError for a mask that is not of bools."""
     if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_:
         raise TypeError(f"masked_fill: the mask is a tensor of bools, not {describe(mask)}")
+    if isinstance(value, Tensor) and value.ndim:
+        raise ValueError(f"masked_fill: the value is a number or a tensor without dims, not {describe(value)}")
+    if isinstance(value, Tensor) and value.dtype.is_floating_point and x.dtype.category == 1:
+        value = value.item()
     check_number("masked_fill", value, x.dtype)
     if isinstance(value, float) and x.dtype.category == 1:
         value = int(value)  # else the other elements would be converted to float32

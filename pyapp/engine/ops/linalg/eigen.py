@@ -53,9 +53,9 @@ def eigh(x: Tensor, UPLO: str = "L") -> Eigen:
     triangle is read. The gradient is that of the whole matrix; undefined for equal eigenvalues.
     """
     _square("eigh", x)
-    if UPLO not in ("L", "U"):
+    if UPLO not in ("L", "U", "l", "u"):
         raise ValueError(f"eigh: UPLO is 'L' or 'U', not {UPLO!r}")
-    packed = _eigh(x, UPLO)
+    packed = _eigh(x, UPLO.upper())
     values = packed[..., 0, :]
     return Eigen(values.real if x.dtype.is_complex else values, packed[..., 1:, :])
 

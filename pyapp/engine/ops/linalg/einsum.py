@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...declare import function
 from ...dtype import int64
@@ -121,6 +122,56 @@ def _contract(
     return reshaped(product, (*[sizes[c] for c in batch], *outside)), batch + left + right
 
 
+class _Product(NamedTuple):
+    """How two operands make a batched matrix product: the order of the dims of each (None: as they are) and the shape
+    of its matrices, the shape of the result and the order of its dims.
+    """
+
+    orders: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
+    matrices: tuple[tuple[int, ...], tuple[int, ...]]
+    shape: tuple[int, ...]
+    order: tuple[int, ...] | None
+
+
+@lru_cache(256)
+def _product_of(equation: str, a: tuple[int, ...], b: tuple[int, ...]) -> _Product | None:
+    """For operands of these shapes; None where it is not one product of every dim as it is."""
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    la, _, lb = inputs.partition(",")
+    sizes = dict(zip(la + lb, a + b, strict=False))
+    every = (la, lb, output)
+    if not all(part.isascii() and part.isalpha() and len(set(part)) == len(part) for part in every):
+        return None
+    if (len(la), len(lb)) != (len(a), len(b)) or set(la + lb) < set(output):
+        return None
+    if any(sizes[c] != n for c, n in zip(la + lb, a + b, strict=True)):
+        return None
+    batch, inner = ([c for c in la if c in lb and (c in output) is kept] for kept in (True, False))
+    left, right = [c for c in la if c not in lb], [c for c in lb if c not in la]
+    if not {*batch, *left, *right} == set(output) or not (left and right and inner):
+        return None
+    groups = ((la, batch, left, inner), (lb, batch, inner, right))
+    orders = [tuple([own.index(c) for group in parts for c in group]) for own, *parts in groups]
+    matrices = [tuple([prod([sizes[c] for c in group]) for group in parts[not batch :]]) for _, *parts in groups]
+    names = batch + left + right
+    order = tuple([names.index(c) for c in output])
+    return _Product(
+        tuple([None if order == tuple(range(len(order))) else order for order in orders]),  # type: ignore[arg-type]
+        tuple(matrices),  # type: ignore[arg-type]
+        tuple([sizes[c] for c in names]),
+        None if order == tuple(range(len(order))) else order,
+    )
+
+
+def _multiplied(plan: _Product, a: Tensor, b: Tensor) -> Tensor:
+    parts = [
+        reshaped(x if order is None else permute(x, order), shape)
+        for x, order, shape in zip((a, b), plan.orders, plan.matrices, strict=True)
+    ]
+    y = reshaped(matmul(*parts), plan.shape)
+    return y if plan.order is None else permute(y, plan.order)
+
+
 def _cheapest(operands: list[list[str]], result: set[str], sizes: dict[str, int]) -> tuple[int, int]:
     """Which two operands to contract next: those whose product adds the fewest elements to what is there."""
 
@@ -162,6 +213,10 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
     tensors = list(given)
     same_device("einsum", *tensors)
+    if len(tensors) == 2 and tensors[0].dtype is tensors[1].dtype and type(equation) is str:
+        plan = _product_of(equation, tensors[0].shape, tensors[1].shape)
+        if plan is not None:
+            return _multiplied(plan, *tensors)
     labels, result = _parse(equation, tensors)
     pairs = [_one_each(x, names) for x, names in zip(tensors, labels, strict=True)]
     sizes: dict[str, int] = {}

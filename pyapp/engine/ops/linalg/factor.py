@@ -16,6 +16,7 @@ from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..create import eye
+from ..diagonals import diag_embed
 from ..stacking import cat
 from ..view import expand
 from .lapack import _checked, _lapack, _square, result_of
@@ -204,7 +205,9 @@ def _permuted_factors(x: Tensor, order: Any) -> Tensor:
     if n > m:
         rest = solve_triangular(packed, rows[..., :, k:], upper=False, unitriangular=True)
         return cat([packed, rest], -1)
-    return cat([packed, solve_triangular(packed, rows[..., k:, :], upper=True, left=False)], -2)
+    zeros = packed.detach().diagonal(dim1=-2, dim2=-1) == 0  # (..., K), below which there is nothing but zeros
+    upper = packed + diag_embed(zeros.to(packed.dtype)) if bool(zeros.any()) else packed
+    return cat([packed, solve_triangular(upper, rows[..., k:, :], upper=True, left=False)], -2)
 
 
 def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
@@ -273,6 +276,12 @@ def lu_factor_ex(x: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     if check_errors and bool(info.any()):
         raise RuntimeError(f"lu_factor_ex: a pivot of {describe(x)} is 0: the matrix has no inverse")
     return LUFactorEx(packed, pivots, info)
+
+
+@function("lu", method=True)
+def _packed_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> LUFactor | LUFactorEx:
+    """torch.lu: linalg.lu_factor, or with `get_infos` linalg.lu_factor_ex."""
+    return lu_factor_ex(A, pivot=pivot) if get_infos else lu_factor(A, pivot=pivot)
 
 
 def _unpacked(packed: Tensor, order: Any) -> LU:

@@ -90,6 +90,8 @@ def linalg_norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
 
 
 @function()
-def nuclear_norm(x: Tensor, keepdim: bool = False) -> Tensor:
-    """The sum of a matrix' singular values."""
-    return matrix_norm(x, "nuc", keepdim=keepdim)
+def nuclear_norm(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The sum of a matrix' singular values; of the matrices in two dims."""
+    if isinstance(dim, bool):  # torch also takes keepdim second
+        dim, keepdim = None, dim
+    return matrix_norm(x, "nuc", (-2, -1) if dim is None else tuple(dim), keepdim)

@@ -126,7 +126,8 @@ class ChatView extends WorkingView {
       return this.field.focus();
     }
     const found = decoded(await file.arrayBuffer(), assumedEncoding());
-    if (!found?.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text for your message." });
+    if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save it as plain text, then drop it again." });
+    if (!found.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text for your message." });
     await this.ready; // what was typed at the last visit is in the field
     this.field.focus();
     document.execCommand("insertText", false, found.text.trim());

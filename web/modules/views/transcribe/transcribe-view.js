@@ -17,6 +17,7 @@ import { byId, find, h, memory, showRows } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { GuessBanner } from "./guess-banner.js";
 import { LiveRecording } from "./live-recording.js";
+import { MomentLabels, csvOf } from "./moment-labels.js";
 import { ModelCard } from "../../page/model-card.js";
 import { modelRow } from "../../page/offer-row.js";
 import { RunButton } from "../../page/run-button.js";
@@ -78,6 +79,7 @@ export class TranscribeView {
     new ModelCard(byId("speech-model"), this.choice, models, this.sheet.announcer);
     this.server = new ServerCard(byId("speech-model"), "transcribe", this.sheet.announcer);
     this.server.addEventListener("change", () => this.#serverChanged());
+    this.moments = new MomentLabels(this);
     this.#listen();
     this.#restore();
   }
@@ -263,13 +265,13 @@ export class TranscribeView {
     byId("queue").hidden = taken.length < 2;
     if (taken.length === 0) return;
     if (taken.length === 1) {
-      await this.#settle();
+      await this.settle();
       return void (await this.#start(taken[0]));
     }
     const queue = (this.queue = new RecordingQueue(taken));
     for (const [number, one] of queue.taken.entries()) { // it grows
       queue.show(number, "transcribing…");
-      await this.#settle(queue);
+      await this.settle(queue);
       if (this.queue !== queue) break; // other work has begun meanwhile
       const before = this.keeper.entry;
       const outcome = await this.#start(one);
@@ -282,8 +284,9 @@ export class TranscribeView {
   }
 
   /** Ends the running work before new work begins. @param {RecordingQueue | null} [queue] that the new work is of */
-  async #settle(queue = null) {
+  async settle(queue = null) {
     this.queue = queue;
+    await this.moments.button.interrupt();
     await this.recordButton.interrupt();
     await this.tabButton.interrupt();
     await this.button.interrupt();
@@ -305,6 +308,7 @@ export class TranscribeView {
       this.#open(recording);
       this.keeper.begin(title, false);
       this.keeper.setSound(recording);
+      this.moments.show();
       outcome = await this.#transcribe(signal);
     }, { fail: () => this.#failed(), retry: () => this.#takeAll([taken]) });
     return outcome;
@@ -332,6 +336,7 @@ export class TranscribeView {
   #offerVersions() {
     const { content, version } = this.keeper;
     this.sheet.offer(content?.versions ?? [], version);
+    this.moments.show();
     if (version) this.button.setLabel("Transcribe again");
   }
 
@@ -357,6 +362,12 @@ export class TranscribeView {
     return { name, wav, original: file, overview };
   }
 
+  /** The sound of a recording as the engine reads it. @param {import("./transcript-sheet.js").Recording} recording @param {AbortSignal} signal @returns {Promise<Blob>} */
+  async soundOf(recording, signal) {
+    recording.wav ??= (await this.#prepare(recording.original, recording.name, signal)).wav;
+    return present(recording.wav, "the sound");
+  }
+
   /** @param {Blob} wav @param {string} name @param {AbortSignal} [signal] @returns {Promise<import("./transcript-sheet.js").Overview>} */
   async #overview(wav, name, signal) {
     const onEvent = (/** @type {TaskEvent} */ event) => this.sheet.event(event);
@@ -366,7 +377,7 @@ export class TranscribeView {
 
   /** Transcribes the shown recording again, or goes on where its transcript ends. @param {boolean} [further] */
   async transcribe(further = false) {
-    await this.#settle();
+    await this.settle();
     if (this.server.used) further = false; // a server begins at the beginning
     return this.button.run(async (signal) => void (await this.#transcribe(signal, further)), {
       fail: () => this.#failed(),
@@ -398,10 +409,10 @@ export class TranscribeView {
       const version = (further && keeper.version) || keeper.beginVersion({ model: title, task: options.task, segments: transcript.segments });
       begun = version;
       keeper.saveSoon();
-      recording.wav ??= (await this.#prepare(recording.original, recording.name, signal)).wav;
+      const audio = await this.soundOf(recording, signal);
       const onEvent = (/** @type {TaskEvent} */ event) => this.#transcribed(event, version);
       const from = further ? { clip_timestamps: String(version.reached), initial_prompt: transcript.text.slice(-PROMPT) || options.initial_prompt } : {};
-      const params = { model, audio: recording.wav, name: recording.name, options: { ...options, ...from } };
+      const params = { model, audio, name: recording.name, options: { ...options, ...from } };
       const done = used
         ? await used.engine.call("transcribe", { ...params, duration: recording.overview.duration }, { signal, onEvent })
         : await this.engine.call("transcribe", { ...params, ...this.settings.networks, hub: this.app.hub }, { signal, onEvent });
@@ -436,7 +447,7 @@ export class TranscribeView {
 
   /** Transcribes the microphone, or a tab, live. Stop ends the recording; its last words are then transcribed. @param {"microphone" | "tab"} source */
   async record(source = "microphone") {
-    await this.#settle();
+    await this.settle();
     const live = new LiveRecording(this.engine, {
       onBlock: (peak, seconds) => this.#hear(peak, seconds),
       onEvent: (event) => this.#heardEvent(event),
@@ -578,7 +589,7 @@ export class TranscribeView {
 
   /** Shows an entry of the history. @param {import("../../history/history-store.js").HistoryItem} item */
   async reopen(item) {
-    await this.#settle();
+    await this.settle();
     await this.keeper.save();
     const { entry, content, files } = item;
     this.keeper.adopt(item);
@@ -616,9 +627,10 @@ export class TranscribeView {
   /** @param {string} id of an entry that was deleted */
   async #removed(id) {
     if (this.keeper.entry?.id !== id) return;
-    await this.#settle();
+    await this.settle();
     this.keeper.forget();
     this.sheet.clear();
+    this.moments.show();
   }
 
   /** @param {string} id @param {string} title */
@@ -633,7 +645,8 @@ export class TranscribeView {
 
   /** What is exported of an entry. @param {import("../../history/history-store.js").HistoryItem} item */
   async #filesOf({ entry, content, files }) {
-    const sound = content.live ? [{ name: "recording.wav", blob: wavOf(files.map(({ blob }) => blob)) }] : files;
+    const sound = content.live ? [{ name: "recording.wav", blob: wavOf(files.map(({ blob }) => blob)) }] : [...files];
+    if (content.moments) sound.push({ name: "labels.csv", blob: csvOf(content.moments) });
     const version = content.versions[content.current];
     if (!version) return sound;
     const { segments, language, task, guess } = version;

@@ -8,7 +8,8 @@
  * @typedef {{made: number, model: string, task: string, language: string | null, guess: number | null, edited: boolean,
  *   complete: boolean, reached: number, segments: Segment[], live?: boolean, again?: number}} Version
  *   `live`: heard piece by piece; `again`: the seconds that reading the whole takes; `made` in milliseconds; `reached`: seconds of the recording that it covers; `guess`: the share of its text that may be one
- * @typedef {{name: string, live: boolean, overview: import("./transcript-sheet.js").Overview | null, versions: Version[], current: number}} KeptTranscript
+ * @typedef {{name: string, live: boolean, overview: import("./transcript-sheet.js").Overview | null, versions: Version[], current: number,
+ *   moments?: import("./moment-labels.js").LabelledMoments}} KeptTranscript
  *   `live`: while it is recorded its files are pieces of samples
  */
 import { tabMemory } from "../../page/dom.js";

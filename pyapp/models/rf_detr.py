@@ -1,0 +1,349 @@
+"""RF-DETR (Robinson et al. 2025, arXiv 2511.09554): a DINOv2 whose layers attend within windows by turns, its maps
+joined into one, and queries that begin at the most promising places of that map.
+
+Parameters have the names of published files, which are Roboflow's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.errors import InputError
+from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision.detection import Detector, PointAttention, PredictionHead, sines_of_numbers
+from pyapp.nn.vision.masks import MaskedAttention
+from pyapp.nn.vision.scaled_vision import ScaledLayer
+from pyapp.nn.vision.vision import (
+    PatchEmbeddings,
+    as_map,
+    as_sequence,
+    check_pictures,
+    over_channels,
+    resized_positions,
+    token,
+    with_tokens,
+)
+
+from .loading.config import check_depth, require
+from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_numbers, stages_of
+
+MODEL_TYPES = ("rf_detr",)
+IMAGE_PROCESSOR = "RfDetr"  # of files that name none
+BASE = ""
+# The mask's token, and the heads of the other groups of queries, are for training.
+IGNORED = r"backbone\.0\.encoder\.encoder\.embeddings\.mask_token|transformer\.enc_out\w*\.[1-9]\d*\..*"
+QUERIES, GROUPS, POINTS = 1 << 14, 256, 64
+SIDE, EDGE = 0.05, 0.01  # of a place's box; places nearer to the border have none
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneConfig(ScaledConfig):
+    """The fields of backbone_config. stages: the layers, from 0, whose outputs are read."""
+
+    model_type = "rf_detr_dinov2"
+
+    stages: tuple[int, ...]
+    num_windows: int = 4
+    apply_layernorm: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.num_windows <= 1 << 6, f"num_windows is {self.num_windows}, expected at most 64")
+        sides = (*self.image_size, *self.patch_size)
+        square = sides[0] == sides[1] and sides[2] == sides[3]
+        require(square, f"image_size is {self.image_size} and patch_size {self.patch_size}, expected squares")
+        require(not self.use_swiglu_ffn, "RF-DETR with use_swiglu_ffn is not supported")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        layers = values.get("num_hidden_layers", 12)
+        require(type(layers) is int and 1 <= layers <= 1 << 10, f"num_hidden_layers is {layers!r:.60}")
+        return super().from_dict({**values, "stages": stages_of(values, layers, (layers - 1,))})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        own = super().to_dict()
+        return own | {"out_features": [f"stage{i + 1}" for i in own.pop("stages")]}
+
+    def is_whole(self, layer: int) -> bool:
+        """Whether a layer, from 0, attends to the whole picture: those with the numbers of the stages that are read,
+        which count from 1, and all after the last of them.
+        """
+        return layer - 1 in self.stages or layer - 1 > self.stages[-1]
+
+    @property
+    def step(self) -> int:
+        """Pixels of which a picture's sides are multiples."""
+        return self.patch_size[0] * self.num_windows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(PictureConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+
+    backbone_config: BackboneConfig
+    d_model: int = 256
+    hidden_expansion: float = 0.5
+    c2f_num_blocks: int = 3
+    activation_function: str = "silu"
+    decoder_layers: int = 3
+    decoder_ffn_dim: int = 2048
+    decoder_n_points: int = 4
+    decoder_self_attention_heads: int = 8
+    decoder_cross_attention_heads: int = 16
+    decoder_activation_function: str = "relu"
+    num_queries: int = 300
+    group_detr: int = 13
+    layer_norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        width = self.d_model
+        check_numbers("d_model and decoder_ffn_dim", (width, self.decoder_ffn_dim), WIDEST)
+        check_depth(max(self.decoder_layers, self.c2f_num_blocks))
+        check_numbers("num_queries", [self.num_queries], QUERIES)
+        check_numbers("group_detr", [self.group_detr], GROUPS)
+        check_numbers("decoder_n_points", [self.decoder_n_points], POINTS)
+        for heads in (self.decoder_self_attention_heads, self.decoder_cross_attention_heads):
+            require(width % heads == 0 and width % 4 == 0, f"{heads} heads do not divide d_model {width}")
+        require(0 < self.hidden_expansion <= 16, f"hidden_expansion is {self.hidden_expansion}")
+        require(self.inner >= 1, f"hidden_expansion {self.hidden_expansion} leaves no channels of {width}")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored. ModelError for other backbones than DINOv2."""
+        own = values.get("backbone_config")
+        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
+        assert isinstance(own, dict)
+        kind, levels = own.get("model_type", BackboneConfig.model_type), values.get("num_feature_levels", 1)
+        require(kind == BackboneConfig.model_type, f"the backbone {kind!r:.60} is not known")
+        require(levels == 1, f"num_feature_levels is {levels!r:.60}, expected 1")
+        require(values.get("attention_bias", True) is True, "RF-DETR without biases in attention is not supported")
+        return super().from_dict({**values, "backbone_config": BackboneConfig.from_dict(own)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"backbone_config": self.backbone_config.to_dict()}
+
+    @property
+    def inner(self) -> int:
+        """The channels inside the layer that joins the maps."""
+        return int(self.d_model * self.hidden_expansion)
+
+
+class Embeddings(Module):
+    """The class token and the patches, which have positions for any grid."""
+
+    def __init__(self, config: BackboneConfig) -> None:
+        super().__init__()
+        self.config, width = config, config.hidden_size
+        self.cls_token = token(width)
+        self.patch_embeddings = PatchEmbeddings(config.num_channels, width, config.patch_size)
+        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + 1, width)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, S, S) → (B, 1 + patches, D)."""
+        side = pixel_values.shape[2] // self.config.patch_size[0]
+        x = with_tokens(self.patch_embeddings(pixel_values), self.cls_token)
+        return x + resized_positions(self.position_embeddings, 1, 0, self.config.grid, (side, side), True)
+
+
+class Windows(Module):
+    """The DINOv2. Each window has a class token of its own."""
+
+    def __init__(self, config: BackboneConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.encoder = Module()
+        self.encoder.layer = ModuleList(ScaledLayer(config) for _ in range(config.num_hidden_layers))
+        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, pixel_values: Tensor) -> list[Tensor]:
+        """pixel_values (B, C, S, S) → the maps (B, D, side, side) that are read."""
+        config, batch = self.config, pixel_values.shape[0]
+        across, side = config.num_windows, pixel_values.shape[2] // config.patch_size[0]
+        x = self.embeddings(pixel_values)  # (B, 1 + side², D)
+        small, width = side // across, x.shape[2]
+        first, patches = x.narrow(1, 0, 1), x.narrow(1, 1, side * side)
+        patches = patches.reshape(batch, across, small, across, small, width).transpose(2, 3)
+        patches = patches.reshape(batch * across**2, small**2, width)
+        first = first.expand(batch, across**2, width).reshape(batch * across**2, 1, width)
+        x, found = ops.cat([first, patches], 1), []  # (B * windows, 1 + small², D)
+        last = config.stages[-1]
+        for i, layer in enumerate(self.encoder.layer[: last + 1]):
+            if config.is_whole(i):
+                x = layer(x.reshape(batch, across**2 * x.shape[1], width)).reshape(x.shape)
+            else:
+                x = layer(x)
+            if i in config.stages:
+                y = (self.layernorm(x) if config.apply_layernorm else x).narrow(1, 1, small**2)
+                y = y.reshape(batch, across, across, small, small, width).transpose(2, 3)
+                found.append(as_map(y.reshape(batch, side * side, width), side, side))
+        return found
+
+
+class FilterNorm(Module):
+    """A filter, a norm of each place's channels and an activation."""
+
+    def __init__(self, config: Config, before: int, width: int, kernel: int) -> None:
+        super().__init__()
+        self.conv = Conv2d(before, width, kernel, padding=kernel // 2, bias=False)
+        self.bn = LayerNorm(width, config.layer_norm_eps)
+        self.activation = activation_named(config.activation_function)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, width, H, W)."""
+        return self.activation(over_channels(self.conv(x), self.bn))
+
+
+class Joined(Module):
+    """Maps brought into one, through blocks of which the outputs of all are kept (C2f of YOLOv8)."""
+
+    def __init__(self, config: Config, before: int) -> None:
+        super().__init__()
+        inner, self.inner = config.inner, config.inner
+        self.cv1 = FilterNorm(config, before, 2 * inner, 1)
+        self.cv2 = FilterNorm(config, (2 + config.c2f_num_blocks) * inner, config.d_model, 1)
+        self.m = ModuleList(Module() for _ in range(config.c2f_num_blocks))
+        for block in self.m:
+            block.cv1, block.cv2 = (FilterNorm(config, inner, inner, 3) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, D, H, W)."""
+        x = self.cv1(x)
+        found = [x.narrow(1, 0, self.inner), x.narrow(1, self.inner, self.inner)]
+        for block in self.m:
+            found.append(block.cv2(block.cv1(found[-1])))
+        return self.cv2(ops.cat(found, 1))
+
+
+class DecoderLayer(Module):
+    """Queries attend to each other, then to points of the map; a feed-forward part. A norm follows each residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, inner = config.d_model, config.decoder_ffn_dim
+        self.self_attn = MaskedAttention(width, config.decoder_self_attention_heads)
+        self.cross_attn = PointAttention(width, config.decoder_cross_attention_heads, 1, config.decoder_n_points)
+        self.linear1, self.linear2 = Linear(width, inner), Linear(inner, width)
+        self.norm1, self.norm2, self.norm3 = (LayerNorm(width) for _ in range(3))
+        self.activation = activation_named(config.decoder_activation_function)
+
+    def forward(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """x (B, Q, D) at places (B, Q, D) with boxes (B, Q, 4), source (B, S, D) of a map of `sizes` → (B, Q, D)."""
+        x = self.norm1(x + self.self_attn(x + places, x + places, x))
+        x = self.norm2(x + self.cross_attn.in_boxes(x + places, boxes, source, sizes))
+        return self.norm3(x + self.linear2(self.activation(self.linear1(x))))
+
+
+def refined(boxes: Tensor, steps: Tensor) -> Tensor:
+    """Boxes (B or 1, Q, 4), centre, width and height, moved by steps (B or 1, Q, 4) in widths and heights, and made so
+    many times larger as the exponentials of steps → (B, Q, 4).
+    """
+    sides = boxes[..., 2:]
+    return ops.cat([steps[..., :2] * sides + boxes[..., :2], steps[..., 2:].exp() * sides], -1)
+
+
+class Transformer(Module):
+    """The heads that find promising places, and the decoder. Of the groups of queries only the first is kept."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, labels = config.d_model, len(config.labels)
+        self.count = config.num_queries
+        self.decoder = Module()
+        self.decoder.layers = ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.decoder.norm = LayerNorm(width)
+        self.decoder.ref_point_head = PredictionHead(2 * width, width, width, 2)
+        self.enc_output = ModuleList([Linear(width, width)])
+        self.enc_output_norm = ModuleList([LayerNorm(width)])
+        self.enc_out_bbox_embed = ModuleList([PredictionHead(width, width, 4)])
+        self.enc_out_class_embed = ModuleList([Linear(width, labels)])
+
+    def promising(self, source: Tensor, size: tuple[int, int]) -> Tensor:
+        """The boxes (B, Q, 4) of the most promising places of source (B, S, D), a map of `size`."""
+        boxes, inside = _boxes_of_places(size, source)
+        x = self.enc_output_norm[0](self.enc_output[0](source * inside.to(source.dtype)))
+        scores = self.enc_out_class_embed[0](x).amax(2)  # (B, S)
+        scores = ops.where(inside.squeeze(2), scores, float("-inf"))
+        best = ops.topk(scores, self.count, 1)[1].unsqueeze(2)  # (B, Q, 1)
+        found = refined(boxes, self.enc_out_bbox_embed[0](x))
+        return ops.gather(found, 1, best.expand(*best.shape[:2], 4)).detach()
+
+    def forward(self, source: Tensor, size: tuple[int, int], queries: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+        """source (B, S, D) of a map of `size`, queries (1, Q, D) with steps (1, Q, 4) from the promising boxes → what
+        they have found (B, Q, D), and their boxes (B, Q, 4).
+        """
+        boxes = refined(self.promising(source, size), steps.expand(source.shape[0], *steps.shape[1:]))
+        waves = sines_of_numbers(boxes[..., [1, 0, 2, 3]], source.shape[2] // 2).flatten(2)  # (B, Q, 2 * D)
+        places = self.decoder.ref_point_head(waves)
+        x = queries.expand(source.shape[0], *queries.shape[1:])
+        for layer in self.decoder.layers:
+            x = layer(x, places, boxes, source, [size])
+        return self.decoder.norm(x), boxes
+
+
+def _boxes_of_places(size: tuple[int, int], like: Tensor) -> tuple[Tensor, Tensor]:
+    """The boxes (1, S, 4) of the places of a map of `size`, zeros for those at its border, and which are not there,
+    bool (1, S, 1).
+    """
+    rows, columns = size
+    found, known = [], []
+    for row in range(rows):
+        for column in range(columns):
+            x, y = (column + 0.5) / columns, (row + 0.5) / rows
+            inside = EDGE < min(x, y) and max(x, y) < 1 - EDGE
+            found.append([x, y, SIDE, SIDE] if inside else [0.0] * 4)
+            known.append([inside])
+    return ops.tensor([found], device=like.device), ops.tensor([known], device=like.device)
+
+
+class RfDetr(Detector):
+    """Labels and boxes of the objects in square pictures, whose sides are multiples of the windows'."""
+
+    background = False
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config, own, width = config, config.backbone_config, config.d_model
+        part = Module()
+        part.encoder = Module()
+        part.encoder.encoder = Windows(own)
+        part.projector = Module()
+        before = own.hidden_size * len(own.stages)
+        part.projector.stages = ModuleList([ModuleList([Joined(config, before), LayerNorm(width, 1e-6)])])
+        self.backbone = ModuleList([part])
+        self.transformer = Transformer(config)
+        self.query_feat = Embedding(config.num_queries * config.group_detr, width)
+        self.refpoint_embed = Embedding(config.num_queries * config.group_detr, 4)
+        self.class_embed = Linear(width, len(config.labels))
+        self.bbox_embed = PredictionHead(width, width, 4)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        step, count = self.config.backbone_config.step, self.config.num_queries
+        check_pictures("RF-DETR", pixel_values, self.config.num_channels, least=step)
+        high, wide = pixel_values.shape[2:]
+        if high != wide or high % step:
+            raise InputError(f"RF-DETR: pictures are squares of multiples of {step} pixels, not {high} x {wide}")
+        [part] = self.backbone
+        [[joined, norm]] = [[*stage] for stage in part.projector.stages]
+        x = over_channels(joined(ops.cat(part.encoder.encoder(pixel_values), 1)), norm)  # (B, D, side, side)
+        size = int(x.shape[2]), int(x.shape[3])
+        if size[0] * size[1] < count:
+            raise InputError(f"a picture of {high} x {wide} has {size[0] * size[1]:,} places, {count:,} are needed")
+        numbers = ops.arange(count, dtype="int32", device=x.device)
+        queries, steps = (table(numbers).unsqueeze(0) for table in (self.query_feat, self.refpoint_embed))
+        x, boxes = self.transformer(as_sequence(x), size, queries, steps)
+        return self.class_embed(x), refined(boxes, self.bbox_embed(x))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"object-detection": RfDetr}

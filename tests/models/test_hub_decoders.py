@@ -1,0 +1,96 @@
+"""Decoders in their own folders of the hub, and in GGUF files, against llama.cpp and its converter
+(make_golden_hub_decoders.py): logits, tokens through the cache, and the tensors and keys of files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.events import Cancel
+from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
+from pyapp.formats.convert import quantize_file
+from pyapp.models.load import build, module_of, read_model, settings_of
+from pyapp.models.loading.writing_gguf import gguf_view
+from pyapp.text.generation.generate import Session
+from tests.models.hub_decoder_configs import CONFIGS, KEPT_LAYERS, expanded, layer_of
+from tests.models.seeded import direction, draw
+from tests.models.test_decoders import TEXT, numbers
+from tests.together import fewer_in_browser
+
+FOLDER = Path(__file__).with_name("golden_hub_decoders")
+
+
+def load(path: Path, settings: dict[str, Any] | None = None, dtype: str | None = None) -> Any:
+    with open_checkpoint(path) as checkpoint:
+        return build(checkpoint, lambda event: None, Cancel(), settings, dtype)
+
+
+def folder_of(name: str, salt: int, folder: Path) -> Path:
+    """The weights of a folder as the hub has it."""
+    tensors = {key: pyapp.from_numpy(draw(key, shape, salt)) for key, shape in expanded(name).items()}
+    write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name]))
+    return folder / "model.safetensors"
+
+
+@pytest.mark.parametrize("name", fewer_in_browser(CONFIGS))
+def test_as_llama_cpp(name: str, tmp_path: Path) -> None:
+    expected = json.loads((FOLDER / f"{name}.json").read_text())
+    path = folder_of(name, expected["salt"], tmp_path)
+    model = load(path, CONFIGS[name])
+
+    def check(model: Any) -> None:
+        with pyapp.no_grad():
+            logits = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
+        np.testing.assert_allclose(logits[[0, -1]].reshape(-1), expected["logits"], rtol=1e-4, atol=1e-4)
+
+    check(model)
+    session = Session(model, capacity=len(TEXT) + len(expected["tokens"]))
+    logits, found = session.feed(TEXT), []
+    for _ in expected["tokens"]:
+        found.append(int(numbers(logits).argmax()))
+        logits = session.step(found[-1])
+    assert found == expected["tokens"]
+
+    # What is written has the tensors of llama.cpp's converter, and gives the same with its keys.
+    quantize_file(path, tmp_path / "model.gguf", "f32", view=gguf_view(path))
+    with open_checkpoint(tmp_path / "model.gguf") as checkpoint:
+        tensors: dict[str, Any] = {key: checkpoint.read(key) for key in checkpoint.tensors}
+        values = checkpoint.values  # type: ignore[attr-defined]
+    assert values["general.architecture"] == expected["keys"]["general.architecture"]
+    assert {key for key in tensors if layer_of(key) < KEPT_LAYERS} == {*expected["tensors"]}
+    for key, (shape, product) in expected["tensors"].items():
+        value = np.asarray(tensors[key].numpy(), np.float64)
+        assert value.size == np.prod(shape) and value.shape in (tuple(shape), tuple(shape[1:])), key
+        found_product = (value.reshape(shape) * direction(key, tuple(shape))).sum()
+        np.testing.assert_allclose(found_product, product, rtol=1e-4, atol=1e-4, err_msg=key)
+    write_gguf(tmp_path / "theirs.gguf", tensors, expected["keys"])
+    check(load(tmp_path / "theirs.gguf"))
+    check(load(tmp_path / "model.gguf"))
+
+    # Weights in blocks, which the kernels read.
+    quantize_file(tmp_path / "theirs.gguf", tmp_path / "small.gguf", "q8_0")
+    with open_checkpoint(tmp_path / "small.gguf") as checkpoint:
+        settings = settings_of(checkpoint)
+        module = importlib.import_module(f"pyapp.models.{module_of(settings, name)}")
+        small = read_model(module, module.TASKS["causal-lm"], checkpoint, settings)
+    assert "q8_0" in {parameter.dtype.name for parameter in small.parameters()}
+    with pyapp.no_grad():
+        error = np.abs(numbers(small(pyapp.tensor([TEXT], dtype="int32")))[0, -1] - expected["logits"][-96:])
+    assert error.mean() < 0.2 * np.abs(expected["logits"]).mean()
+
+
+def test_unit_rows_of_baichuan_2() -> None:
+    """Its head computes with rows of length 1, which its files do not have."""
+    module = importlib.import_module("pyapp.models.baichuan")
+    config = module.Config.from_dict(CONFIGS["baichuan-7b"] | {"norm_head": True})
+    plan = module.stored(config, {})["lm_head.weight"]
+    rows = numbers(plan.values(pyapp.tensor([[3.0, 4.0], [0.0, 2.0]])))
+    np.testing.assert_allclose(rows, [[0.6, 0.8], [0.0, 1.0]], rtol=1e-6)
