@@ -45,6 +45,14 @@ COVERED = """async () => {
 }"""
 # As an extension or a style sheet changes their size.
 LETTERS = "(size) => { document.documentElement.style.fontSize = size; }"
+# Labels of moments, as a model finds them.
+LABELLED = """() => {
+  const { keeper, moments } = pyappPage.transcribe;
+  const labels = [{ label: "Ada", start: 0, end: 1.5, score: 0.9 }];
+  keeper.content.moments = { model: "labels", threshold: 0.5, labels };
+  moments.card.open = true;
+  moments.show();
+}"""
 CLOSE = """() => {
   document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
   document.querySelectorAll(".error-slot").forEach((slot) => slot.replaceChildren());
@@ -66,6 +74,7 @@ def transcribe(page: Page) -> None:
     shown(page, "transcribe")
     page.locator("#samples button").first.click()
     page.wait_for_selector("#transcript-sheet[data-state=done]", timeout=60_000)
+    page.evaluate(LABELLED)
 
 
 def tell_apart(page: Page) -> None:

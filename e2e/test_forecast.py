@@ -175,11 +175,11 @@ def test_a_model_of_a_hub_forecasts_as_natively(
     expect(page.locator("#history-forecast .history-row").first).to_contain_text("b, 8 values ahead")
     page.locator("#forecast-levels").fill("0.95")
     visit.field.press("Control+Enter")
-    expect(visit.error).to_contain_text("“Levels” the model knows those from 0.1 to 0.9")
+    expect(visit.error).to_contain_text("“Quantile levels” the model knows those from 0.1 to 0.9")
     expect(page.locator("#forecast-announcer")).to_have_text("")  # the error is announced, not that it is at work
     page.locator("#forecast-levels").fill("ten")
     visit.field.press("Control+Enter")
-    expect(visit.error).to_contain_text("“Levels” are numbers above 0 and below 1")
+    expect(visit.error).to_contain_text("“Quantile levels” are numbers above 0 and below 1")
     page.locator("#forecast-levels").fill("0.1, 0.5, 0.9")
     page.locator("#forecast-levels").blur()
 

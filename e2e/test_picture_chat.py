@@ -238,7 +238,7 @@ def test_what_is_refused(chat: ChatPage, files: list[Path], tmp_path: Path) -> N
     expect(page.locator("#chat-unseen")).to_be_hidden()
     page.get_by_role("button", name="Answer this").click()
     chat.until("pyappPage.chat.conversation.path.length === 2")
-    expect(page.locator("#chat-note")).to_contain_text("it gets their names alone")
+    expect(page.locator("#chat-note")).to_contain_text("it gets only their names")
     chat.answered()
 
 

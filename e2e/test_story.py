@@ -146,7 +146,7 @@ def test_settings_are_kept_and_nonsense_is_corrected(still: StoryPage, still_sit
     story.until(shown)
     story.settings(temperature=7, top_p=-3, max_new_tokens=40)
     assert story.page.locator("#temperature").input_value() == "2"
-    expect(story.page.locator(".slider", has=story.page.locator("#temperature"))).to_contain_text("The most is 2.")
+    expect(story.page.locator(".slider", has=story.page.locator("#temperature"))).to_contain_text("The maximum is 2.")
     story.page.locator("#seed").fill("")
     story.page.locator("#seed").blur()
     assert int(story.page.locator("#seed").input_value()) > 0
@@ -308,7 +308,8 @@ def test_a_slow_disk_keeps_nobody_waiting(story: StoryPage) -> None:
 def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
     """It dies before it has answered what models there are."""
     story.page.evaluate(
-        "pyappPage.app.engine.worker.terminate(), pyappPage.app.listing = pyappPage.story.choice.model = null, 1"
+        "pyappPage.app.engine.worker.terminate(), pyappPage.app.listing = pyappPage.story.choice.model = null,"
+        " pyappPage.story.choice.offered = false, 1"
     )
     story.start("One day")
     story.page.get_by_role("button", name="Stop").click()

@@ -5,8 +5,6 @@
 enum { ROWS = 8 }; /* that are computed together where the elements of a row are one behind the other */
 
 typedef uint8_t vbytes __attribute__((vector_size(LANES)));
-typedef int32_t four_numbers __attribute__((vector_size(16)));
-typedef uint8_t four_bytes __attribute__((vector_size(4)));
 
 /* Sample o is the sum of elements places[k] times weights[k], starts[o] <= k < starts[o + 1]. */
 typedef struct sampling {
@@ -31,6 +29,14 @@ INLINE uint8_t byte_of(int32_t sum, int precision)
 {
     const int32_t whole = sum >> precision;
     return (uint8_t)(whole < 0 ? 0 : whole > 255 ? 255 : whole);
+}
+
+INLINE vbytes bytes_of(vint sum, int precision)
+{
+    sum >>= precision;
+    sum &= ~(sum < 0);
+    const vint large = sum > 255;
+    return __builtin_convertvector((sum & ~large) | (vsplat_int(255) & large), vbytes);
 }
 
 /* Rows of `size` elements to rows of `out`, `count` of them: of ROWS rows at a time each weight is read once. */
@@ -97,10 +103,7 @@ static void sample_u8(uint8_t *y, const uint8_t *x, const sampling *s, int64_t o
             memcpy(&bytes, x + s->places[k] * inner + i, sizeof bytes);
             sum += vsplat_int(weights[k]) * __builtin_convertvector(bytes, vint);
         }
-        sum >>= s->precision;
-        sum &= ~(sum < 0);
-        const vint large = sum > 255;
-        const vbytes bytes = __builtin_convertvector((sum & ~large) | (vsplat_int(255) & large), vbytes);
+        const vbytes bytes = bytes_of(sum, s->precision);
         memcpy(y + i, &bytes, sizeof bytes);
     }
     for (; i < inner; i++) {
@@ -111,18 +114,33 @@ static void sample_u8(uint8_t *y, const uint8_t *x, const sampling *s, int64_t o
     }
 }
 
-/* A sample of 2 to 4 neighbours, such as the colours of a pixel, whose row four bytes follow that may be read. */
-static void pixel_u8(uint8_t *y, const uint8_t *x, const sampling *s, int64_t o)
+/* A sample of 2 to 4 neighbours, such as the colours of a pixel, in each of PIXELS rows, after which four bytes may be
+ * read. Where it is not the last of its row, four bytes are written. */
+enum { PIXELS = LANES / 4 };
+typedef uint32_t vpixels __attribute__((vector_size(LANES)));
+
+static void pixels_u8(uint8_t *y, const uint8_t *x, const sampling *s, int64_t o)
 {
-    const int32_t *weights = s->weights, begin = 1 << (s->precision - 1);
-    four_numbers sum = {begin, begin, begin, begin};
+    const int32_t *weights = s->weights;
+    const int64_t row = s->size * s->inner, bytes = o + 1 < s->out ? 4 : s->inner;
+    vint sum = vsplat_int(1 << (s->precision - 1));
     for (int32_t k = s->starts[o]; k < s->starts[o + 1]; k++) {
-        four_bytes bytes;
-        memcpy(&bytes, x + s->places[k] * s->inner, sizeof bytes);
-        sum += weights[k] * __builtin_convertvector(bytes, four_numbers);
+        const uint8_t *at = x + s->places[k] * s->inner;
+        vpixels pixels;
+        UNROLL for (int j = 0; j < PIXELS; j++)
+        {
+            uint32_t pixel;
+            memcpy(&pixel, at + j * row, sizeof pixel);
+            pixels[j] = pixel;
+        }
+        sum += vsplat_int(weights[k]) * __builtin_convertvector((vbytes)pixels, vint);
     }
-    for (int64_t i = 0; i < s->inner; i++)
-        y[i] = byte_of(sum[i], s->precision);
+    const vpixels found = (vpixels)bytes_of(sum, s->precision);
+    UNROLL for (int j = 0; j < PIXELS; j++)
+    {
+        const uint32_t pixel = found[j];
+        memcpy(y + (j * s->out + o) * s->inner, &pixel, (size_t)bytes);
+    }
 }
 
 KERNEL(resample)
@@ -152,13 +170,25 @@ KERNEL(resample)
             rows_of_u8((uint8_t *)y + first * s.out, (const uint8_t *)x + first * s.size, &s, last - first);
         return KERNEL_OK;
     }
+    if (type == TYPE_uint8 && s.inner <= 4 && s.inner * s.size >= 4) {
+        worker_share(outer, PIXELS, worker, workers, &first, &last);
+        for (int64_t row = first; row < last;) {
+            const int64_t n = row + PIXELS <= last && row + PIXELS < outer ? PIXELS : 1;
+            const uint8_t *from = (const uint8_t *)x + row * s.size * s.inner;
+            for (int64_t o = 0; o < s.out; o++)
+                if (n == PIXELS && row + PIXELS < outer)
+                    pixels_u8((uint8_t *)y + row * s.out * s.inner, from, &s, o);
+                else
+                    sample_u8((uint8_t *)y + (row * s.out + o) * s.inner, from, &s, o);
+            row += n;
+        }
+        return KERNEL_OK;
+    }
     worker_share(outer * s.out, 1, worker, workers, &first, &last);
     for (int64_t sample = first; sample < last; sample++) {
         const int64_t row = sample / s.out, o = sample % s.out, from = row * s.size * s.inner, to = sample * s.inner;
         if (type == TYPE_float32)
             sample_f32((float *)y + to, (const float *)x + from, &s, o);
-        else if (s.inner <= 4 && row + 1 < outer && s.inner * s.size >= 4)
-            pixel_u8((uint8_t *)y + to, (const uint8_t *)x + from, &s, o);
         else
             sample_u8((uint8_t *)y + to, (const uint8_t *)x + from, &s, o);
     }

@@ -1,4 +1,4 @@
-"""Music of texts, by a model that writes the codes of a codec (MusicGen).
+"""Music of texts, by a model that writes the codes of a codec (MusicGen), and of texts with a melody.
 
 Each moment is drawn from the scores with the text and without one: guidance says how much farther from those without it
 (Ho and Salimans 2022, arXiv 2207.12598; Kreuk et al. 2022, arXiv 2209.15352). Codes of a codebook come one moment after
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from pyapp.audio.chroma import loudest_notes
 from pyapp.audio.decoding import draw_of_best
 from pyapp.audio.wav import as_pcm
 from pyapp.dataclass import dataclass
@@ -19,7 +20,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Progress, Sound
-from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, Decoding
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Decoding
 from pyapp.text.generation.options import check_number
 from pyapp.text.generation.sampling import Uniform
 
@@ -63,17 +64,20 @@ class ComposeOptions:
         return cls(**values)
 
 
-def compose_events(loaded: Any, text: str, options: ComposeOptions, cancel: Cancel) -> Iterator[Event]:
+def compose_events(
+    loaded: Any, text: str, options: ComposeOptions, cancel: Cancel, melody: NDArray[np.float32] | None = None
+) -> Iterator[Event]:
     """Makes music of a text: Progress in steps, a Sound with all of it, and Done with `duration` in seconds and `rate`
-    in samples a second. Raises OptionError for a text without words and for more seconds than the model makes,
-    ModelError if what it computes is not sound, Cancelled once `cancel` is set.
+    in samples a second. melody: samples (N,) at the model's rate, whose loudest notes the music follows. Raises
+    OptionError for a text without words, for more seconds than the model makes and for a melody that it does not
+    follow, ModelError if what it computes is not sound, Cancelled once `cancel` is set.
     """
     model = loaded.model
     if not isinstance(text, str) or not text.strip():
         raise OptionError("says nothing about the music", where="text")
     moments = max(1, round(options.seconds * model.config.moments))
     steps, done, codes = moments + model.decoder.codebooks - 1, 0, None
-    writing = written_codes(loaded, text, moments, options)
+    writing = written_codes(loaded, text, moments, options, melody)
     while codes is None:
         codes = next(writing)
         cancel.check()
@@ -88,20 +92,23 @@ def compose_events(loaded: Any, text: str, options: ComposeOptions, cancel: Canc
     yield Done("complete", {"duration": seconds, "rate": rate})
 
 
-def written_codes(loaded: Any, text: str, moments: int, options: ComposeOptions) -> Iterator[Tensor | None]:
-    """None after every step, and at last the codes (1, codebooks, moments) int64 of a text."""
+def written_codes(
+    loaded: Any, text: str, moments: int, options: ComposeOptions, melody: NDArray[np.float32] | None = None
+) -> Iterator[Tensor | None]:
+    """None after every step, and at last the codes (1, codebooks, moments) int64 of a text, with a melody as
+    compose_events'.
+    """
     model, books = loaded.model, loaded.model.decoder.codebooks
     start = loaded.generation.get("decoder_start_token_id", loaded.model.config.decoder.pad_token_id)
     length, empty = moments + books, model.config.decoder.pad_token_id  # of the rows, with their first code
-    if length > model.most:
-        most = (model.most - books) / model.config.moments
-        raise OptionError(f"the model makes at most {most:.1f} seconds", where="seconds")
     [encoding] = loaded.tokenizer.encode_batch([text], truncation=True, max_length=loaded.tokenizer.max_length or 512)
     guided = options.guidance > 1
     with no_grad():
-        encoded = model.encode(int32_tensor(list(encoding.ids), model.device).unsqueeze(0))  # (1, S, D)
-        encoded = ops.cat([encoded, ops.zeros_like(encoded)]) if guided else encoded
-        memory = CachedMemory(encoded, None, 1, length)
+        ids = int32_tensor(list(encoding.ids), model.device).unsqueeze(0)
+        memory = model.memory(ids, length, guided, None if melody is None else _notes_of(model, melody))
+    if memory.most - memory.first < length:
+        most = max(0, memory.most - memory.first - books) / model.config.moments
+        raise OptionError(f"the model makes at most {most:.1f} seconds", where="seconds")
     decoding, draw = Decoding(model, memory, books), Uniform(options.seed).draw
     rows = [[start] for _ in range(books)]
     for place in range(1, length):
@@ -118,3 +125,10 @@ def written_codes(loaded: Any, text: str, moments: int, options: ComposeOptions)
         yield None
     found = [row[1 + book : 1 + book + moments] for book, row in enumerate(rows)]
     yield ops.tensor([found], dtype="int64", device=model.device)
+
+
+def _notes_of(model: Any, melody: NDArray[np.float32]) -> Tensor:
+    """The loudest notes (1, M, notes) of samples, one in each moment."""
+    notes = getattr(model.config, "notes", 12)
+    found = ops.tensor([loudest_notes(melody, model.sample_rate, notes).tolist()], dtype="int64", device=model.device)
+    return ops.one_hot(found, notes).to("float32")

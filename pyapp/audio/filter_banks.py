@@ -31,7 +31,7 @@ def filter_bank(samples: NDArray[np.float32], bins: int = 80, window: str = "pov
     """Samples (samples,) at 16 kHz to float32 (frames, bins), with frames = 1 + (samples - 400) // 160; none for fewer
     than 400. The scale of the samples is the caller's: Kaldi's is that of 16-bit integers.
     """
-    frames = max(0, 1 + (len(samples) - FRAME) // HOP)
+    frames = frames_of(len(samples))
     if not frames:
         return np.empty((0, bins), np.float32)
     found = samples.astype(np.float64)[np.arange(frames)[:, None] * HOP + np.arange(FRAME)]  # (frames, 400)
@@ -41,6 +41,11 @@ def filter_bank(samples: NDArray[np.float32], bins: int = 80, window: str = "pov
     power = np.abs(np.fft.rfft(found * window_of(window), POINTS)) ** 2  # (frames, 257)
     logs: NDArray[np.float32] = np.log(np.maximum(power @ filters(bins).T, SMALLEST)).astype(np.float32)
     return logs
+
+
+def frames_of(samples: int) -> int:
+    """The number of frames that so many samples have."""
+    return max(0, 1 + (samples - FRAME) // HOP)
 
 
 @lru_cache(maxsize=3)

@@ -15,7 +15,7 @@ from pyapp.engine.ops import from_numpy
 from pyapp.errors import ArgumentError, ModelError
 
 from .constants import SAMPLE_RATE
-from .filter_banks import POINTS, filter_bank, window_of
+from .filter_banks import POINTS, filter_bank, frames_of, window_of
 from .mel import BINS as FFT_BINS
 from .mel import DECADES, FFT_SIZE, FRAMES_AT_ONCE, HOP, SMALLEST_POWER, log_mel_spectrogram, triangles
 
@@ -212,7 +212,7 @@ class PairedBankProcessor:
     @staticmethod
     def frames_of(samples: int) -> int:
         """The number of pairs of frames that `samples` samples have."""
-        return max(0, 1 + (samples - FFT_SIZE) // HOP) // 2
+        return frames_of(samples) // 2
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
         """Recordings, each float (N,) at 16 kHz, as a batch (B, F, 2 bins) float32, zeros after the shorter ones, and
@@ -227,6 +227,55 @@ class PairedBankProcessor:
             bank = filter_bank(array * np.float32(1 << 15), self.bins).astype(np.float64)
             bank = (bank - bank.mean(0)) / np.sqrt(bank.var(0, ddof=1) + EPSILON)
             found[row, :count] = bank[: 2 * count].reshape(count, -1)
+        return from_numpy(found), _mask_of(counts)
+
+
+@dataclass(frozen=True)
+class CentredBankProcessor:
+    """What makes the input of Speech2Text: log-mel filter banks (pyapp.audio.filter_banks) with `bins` bins, of which
+    each has the mean 0 (`centred`) and the variance 1 (`scaled`).
+    """
+
+    bins: int = 80
+    centred: bool = True
+    scaled: bool = True
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> CentredBankProcessor:
+        """From the object of a preprocessor_config.json. ModelError for another rate, and for other frames."""
+        settings = _feature_settings(settings, where)
+        bins = settings.get("num_mel_bins", settings.get("feature_size", cls.bins))
+        if type(bins) is not int or not 1 <= bins <= POINTS // 4:
+            raise ModelError(f"num_mel_bins is {bins!r:.40}, expected a whole number up to {POINTS // 4}", where=where)
+        both = settings.get("do_ceptral_normalize") is not False  # as transformers spells it
+        parts = (both and settings.get(f"normalize_{part}") is not False for part in ("means", "vars"))
+        return cls(bins, *parts)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other vectors."""
+        read = config.get("input_feat_per_channel", 80)
+        if read != self.bins:
+            raise ModelError(
+                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
+                hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
+        """Recordings, each float (N,) at 16 kHz, as a batch (B, F, bins) float32, zeros after the shorter ones, and
+        the mask (B, F) int32 of what is not padding; None where nothing is. ArgumentError for less than a frame.
+        """
+        arrays = _checked(recordings)
+        counts = [frames_of(len(array)) for array in arrays]
+        if not min(counts):
+            raise ArgumentError(f"recordings have {counts} frames of 25 ms, expected one or more")
+        found = np.zeros((len(arrays), max(counts), self.bins), np.float32)
+        for row, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+            bank = filter_bank(array * np.float32(1 << 15), self.bins).astype(np.float64)
+            deviation = bank.std(0) if self.scaled else np.ones(self.bins)
+            bank = bank - bank.mean(0) if self.centred else bank
+            found[row, :count] = bank / np.where(deviation > 0, deviation, 1)  # a bin of silence has none
         return from_numpy(found), _mask_of(counts)
 
 

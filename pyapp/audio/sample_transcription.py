@@ -34,7 +34,7 @@ class SampleTranscription:
         self, loaded: Any, audio: Any, options: TranscribeOptions, cancel: Cancel,
         detector: SpeechDetector | None = None, turns: Turns | None = None,
     ) -> None:  # fmt: skip
-        if options.task != "transcribe":
+        if options.task != "transcribe" and not getattr(loaded.model, "translates", False):
             raise OptionError("this model does not translate", where="task", hint=HINT)
         for name in ("initial_prompt", "prefix"):
             if getattr(options, name) is not None:

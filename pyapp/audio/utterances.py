@@ -1,5 +1,5 @@
-"""Transcribe recordings with models that write the text of samples (Moonshine), or language models that hear (Voxtral,
-Qwen2-Audio, Granite Speech): each utterance is heard by itself, from pause to pause.
+"""Transcribe recordings with models that write their text (Moonshine, Speech2Text), or language models that hear
+(Voxtral, Qwen2-Audio, Granite Speech …): each utterance is heard by itself, from pause to pause.
 
 The models tell no times: a segment has those of its utterance, and words have none.
 """
@@ -7,6 +7,7 @@ The models tell no times: a segment has those of its utterance, and words have n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.activity import EnergyDetector
@@ -15,11 +16,13 @@ from pyapp.audio.mel import HOP
 from pyapp.audio.sample_transcription import SampleTranscription
 from pyapp.audio.word_times import Draft
 from pyapp.engine.lazy import np
+from pyapp.errors import ModelError, OptionError
 from pyapp.events import Event, Notice, Token
 from pyapp.text.chat.chat_template import ChatTemplate, sources
 from pyapp.text.generation.generate import generate_from
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
+from pyapp.text.languages import LANGUAGES
 from pyapp.text.pictures import PictureSession, Recording, part_token
 
 if TYPE_CHECKING:
@@ -49,8 +52,51 @@ class UtteranceTranscription(SampleTranscription):
 
     def _prepare(self, loaded: Any) -> None:
         """Sets how texts are written."""
-        beams = self._options.beam_size
-        self._search = SearchOptions.from_files(loaded.config, loaded.generation, {"num_beams": beams})
+        given = {"num_beams": self._options.beam_size, "forced_bos_token_id": self._first_token()}
+        self._search = SearchOptions.from_files(loaded.config, loaded.generation, given)
+        if hasattr(self._model, "prompt_tokens"):
+            self._search = self._prompted(self._search)
+
+    def _prompted(self, search: SearchOptions) -> SearchOptions:
+        """The options with the tokens that say what is to be written. OptionError for a language that the model does
+        not know.
+        """
+        names, model, language = self._tokenizer.special_names, self._model, self._options.language
+        wanted = model.prompt_tokens(language, self._options.task)
+        known = [code for code in LANGUAGES if f"<|{code}|>" in names]
+        if language is not None and language not in known:
+            raise OptionError(
+                f"the model does not know {language!r:.40}", where="language", hint=f"Its languages: {', '.join(known)}"
+            )
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise ModelError(
+                f"its tokenizer has no token {missing[0]}", hint="Give the tokenizer that belongs to the model"
+            )
+        ids = [self._tokenizer.encode(name, bos=False, eos=False)[-1] for name in wanted]
+        first = [] if search.decoder_start_token_id == ids[0] else [search.decoder_start_token_id]
+        return replace(search, decoder_start_token_id=ids[-1], prompt_ids=(*first, *ids[:-1]))
+
+    def _first_token(self) -> int | None:
+        """The token with which texts in the language that is asked for begin, of a model that writes several.
+        OptionError for one that it does not write.
+        """
+        language, names = self._options.language, self._tokenizer.special_names
+        if not hasattr(self._model, "language_token"):
+            return None
+        language = "en" if self._options.task == "translate" else language or self._model.usual_language
+        if language is None:
+            return None
+        known = [code for code in LANGUAGES if self._model.language_token(code) in names]
+        if not known:
+            return None
+        if language not in known:
+            raise OptionError(
+                f"the model writes no texts in {language!r:.40}", where="language",
+                hint=f"Its languages: {', '.join(known)}",
+            )  # fmt: skip
+        [found] = self._tokenizer.encode(self._model.language_token(language), bos=False, eos=False)
+        return int(found)
 
     def events(self) -> Iterator[Event]:
         """As transcribe_events; there are no Language, Partial and Doubt."""
@@ -112,7 +158,8 @@ class UtteranceTranscription(SampleTranscription):
 
     def _text(self, tokens: list[int]) -> str:
         """What is said, of the tokens that the model wrote."""
-        return self._tokenizer.decode(tokens).strip()
+        text: str = self._tokenizer.decode(tokens).strip()
+        return text.upper() if self._tokenizer.settings.get("do_upper_case") is True else text
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:
         """The tokens of what is said in samples (N,)."""

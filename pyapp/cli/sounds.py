@@ -117,6 +117,8 @@ class MusicView(SpeakView):
               help="The file to write (.wav; .mp3, .flac and .opus with pip install 'pyapp[audio]'); \"-\": a WAVE "
               "file on stdout.")  # fmt: skip
 @model_option
+@click.option("--melody", type=click.Path(exists=True, dir_okay=False), metavar="SOUND",
+              help="A recording whose notes the music follows (facebook/musicgen-melody).")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(0.05, 30), default=8.0, show_default=True, help="How long it is.")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed makes the same sound."
@@ -132,8 +134,9 @@ class MusicView(SpeakView):
 @threads_option
 @json_option
 def compose(
-    text: str, output: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
-) -> int:
+    text: str, output: str, model: str, melody: str | None, dtype: str | None, threads: int | None, as_json: bool,
+    **options: Any,
+) -> int:  # fmt: skip
     """Make music that TEXT describes ("a calm piano in the rain"), with a model such as facebook/musicgen-small, into a
     file.
     """
@@ -143,8 +146,9 @@ def compose(
     use_threads(threads)
     view = SpeakJson(target, None) if as_json else MusicView(target)
     return write_sound(
-        view, lambda cancel: tasks.compose(text, options, model=model, dtype=dtype, cancel=cancel), target, as_json
-    )
+        view, lambda cancel: tasks.compose(text, options, model=model, melody=melody, dtype=dtype, cancel=cancel),
+        target, as_json,
+    )  # fmt: skip
 
 
 COMMANDS = (classify_sound, label_sound, compose, embed_sound)

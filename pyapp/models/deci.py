@@ -91,7 +91,8 @@ def _of_blocks(blocks: list[Any], heads: Any, hidden: Any) -> dict[str, Any]:
         attention, feed = own
         require(not feed.get("replace_with_linear"), "block_configs has a matrix instead of a feed-forward part")
         group, share, width = attention.get("n_heads_in_group"), feed.get("ffn_mult"), feed.get("intermediate_size")
-        require(group is None or (type(group) is int and group > 0), f"n_heads_in_group is {group!r:.40}")
+        fits = group is None or (type(group) is int and group > 0 and heads % group == 0)
+        require(fits, f"n_heads_in_group is {group!r:.40}, expected a divisor of {heads}")
         require(share is None or (type(share) in (int, float) and share > 0), f"ffn_mult is {share!r:.40}")
         found["kv_heads"].append(0 if group is None else heads // group)
         found["linear"].append(group is None and attention.get("replace_with_linear") is True)

@@ -1,6 +1,7 @@
 """DeepSeek V2 (arXiv 2405.04434) and V3 (arXiv 2412.19437): multi-head latent attention, and experts chosen within
 groups beside experts that every token has. GLM-4.7-Flash (glm4_moe_lite) is V3 in other sizes, Youtu-LLM (Tencent 2025,
-arXiv 2512.24618) V3 without experts.
+arXiv 2512.24618) V3 without experts; Mistral Small 4 (Mistral AI 2026) has V2's scores of experts, and queries that
+grow with their positions.
 """
 
 from __future__ import annotations
@@ -16,17 +17,27 @@ from pyapp.nn.decoders.latent_attention import LatentAttention
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import require
+from .loading.config import query_growth, require
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf
 from .loading.latent import LATENT_FORM, LatentConfig, latent_sizes
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu")
+MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "mistral4")
 IGNORED = r"(model\.)?layers\.(47|61)\..*"  # the layers of the published models that guess tokens ahead
 # The fields of experts where there are none.
 NO_EXPERTS = dict.fromkeys(
     ("moe_intermediate_size", "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group"), 1
 )
+# What a config.json of Mistral Small 4 leaves out.
+MISTRAL = {
+    "max_position_embeddings": 1_048_576, "q_lora_rank": 1024, "kv_lora_rank": 256, "qk_nope_head_dim": 64,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "intermediate_size": 12288, "moe_intermediate_size": 2048,
+    "n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 4, "norm_topk_prob": True,
+    "rope_parameters": {
+        "rope_type": "yarn", "factor": 128.0, "original_max_position_embeddings": 8192, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +72,25 @@ class Config(LatentConfig):
         chosen, most = self.num_experts_per_tok, experts // groups * self.topk_group
         require(chosen <= most, f"num_experts_per_tok is {chosen}, of {most} experts that may be chosen")
         require(
+            self.kind != "mistral4" or groups == 1, f"n_group is {groups}, and Mistral's experts are one group",
+            "Give the config.json of a published model",
+        )  # fmt: skip
+        query_growth(self.rope_parameters, self.max_position_embeddings)
+        require(
             not self.sigmoid or groups == 1 or experts // groups >= 2, f"n_group {groups} leaves a group one expert"
         )
         known = ("greedy", "group_limited_greedy", "noaux_tc")
         require(
             self.topk_method in known, f"topk_method is {self.topk_method!r:.60}, expected one of {', '.join(known)}"
         )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json."""
+        if values.get("kind", values.get("model_type")) == "mistral4":
+            values = {**MISTRAL, **values}
+        found: Config = super().from_dict(values)
+        return found
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +108,10 @@ class Config(LatentConfig):
         elif kind == "youtu":
             usual = {"tie_word_embeddings": True, "max_position_embeddings": 131_072}
             values = values | NO_EXPERTS | {"first_k_dense_replace": values.get("num_hidden_layers")}
+        elif kind == "mistral4":  # whose share of rotated features is of the heads before they are compressed
+            rotary = dict(values["rope_parameters"])
+            rotary.pop("partial_rotary_factor", None)
+            values = values | {"rope_parameters": rotary}
         return usual | values | {"kind": kind} | latent_sizes(values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,7 +121,13 @@ class Config(LatentConfig):
     @property
     def sigmoid(self) -> bool:
         """Whether the scores of experts are independent of one another, as in V3."""
-        return self.kind != "deepseek_v2"
+        return self.kind not in ("deepseek_v2", "mistral4")
+
+    @property
+    def growth(self) -> tuple[float, int]:
+        """How queries grow with their positions (0: not), and the positions until they do."""
+        growth, original = query_growth(self.rope_parameters, self.max_position_embeddings)
+        return growth if self.kind == "mistral4" else 0.0, original
 
 
 def _dense_layers(values: Mapping[str, Any]) -> Any:
@@ -113,7 +147,7 @@ def limited_router(config: Config) -> GroupedRouter:
     groups = (config.n_group, config.topk_group) if limited else (1, 1)
     return GroupedRouter(
         config.hidden_size, config.n_routed_experts, config.num_experts_per_tok, groups, sigmoid=config.sigmoid,
-        normalized=config.norm_topk_prob and config.sigmoid, scaling=config.routed_scaling_factor,
+        normalized=config.norm_topk_prob and config.kind != "deepseek_v2", scaling=config.routed_scaling_factor,
     )  # fmt: skip
 
 
@@ -180,6 +214,7 @@ _OF_EXPERTS = (
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.kind != "mistral4", "llama.cpp's deepseek2 has no queries that grow", "Write safetensors")
     limited = not config.sigmoid and config.topk_method == "group_limited_greedy" and config.topk_group < config.n_group
     require(not limited, "llama.cpp chooses groups by their best two experts, not by the best", "Write safetensors")
     groups = {} if config.sigmoid else {"expert_group_count": None, "expert_group_used_count": None}

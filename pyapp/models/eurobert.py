@@ -150,8 +150,8 @@ def _to_gguf(config: Config) -> dict[str, Any]:
 
 
 GGUF = Gguf(
-    "eurobert", write=_to_gguf, names={ours.removeprefix("model."): theirs for ours, theirs in NAMES.items()}, read=_from_gguf,
-    unsaid=("classifier_pooling",),
+    "eurobert", read=_from_gguf, write=_to_gguf, unsaid=("classifier_pooling",),
+    names={ours.removeprefix("model."): theirs for ours, theirs in NAMES.items()},
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": EuroBert,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
+from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoders.decoder import RotaryTable
 from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
@@ -28,10 +29,11 @@ from .loading.gguf import (
     key_lengths,
     without_layers_ahead,
 )
-from .loading.weights import gated_experts_apart
+from .loading.weights import Stored, gated_experts_apart
 
 MODEL_TYPES = ("exaone_moe",)
 IGNORED = r"(model\.)?mtp\..*"  # the layers that guess tokens ahead
+BIAS = "e_score_correction_bias"
 DENSE, SPARSE = "dense", "sparse"
 PATTERN = "attention.sliding_window_pattern"
 
@@ -124,9 +126,10 @@ class ExaoneMoeForCausalLM(RotaryLanguageModel):
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     found, pattern = without_layers_ahead(found, values), values.get(PATTERN)
-    if isinstance(pattern, list):
+    layers = found.get("num_hidden_layers")
+    if isinstance(pattern, list) and type(layers) is int:
         kinds = ["sliding_attention" if slides else "full_attention" for slides in pattern]
-        found = found | {"layer_types": kinds[: found.get("num_hidden_layers", 0)]}
+        found = found | {"layer_types": kinds[:layers]}
     return {"n_group": 1, "topk_group": 1} | found
 
 
@@ -160,5 +163,18 @@ GGUF = Gguf(
         "topk_group": "expert_group_used_count",
     },
 )  # fmt: skip
-stored = gated_experts_apart
+
+
+def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
+    """How published files store the experts, each matrix by itself, and the biases of their choice, beside the
+    routers.
+    """
+    found = gated_experts_apart(config, tensors)
+    for layer in range(config.num_hidden_layers):
+        beside = f"model.layers.{layer}.mlp.{BIAS}"
+        if beside in tensors:
+            found[f"model.layers.{layer}.mlp.gate.{BIAS}"] = Stored((beside,))
+    return found
+
+
 TASKS = {"causal-lm": ExaoneMoeForCausalLM}

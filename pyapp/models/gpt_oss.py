@@ -7,19 +7,17 @@ Published files have the experts' matrices in MXFP4 (OCP Microscaling Formats 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops, quant
 from pyapp.errors import ModelError
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn.decoders.decoder_blocks import PreNormBlock, RotaryLanguageModel, SinkAttention
 from pyapp.nn.heads import Heads
-from pyapp.nn.layers.experts import Experts, Router
-from pyapp.nn.parameter import new_parameter
+from pyapp.nn.layers.experts import ClampedExperts, Experts, RoutedFeedForward, Router
 
 from .loading.config import DecoderConfig, check_choice, layer_types, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, WINDOW, Gguf, GgufForm, key_lengths
@@ -80,53 +78,16 @@ class Config(DecoderConfig):
         return self.heads(window=self.sliding_window if self.layer_types[layer] == "sliding_attention" else None)
 
 
-class SinkAttention(GroupedQueryAttention):
-    """Self-attention with a score of each head for no token (Xiao et al. 2023, arXiv 2309.17453)."""
-
-    def __init__(
-        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, *, bias: bool = False
-    ) -> None:
-        super().__init__(layer, hidden_size, heads, rotary, bias=bias)
-        self.sinks = new_parameter(ops.zeros, heads.heads)
-
-    def attend(self, qkv: Tensor, text: Text) -> Tensor:
-        return text.attention(self.layer, qkv, replace(self.heads, sinks=self.sinks), self.rotary)
-
-
-class ClampedExperts(Experts):
-    """Experts with biases, and a gate between limits: (up + 1) gate sigmoid(alpha gate)."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config.hidden_size, config.intermediate_size, config.num_local_experts, bias=True)
-        self.alpha, self.limit = config.swiglu_alpha, config.swiglu_limit
-
-    def gated(self, x: Tensor) -> Tensor:
-        gate, up = x.chunk(2, -1)
-        gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
-        return (up + 1) * (gate * (gate * self.alpha).sigmoid())
-
-
-class SparseFeedForward(Module):
-    """A mixture of experts, added to the residual."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.router = Router(config.hidden_size, config.num_local_experts, config.num_experts_per_tok, bias=True)
-        self.experts = ClampedExperts(config)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return residual + self.experts(flat, *self.router(flat)).reshape(x.shape)
-
-
 class Block(PreNormBlock):
     """Attention and a mixture of experts, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         size, epsilon = config.hidden_size, config.rms_norm_eps
         attention = SinkAttention(layer, size, config.attention(layer), rotary, bias=config.attention_bias)
-        super().__init__(attention, SparseFeedForward(config), RMSNorm(size, epsilon), RMSNorm(size, epsilon))
+        count = config.num_local_experts
+        experts = ClampedExperts(size, config.intermediate_size, count, config.swiglu_alpha, config.swiglu_limit)
+        feed_forward = RoutedFeedForward(Router(size, count, config.num_experts_per_tok, bias=True), experts, "router")
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
 class GptOssForCausalLM(RotaryLanguageModel):

@@ -5,7 +5,6 @@ late positions. Also CWM (Meta FAIR 2025, arXiv 2510.02387), of which every four
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -14,7 +13,7 @@ from pyapp.nn.decoders.decoder import RotaryTable
 from pyapp.nn.decoders.decoder_blocks import GrowingQueryAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, layer_types, require
+from .loading.config import DecoderConfig, layer_types, query_growth, require
 from .loading.gguf import TENSOR_SCALINGS, Gguf, pairs_of_llama, refuse_windows
 
 MODEL_TYPES = ("ministral", "ministral3", "cwm")
@@ -68,11 +67,7 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.kind in MODEL_TYPES, f"kind is {self.kind!r:.40}, expected one of {', '.join(MODEL_TYPES)}")
-        growth, original = self.growth
-        plausible = type(growth) in (int, float) and isfinite(growth) and type(original) is int and original >= 1
-        require(
-            plausible, f"llama_4_scaling_beta is {growth!r:.40} and original_max_position_embeddings {original!r:.40}"
-        )
+        query_growth(self.rope_parameters, self.max_position_embeddings)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -81,9 +76,8 @@ class Config(DecoderConfig):
     @property
     def growth(self) -> tuple[float, int]:
         """How queries grow (0: not), and the positions until they do."""
-        parameters = self.rope_parameters
-        beta = parameters.get("llama_4_scaling_beta", 0.0) if self.kind == "ministral3" else 0.0
-        return beta, parameters.get("original_max_position_embeddings", self.max_position_embeddings)
+        growth, original = query_growth(self.rope_parameters, self.max_position_embeddings)
+        return growth if self.kind == "ministral3" else 0.0, original
 
     def window(self, layer: int) -> int | None:
         """The window of a layer."""

@@ -16,58 +16,17 @@ from pyapp.audio.processors import StandardizedProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.nn import LSTM, Conv1d, Embedding, Linear, Module
-from pyapp.nn.audio.fast_conformer import FastConformer
+from pyapp.nn.audio.fast_conformer import StandardizedConformer
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import check_fields, read_config, require
+from .loading.fast_conformer_config import LARGEST, FastConformerConfig
 
 MODEL_TYPES = ("parakeet_ctc", "parakeet_rnnt", "parakeet_tdt")
 BASE = ""
 PROCESSOR = StandardizedProcessor
 PIECES = True  # what it names are pieces of words
-LARGEST = 1 << 14  # channels, and numbers between matrices
 AHEAD = 8  # moments that are read together, as if nothing were said at those before
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
-    """The fields of encoder_config."""
-
-    hidden_size: int = 1024
-    num_hidden_layers: int = 24
-    num_attention_heads: int = 8
-    intermediate_size: int = 4096
-    hidden_act: str = "silu"
-    attention_bias: bool = True
-    convolution_bias: bool = True
-    conv_kernel_size: int = 9
-    subsampling_factor: int = 8
-    subsampling_conv_channels: int = 256
-    num_mel_bins: int = 80
-    subsampling_conv_kernel_size: int = 3
-    subsampling_conv_stride: int = 2
-    scale_input: bool = True
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        width, heads, factor = self.hidden_size, self.num_attention_heads, self.subsampling_factor
-        require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
-        require(self.subsampling_conv_stride == 2, f"subsampling_conv_stride is {self.subsampling_conv_stride}, not 2")
-        require(factor in (2, 4, 8, 16), f"subsampling_factor is {factor}, expected 2, 4, 8 or 16")
-        require(
-            self.num_mel_bins % factor == 0 and self.num_mel_bins <= 1024,
-            f"num_mel_bins is {self.num_mel_bins}, expected a multiple of subsampling_factor {factor}",
-        )
-        for name in ("conv_kernel_size", "subsampling_conv_kernel_size"):
-            kernel = getattr(self, name)
-            require(kernel % 2 == 1 and kernel < 1024, f"{name} is {kernel}, expected an odd number")
-        channels = self.subsampling_conv_channels
-        require(channels <= LARGEST, f"subsampling_conv_channels is {channels:,}, expected at most {LARGEST:,}")
-
-    @property
-    def halvings(self) -> int:
-        """How often the frames are halved."""
-        return self.subsampling_factor.bit_length() - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +34,7 @@ class Config:
     """The fields of config.json. `blank_token_id` stands for nothing; that of parakeet_ctc is `pad_token_id`."""
 
     model_type: str
-    encoder: EncoderConfig
+    encoder: FastConformerConfig
     vocab_size: int = 1025
     pad_token_id: int | None = None
     blank_token_id: int | None = None
@@ -96,10 +55,7 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; other keys are ignored."""
-        encoder = values.get("encoder_config")
-        require(isinstance(encoder, Mapping), f"encoder_config is {encoder!r:.60}, expected an object")
-        assert isinstance(encoder, Mapping)
-        return read_config(cls, {**values, "encoder": read_config(EncoderConfig, encoder)})
+        return read_config(cls, {**values, "encoder": FastConformerConfig.part_of(values)})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -146,21 +102,12 @@ class Recognizer(Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config.encoder)
+        self.encoder = StandardizedConformer(config.encoder)
 
     @property
     def device(self) -> Device:
         """The device on which the model computes."""
         return self.encoder.subsampling.linear.weight.device
-
-
-class Encoder(FastConformer):
-    """The encoder, which tells how many moments samples have."""
-
-    def moments(self, samples: int) -> int:
-        """The moments T of `samples` samples; 0 if they are too few for one."""
-        frames = StandardizedProcessor.frames_of(samples)
-        return self.halved(frames)[-1] if frames >= 2 else 0
 
 
 class ParakeetForCTC(Recognizer):

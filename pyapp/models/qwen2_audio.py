@@ -12,8 +12,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
-from pyapp.nn.audio.sound_text import SoundTextModel, SpectrogramEncoder
-from pyapp.nn.encoders.encoders import until
+from pyapp.nn.audio.sound_text import MeanEncoder, SoundTextModel, moments_in
 
 from .loading import sound_text
 from .loading.sound_text import SoundTextConfig
@@ -34,16 +33,6 @@ class Config(SoundTextConfig):
     token = ("audio_token_index", 151646)
 
 
-class Encoder(SpectrogramEncoder):
-    """Whisper's encoder, and the mean of each two of its states before the last norm."""
-
-    def forward(self, mel: Tensor, heard: Tensor | None = None) -> Tensor:
-        """mel (B, bins, frames) float32, heard (B, frames / 2) → (B, frames // 4, D)."""
-        x = self.states(mel, heard)
-        pairs = x.shape[1] // 2
-        return self.layer_norm(x.narrow(1, 0, 2 * pairs).reshape(x.shape[0], pairs, 2, -1).mean(2))
-
-
 class Projector(Module):
     """A linear layer."""
 
@@ -56,11 +45,6 @@ class Projector(Module):
         return self.linear(x)
 
 
-def moments_in(frames: int) -> int:
-    """The moments of `frames` frames: at least two, of which one vector is made."""
-    return max(2, (frames - 1) // 2 + 1)
-
-
 class Qwen2AudioForConditionalGeneration(SoundTextModel):
     """Recordings and text to text."""
 
@@ -68,16 +52,14 @@ class Qwen2AudioForConditionalGeneration(SoundTextModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
-        self.audio_tower = Encoder(config.audio_config)
+        self.audio_tower = MeanEncoder(config.audio_config)
         self.multi_modal_projector = Projector(config)
 
     def tokens_in_stretch(self, frames: int) -> int:
         return moments_in(frames) // 2
 
     def picture_features(self, pixel_values: Tensor, frames: Sequence[int] | None = None) -> Tensor:
-        heard = None
-        if frames is not None:
-            heard = until([*map(moments_in, frames)], pixel_values.shape[2] // 2, pixel_values.device)
+        heard = self.audio_tower.heard(pixel_values, frames)
         return self.multi_modal_projector(self.audio_tower(pixel_values, heard))
 
     def transcription_prompt(

@@ -18,9 +18,8 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.audio.sound_text import SoundTextModel
+from pyapp.nn.audio.sound_text import SoundTextModel, TwoLayerProjector
 from pyapp.nn.encoders.encoders import until
-from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.positions.sinusoids import sines_and_cosines
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import EncoderLayer, FixedPositions
 from pyapp.text.languages import LANGUAGES
@@ -178,20 +177,6 @@ class Encoder(Module):
         return whole * halved(self.config.chunk) + halved(rest)
 
 
-class Projector(Module):
-    """Two layers with an activation between them."""
-
-    def __init__(self, config: AudioConfig) -> None:
-        super().__init__()
-        self.linear_1 = Linear(config.d_model, config.d_model)
-        self.linear_2 = Linear(config.d_model, config.output_dim)
-        self.activation = activation_named(config.activation_function)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, M, W) → (B, M, D)."""
-        return self.linear_2(self.activation(self.linear_1(x)))
-
-
 class Qwen3ASRForConditionalGeneration(SoundTextModel):
     """Recordings and text to text. A recording is heard in one piece; its size is (bins, frames)."""
 
@@ -201,7 +186,8 @@ class Qwen3ASRForConditionalGeneration(SoundTextModel):
         super().__init__(config, config.language_model())
         audio: Any = config.audio_config
         self.audio_tower = Encoder(audio)
-        self.multi_modal_projector = Projector(audio)
+        width = audio.d_model
+        self.multi_modal_projector = TwoLayerProjector(width, width, audio.output_dim, audio.activation_function)
 
     def stretches(self, frames: int) -> list[int]:
         return [frames]

@@ -6,23 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, quant
-from pyapp.engine.ops import cat, empty, index_select, tensor
-from pyapp.nn import Conv1d, Linear, Module, ResidualLinear
+from pyapp.engine.ops import cat, index_select, tensor
+from pyapp.nn import Linear, Module, ResidualLinear
 from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable, SelfAttention, normalized_heads
 from pyapp.nn.layers.experts import SharedExpertFeedForward
-from pyapp.nn.layers.gated import GatedFeedForward, activation_named
-from pyapp.nn.layers.normalization import OffsetRMSNorm, RMSNorm
-from pyapp.nn.parameter import Initialization, new_parameter
-from pyapp.nn.recurrent.delta_rule import gated_delta_rule
+from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.layers.normalization import OffsetRMSNorm
+from pyapp.nn.recurrent.delta_layer import GatedDeltaLayer
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
-from pyapp.nn.recurrent.state_space import causal_convolution
 
-from .loading.config import LIMITS, DecoderConfig, check_choice, require
+from .loading.config import LIMITS, check_choice, require
+from .loading.delta_config import ATTENTION, LINEAR, DeltaConfig
 from .loading.gguf import (
     DENSE_LAYERS,
     EXPERTS,
@@ -44,11 +42,10 @@ MODEL_TYPES = ("qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwe
 # The tensors of a model that also sees pictures, and those that guess several tokens at once.
 IGNORED = r"(model\.)?visual\..*|(model\.)?mtp\..*"
 SECTIONS = (11, 11, 10)  # of the rotary pairs of three positions, which are one without pictures
-LINEAR, ATTENTION = "linear_attention", "full_attention"  # kinds of layers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(DecoderConfig):
+class Config(DeltaConfig):
     """The fields of config.json. num_experts 0: no layer has experts. tiled_values: heads of values that share a key
     are not neighbours, but as far apart as there are keys, as in GGUF files of Qwen3.5.
     """
@@ -70,12 +67,6 @@ class Config(DecoderConfig):
     rms_norm_eps: float = 1e-6
     hidden_act: str = "silu"
     attention_bias: bool = False
-    layer_types: list[str]
-    linear_conv_kernel_dim: int = 4
-    linear_key_head_dim: int = 128
-    linear_value_head_dim: int = 128
-    linear_num_key_heads: int = 16
-    linear_num_value_heads: int = 32
     tiled_values: bool = False
 
     @classmethod
@@ -102,14 +93,6 @@ class Config(DecoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kinds, keys, values = self.layer_types, self.linear_num_key_heads, self.linear_num_value_heads
-        known = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= {LINEAR, ATTENTION}
-        require(known, f"layer_types is {kinds!r:.60}, expected {self.num_hidden_layers} of {LINEAR} or {ATTENTION}")
-        require(values % keys == 0, f"linear_num_key_heads {keys} does not divide linear_num_value_heads {values}")
-        widest = max(self.key_size, self.value_size)
-        require(widest <= LIMITS["hidden_size"], f"{widest:,} features of the heads with states are too many")
-        kernel = self.linear_conv_kernel_dim
-        require(2 <= kernel <= LIMITS["conv_kernel"], f"linear_conv_kernel_dim is {kernel}, expected 2 to 256")
         if self.num_experts:
             check_choice(self.num_experts_per_tok, self.num_experts)
 
@@ -123,16 +106,6 @@ class Config(DecoderConfig):
         return (
             self.num_experts > 0 and layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
         )
-
-    @property
-    def key_size(self) -> int:
-        """The features of all keys of a layer with a state."""
-        return self.linear_num_key_heads * self.linear_key_head_dim
-
-    @property
-    def value_size(self) -> int:
-        """The features of all values of a layer with a state."""
-        return self.linear_num_value_heads * self.linear_value_head_dim
 
 
 class GatedAttention(SelfAttention):
@@ -159,22 +132,14 @@ class GatedAttention(SelfAttention):
         return self.o_proj(self.attend(qkv, text) * gate.sigmoid(), residual)
 
 
-class GatedDeltaNet(Module):
-    """Mixes each channel with its last tokens, and each head with its state, by the gated delta rule. In Qwen3-Next the
-    rows of the projections are grouped by the heads of keys.
-    """
+class GatedDeltaNet(GatedDeltaLayer):
+    """A layer with a state. In Qwen3-Next the rows of the projections are grouped by the heads of keys."""
 
     def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        size, keys, values, heads = (
-            config.hidden_size, config.key_size, config.value_size, config.linear_num_value_heads,
-        )  # fmt: skip
-        self.layer, self.groups, self.heads = layer, config.linear_num_key_heads, heads
-        self.sizes, self.together = (keys, keys, values), config.kind == "qwen3_next"
-        self.tiled = config.tiled_values
-        self.activation = activation_named(config.hidden_act)
-        width = 2 * keys + values
-        self.conv1d = Conv1d(width, width, config.linear_conv_kernel_dim, groups=width, bias=False)
+        super().__init__(config, layer, config.rms_norm_eps, tiled=config.tiled_values)
+        size, values, heads = config.hidden_size, config.value_size, config.linear_num_value_heads
+        width = sum(self.sizes)
+        self.together = config.kind == "qwen3_next"
         if self.together:
             self.in_proj_qkvz = Linear(size, width + values, bias=False)
             self.in_proj_ba = Linear(size, 2 * heads, bias=False)
@@ -183,18 +148,8 @@ class GatedDeltaNet(Module):
             self.in_proj_z = Linear(size, values, bias=False)
             self.in_proj_b = Linear(size, heads, bias=False)
             self.in_proj_a = Linear(size, heads, bias=False)
-        self.dt_bias = new_parameter(empty, heads)
-        self.A_log = new_parameter(empty, heads)
-        self.norm = RMSNorm(config.linear_value_head_dim, config.rms_norm_eps)
-        self.out_proj = ResidualLinear(values, size, bias=False)
-        if Initialization.on:
-            self.dt_bias.data.fill_(1.0)
-            self.A_log.data.uniform_(0.01, 16).log_()
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """x (..., T, hidden_size) → [queries, keys, values] (..., T, 2 G K + H V), the gate (..., T, H V), and
-        the rates and the steps of decay before their activations (..., T, H).
-        """
         if not self.together:
             return self.in_proj_qkv(x), self.in_proj_z(x), self.in_proj_b(x), self.in_proj_a(x)
         before, (keys, _, values), groups = x.shape[:-1], self.sizes, self.groups
@@ -208,18 +163,6 @@ class GatedDeltaNet(Module):
             for part in self.in_proj_ba(x).reshape(*before, groups, 2 * self.heads // groups).chunk(2, -1)
         )
         return cat([query, key, value], -1), gate, rate, step
-
-    def forward(self, x: Tensor, text: Any, residual: Tensor) -> Tensor:
-        """x and residual (..., T, hidden_size) → residual + the mixed tokens (..., T, hidden_size)."""
-        mixed, gate, rate, step = self.projected(text.masked(x))
-        convolve = partial(causal_convolution, weight=self.conv1d.weight)
-        query, key, value = self.activation(text.carry(self.layer, 0, convolve, mixed)).split(self.sizes, -1)
-        decay = (step + self.dt_bias).softplus() * -self.A_log.exp()  # (..., T, H)
-        rule = partial(gated_delta_rule, groups=self.groups, tiled=self.tiled)
-        y = text.carry(self.layer, 1, rule, query, key, value, rate.sigmoid(), decay)  # (..., T, H V)
-        heads = (*y.shape[:-1], self.heads, y.shape[-1] // self.heads)
-        y = self.norm(y.reshape(heads)) * gate.reshape(heads).silu()
-        return self.out_proj(y.reshape(gate.shape), residual)
 
 
 class Block(Module):
@@ -258,9 +201,7 @@ class Qwen3NextForCausalLM(HybridLanguageModel):
         super().__init__(
             config, DecoderStack(config.vocab_size, size, blocks, OffsetRMSNorm(size, config.rms_norm_eps))
         )
-        inputs = config.linear_conv_kernel_dim - 1, 2 * config.key_size + config.value_size
-        state = config.linear_num_value_heads, config.linear_key_head_dim, config.linear_value_head_dim
-        self.state_shapes = [None if kind == ATTENTION else (inputs, state) for kind in config.layer_types]
+        self.state_shapes = config.state_shapes
 
 
 def _grouped_rows(config: Config) -> list[int]:

@@ -11,9 +11,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Linear, Module
-from pyapp.nn.audio.sound_text import SoundTextModel, SpectrogramEncoder
-from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.audio.sound_text import SoundTextModel, SpectrogramEncoder, TwoLayerProjector
 
 from .loading import sound_text
 from .loading.config import require
@@ -46,28 +44,16 @@ class Config(SoundTextConfig):
         )
 
 
-class Projector(Module):
-    """Two layers with an activation between them."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.text_config.hidden_size
-        self.linear_1 = Linear(config.audio_config.encoder_ffn_dim, width, bias=False)
-        self.linear_2 = Linear(width, width, bias=False)
-        self.activation = activation_named(config.values.get("projector_hidden_act", "gelu"))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, W) → (B, T, D)."""
-        return self.linear_2(self.activation(self.linear_1(x)))
-
-
 class VoxtralForConditionalGeneration(SoundTextModel):
     """Recordings and text to text."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
         self.audio_tower = SpectrogramEncoder(config.audio_config)
-        self.multi_modal_projector = Projector(config)
+        width = config.text_config.hidden_size
+        self.multi_modal_projector = TwoLayerProjector(
+            config.audio_config.encoder_ffn_dim, width, width, config.values.get("projector_hidden_act", "gelu"), False
+        )
 
     def tokens_in_stretch(self, frames: int) -> int:
         audio = self.config.audio_config

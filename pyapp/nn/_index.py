@@ -56,7 +56,7 @@ MODULES = {
         Embedding EmbeddingBag
     """,
     "layers.experts": """
-        BiasedFeedForward Experts GroupedRouter RoutedFeedForward Router SharedExpertFeedForward
+        BiasedFeedForward ClampedExperts Experts GroupedRouter RoutedFeedForward Router SharedExpertFeedForward
         SharedExpertsFeedForward SparseFeedForward
     """,
     "layers.gated": """

@@ -137,6 +137,7 @@ class Module(OwnState):
             if absent:
                 self._absent.add(name)
             if kept is not None:
+                self._non_persistent_buffers_set.discard(name)
                 kept[name] = value  # in the place of the one before, if there was one
         elif name in GROUPS:
             replace_members(self, name, value)
@@ -228,10 +229,13 @@ class Module(OwnState):
             raise AttributeError(f"{type(self).__name__} has no buffer {target!r}")
         return owner._buffers[name]
 
-    def set_submodule(self, target: str, module: Module) -> None:
-        """Replaces the module at a dotted path."""
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Puts a module at a dotted path, whose owner exists; with `strict` it must replace one."""
         path, _, name = target.rpartition(".")
-        self.get_submodule(target)
+        if not name:
+            raise ValueError("set_submodule: the path of a module has a name, not ''")
+        if strict:
+            self.get_submodule(target)
         owner = self.get_submodule(path)
         setattr(owner, name, module)
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyapp.errors import OptionError
-from pyapp.events import Cancel
+from pyapp.events import Cancel, Notice
 
 from .core import Breath, Events, Remote, Step, task
 from .keeper import keeper
+from .sounds import name_of, samples_of
 
 if TYPE_CHECKING:
     from pyapp.audio.composing import ComposeOptions
@@ -21,6 +22,7 @@ async def compose(
     options: ComposeOptions | Mapping[str, Any] | None = None,
     *,
     model: Any,
+    melody: Any = None,
     key: object = None,
     dtype: str | None = None,
     cancel: Cancel | None = None,
@@ -29,10 +31,12 @@ async def compose(
     pyapp.audio.composing.compose_events: Progress, a Sound with all of it, and Done.
 
     `model` is a folder, a name on the hub such as facebook/musicgen-small, or a loaded model; `key` identifies models
-    without a name: the last used model is kept. `options` may be a dict of JSON values. `dtype` ("q8_0" …): the type of
+    without a name: the last used model is kept. `melody`: a recording (a path, bytes, or float samples (N,) at 16 kHz)
+    whose notes the music follows, with a model such as facebook/musicgen-melody; a Notice tells if it is longer than 30
+    seconds, of which the first count. `options` may be a dict of JSON values. `dtype` ("q8_0" …): the type of
     the matrices.
     """
-    from pyapp.audio.composing import ComposeOptions, compose_events
+    from pyapp.audio.composing import MOST_SECONDS, ComposeOptions, compose_events
 
     cancel = cancel or Cancel()
     chosen = options if isinstance(options, ComposeOptions) else ComposeOptions.from_dict(options or {})
@@ -44,8 +48,12 @@ async def compose(
             async for event in loading:
                 yield event
         loaded = loading.value
-    breath = Breath()
+    breath, samples = Breath(), None
     await breath.take()
-    for step in compose_events(loaded, text, chosen, cancel):
+    if melody is not None:
+        samples, more = samples_of(melody, MOST_SECONDS, False, loaded.model.sample_rate)
+        if more:
+            yield Notice(f"only the first {MOST_SECONDS:.0f} seconds are heard", where=name_of(melody))
+    for step in compose_events(loaded, text, chosen, cancel, samples):
         yield step
         await breath.take()

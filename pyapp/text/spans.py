@@ -48,7 +48,7 @@ def labelled_spans(
         spans = [_span(names, [token], token.chances) for token in tokens]
     else:
         spans = [_word(names, group, aggregation) for group in _words(tokens)]
-    spans = spans if aggregation == "none" else _joined(spans)
+    spans = spans if aggregation == "none" else _joined(spans, names)
     return [span | {"word": text[span["start"] : span["end"]]} for span in spans]
 
 
@@ -110,27 +110,34 @@ def _span(names: Sequence[str], tokens: Sequence[_Token], chances: Sequence[floa
     }  # fmt: skip
 
 
-def _joined(spans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Neighbours of one label as one span, without "B-" and "I-"."""
+def _joined(spans: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Neighbours of one label as one span, without "B-", "I-", "E-" and "S-"."""
+    tags = {name: _tag(name, names) for name in names}
     groups: list[list[dict[str, Any]]] = []
+    ended, last = True, ""
     for span in spans:
-        begins, kind = _tag(span["label"])
-        if groups and not begins and kind == _tag(groups[-1][-1]["label"])[1]:
-            groups[-1].append(span)
-        else:
-            groups.append([span])
+        place, kind = tags[span["label"]]
+        if ended or place in "BS" or kind != last:
+            groups.append([])
+        groups[-1].append(span)
+        ended, last = place in "ES", kind
     return [
         {
-            "label": _tag(group[0]["label"])[1], "score": sum(span["score"] for span in group) / len(group), "word": "",
+            "label": tags[group[0]["label"]][1], "score": sum(span["score"] for span in group) / len(group), "word": "",
             "start": group[0]["start"], "end": group[-1]["end"],
         }
         for group in groups
     ]  # fmt: skip
 
 
-def _tag(label: str) -> tuple[bool, str]:
-    """Whether a label begins a new span, and what it names."""
-    return label.startswith("B-"), label[2:] if label[:2] in ("B-", "I-") else label
+def _tag(label: str, names: Sequence[str]) -> tuple[str, str]:
+    """The place of a label's token in its span, "B" (first), "I" (inside), "E" (last) or "S" (alone), and what the
+    label names. "E-" and "S-" say the place only where another of all labels begins with "B-" and the same name.
+    """
+    place, kind = label[:1], label[2:]
+    if label[:2] in ("B-", "I-") or (label[:2] in ("E-", "S-") and f"B-{kind}" in names):
+        return place, kind
+    return "I", label
 
 
 # -- answers

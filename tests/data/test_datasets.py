@@ -21,7 +21,7 @@ from pyapp.datasets import pictures, texts
 from pyapp.datasets.files import DataFile
 from pyapp.errors import DownloadError, FileFormatError, ModelNotFoundError, OptionError, StorageFullError
 from pyapp.formats import write_safetensors
-from pyapp.utils.data import DataLoader
+from pyapp.utils.data import DataLoader, Subset, TensorDataset, default_collate
 from tests import hub_server as server
 
 
@@ -336,3 +336,17 @@ def test_lines_and_windows_of_tokens(tmp_path: Path) -> None:
     assert len(mapped) == 3 and mapped[-1][1].tolist() == [5, 6, 7, 8]
     with pytest.raises(OptionError, match="windows of 10 need 11 tokens"):
         datasets.TokenWindows(list(range(10)), 10)
+
+
+def test_batches_of_tensors_are_their_rows() -> None:
+    """One selection for each tensor gives what a batch of examples gives, for a part of a set and places from the end
+    too."""
+    rows = TensorDataset(pyapp.arange(12.0).reshape(6, 2), pyapp.arange(6))
+    part = Subset(rows, pyapp.tensor([5, 0, 3]))
+    for dataset, order in ((rows, [4, -1, 0]), (part, [2, 0, -2])):
+        for batch in (order, order[:1]):
+            found = next(iter(DataLoader(dataset, batch_sampler=[batch])))
+            expected = default_collate([dataset[i] for i in batch])
+            assert type(found) is list and [x.tolist() for x in found] == [x.tolist() for x in expected]
+    with pytest.raises(IndexError, match="9"):
+        next(iter(DataLoader(rows, batch_sampler=[[0, 9]])))

@@ -33,11 +33,11 @@ def test_logits_on_another_device(name: str) -> None:
 @pytest.mark.parametrize("name", listener_configs.OTHER_DEVICE)
 def test_texts_on_another_device(name: str) -> None:
     model = test_listeners.make(name)
-    values, mask = test_listeners.inputs(*listener_configs.SAMPLES)
+    values, mask = test_listeners.inputs(*listener_configs.SAMPLES, name=name)
     options = SearchOptions.from_files(listener_configs.CONFIGS[name], {}, {"max_new_tokens": listener_configs.MOST})
 
     def results(device: str) -> object:
-        tokens = pyapp.tensor([listener_configs.TOKENS] * 2, device=device)
+        tokens = pyapp.tensor([listener_configs.tokens_of(name)] * 2, device=device)
         with pyapp.no_grad():
             logits = model(values.to(device), tokens, mask.to(device)).cpu().tolist()
         *_, found = search(model, values.to(device), mask.to(device), options)

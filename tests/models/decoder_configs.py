@@ -252,6 +252,31 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "cwm": SMALL | {"model_type": "cwm", "head_dim": 12, "sliding_window": 6},
     "jais2": SMALL | {"model_type": "jais2", "layer_norm_eps": 1e-4},
     "youtu": DEEPSEEK | {"model_type": "youtu"},
+    "mistral4": DEEPSEEK
+    | {
+        "model_type": "mistral4",
+        "n_shared_experts": 1,
+        "routed_scaling_factor": 1.5,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10000.0,
+            "factor": 4.0,
+            "original_max_position_embeddings": 8,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.3,
+        },
+    },
+    "exaone_moe": SMALL
+    | EXPERTS
+    | {
+        "model_type": "exaone_moe",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "sliding_window_pattern": 2,
+        "num_hidden_layers": 3,
+        "mlp_layer_types": ["dense", "sparse", "sparse"],
+    },
     "solar_open": SMALL
     | EXPERTS
     | {"model_type": "solar_open", "head_dim": 12, "n_routed_experts": 4, "n_shared_experts": 1},
@@ -675,6 +700,31 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "layer_types": ["conv", "full_attention"],
         "num_dense_layers": 1,
     },
+    "olmo_hybrid": SMALL
+    | {
+        "model_type": "olmo_hybrid",
+        "num_hidden_layers": 3,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+        "linear_num_key_heads": 2,
+        "linear_key_head_dim": 12,
+        "linear_value_head_dim": 16,
+    },
+    "olmo_hybrid-bare": SMALL
+    | {
+        "model_type": "olmo_hybrid",
+        "num_hidden_layers": 2,
+        "layer_types": ["linear_attention", "full_attention"],
+        "linear_allow_neg_eigval": False,
+        "rope_parameters": {"rope_theta": None, "rope_type": "default"},
+    },
+    "granite_swa": SMALL
+    | GRANITE
+    | {
+        "model_type": "granite_swa",
+        "num_hidden_layers": 3,
+        "sliding_window": 6,
+        "layer_rope_theta": [0, 500.0, 10000.0],
+    },
     "based": SMALL
     | {
         "model_type": "based",
@@ -729,7 +779,8 @@ QUANTISED = list(CONFIGS)
 # Weights that change by 0.4 % change the logits of these by 4 to 8 %: their keys are vectors of length 1, or a state
 # remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys. The blocks
 # of Zamba 2 have no residuals.
-SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2")
+SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
+             "olmo_hybrid-bare")  # fmt: skip
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",

@@ -176,6 +176,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "layoutlmv3", **_SIZES, "coordinate_size": 3, "shape_size": 2, "visual_embed": False,
         "has_spatial_attention_bias": False, "id2label": {str(i): f"B-{i}" for i in range(12)},
     },
+    "openai_privacy_filter": {
+        "model_type": "openai_privacy_filter", **_SIZES, "pad_token_id": 0, "num_key_value_heads": 2, "head_dim": 6,
+        "sliding_window": 2, "num_local_experts": 4, "num_experts_per_tok": 2,
+    },
 }  # fmt: skip
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
 _ALIKE = (

@@ -15,7 +15,8 @@ SMALL = {
     "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": E}
-EXPERT_COUNTS = ("num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts")
+LAYER_COUNTS = ("num_hidden_layers", "num_transformer_layers", "n_layer")
+EXPERT_COUNTS = ("num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts", "num_local_experts")
 LAYER = "model.layers.{}."
 KEPT_LAYERS = 2  # of whose tensors golden files have something
 
@@ -48,7 +49,7 @@ MIXTURE = gated("mlp.experts.[]", E) | gated("mlp.shared_experts", E)
 def expanded(name: str) -> Shapes:
     """The tensors of a folder."""
     config, found = CONFIGS[name], {}
-    layers = config.get("num_hidden_layers") or config["num_transformer_layers"]
+    layers = next(config[key] for key in LAYER_COUNTS if key in config)
     experts = next((config[key] for key in EXPERT_COUNTS if key in config), 0)
     chosen = ONLY.get(name, {})
     for pattern, shape in FILES[name].items():
@@ -331,6 +332,58 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "interleave_moe_layer_step": 2,
         "attention_chunk_size": 8192,
     },
+    "deepseek": SMALL
+    | {
+        "model_type": "deepseek",
+        "architectures": ["DeepseekForCausalLM"],
+        "moe_intermediate_size": E,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+        "norm_topk_prob": False,
+    },
+    "gpt_refact": {
+        "model_type": "gpt_refact",
+        "architectures": ["GPTRefactForCausalLM"],
+        "vocab_size": V,
+        "n_embd": D,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_positions": 128,
+        "layer_norm_epsilon": 1e-5,
+    },
+    "arctic": SMALL
+    | {
+        "model_type": "arctic",
+        "architectures": ["ArcticForCausalLM"],
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "intermediate_size": E,
+    },
+    "plm": SMALL
+    | {
+        "model_type": "plm",
+        "architectures": ["PLMForCausalLM"],
+        "num_key_value_heads": 4,
+        "kv_lora_rank": 12,
+        "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 6,
+        "hidden_act": "relu2",
+        "tie_word_embeddings": True,
+    },
+    "codeshell": {
+        "model_type": "codeshell",
+        "architectures": ["CodeShellForCausalLM"],
+        "vocab_size": V,
+        "n_embd": D,
+        "n_layer": 2,
+        "n_head": 4,
+        "num_query_groups": 2,
+        "n_positions": 128,
+        "layer_norm_epsilon": 1e-5,
+    },
 }
 _INTERNLM = {
     "model.tok_embeddings.weight": (V, D), "model.norm.weight": (D,), "output.weight": (V, D),
@@ -453,6 +506,51 @@ FILES: dict[str, Shapes] = {
         f"{LAYER}feed_forward.experts.gate_up_proj": (4, D, 2 * E),
         f"{LAYER}feed_forward.experts.down_proj": (4, E, D),
     },
+    "deepseek": LLAMA | MIXTURE | {f"{LAYER}mlp.gate.weight": (4, D)},
+    "gpt_refact": {
+        "transformer.wte.weight": (V, D),
+        "ln_f.weight": (D,),
+        "lm_head.weight": (V, D),
+        "transformer.h.{}.ln_1.weight": (D,),
+        "transformer.h.{}.ln_2.weight": (D,),
+        "transformer.h.{}.attn.q.weight": (Q, D),
+        "transformer.h.{}.attn.kv.weight": (16, D),
+        "transformer.h.{}.attn.c_proj.weight": (D, Q),
+        "transformer.h.{}.mlp.gate_up_proj.weight": (512, D),
+        "transformer.h.{}.mlp.c_proj.weight": (D, 256),
+    },
+    "arctic": OUTER
+    | NORMS
+    | attention()
+    | gated("residual_mlp", D, ("w1", "w3", "w2"))
+    | gated("block_sparse_moe.experts.[]", E, ("w1", "w3", "w2"))
+    | {f"{LAYER}block_sparse_moe.gate.weight": (4, D), f"{LAYER}residual_layernorm.weight": (D,)},
+    "plm": {
+        "model.embed_tokens.weight": (V, D),
+        "model.norm.weight": (D,),
+        **NORMS,
+        f"{LAYER}self_attn.q_proj.weight": (48, D),
+        f"{LAYER}self_attn.kv_a_proj_with_mqa.weight": (16, D),
+        f"{LAYER}self_attn.kv_a_layernorm.weight": (12,),
+        f"{LAYER}self_attn.kv_b_proj.weight": (56, 12),
+        f"{LAYER}self_attn.o_proj.weight": (D, 24),
+        f"{LAYER}mlp.up_proj.weight": (F, D),
+        f"{LAYER}mlp.down_proj.weight": (D, F),
+    },
+    "codeshell": {
+        "transformer.wte.weight": (V, D),
+        "lm_head.weight": (V, D),
+        **{f"transformer.ln_f.{last}": (D,) for last in ("weight", "bias")},
+        **{f"transformer.h.{{}}.ln_{norm}.{last}": (D,) for norm in (1, 2) for last in ("weight", "bias")},
+        "transformer.h.{}.attn.c_attn.weight": (Q + 2 * KV, D),
+        "transformer.h.{}.attn.c_attn.bias": (Q + 2 * KV,),
+        "transformer.h.{}.attn.c_proj.weight": (D, Q),
+        "transformer.h.{}.attn.c_proj.bias": (D,),
+        "transformer.h.{}.mlp.c_fc.weight": (4 * D, D),
+        "transformer.h.{}.mlp.c_fc.bias": (4 * D,),
+        "transformer.h.{}.mlp.c_proj.weight": (D, 4 * D),
+        "transformer.h.{}.mlp.c_proj.bias": (D,),
+    },
     "nemotron-nas": {
         **OUTER,
         **NORMS,
@@ -527,6 +625,7 @@ ONLY: dict[str, dict[str, tuple[int, ...]]] = {
         "self_attn.linear": (1,),
         "input_layernorm": (0, 1, 3),
     },
+    "deepseek": {".experts.": (1,), ".shared_experts.": (1,), ".gate.": (1,), ".mlp.": (0,)},
     "llama4": {
         ".experts.": (1, 3),
         ".shared_expert.": (1, 3),
@@ -537,6 +636,8 @@ ONLY: dict[str, dict[str, tuple[int, ...]]] = {
     "nemotron_h": dict.fromkeys(_MIXER, (0,)) | dict.fromkeys(_HEADS, (2,)) | {"mixer.": (1, 3)},
     "nemotron_h_moe": dict.fromkeys(_MIXER, (0,)) | dict.fromkeys(_HEADS, (2,)) | {"mixer.": (1, 3)},
 }
+# llama.cpp rounds GELU to float16.
+ROUNDED = {"codeshell": 2e-3}
 # Those that the tests write as GGUF files, and run with weights in block types: all.
 IN_GGUF: dict[str, dict[str, Any]] = dict.fromkeys(CONFIGS, {})
 QUANTISED = list(CONFIGS)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, LlamaForCausalLM, Mistral4ForCausalLM
 
 from tests.goldens import write_json
 from tests.models import based_reference, rwkv_reference
@@ -29,6 +29,7 @@ GIVE_NOTHING = (
     "Ernie4_5ForCausalLM",
     "Ernie4_5_MoeForCausalLM",
 )  # whose own forward returns None in transformers 5.24
+UNLISTED = {"mistral4": Mistral4ForCausalLM}  # which AutoModelForCausalLM does not know
 OWN = {**rwkv_reference.MODELS, **based_reference.MODELS}
 UNMASKED = ("RwkvForCausalLM", "Rwkv6", "Rwkv7", "Based")  # which take padding for tokens: their texts are read alone
 STEPS = 64
@@ -46,7 +47,8 @@ def model_of(name: str, salt: int) -> Any:
         made = AutoConfig.for_model(config.pop("model_type"), **config)
         # Falcon's eager attention adds its linear biases twice.
         made._attn_implementation = "sdpa" if config.get("alibi") else "eager"
-        model = AutoModelForCausalLM.from_config(made).float().eval()
+        found = UNLISTED.get(made.model_type)
+        model = (found(made) if found else AutoModelForCausalLM.from_config(made)).float().eval()
     if type(model).__name__ in GIVE_NOTHING:
         type(model).forward = LlamaForCausalLM.forward
     with torch.no_grad():

@@ -57,9 +57,11 @@ def convert(sources: Path, folder: Path, target: Path) -> None:
         kind.modify_tensors = lambda self, data, name, layer: (own if "W_pack" in name else usual)(
             self, data, name, layer
         )
+    names = dict(gguf.TensorNameMap.block_mappings_cfg)  # which those of Arctic change
     with torch.inference_mode():
         made = kind(folder, gguf.LlamaFileType.ALL_F32, target, eager=True)
         made.write()
+    gguf.TensorNameMap.block_mappings_cfg = names
 
 
 class Runner:

@@ -16,18 +16,21 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.utils import parametrize
-from transformers import AutoConfig, MusicgenForConditionalGeneration
+from transformers import AutoConfig, MusicgenForConditionalGeneration, MusicgenMelodyForConditionalGeneration
+from transformers.audio_utils import chroma_filter_bank
 
 from tests.goldens import write_json
-from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MOMENTS
+from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MELODY, MOMENTS, tune
 from tests.models.seeded import gradients_of, music_weights, rounded, shown
 
+RATES = (32000, 16000)
 FOLDER = Path(__file__).with_name("golden_musics")
 
 
 def model_of(name: str) -> Any:
     config = dict(CONFIGS[name])
-    model = MusicgenForConditionalGeneration(AutoConfig.for_model(config.pop("model_type"), **config)).float().eval()
+    kind = MusicgenMelodyForConditionalGeneration if "melody" in name else MusicgenForConditionalGeneration
+    model: Any = kind(AutoConfig.for_model(config.pop("model_type"), **config)).float().eval()
     model.set_attn_implementation("eager")
     for module in model.modules():
         if parametrize.is_parametrized(module, "weight"):
@@ -47,7 +50,7 @@ def golden(name: str) -> dict[str, Any]:
     model.generation_config.decoder_start_token_id = start
     model.generation_config.pad_token_id = start
     with torch.no_grad():
-        logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=codes).logits
+        logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=codes).logits[:, -len(CODES[0]) :]
     written, sounds = [], []
     decode = model.audio_encoder.decode
 
@@ -63,7 +66,20 @@ def golden(name: str) -> dict[str, Any]:
                 max_new_tokens=MOMENTS + len(CODES) - 1,
             )
         )  # fmt: skip
+    more = {}
+    if "melody" in name:
+        notes = {"input_features": torch.nn.functional.one_hot(torch.tensor([MELODY]), 12).float()}
+        with torch.no_grad():
+            heard = model(input_ids=ids, attention_mask=mask, decoder_input_ids=codes, **notes).logits[
+                :, -len(CODES[0]) :
+            ]
+            model.generate(
+                input_ids=ids, attention_mask=mask, do_sample=False, guidance_scale=GUIDANCE, **notes,
+                max_new_tokens=MOMENTS + len(CODES) - 1,
+            )  # fmt: skip
+        more = {"with_melody": rounded(shown(heard.numpy(), 100)), "notes": [loudest(*tune(rate)) for rate in RATES]}
     scores = model(input_ids=ids, attention_mask=mask, decoder_input_ids=codes[:, :-1]).logits
+    scores = scores[:, -len(CODES[0]) + 1 :]  # behind what stands before the codes
     wanted = codes[:, 1:].clamp(max=15)
     loss = torch.nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), wanted.reshape(-1), reduction="sum")
     loss.backward()
@@ -73,7 +89,17 @@ def golden(name: str) -> dict[str, Any]:
         "written": written,
         "sounds": [rounded(shown(sound.numpy(), 60)) for sound in sounds],
         "loss": float(loss.detach()),
-    }
+    } | more
+
+
+def loudest(samples: Any, rate: int) -> list[int]:
+    """The notes of transformers' feature extractor, whose spectrogram torchaudio makes with these settings."""
+    bank = torch.from_numpy(chroma_filter_bank(num_frequency_bins=16384, num_chroma=12, sampling_rate=rate))
+    spectrum = torch.stft(
+        torch.from_numpy(samples).double(), 16384, 4096, window=torch.hann_window(16384, dtype=torch.float64),
+        center=True, pad_mode="reflect", return_complex=True,
+    )  # fmt: skip
+    return (bank @ spectrum.abs() ** 2).argmax(0).tolist()
 
 
 if __name__ == "__main__":

@@ -42,7 +42,9 @@ from tests.vision.processor_cases import pictures as processor_pictures
 
 FOLDER = Path(__file__).with_name("golden_pictures")
 FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
-COMPUTED = "pos_idx_to_embed", "n_points_scale", "num_points_scale"  # of buffers whose values never change
+CONDITIONER = "input_conditioner.norm_mean", "input_conditioner.norm_std", "summary_idxs"  # buffers of RADIO
+# Ends of the names of buffers whose values never change.
+COMPUTED = ("pos_idx_to_embed", "n_points_scale", "num_points_scale", *CONDITIONER)
 ENDS = {
     "depth-estimation": "ForDepthEstimation",
     "pose-estimation": "ForPoseEstimation",
@@ -82,7 +84,9 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     stored = read_file(name, folder)
     frozen = any(type(module).__name__.endswith("FrozenBatchNorm2d") for module in model.modules())
     norms = tuple(key.removesuffix("running_var") for key in stored if frozen and re.search(FROZEN, key))
-    buffers = {key for key in stored if key.endswith(("running_mean", "running_var", "num_batches_tracked"))}
+    buffers = {
+        key for key in stored if key.endswith(("running_mean", "running_var", "num_batches_tracked", *CONDITIONER))
+    }
     buffers |= {key for key in stored if norms and key.startswith(norms)}
     for key, value in stored.items():
         if value.is_floating_point() and not key.endswith(COMPUTED):

@@ -19,25 +19,31 @@ from tests.goldens import write_json
 from tests.models.make_golden_picture_texts import by_files, rounded
 from tests.models.seeded import shown, sound_weights
 from tests.models.sound_configs import recording
-from tests.models.sound_text_configs import CONFIGS, EVEN, PAIRED, SAMPLES, SETTINGS, WHOLE, texts
+from tests.models.sound_text_configs import CONFIGS, EVEN, LONG, LONGER, PAIRED, SAMPLES, SETTINGS, WHOLE, texts
 
 INPUTS = ("input_features", "input_features_mask")  # of Granite Speech
 FOLDER = Path(__file__).with_name("golden_sound_texts")
 CLASSES = {
     "voxtral": "VoxtralForConditionalGeneration", "qwen2_audio": "Qwen2AudioForConditionalGeneration",
     "granite_speech": "GraniteSpeechForConditionalGeneration", "qwen3_asr": "Qwen3ASRForConditionalGeneration",
+    "audioflamingo3": "AudioFlamingo3ForConditionalGeneration", "glmasr": "GlmAsrForConditionalGeneration",
 }  # fmt: skip
 
 
-def spectrograms(samples: Any) -> tuple[torch.Tensor, torch.Tensor]:
+# The masks of sound, as the models call them.
+MASKS = {"qwen2_audio": "feature_attention_mask", **dict.fromkeys(("audioflamingo3", "glmasr"), "input_features_mask")}
+
+
+def spectrograms(samples: Any, settings: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """As VoxtralProcessor makes them: (stretches, bins, frames), and the masks (stretches, frames) of sound."""
-    extractor = transformers.WhisperFeatureExtractor(**SETTINGS)
+    extractor = transformers.WhisperFeatureExtractor(**settings)
+    frames = 100 * settings["chunk_length"]
     found = extractor(
-        samples, sampling_rate=16000, padding=True, truncation=False, pad_to_multiple_of=16000, return_tensors="pt",
-        return_attention_mask=True,
+        samples, sampling_rate=16000, padding=True, truncation=False, pad_to_multiple_of=160 * frames,
+        return_tensors="pt", return_attention_mask=True,
     )  # fmt: skip
-    values = found.input_features.reshape(SETTINGS["feature_size"], -1, 100).transpose(0, 1)
-    return values, found.attention_mask.reshape(-1, 100)
+    values = found.input_features.reshape(settings["feature_size"], -1, frames).transpose(0, 1)
+    return values, found.attention_mask.reshape(-1, frames)
 
 
 def golden(name: str) -> dict[str, Any]:
@@ -57,10 +63,11 @@ def golden(name: str) -> dict[str, Any]:
         whole, alone = (dict(zip(INPUTS, (x.input_features, x.attention_mask), strict=True)) for x in (both, first))
         found = by_files(name, kind, made, sound_weights, torch.tensor(texts(name)), whole, alone)
         return found | {"mel": rounded(shown(first["input_features"].numpy(), 60))}
-    sounds, masks = zip(*(spectrograms(recording(count)) for count in SAMPLES), strict=True)
+    settings, counts = (LONGER, LONG) if name == "glmasr" else (SETTINGS, SAMPLES)
+    sounds, masks = zip(*(spectrograms(recording(count), settings) for count in counts), strict=True)
     whole, alone = ({"input_features": values} for values in (torch.cat(sounds), sounds[0]))
-    if name == "qwen2_audio":
-        whole["feature_attention_mask"], alone["feature_attention_mask"] = torch.cat(masks), masks[0]
+    if name in MASKS:
+        whole[MASKS[name]], alone[MASKS[name]] = torch.cat(masks), masks[0]
     found = by_files(name, kind, made, sound_weights, torch.tensor(texts(name)), whole, alone)
     return found | {"mel": rounded(shown(sounds[0].numpy(), 60))}
 

@@ -181,6 +181,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "dinov2": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_mask_token": True},
     "dinov2_gated": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_swiglu_ffn": True},
+    "radio": {
+        "model_type": "radio", **_SIZES, "mlp_ratio": 2.0, "num_cls_tokens": 3, "num_registers": 2, "max_img_size": 24,
+        "norm_mean": [0.5, 0.4, 0.3], "norm_std": [2.0, 3.0, 2.5],
+    },
     "dinov2_with_registers": {
         "model_type": "dinov2_with_registers", **_SIZES, **_LABELS, "mlp_ratio": 2, "num_register_tokens": 3,
     },
@@ -662,7 +666,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 
 ANY_SIZE = (
-    "vilt dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet "
+    "vilt radio dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext "
     "table-transformer"
 ).split()

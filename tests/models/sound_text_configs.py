@@ -43,14 +43,30 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "n_window_infer": 100,
         },
     },
+    "audioflamingo3": {
+        "model_type": "audioflamingo3", "text_config": _TEXT | {"model_type": "qwen2"}, "audio_token_id": SOUND,
+        "audio_config": _WHISPER | {"model_type": "audioflamingo3_encoder"},
+    },
+    "glmasr": {
+        "model_type": "glmasr", "text_config": _TEXT, "audio_token_id": SOUND, "tie_word_embeddings": True,
+        "audio_config": {
+            "model_type": "glmasr_encoder", "hidden_size": 24, "intermediate_size": 96, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "num_key_value_heads": 1, "num_mel_bins": 8, "max_position_embeddings": 100,
+        },
+    },
 }  # fmt: skip
 # Of the two recordings.
-VECTORS = {"voxtral": (40, 20), "qwen2_audio": (39, 14), "granite_speech": (18, 6), "qwen3_asr": (20, 7)}
+VECTORS = {
+    "voxtral": (40, 20), "qwen2_audio": (39, 14), "granite_speech": (18, 6), "qwen3_asr": (20, 7),
+    "audioflamingo3": (39, 14), "glmasr": (35, 7),
+}  # fmt: skip
 SETTINGS = {"feature_size": 8, "chunk_length": 1, "sampling_rate": 16000, "hop_length": 160, "n_fft": 400}
 PAIRED = {"n_mels": 8}  # Granite Speech's
 WHOLE = {"feature_size": 8}  # Qwen3-ASR's
+LONGER = SETTINGS | {"chunk_length": 2}  # GLM-ASR's, whose moments are joined by four
 SAMPLES = (25000, 9000)  # of the two recordings: two stretches and one
 EVEN = (25000, 8960)  # Qwen3-ASR's: transformers counts a part of a frame before silence, but not at the end
+LONG = (45000, 9000)  # GLM-ASR's
 
 
 def texts(name: str) -> list[list[int]]:

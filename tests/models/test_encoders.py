@@ -47,11 +47,20 @@ def module_of(name: str) -> Any:
 def make(name: str, task: str, **changes: Any) -> Any:
     module = module_of(name)
     model = module.TASKS[task](module.Config.from_dict(CONFIGS[name] | changes))
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    files = exported(model, parameters)
+    plans = module.stored(model.config, files) if files is not parameters else {}
     with pyapp.no_grad():
-        for key, parameter in model.named_parameters(remove_duplicate=False):
+        for key, parameter in parameters.items():
             if key in golden(name)[task]["parameters"]:
-                parameter.copy_(pyapp.from_numpy(draw(key, tuple(parameter.shape))))
+                value = pyapp.from_numpy(draw(key, tuple(files[key].shape)))
+                parameter.copy_(plans[key].join([value]) if key in plans else value)
     return model
+
+
+def exported(model: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+    """Tensors by the names of parameters as transformers has them."""
+    return model.exported(tensors) if hasattr(model, "exported") else tensors
 
 
 def run(model: Any, name: str) -> pyapp.Tensor:
@@ -73,7 +82,8 @@ def shown(x: pyapp.Tensor) -> pyapp.Tensor:
 def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -> None:
     model, expected = make(name, task), golden(name)[task]
     found = dict(model.named_parameters(remove_duplicate=False))  # which name of a tied weight comes first differs
-    assert {key: list(found[key].shape) for key in expected["parameters"]} == {
+    files = exported(model, found)
+    assert {key: list(files[key].shape) for key in expected["parameters"]} == {
         key: shape for key, (shape, _) in expected["parameters"].items()
     }
     assert {id(found[key]) for key in expected["parameters"]} == {id(parameter) for parameter in model.parameters()}
@@ -82,9 +92,10 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
     picked = shown(run(model.requires_grad_(), name))
     np.testing.assert_allclose(picked.detach().numpy().reshape(-1), expected["outputs"], atol=1e-4)
     (picked * pyapp.tensor(direction(task, picked.shape).astype(np.float32))).sum().backward()
+    grads = {key: x.grad if x.grad is not None else pyapp.zeros(*x.shape) for key, x in found.items()}
+    grads = exported(model, grads)
     for key in expected["parameters"]:
-        parameter = found[key]
-        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy().astype(np.float64)
+        grad = grads[key].numpy().astype(np.float64)
         product = (grad * direction(key, grad.shape)).sum()
         np.testing.assert_allclose(product, expected["parameters"][key][1], rtol=1e-3, atol=1e-3, err_msg=key)
 

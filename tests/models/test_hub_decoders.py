@@ -13,18 +13,25 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp.errors import ModelError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
+from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, module_of, read_model, settings_of
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.generation.generate import Session
-from tests.models.hub_decoder_configs import CONFIGS, KEPT_LAYERS, expanded, layer_of
+from tests.models.hub_decoder_configs import CONFIGS, KEPT_LAYERS, ROUNDED, expanded, layer_of
 from tests.models.seeded import direction, draw
 from tests.models.test_decoders import TEXT, numbers
-from tests.together import fewer_in_browser
+from tests.together import check_each, fewer_in_browser
 
 FOLDER = Path(__file__).with_name("golden_hub_decoders")
+
+
+def module_named(settings: dict[str, Any]) -> Any:
+    """The module of a configuration."""
+    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
 
 
 def load(path: Path, settings: dict[str, Any] | None = None, dtype: str | None = None) -> Any:
@@ -46,10 +53,12 @@ def test_as_llama_cpp(name: str, tmp_path: Path) -> None:
     path = folder_of(name, expected["salt"], tmp_path)
     model = load(path, CONFIGS[name])
 
+    close = ROUNDED.get(name, 1e-4)
+
     def check(model: Any) -> None:
         with pyapp.no_grad():
             logits = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
-        np.testing.assert_allclose(logits[[0, -1]].reshape(-1), expected["logits"], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(logits[[0, -1]].reshape(-1), expected["logits"], rtol=1e-4, atol=close)
 
     check(model)
     session = Session(model, capacity=len(TEXT) + len(expected["tokens"]))
@@ -94,3 +103,48 @@ def test_unit_rows_of_baichuan_2() -> None:
     plan = module.stored(config, {})["lm_head.weight"]
     rows = numbers(plan.values(pyapp.tensor([[3.0, 4.0], [0.0, 2.0]])))
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0.0, 1.0]], rtol=1e-6)
+
+
+def test_saved_configurations_are_read_again() -> None:
+    def check(name: str) -> None:
+        module = module_named(CONFIGS[name])
+        config = module.Config.from_dict(CONFIGS[name])
+        saved = json.loads(json.dumps(config.saved() if hasattr(config, "saved") else config.to_dict()))
+        assert module.Config.from_dict(saved).to_dict() == config.to_dict()
+
+    check_each(check, [(name,) for name in CONFIGS])
+
+
+def test_hostile_configurations() -> None:
+    def check(name: str, changed: dict[str, Any], told: str) -> None:
+        settings = CONFIGS[name] | changed
+        with pytest.raises(ModelError, match=told):
+            module_named(settings).Config.from_dict(settings)
+
+    blocks = CONFIGS["nemotron-nas"]["block_configs"]
+    odd = {"attention": {"n_heads_in_group": 3}, "ffn": {}}
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("nemotron-nas", {"block_configs": blocks[:3]}, "list of 4"),
+        ("nemotron-nas", {"block_configs": [5] * 4}, "expected attention and ffn"),
+        ("nemotron-nas", {"block_configs": [odd] * 4}, "n_heads_in_group is 3"),
+        ("nemotron-nas", {"kv_heads": [0] * 4, "linear": [False] * 4, "widths": [1] * 4}, "num_key_value_heads"),
+        ("openelm", {"num_kv_heads": [3, 3]}, "kv_heads"),
+        ("openelm", {"num_query_heads": 4}, "query_heads is 4"),
+        ("openelm", {"ffn_multipliers": ["x", 1.0]}, "ffn_multipliers"),
+        ("openelm", {"ffn_with_glu": False}, "ffn_with_glu"),
+        ("smallthinker", {"rope_layout": [2, 1]}, "rope_layout"),
+        ("smallthinker", {"moe_layer_layout": [0, 1]}, "without experts"),
+        ("bailing_moe_v2", {"n_group": 5}, "do not fit"),
+        ("bailing_moe_v2", {"score_function": "odd"}, "score_function"),
+        ("minicpm", {"scale_depth": -1}, "scale_depth is -1"),
+        ("qwen", {"no_bias": False}, "no_bias"),
+        ("qwen", {"intermediate_size": 97}, "even"),
+        ("exaone_moe", {"sliding_window_pattern": "odd"}, "sliding_window_pattern"),
+        ("exaone_moe", {"mlp_layer_types": ["sparse"]}, "mlp_layer_types"),
+        ("codeshell", {"num_query_groups": 3}, "divide"),
+        ("codeshell", {"rope_scaling": {"type": "linear"}}, "scaled"),
+        ("deepseek", {"moe_layer_freq": 2}, "moe_layer_freq"),
+        ("arctic", {"use_residual": False}, "use_residual"),
+        ("gpt_refact", {"multi_query": False}, "multi_query"),
+    ]
+    check_each(check, cases)

@@ -443,6 +443,8 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("ministral3", {"rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": "b"}}, "llama_4"),
     ("glm4_moe", {"n_group": 3}, "n_group"), ("glm4_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok"),
     ("glm4_moe_lite", {"mlp_layer_types": ["sparse", "dense"]}, "mlp_layer_types"),
+    ("mistral4", {"n_group": 2}, "n_group"), ("exaone_moe", {"mlp_layer_types": ["odd"] * 3}, "mlp_layer_types"),
+    ("exaone_moe", {"topk_group": 2}, "topk_group"),
     ("minimax_m2", {"rotary_dim": 14}, "rotary_dim"), ("lfm2_moe", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
     ("gemma4", {"num_kv_shared_layers": 3}, "num_kv_shared_layers"), ("gemma4", {"global_head_dim": 7}, "7 features"),
     ("gemma4-experts", {"num_experts": None}, "num_experts"), ("gemma4", {"layer_types": ["odd"] * 4}, "layer_types"),

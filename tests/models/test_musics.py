@@ -15,14 +15,15 @@ import pytest
 
 import pyapp
 from pyapp import tasks
-from pyapp.audio import read_wav
+from pyapp.audio import read_wav, write_wav
+from pyapp.audio.chroma import loudest_notes
 from pyapp.audio.composing import ComposeOptions, written_codes
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Error, Progress, Sound
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.nn import functional
-from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MOMENTS, QUANTISED
+from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MELODY, MOMENTS, QUANTISED, tune
 from tests.models.seeded import music_weights, shown
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.test_listeners import tokenizer_file
@@ -42,7 +43,8 @@ def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path
     """The folder of a model, with a tokenizer of 40 tokens."""
     folder.mkdir(exist_ok=True)
     write_safetensors(folder / "model.safetensors", state)
-    named = {"architectures": ["MusicgenForConditionalGeneration"]}
+    kind = "MusicgenMelody" if "melody" in name else "Musicgen"
+    named = {"architectures": [f"{kind}ForConditionalGeneration"]}
     (folder / "config.json").write_text(json.dumps(CONFIGS[name] | named | config))
     (folder / "tokenizer.json").write_text(tokenizer_file(40))
     return folder
@@ -69,6 +71,22 @@ def test_codes_and_sound(case: Any) -> None:
         assert steps == [None] * (MOMENTS + len(CODES) - 1)
         with pyapp.no_grad():
             np.testing.assert_allclose(shown(numbers(model.sound(codes)), 60), expected["sounds"][number], **CLOSE)
+
+
+def test_melodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, model = golden("musicgen_melody"), make("musicgen_melody")
+    notes = functional.one_hot(pyapp.tensor([MELODY], dtype="int64"), 12).float()
+    with pyapp.no_grad():
+        found = numbers(model(pyapp.tensor([IDS]), pyapp.tensor(CODES), melody=notes))
+    np.testing.assert_allclose(shown(found, 100), expected["with_melody"], **CLOSE)
+    heard = [loudest_notes(*tune(rate)).tolist() for rate in (32000, 16000)]
+    assert heard == expected["notes"] and len({*heard[0]}) > 2
+    monkeypatch.setattr("pyapp.audio.composing.loudest_notes", lambda *_: np.array(MELODY))
+    options = ComposeOptions(temperature=0, guidance=GUIDANCE)
+    *_, codes = written_codes(loaded_of(model), "any", MOMENTS, options, np.zeros(9, np.float32))
+    assert codes is not None and codes.tolist() == expected["written"][2] != expected["written"][0]
+    with pytest.raises(OptionError, match="follows no melody"):
+        [*written_codes(loaded_of(make("musicgen")), "any", MOMENTS, options, np.zeros(9, np.float32))]
 
 
 def test_gradients(case: Any) -> None:
@@ -112,14 +130,17 @@ def test_folders_the_task_and_its_errors(case: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.native_only
-def test_the_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["musicgen", "musicgen_melody"])
+def test_the_command(name: str, tmp_path: Path) -> None:
     testing = pytest.importorskip("click.testing")
     from pyapp.cli import cli
 
-    folder = write(tmp_path / "model", "musicgen", dict(make("musicgen").state_dict()))
-    file = tmp_path / "music.wav"
+    folder = write(tmp_path / "model", name, dict(make(name).state_dict()))
+    file, sung = tmp_path / "music.wav", tmp_path / "sung.wav"
+    write_wav(sung, *tune(8000))
+    more = ["--melody", str(sung)] if "melody" in name else []
     found = testing.CliRunner().invoke(
-        cli, ["compose", "aa", "-m", str(folder), "-o", str(file), "--seconds", "0.2"], standalone_mode=False
+        cli, ["compose", "aa", "-m", str(folder), "-o", str(file), "--seconds", "0.2", *more], standalone_mode=False
     )
     samples, rate = read_wav(file)
     assert found.stdout == f"{file}\n" and rate == 1600 and samples.shape[0] == 320 and "of music in" in found.stderr
@@ -144,6 +165,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"decoder": SMALL["decoder"] | {"num_attention_heads": 3}}, "3 heads"),
     ({"decoder": SMALL["decoder"] | {"max_position_embeddings": 1 << 23}}, "max_position_embeddings"),
     ({"decoder": SMALL["decoder"] | {"pad_token_id": 90}}, "pad_token_id"),
+    ({"model_type": "musicgen_melody", "num_chroma": 0}, "num_chroma"),
 ]  # fmt: skip
 
 

@@ -79,7 +79,8 @@ def make(name: str, task: str, **changes: Any) -> Any:
     buffers, stored = dict(model.named_buffers()), in_file(name, task)
     with pyapp.no_grad():
         for key, value in [*model.named_parameters(remove_duplicate=False), *buffers.items()]:
-            if value.dtype.is_floating_point and (key in stored or key in buffers):
+            own = key in buffers and "input_conditioner" not in key  # RADIO's are in its configuration
+            if value.dtype.is_floating_point and (key in stored or own):
                 value.copy_(pyapp.from_numpy(picture_weights(stored.get(key, key), tuple(value.shape))))
     return model.eval()
 
@@ -461,3 +462,16 @@ def test_the_usual_processors_are_known() -> None:
     assert {kind for kind, name in found.items() if name is not None and name not in DEFAULTS} == set()
     assert found["bert"] is None and found["sam2_video"] == "Sam2" and found["siglip2"] == "Siglip2"
     assert {kind for kind in SEEING if found[kind] is None} == set()
+
+
+def test_radios_features_are_those_of_some_class_tokens() -> None:
+    model = make("radio", "image-features", summary_idxs=[2, 0])
+    with pyapp.no_grad():
+        x = model(pyapp.from_numpy(picture(2, 12, 16)))
+    expected = np.concatenate([x.numpy()[:, 2], x.numpy()[:, 0]], 1)
+    np.testing.assert_array_equal(model.pooled(x).numpy(), expected)
+    with pytest.raises(InputError, match="multiples of 4"):
+        model(pyapp.zeros(1, 3, 12, 14))
+    for change in ({"summary_idxs": [3]}, {"norm_mean": [0.5]}, {"max_img_size": 2}, {"use_swiglu_ffn": True}):
+        with pytest.raises(ModelError):
+            make("radio", "image-features", **change)

@@ -32,7 +32,19 @@ from pyapp.text.pictures import Recording
 from tests.models.seeded import direction, shown, sound_weights
 from tests.models.small_models import golden_of, numbers
 from tests.models.sound_configs import recording
-from tests.models.sound_text_configs import CONFIGS, EVEN, PAIRED, QUANTISED, SAMPLES, SETTINGS, SOUND, WHOLE, texts
+from tests.models.sound_text_configs import (
+    CONFIGS,
+    EVEN,
+    LONG,
+    LONGER,
+    PAIRED,
+    QUANTISED,
+    SAMPLES,
+    SETTINGS,
+    SOUND,
+    WHOLE,
+    texts,
+)
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SPECIAL = {"<s>": 1, "</s>": 2, "[INST]": 3, "[/INST]": 4, "[AUDIO]": SOUND, "[BEGIN_AUDIO]": 25, "[TRANSCRIBE]": 34}
@@ -41,6 +53,8 @@ SPECIAL_OF_QWEN = {"</s>": 2, "<|im_start|>": 3, "<|im_end|>": 4, "<|AUDIO|>": S
 RESERVED = 40
 CLEAR = 14720  # samples after which no two tokens are nearly as likely
 WORDS = (b"on", b"es", b" t")
+COUNTS = {"qwen3_asr": EVEN, "glmasr": LONG}  # the samples of other recordings than SAMPLES
+SETTINGS_OF = {"granite_speech": PAIRED, "qwen3_asr": WHOLE, "glmasr": LONGER}
 
 
 @cache
@@ -100,9 +114,7 @@ def write(folder: Path, name: str, **config: Any) -> Path:
     norms = {key: value for key, value in norms.items() if "batch_norm" in key}
     write_safetensors(folder / "model.safetensors", by_names(name, make(name)) | norms)
     (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "preprocessor_config.json").write_text(
-        json.dumps({"granite_speech": PAIRED, "qwen3_asr": WHOLE}.get(name, SETTINGS))
-    )
+    (folder / "preprocessor_config.json").write_text(json.dumps(SETTINGS_OF.get(name, SETTINGS)))
     (folder / "tekken.json").write_text(json.dumps(tekken()))
     return folder
 
@@ -117,21 +129,20 @@ def mel(*counts: int, name: str = "voxtral") -> tuple[pyapp.Tensor, list[tuple[i
         whole = WholeSpectrogramProcessor.from_settings(WHOLE)
         sounds = [np.pad(recording(count), (0, max(counts) - count)) for count in counts]
         return pyapp.cat([whole(sound) for sound in sounds]), [whole.size(count) for count in counts]
-    processor = SpectrogramProcessor.from_settings(SETTINGS)
+    processor = SpectrogramProcessor.from_settings(SETTINGS_OF.get(name, SETTINGS))
     return pyapp.cat([processor(recording(count)) for count in counts]), [processor.size(count) for count in counts]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_spectrograms_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     model, expected = make(name).requires_grad_(), golden(name)
-    np.testing.assert_allclose(shown(numbers(mel(SAMPLES[0], name=name)[0]), 60), expected["mel"], **CLOSE)
+    counts = COUNTS.get(name, SAMPLES)
+    np.testing.assert_allclose(shown(numbers(mel(counts[0], name=name)[0]), 60), expected["mel"], **CLOSE)
     found, stored = by_names(name, model), expected["parameters"]
     assert {id(value) for value in found.values()} == {id(value) for value in model.parameters()}
     assert {key: shape for key, (shape, _) in stored.items()} == {k: list(value.shape) for k, value in found.items()}
     ids = pyapp.tensor(texts(name), dtype="int32")
-    logits = model(ids, ids != 0, *mel(*(EVEN if name == "qwen3_asr" else SAMPLES), name=name)) * (ids != 0).unsqueeze(
-        -1
-    )
+    logits = model(ids, ids != 0, *mel(*counts, name=name)) * (ids != 0).unsqueeze(-1)
     np.testing.assert_allclose(shown(numbers(logits), 96), expected["outputs"], **CLOSE)
     (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
     for key, (_, product) in stored.items():
@@ -150,7 +161,7 @@ def test_tokens_are_those_of_transformers(name: str) -> None:
     cache = model.new_cache(len(row) + 30)
     found: list[int] = []
     with pyapp.no_grad():
-        features = model.vectors_of(*mel(SAMPLES[0], name=name))
+        features = model.vectors_of(*mel(COUNTS.get(name, SAMPLES)[0], name=name))
         logits = model.forward_cached(
             pyapp.tensor(row, dtype="int32"), pyapp.tensor([0], dtype="int32"), cache, seen=Seen(features, places)
         )
@@ -273,6 +284,25 @@ def test_qwen3_asr(tmp_path: Path) -> None:
     assert model.said("language German<asr_text>on es") == "on es" and model.said("on") == "on"
 
 
+def test_prompts_and_what_is_said() -> None:
+    """As the processors of transformers ask, with the chat templates of the files, and read the answers."""
+    asked = make("glmasr").transcription_prompt("<|pad|>", "de", ())
+    assert asked == (
+        "<|user|>\n<|begin_of_audio|><|pad|><|end_of_audio|><|user|>\nPlease transcribe this audio into text"
+        "<|assistant|>\n"
+    )
+    flamingo = make("audioflamingo3")
+    asked = flamingo.transcription_prompt("<sound>", None, ())
+    turn = "<|im_start|>user\n<sound>Transcribe the input speech.<|im_end|>\n<|im_start|>assistant\n"
+    assert asked.startswith("<|im_start|>system\n") and asked.endswith(turn)
+    assert flamingo.transcription_prompt("<sound>", None, (), str.upper) == "<SOUND>TRANSCRIBE THE INPUT SPEECH."
+    for told, said in (
+        ("The spoken content of the audio is 'on, es'.", "on, es"), ("on es.", "on es."), ('"on"', "on"), ("'", "'"),
+        ("The transcription of the audio is on.", "on"),
+    ):  # fmt: skip
+        assert flamingo.said(told) == said
+
+
 TEMPLATE = """{% for message in messages %}{% if message.role == "user" %}[INST]{{ message['content'] }}[/INST]\
 {% else %}{{ message['content'] + "</s>" }}{% endif %}{% endfor %}"""
 
@@ -341,6 +371,8 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"audio_config": CONFIGS["voxtral"]["audio_config"] | {"intermediate_size": 70}}, "cannot be joined"),
     ({"audio_config": CONFIGS["voxtral"]["audio_config"] | {"max_source_positions": 1 << 20}}, "reads|max_source"),
     ({"audio_config": CONFIGS["voxtral"]["audio_config"] | {"num_attention_heads": 5}}, "divide"),
+    (CONFIGS["glmasr"] | {"audio_config": CONFIGS["glmasr"]["audio_config"] | {"intermediate_size": 60}}, "4 times"),
+    (CONFIGS["glmasr"] | {"audio_config": CONFIGS["glmasr"]["audio_config"] | {"num_key_value_heads": 3}}, "divide"),
 ]  # fmt: skip
 
 

@@ -202,7 +202,7 @@ def test_damaged_files_are_refused_or_read() -> None:
     for at in range(0, len(program), len(program) // 5):  # of the whole file
         damaged = bytearray(program)
         damaged[at] ^= 16
-        survives(ultralytics.settings_in, BytesSource(stored.replace(program, bytes(damaged), 1), "net.pt"))
+        survives(bare_files.settings_in, BytesSource(stored.replace(program, bytes(damaged), 1), "net.pt"))
 
 
 def test_a_file_of_candle_has_other_names() -> None:

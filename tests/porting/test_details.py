@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import warnings
 from collections import OrderedDict
 from typing import Any
@@ -194,3 +195,31 @@ def test_functions_in_processes() -> None:
     with pytest.raises(multiprocessing.ProcessRaisedException, match="no luck") as caught:
         multiprocessing.start_processes(_sum_times, (pyapp.ones(3), results), 3, start_method="fork")
     assert caught.value.error_index == 2
+
+
+def test_layers_that_are_pickled() -> None:
+    x = pyapp.ones(2, 3)
+    for layer in (nn.utils.spectral_norm(nn.Linear(3, 4)).eval(), nn.LazyLinear(4)):
+        copy = pickle.loads(pickle.dumps(layer))
+        if isinstance(layer, nn.LazyLinear):
+            layer(x)
+            copy.load_state_dict(pickle.loads(pickle.dumps(layer)).state_dict())
+        np.testing.assert_array_equal(copy(x).detach().numpy(), layer(x).detach().numpy())
+
+
+def test_members_that_change() -> None:
+    module = nn.Module()
+    module.register_buffer("kept", pyapp.ones(2), persistent=False)
+    module.kept = nn.Parameter(pyapp.ones(2))
+    assert list(module.state_dict()) == ["kept"]
+    module.part = nn.Module()
+    module.set_submodule("part.last", nn.ReLU())
+    assert isinstance(module.get_submodule("part.last"), nn.ReLU)
+    with pytest.raises(AttributeError):
+        module.set_submodule("part.first", nn.ReLU(), strict=True)
+    with pytest.raises(IndexError):
+        nn.Sequential(nn.ReLU()).insert(-2, nn.ReLU())
+    assert list(reversed(nn.ParameterDict({"a": pyapp.ones(1), "b": pyapp.ones(1)}))) == ["b", "a"]
+    assert nn.TransformerEncoderLayer(8, 2)(pyapp.ones(3, 0, 8)).shape == (3, 0, 8)
+    embedding = nn.Embedding.from_pretrained(pyapp.tensor([[1, 2], [3, 4]], dtype=pyapp.uint8))
+    assert embedding(pyapp.tensor([1])).tolist() == [[3, 4]]

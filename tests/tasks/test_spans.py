@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 import pyapp
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats.safetensors import write_safetensors
-from pyapp.text.spans import without_spaces
+from pyapp.text.spans import labelled_spans, without_spaces
+from pyapp.text.tokenization.encoding import Encoding
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
 from tests.models.test_encoders import module_of
@@ -118,6 +120,22 @@ def test_labels_are_those_of_transformers(aggregation: str, labelling: Any, gold
         assert all(part["word"] == text[part["start"] : part["end"]] for part in parts)
     alone = labelling(TEXTS[0], aggregation=aggregation)  # one text: its parts
     assert alone == [part | {"score": pytest.approx(part["score"], abs=1e-5)} for part in found[0]]
+
+
+def test_labels_that_say_where_a_span_ends() -> None:
+    names = ["O", *(f"{place}-{kind}" for kind in ("mail", "name") for place in "BIES"), "E-bike"]
+    tags = ["B-mail", "I-mail", "E-mail", "I-mail", "S-name", "S-name", "B-name", "E-name", "O", "E-bike"]
+    pieces = [(2 * i, 2 * i + 1) for i in range(len(tags))]
+    nothing = [0] * len(tags)
+    window = Encoding(nothing, nothing, nothing, [*nothing], pieces)
+    scores = [[5.0 * (name == tag) for name in names] for tag in tags]
+    found = labelled_spans(
+        SimpleNamespace(continues_word=lambda token: False), "a " * len(tags), [(window, scores)], names, "simple"
+    )
+    assert [(part["label"], part["start"], part["end"]) for part in found] == [
+        ("mail", 0, 5), ("mail", 6, 7), ("name", 8, 9), ("name", 10, 11), ("name", 12, 15), ("O", 16, 17),
+        ("E-bike", 18, 19),
+    ]  # fmt: skip
 
 
 def test_ignored_labels(labelling: Any) -> None:

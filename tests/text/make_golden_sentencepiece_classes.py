@@ -42,18 +42,35 @@ MODELS: dict[str, dict[str, Any]] = {
         "kind": "unigram", "vocab_size": 80, "rules": True, "bos_id": 0, "eos_id": 1, "unk_id": 2,
     },
     "m2m": {"kind": "bpe", "vocab_size": 120, "rules": True},
+    "seamless": {"kind": "bpe", "vocab_size": 120, "rules": True},
+    "s2t": {
+        "kind": "unigram", "vocab_size": 80, "rules": True, "bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3,
+        "pad_piece": "<pad>",
+        "user_defined_symbols": [f"<lang:{code}>" for code in ("pt", "fr", "ru", "nl", "ro", "it", "es", "de")],
+    },
     "deberta": {
         "kind": "unigram", "vocab_size": 80, "rules": True, "pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3,
         "pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]",
     },
 }  # fmt: skip
+LISTED = ("m2m", "s2t")  # whose pieces a vocab.json numbers
 FILES = {
     "fairseq": "sentencepiece.bpe.model", "t5": "spiece.model", "llama": "tokenizer.model", "gemma": "tokenizer.model",
     "albert": "spiece.model", "barthez": "sentencepiece.bpe.model", "deberta": "spm.model",
     "pegasus": "spiece.model", "m2m": "sentencepiece.bpe.model",
+    "s2t": "sentencepiece.bpe.model", "seamless": "sentencepiece.bpe.model",
 }  # fmt: skip
 # The words by which a text says where an entity is, as files list them.
 ENTITIES = {str(number): {"content": word, "special": True} for number, word in enumerate(("<ent>", "<ent2>"), 82)}
+SEAMLESS_LANGUAGES = {
+    str(number): {"content": name, "special": True, "lstrip": False, "rstrip": False, "normalized": False,
+                  "single_word": False}
+    for number, name in enumerate(("<pad>", "<unk>", "<s>", "</s>"))
+} | {
+    str(number): {"content": name, "special": True, "lstrip": False, "rstrip": False, "normalized": False,
+                  "single_word": False}
+    for number, name in enumerate(("__eng__", "__deu__", "__fra__"), 121)
+}  # fmt: skip
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("XLMRobertaTokenizer", "fairseq", {}),
     ("CamembertTokenizer", "fairseq", {}),
@@ -73,6 +90,9 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("DebertaV2Tokenizer", "deberta", {"do_lower_case": True}),
     ("PegasusTokenizer", "pegasus", {}),
     ("MLukeTokenizer", "fairseq", {"added_tokens_decoder": ENTITIES}),
+    ("SeamlessM4TTokenizerFast", "seamless", {"src_lang": "deu", "added_tokens_decoder": SEAMLESS_LANGUAGES}),
+    ("Speech2TextTokenizer", "s2t", {}),
+    ("Speech2TextTokenizer", "s2t", {"lang_codes": "mustc", "tgt_lang": "fr"}),
     ("PLBartTokenizer", "fairseq", {}),
     ("PLBartTokenizer", "fairseq", {"src_lang": "python", "tgt_lang": "en_XX"}),
     ("PLBartTokenizer", "fairseq", {"language_codes": "multi", "src_lang": "__php__"}),
@@ -81,12 +101,16 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def listed(model: bytes) -> dict[str, int]:
-    """A vocab.json of M2M100: fairseq's special tokens, and the pieces in another order."""
+    """A vocab.json of M2M100 or Speech2Text: fairseq's special tokens, and the other pieces in another order."""
     from sentencepiece import SentencePieceProcessor
 
     known = SentencePieceProcessor(model_proto=model)
-    pieces = [known.id_to_piece(i) for i in range(3, known.get_piece_size())]
-    return {piece: number for number, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *sorted(pieces)])}
+    pieces = [known.id_to_piece(i) for i in range(known.unk_id() + 1 if known.unk_id() else 3, known.get_piece_size())]
+    first = [piece for piece in pieces if piece.startswith("<lang:")]
+    return {
+        piece: number
+        for number, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *first, *sorted({*pieces} - {*first})])
+    }
 
 
 def main() -> None:
@@ -100,22 +124,23 @@ def main() -> None:
             Path(folder, FILES[name]).write_bytes(models[name])
             config = {"tokenizer_class": kind.removesuffix("Fast"), **settings}
             Path(folder, "tokenizer_config.json").write_text(json.dumps(config))
-            if name == "m2m":
+            if name in LISTED:
                 Path(folder, "vocab.json").write_text(json.dumps(listed(models[name])))
             if kind == "MLukeTokenizer":
                 Path(folder, "entity_vocab.json").write_text(
                     json.dumps({"[UNK]": 0, "[PAD]": 1, "[MASK]": 2, "[MASK2]": 3})
                 )
             native = getattr(transformers, kind).from_pretrained(folder)
-        rows = [native(text)["input_ids"] for text in TEXTS + SPECIAL]
+        given = {"padding": False} if kind.startswith("Seamless") else {}  # which pads to even numbers of tokens
+        rows = [native(text, **given)["input_ids"] for text in TEXTS + SPECIAL]
         if settings.get("language_codes") == "multi":  # which has no token for a mask
             rows = [None if "<mask>" in text else row for text, row in zip(TEXTS + SPECIAL, rows, strict=True)]
-        pair = native("hello", "the world")["input_ids"]
+        pair = native("hello", "the world", **given)["input_ids"]
         cases.append({"class": kind, "model": name, "settings": settings, "ids": rows, "pair": pair,
                       "size": len(native) + len(getattr(native, "lang_token_to_id", []))})  # fmt: skip
     golden = {
         "texts": TEXTS + SPECIAL, "files": FILES, "cases": cases,
-        "numbers": listed(models["m2m"]),
+        "numbers": {name: listed(models[name]) for name in LISTED},
         "models": {name: base64.b64encode(data).decode() for name, data in models.items()},
     }  # fmt: skip
     OUT.write_text(json.dumps(golden, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")

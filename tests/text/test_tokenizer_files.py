@@ -76,8 +76,8 @@ def of_class(case: dict[str, Any], **files: bytes) -> Tokenizer:
     name = case["model"]
     config = {"tokenizer_class": case["class"], **case["settings"]}
     beside = files or {"tokenizer_config.json": json.dumps(config).encode()}
-    if name == "m2m":
-        beside["vocab.json"] = json.dumps(CLASSES["numbers"]).encode()
+    if name in CLASSES["numbers"]:
+        beside["vocab.json"] = json.dumps(CLASSES["numbers"][name]).encode()
     return load_tokenizer({CLASSES["files"][name]: base64.b64decode(CLASSES["models"][name]), **beside})
 
 
@@ -122,6 +122,12 @@ def test_the_language_of_texts() -> None:
     roberta = of_class(CLASSES["cases"][0])
     with pytest.raises(OptionError, match="source: "):
         from_language(roberta, roberta.encode_batch(["a"]), "<s>")
+
+
+def test_languages_of_speech_are_not_said() -> None:
+    [case] = [case for case in CLASSES["cases"] if case["settings"].get("tgt_lang") == "fr"]
+    tokenizer = of_class(case)
+    assert "<lang:de>" in tokenizer.special_names and tokenizer.decode(case["ids"][0]) == CLASSES["texts"][0]
 
 
 def test_the_class_that_config_json_says() -> None:
@@ -534,7 +540,7 @@ def test_a_gguf_file_without_a_usable_tokenizer() -> None:
         ({"tokenizer.ggml.tokens": ["a"] * 400}, "pieces 0 and 1 are both 'a'"),
         ({"tokenizer.ggml.scores": [float("nan")] * 400}, "score is not a number"),
         ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.merges": []}, ""),
-        ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "kimi-k2"}, "the way 'kimi-k2'"),
+        ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "unheard-of"}, "the way 'unheard-of'"),
         ({"tokenizer.ggml.model": "gpt2"}, "no merges"),
     ]
     for changed, message in cases:

@@ -19,6 +19,7 @@ LATE = {
     "int8_product": "_int8_linear",
     "linear_algebra": "_eigh _exchanges_of_lu _further_columns _lu_square _qr _sign_and_log_of_det _solve "
     "_solve_triangular _svd _svdvals cholesky det inverse matrix_exp",
+    "logsumexp": "logsumexp",
     "losses": "_cross_entropy cross_entropy_backward _cross_entropy_planes cross_entropy_planes_backward "
     "_nll_loss nll_loss_backward",
     "optimizer_steps": "adafactor_step adamw_step muon_step scale_all sums_of_squares",
@@ -28,6 +29,7 @@ LATE = {
     "recurrent": "_gru_cell gru_cell_backward gru_steps gru_steps_backward _lstm_cell lstm_cell_backward lstm_steps "
     "lstm_steps_backward rnn_steps rnn_steps_backward",
     "running_statistics": "_batch_norm",
+    "scattered_extremes": "_scatter_extreme",
     "special_functions": "_exponent _mantissa _ndtri _polygamma _zeta gcd igamma igammac lcm",
 }
 LATE_CLAIMS.update((name, f"{__name__}.{module}") for module, names in LATE.items() for name in names.split())

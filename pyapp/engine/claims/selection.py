@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, prod
+from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
@@ -179,26 +179,6 @@ def _scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
 @claims("scatter_add")
 def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     return _scatter_into(x, dim, index, src, _ADD) if x.dtype in opcodes("scatter")["add"].types else NotImplemented
-
-
-_EXTREME = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
-
-
-@claims("_scatter_extreme")
-def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool) -> Any:
-    opcode = opcodes("scatter")[_EXTREME[reduce]]
-    if x.dtype not in opcode.types:
-        return NotImplemented
-    if not include_self:
-        start = 1.0 if reduce == "prod" else -inf if reduce == "amax" else inf
-        if not x.dtype.is_floating_point:
-            signed = x.dtype.name[0] != "u"
-            largest = 2 ** (8 * x.dtype.itemsize - signed) - 1
-            start = 1 if reduce == "prod" else largest if reduce == "amin" else -largest - 1 if signed else 0
-        x = _scatter_into(x, dim, index, start, _SET)
-        if x is NotImplemented:
-            return x
-    return _scatter_into(x, dim, index, source, opcode.code)
 
 
 def _first_indices(x: Tensor, count: int, dim: int, descending: bool) -> Any:

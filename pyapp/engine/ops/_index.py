@@ -1461,7 +1461,7 @@ METHOD_MODULES: dict[str, str] = {
     "quantile": "order_statistics",
     "rad2deg": "elementwise.trigonometry",
     "rad2deg_": "elementwise.trigonometry",
-    "random_": "random",
+    "random_": "random_integers",
     "ravel": "view",
     "real": "complex_numbers",
     "reciprocal": "elementwise.arithmetic",

@@ -240,7 +240,7 @@ def randint(
     low, high, kind = index(low), index(high), _dtype.as_dtype(dtype or "int64")
     if kind.is_quantized:
         raise TypeError(f"randint: draws integers, not {kind}; convert them with .to(dtype)")
-    smallest, largest = _limits(kind)
+    smallest, largest = limits_of(kind)
     for number in (low, high - 1):
         if not max(smallest, -(1 << 63)) <= number <= min(largest, (1 << 63) - 1):
             raise ValueError(f"randint: {number} is beyond the limits of {kind}")
@@ -268,7 +268,7 @@ def _integers(count: int, choices: int, generator: Generator | None) -> Any:
     return (((bits[0] << np.uint64(32)) | bits[1]) % np.uint64(choices)).astype("int64")
 
 
-def _limits(kind: _dtype.DType) -> tuple[float, float]:
+def limits_of(kind: _dtype.DType) -> tuple[float, float]:
     """The smallest and the largest number of a dtype."""
     if kind is _dtype.bool_:
         return 0, 1
@@ -281,7 +281,7 @@ def randperm(n: int, generator: Generator | None = None, dtype: Any = None, devi
     """0 .. n - 1 in random order (int64). ValueError where a dtype does not hold these."""
     if dtype is not None:
         kind = _dtype.as_dtype(dtype)
-        most = _limits(kind)[1] if kind.category < 2 else 2 / finfo(kind).eps
+        most = limits_of(kind)[1] if kind.category < 2 else 2 / finfo(kind).eps
         if n - 1 > most:
             raise ValueError(f"randperm: {n - 1} is beyond the whole numbers that {kind} holds")
     keys = (_words(n, generator) * 2.0**48).astype("int64")  # whose order is found faster than that of floats
@@ -483,21 +483,3 @@ def _exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None 
     if not lambd > 0:
         raise ValueError(f"exponential_: the rate must be above 0, not {lambd}")
     return x.copy_((-rand(x.shape, generator=generator)).log1p() * (-1 / lambd))
-
-
-@method("random_")
-def _random_(x: Tensor, start: int = 0, to: Any = ..., *, generator: Generator | None = None) -> Tensor:
-    """Writes integers start .. to - 1; random_(n): 0 .. n - 1; without an end (None) all from the start that the dtype
-    holds exactly. ValueError where the dtype does not hold these.
-    """
-    if to is ...:
-        start, to = (0, start) if start else (0, None)
-    smallest, largest = _limits(x.dtype)
-    if to is None:
-        kind = x.dtype
-        most = largest if kind.category < 2 else 2 / finfo(kind).eps
-        to = min(int(most), (1 << 63) - 1) + 1
-    for number in (start, to - 1):
-        if not smallest <= number <= largest:
-            raise ValueError(f"random_: {number} is beyond the limits of {x.dtype}")
-    return x.copy_(randint(start, to, x.shape, generator).to(x.dtype))

@@ -65,27 +65,26 @@ def _neighbours(size: int, out: int, scale: float | None, kind: str, align_corne
 
 
 def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> tuple[Any, Any]:
-    """As _neighbours, but samples of a reduction use a wider neighbourhood (as Pillow does)."""
+    """As _neighbours, but samples of a reduction use a wider neighbourhood (as Pillow does). What is beyond a
+    neighbourhood has the weight 0."""
     if align_corners:
         step = (size - 1) / (out - 1) if out > 1 else 0.0
     else:
         step = 1 / scale if scale else size / out
     support = (1.0 if kind == "linear" else 2.0) * max(step, 1.0)
-    taps = min(size, int(2 * support + 2))
-    places, found = np.zeros((taps, out), "int64"), np.zeros((taps, out))
-    for i in range(out):
-        centre = step * (i + 0.5)
-        low, high = max(0, int(centre - support + 0.5)), min(size, int(centre + support + 0.5))
-        d = np.abs((np.arange(low, high) - centre + 0.5) / max(step, 1.0))
+    centre = step * (np.arange(out) + 0.5)
+    low = np.maximum(0, (centre - support + 0.5).astype("int64"))
+    high = np.minimum(size, (centre + support + 0.5).astype("int64"))
+    places = low + np.arange(min(size, int(2 * support + 2)))[:, None]
+    d = np.abs((places - centre + 0.5) / max(step, 1.0))
+    if kind == "linear":
+        weights = np.maximum(0, 1 - d)
+    else:
         a = -0.5
-        if kind == "linear":
-            weights = np.maximum(0, 1 - d)
-        else:
-            weights = np.where(
-                d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((d - 5) * d + 8) * d * a - 4 * a, 0)
-            )
-        places[: high - low, i], found[: high - low, i] = np.arange(low, high), weights / weights.sum()
-    return places, found
+        near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((d - 5) * d + 8) * d * a - 4 * a
+        weights = np.where(d < 1, near, np.where(d < 2, far, 0))
+    weights = np.where(places < high, weights, 0.0)
+    return np.minimum(places, size - 1), weights / weights.sum(0)
 
 
 class Taps:

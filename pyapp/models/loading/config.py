@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from math import inf
+from math import inf, isfinite
 from typing import Any, ClassVar, TypeVar
 
 from pyapp.dataclass import dataclass
@@ -208,6 +208,15 @@ def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[s
         type(base) in (int, float) and 0 < base <= FLOAT_LIMIT, f"rope_theta is {base!r:.60}, expected a number > 0"
     )
     return found
+
+
+def query_growth(parameters: Mapping[str, Any], positions: int) -> tuple[float, int]:
+    """How queries grow with their positions by rope_parameters (0: not), and the positions until they do."""
+    growth = parameters.get("llama_4_scaling_beta", 0.0)
+    original = parameters.get("original_max_position_embeddings", positions)
+    plausible = type(growth) in (int, float) and isfinite(growth) and type(original) is int and original >= 1
+    require(plausible, f"llama_4_scaling_beta is {growth!r:.40} and original_max_position_embeddings {original!r:.40}")
+    return growth, original
 
 
 def rotary_of_windows(values: Mapping[str, Any]) -> dict[str, Any]:

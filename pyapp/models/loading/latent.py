@@ -33,6 +33,11 @@ class LatentConfig(DecoderConfig):
         return values | {"num_key_value_heads": self.num_attention_heads}
 
     @property
+    def growth(self) -> tuple[float, int]:
+        """How queries grow with their positions (0: not), and the positions until they do."""
+        return 0.0, 1
+
+    @property
     def score_scale(self) -> float:
         """What the scores of attention are multiplied by; more in texts that YaRN makes longer."""
         scale, parameters = 1 / sqrt(self.qk_nope_head_dim + self.qk_rope_head_dim), self.rope_parameters

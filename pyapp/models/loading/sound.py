@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from pyapp.engine.device import Device
 
 TASK = "speech-recognition"
+PIECES = "sentencepiece.bpe.model"  # of Speech2Text, beside vocab.json, and SeamlessM4T
 # The files of characters, of an adapter and of a chat template beside the weights; their names are their roles too.
 FILES = re.compile(
     r"(vocab|added_tokens|special_tokens_map|adapter_config|chat_template)\.json|chat_template\.jinja|"
-    r"adapter_model\.safetensors|merges\.txt"
+    r"adapter_model\.safetensors|merges\.txt|sentencepiece\.bpe\.model"
 )
 
 
@@ -122,11 +123,13 @@ def _characters(name: str, files: Mapping[str, ByteSource]) -> CTCTokenizer:
 
 
 def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
-    if "tokenizer" not in files and not {"vocab.json", MERGES} <= files.keys():
+    pieces = PIECES in files and not {"vocab.json", MERGES} <= files.keys()
+    if "tokenizer" not in files and not pieces and not {"vocab.json", MERGES} <= files.keys():
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
-    pair = {role: files[role] for role in ("vocab.json", MERGES, "added_tokens.json") if role in files}
+    parts = ("vocab.json", PIECES if pieces else MERGES, "added_tokens.json")
+    pair = {role: files[role] for role in parts if role in files}
     words = {"tokenizer.json": files["tokenizer"]} if "tokenizer" in files else pair
-    for role in ("tokenizer_config", "generation_config"):
+    for role in ("tokenizer_config", "generation_config", "config"):
         if role in files:
             words[f"{role}.json"] = files[role]
     words |= {role: files[role] for role in ("chat_template.json", "chat_template.jinja") if role in files}

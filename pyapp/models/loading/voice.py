@@ -1,6 +1,7 @@
 """Load models that speak (VITS and the voices of MMS; SpeechT5, with its vocoder and the vectors of voices), with their
 characters, and language models that write the codes of a codec (Orpheus), or have one (CSM); Kokoro, with the vectors
-of its voices; Parler-TTS, with the tokenizers of texts and of descriptions; MetaVoice, with the vector of a voice.
+of its voices; Parler-TTS, with the tokenizers of texts and of descriptions; Bark, with what its voices said before;
+MetaVoice, with the vector of a voice.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyapp import hub
 from pyapp.audio.described_voice import DescribedVoice, PromptTokens
 from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
 from pyapp.audio.spectrogram_voice import SpectrogramVoice, SpokenLetters
+from pyapp.audio.staged_voice import PROMPTS, StagedTokens, StagedVoice
 from pyapp.audio.styled_voice import StyledVoice
 from pyapp.audio.token_voice import VOICES, TextTokens, TokenVoice
 from pyapp.audio.two_stage_voice import USUAL_CODEC, OffsetTokens, TwoStageVoice
@@ -49,14 +51,16 @@ TASK = "text-to-speech"
 VOCABULARY = "vocab.json"
 LARGEST_STYLE = 1 << 24  # bytes of a file of one voice; the published ones have half a million
 LETTERS, VECTORS = "spm_char.model", "speaker_embeddings.npy"  # of SpeechT5: its letters, and those of voices
+HISTORIES = "speaker_embeddings_path.json"  # of Bark: the files of its voices
+HISTORY = re.compile(r"[\w./-]+\.npy")
 STYLES = re.compile(r"voices/(?P<name>[\w.-]+)\.(pt|safetensors|npy)")  # of Kokoro's voices
 DESCRIBER = "description_tokenizer"  # the folder of the tokenizer of descriptions, where it is another one
-FILES = re.compile(
-    f"{'|'.join(map(re.escape, (VOCABULARY, LETTERS, VECTORS)))}|({DESCRIBER}/)?({MORE_FILES.pattern})|{STYLES.pattern}"
-)
+OWN = "|".join(map(re.escape, (VOCABULARY, LETTERS, VECTORS, HISTORIES)))
+FILES = re.compile(f"{OWN}|({DESCRIBER}/)?({MORE_FILES.pattern})|{STYLES.pattern}")
 FRAMES = ("csm",)  # model types that write the codes of moments
 SPECTROGRAMS = ("speecht5",)  # and spectrograms
 STYLED = ("kokoro",)  # and that speak in the style of vectors
+STAGED = ("bark",)  # and in stages
 DESCRIBED = ("parler_tts",)  # and in a voice that a text describes
 USUAL_VOCODER = "microsoft/speecht5_hifigan"
 # Of MetaVoice: the pieces of texts, both networks, and the vector of a voice.
@@ -69,7 +73,10 @@ META = ("mergeable_ranks", "pat_str", "offset")  # what describes its tokenizer
 class LoadedVoice(Loaded):
     """A model that speaks, what reads texts for it, and the object of its config.json."""
 
-    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens | OffsetTokens
+    tokenizer: (
+        VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens | StagedTokens
+        | OffsetTokens
+    )  # fmt: skip
     settings: dict[str, Any]
 
     @property
@@ -91,7 +98,7 @@ class LoadedVoice(Loaded):
     @property
     def voices(self) -> tuple[str, ...]:
         """The names of the voices, by their numbers; none of a model whose voices have no names."""
-        if isinstance(self.model, StyledVoice):
+        if isinstance(self.model, StyledVoice | StagedVoice):
             return self.model.names
         return VOICES if isinstance(self.model, TokenVoice) else ()
 
@@ -138,6 +145,9 @@ def load_voice(
     speaks in the voices whose vectors a file has: `voices`, or speaker_embeddings.npy in its folder; NumPy's or
     safetensors, (512,) or (voices, 512).
 
+    Bark, such as suno/bark-small, has files of what its voices said before, which speaker_embeddings_path.json names;
+    those of a voice are read, or downloaded, when it speaks.
+
     Kokoro, such as hexgrad/Kokoro-82M, has the vectors of its voices in a folder `voices`, one file for each.
 
     MetaVoice, in candle's form (lmz/candle-metavoice): first_stage.meta.json with the pieces of texts,
@@ -163,6 +173,8 @@ def load_voice(
         raise ModelError("this model has its own voices", where="voices", hint="Leave the file out")
     if settings["model_type"] in STYLED:
         return _of_styles(name, files, settings, dtype, device, report, cancel)
+    if settings["model_type"] in STAGED:
+        return _in_stages(source, name, files, settings, dtype, device, report, cancel)
     if settings["model_type"] in DESCRIBED:
         return _of_descriptions(source, name, files, settings, dtype, device, report, cancel)
     if settings["model_type"] in FRAMES:
@@ -286,6 +298,40 @@ def _of_descriptions(
     check_tokenizer(describer, model.text_encoder, name)
     generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
     return LoadedVoice(name, DescribedVoice(model.eval(), describer, generation), PromptTokens(words), settings)
+
+
+def _in_stages(
+    source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], dtype: str | None,
+    device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
+) -> LoadedVoice:  # fmt: skip
+    """Bark, with the names of its voices, whose files are read when they are used."""
+    words = tokenizer_of(source, name, files)
+    listed = read_settings(files[HISTORIES]) if HISTORIES in files else {}
+    paths: dict[str, list[str]] = {}
+    for voice, own in listed.items():
+        if isinstance(own, dict):
+            paths[voice] = [str(own.get(part)) for part in PROMPTS]
+            wrong = [path for path in paths[voice] if not HISTORY.fullmatch(path) or ".." in path or path[0] == "/"]
+            if wrong:
+                raise ModelError(f"the voice {voice!r:.40} has the file {wrong[0]!r:.80}", where=f"{name}: {HISTORIES}")
+
+    def fetch(voice: str) -> list[Any]:
+        wanted = paths[voice]
+        found: Mapping[str, Any] = (
+            source
+            if isinstance(source, Mapping)
+            else hub.resolve_files(source, lambda names: [path for path in names if path in wanted], report=report)
+        )
+        missing = [path for path in wanted if path not in found]
+        if missing:
+            raise ModelError(f"the file {missing[0]} of the voice {voice} is missing", where=name)
+        return [found[path] for path in wanted]
+
+    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    check_tokenizer(words, model, name)
+    return LoadedVoice(name, StagedVoice(model.eval(), generation, [*paths], fetch), StagedTokens(words), settings)
 
 
 def _describer(

@@ -266,14 +266,17 @@ def experts_transposed(
     shapes: Mapping[str, Sequence[int]], place: str, layers: Iterable[int], hidden: int, inner: int
 ) -> dict[str, Stored]:
     """How files that have each matrix of the stacks of nn.layers.experts.Experts transposed, as their `shapes` say by
-    the model's names, store them: `place` is the path of the stacks, with {} for the number of a layer.
+    the model's names, store them: `place` is the path of the stacks, with {} for the number of a layer. A square matrix
+    is transposed where the other of its layer is.
     """
-    found = {}
+    found: dict[str, Stored] = {}
     for layer in layers:
-        for part, rows, columns in (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner)):
-            name = f"{place.format(layer)}.{part}"
-            if rows != columns and tuple(shapes.get(name, ()))[1:] == (columns, rows):
-                found[name] = Stored((name,), join=_transposed)
+        parts = (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner))
+        names = [f"{place.format(layer)}.{part}" for part, *_ in parts]
+        given = [tuple(shapes.get(name, ()))[1:] for name in names]
+        turned = [shape == (columns, rows) for shape, (_, rows, columns) in zip(given, parts, strict=True)]
+        if any(was and rows != columns for was, (_, rows, columns) in zip(turned, parts, strict=True)):
+            found |= {name: Stored((name,), join=_transposed) for name, was in zip(names, turned, strict=True) if was}
     return found
 
 

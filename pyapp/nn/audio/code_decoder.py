@@ -23,12 +23,12 @@ from .sound_codes import Codes
 class CodeStack(Module):
     """The layers. The codes of a moment are read as the sum of their vectors, times `scale`. `config` has the sizes by
     the names of MusicGen's config.json; rotary: the angles of rotary positions, in place of a table that is added;
-    key_heads: as DecoderLayer's.
+    key_heads and attends: as DecoderLayer's.
     """
 
     def __init__(
         self, config: Any, scale: float = 1.0, rotary: RotaryTable | None = None,
-        key_heads: tuple[int | None, int | None] = (None, None),
+        key_heads: tuple[int | None, int | None] = (None, None), attends: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         width, self.most = config.hidden_size, config.max_position_embeddings
@@ -39,7 +39,7 @@ class CodeStack(Module):
         self.layers = ModuleList(
             DecoderLayer(
                 width, config.num_attention_heads, config.ffn_dim, config.activation_function, norm_first=True,
-                bias=False, key_heads=key_heads,
+                bias=False, key_heads=key_heads, attends=attends,
             )
             for _ in range(config.num_hidden_layers)
         )  # fmt: skip

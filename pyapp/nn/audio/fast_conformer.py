@@ -29,6 +29,7 @@ from ..parameter import new_parameter
 from ..positions.relative_positions import by_distance
 from ..positions.sinusoids import interleaved_sinusoids
 
+HOP = 160  # samples of a frame
 NAMES = ("q_proj", "k_proj", "v_proj", "o_proj", "relative_k_proj", "bias_u", "bias_v")
 
 
@@ -192,3 +193,15 @@ class FastConformer(Module):
         for layer in self.layers:
             x = layer(x, None if heard is None else heard[-1], places)
         return x
+
+
+class StandardizedConformer(FastConformer):
+    """The encoder of what NeMo's spectrograms (StandardizedProcessor of pyapp.audio.processors) have, which tells how
+    many moments samples have.
+    """
+
+    shortest = 2 * HOP  # samples of a moment
+
+    def moments(self, samples: int) -> int:
+        """The moments T of `samples` samples; 0 if they are too few for one."""
+        return self.halved(samples // HOP)[-1] if samples >= self.shortest else 0

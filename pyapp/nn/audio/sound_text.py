@@ -13,10 +13,12 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
-from ..encoders.encoders import visible_keys
+from ..encoders.encoders import until, visible_keys
 from ..layers.containers import ModuleList
 from ..layers.convolution import Conv1d
 from ..layers.embedding import Embedding
+from ..layers.gated import activation_named
+from ..layers.linear import Linear
 from ..layers.normalization import LayerNorm
 from ..module import Module
 from ..sequence_to_sequence.sequence_to_sequence import EncoderLayer
@@ -70,6 +72,39 @@ class SpectrogramEncoder(Module):
     def forward(self, mel: Tensor) -> Tensor:
         """mel (B, bins, frames) float32 → (B, frames / 2, D)."""
         return self.layer_norm(self.states(mel))
+
+
+class MeanEncoder(SpectrogramEncoder):
+    """Whisper's encoder, and the mean of each two of its states before the last norm."""
+
+    def forward(self, mel: Tensor, heard: Tensor | None = None) -> Tensor:
+        """mel (B, bins, frames) float32, heard (B, frames / 2) → (B, frames // 4, D)."""
+        x = self.states(mel, heard)
+        pairs = x.shape[1] // 2
+        return self.layer_norm(x.narrow(1, 0, 2 * pairs).reshape(x.shape[0], pairs, 2, -1).mean(2))
+
+    def heard(self, mel: Tensor, frames: Sequence[int] | None) -> Tensor | None:
+        """Which moments (B, frames / 2) of stretches `forward` hears, of whose frames so many are sound."""
+        return None if frames is None else until([*map(moments_in, frames)], mel.shape[2] // 2, mel.device)
+
+
+def moments_in(frames: int) -> int:
+    """The moments of `frames` frames: at least two, of which MeanEncoder makes one vector."""
+    return max(2, (frames - 1) // 2 + 1)
+
+
+class TwoLayerProjector(Module):
+    """Two layers, linear_1 (inputs → inner) and linear_2 (inner → outputs), with an activation between them."""
+
+    def __init__(self, inputs: int, inner: int, outputs: int, activation: str, bias: bool = True) -> None:
+        super().__init__()
+        self.linear_1 = Linear(inputs, inner, bias)
+        self.linear_2 = Linear(inner, outputs, bias)
+        self.activation = activation_named(activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, inputs) → (B, T, outputs)."""
+        return self.linear_2(self.activation(self.linear_1(x)))
 
 
 class SoundTextModel(PictureTextModel):

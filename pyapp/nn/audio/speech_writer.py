@@ -1,5 +1,6 @@
-"""The common parts of Moonshine's models (Jeffries et al. 2024, arXiv 2410.15608), which write the text of what an
-encoder has heard: attention with rotary positions in neighbouring pairs, and a decoder with gated feed-forward parts.
+"""The common parts of models which write the text of what an encoder has heard, as Moonshine (Jeffries et al. 2024,
+arXiv 2410.15608): attention with rotary positions in neighbouring pairs, or without, and a decoder with gated
+feed-forward parts.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -50,10 +51,16 @@ class Attention(Module):
             q, k = ops.rope(q, table), ops.rope(k, table)
         return self.o_proj(attend(q, k, v, mask), residual)
 
-    def own(self, x: Tensor, residual: Tensor, memory: Memory, layer: int, table: Tensor, places: Tensor) -> Tensor:
-        """x and residual (R, T, D), places (T,) int32 → residual + attention to the text so far (R, T, D)."""
+    def own(
+        self, x: Tensor, residual: Tensor, memory: Memory, layer: int, table: Tensor | None = None,
+        places: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """x and residual (R, T, D), table of ops.rope or None, places (T,) int32 → residual + attention to the text so
+        far (R, T, D).
+        """
         q, k, v = self.split(x)
-        q, k = ops.rope(q, table, places), ops.rope(k, table, places)
+        if table is not None:
+            q, k = ops.rope(q, table, places), ops.rope(k, table, places)
         return self.o_proj(memory.own(layer, q, k, v), residual)
 
     def source(self, x: Tensor, residual: Tensor, memory: Memory, layer: int) -> Tensor:
@@ -150,22 +157,21 @@ class SampleEncoder(Module):
 
 
 class SpeechWriter(SequenceToSequence):
-    """A model that writes the text of a recording: its source is samples (B, N)."""
+    """A model that writes the text of a recording: its source is samples (B, N). `bias`: of the head."""
 
-    def __init__(self, config: Any, encoder: SampleEncoder, decoder: Decoder) -> None:
+    def __init__(self, config: Any, encoder: Module, decoder: Any, bias: bool = False) -> None:
         super().__init__()
         self.config, self.most = config, config.max_position_embeddings
         self.model = Module()
         self.model.encoder = encoder
         self.model.decoder = decoder
         table = decoder.embed_tokens if config.tie_word_embeddings else None
-        self.proj_out = Words(config.hidden_size, config.vocab_size, table, bias=False)
+        self.proj_out = Words(config.hidden_size, config.vocab_size, table, bias=bias)
 
     @property
-    def encoder(self) -> SampleEncoder:
+    def encoder(self) -> Any:
         """What hears."""
-        found: SampleEncoder = self.model.encoder
-        return found
+        return self.model.encoder
 
     @property
     def device(self) -> Device:
@@ -173,11 +179,13 @@ class SpeechWriter(SequenceToSequence):
         return found
 
     def source_mask(self, mask: Tensor | None, source: Tensor, encoded: Tensor) -> Tensor | None:
-        return self.encoder.heard(mask, encoded.shape[1])
+        found: Tensor | None = self.encoder.heard(mask, encoded.shape[1])
+        return found
 
     def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Samples (B, N) → (B, S, D). attention_mask (B, N): 0 for padding, which stands at the end."""
-        return self.encoder(ids, attention_mask)
+        found: Tensor = self.encoder(ids, attention_mask)
+        return found
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         return self.proj_out(self.model.decoder(tokens, memory))

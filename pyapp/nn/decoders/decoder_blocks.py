@@ -5,6 +5,7 @@ around attention and feed-forward, and the model of such blocks with rotary posi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..layers.feed_forward import FeedForward
 from ..layers.linear import Linear, ResidualLinear
 from ..layers.normalization import LayerNorm, RMSNorm
 from ..module import Module
+from ..parameter import new_parameter
 from .decoder import (
     CausalLanguageModel,
     DecoderStack,
@@ -90,10 +92,28 @@ class LateNormAttention(HeadNormAttention):
         return y
 
 
-class GrowingQueryAttention(GroupedQueryAttention):
-    """Self-attention whose queries grow with their positions p, by growth log(1 + floor((p + first) / period))
-    (Nakanishi 2025, arXiv 2501.19399; Llama 4). growth 0: they do not.
+class SinkAttention(GroupedQueryAttention):
+    """Self-attention with a score of each head for no token (Xiao et al. 2023, arXiv 2309.17453)."""
+
+    def __init__(
+        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, *, bias: bool = False
+    ) -> None:
+        super().__init__(layer, hidden_size, heads, rotary, bias=bias)
+        self.sinks = new_parameter(ops.zeros, heads.heads)
+
+    def attend(self, qkv: Tensor, text: Text) -> Tensor:
+        return text.attention(self.layer, qkv, replace(self.heads, sinks=self.sinks), self.rotary)
+
+
+def grown(positions: Tensor, growth: float, period: int, first: int = 0) -> Tensor:
+    """What the queries at positions (…) are multiplied by, (…) float32: 1 + growth log(1 + floor((p + first) / period))
+    (Nakanishi 2025, arXiv 2501.19399; Llama 4).
     """
+    return (((positions.to("float32") + first) * (1 / period)).floor() + 1).log() * growth + 1
+
+
+class GrowingQueryAttention(GroupedQueryAttention):
+    """Self-attention whose queries grow with their positions as `grown` says. growth 0: they do not."""
 
     def __init__(
         self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, growth: float, period: int,
@@ -107,8 +127,7 @@ class GrowingQueryAttention(GroupedQueryAttention):
         if not self.growth:
             return super().forward(x, text, residual)
         qkv, inner = self.qkv(self, x), self.heads.heads * self.heads.head_dim
-        places = text.positions(x.select(-1, 0)).to("float32")  # (T,) or (B, T)
-        scale = (((places + self.first) * (1 / self.period)).floor() + 1).log() * self.growth + 1
+        scale = grown(text.positions(x.select(-1, 0)), self.growth, self.period, self.first)
         queries = qkv.narrow(-1, 0, inner) * scale.unsqueeze(-1)
         qkv = cat([queries, qkv.narrow(-1, inner, qkv.shape[-1] - inner)], -1)
         return self.o_proj(self.attend(self.normalized(qkv), text), residual)

@@ -9,6 +9,7 @@ from ...engine.ops import cat, zeros
 from ..layers.linear import Linear, ResidualLinear
 from ..layers.normalization import RMSNorm
 from .decoder import RotaryTable, SelfAttention, Text
+from .decoder_blocks import grown
 
 LATENT_EPSILON = 1e-6  # of the norms of latent vectors
 
@@ -17,7 +18,7 @@ class LatentAttention(SelfAttention):
     """Attention whose keys and values are projections of one latent vector for each token. The queries go through the
     keys' projection instead, and the sums of latent vectors through the values': so the cache holds latent vectors, and
     they are read once for all heads. Beside them is one key with rotary positions (`rotary` None: without). `config` is
-    a LatentConfig of models/loading/latent.py.
+    a LatentConfig of models/loading/latent.py, whose `growth` says how queries grow with their positions.
     """
 
     def __init__(self, config: Any, layer: int, rotary: RotaryTable | None) -> None:
@@ -25,6 +26,7 @@ class LatentAttention(SelfAttention):
         super().__init__(
             layer, config.heads(scale=config.score_scale, interleaved=getattr(config, "rope_interleave", False)), rotary
         )  # fmt: skip
+        self.growth, self.period = config.growth
         self.rank, self.rotated, self.plain, self.value_dim = rank, rotated, config.qk_nope_head_dim, config.v_head_dim
         size, width, bias = config.hidden_size, heads * (config.qk_nope_head_dim + rotated), config.attention_bias
         if config.q_lora_rank is None:
@@ -42,6 +44,8 @@ class LatentAttention(SelfAttention):
         """x (..., T, hidden_size) → residual + attention, or the attention alone (..., T, hidden_size)."""
         heads, size, before = self.heads.heads, self.heads.head_dim, x.shape[:-1]
         q = self.q_proj(x) if "q_proj" in self._modules else self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x)))
+        if self.growth:
+            q = q * grown(text.positions(x.select(-1, 0)), self.growth, self.period).unsqueeze(-1)
         q = q.reshape(-1, heads, self.plain + self.rotated)  # (M, H, plain + rotated)
         weight = self.kv_b_proj.dense_weight().to(x.dtype).reshape(heads, self.plain + self.value_dim, self.rank)
         keys, values = weight.narrow(1, 0, self.plain), weight.narrow(1, self.plain, self.value_dim)

@@ -23,13 +23,17 @@ class BothWaysText(WholeText):
     """
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
-        if heads.softcap is not None or heads.slopes is not None or heads.sinks is not None:
-            raise ModelError("attention in both directions with soft caps, biases or sinks is not known")
+        if heads.softcap is not None or heads.slopes is not None:
+            raise ModelError("attention in both directions with soft caps or biases is not known")
         q, k, v = split_heads(qkv, heads)  # (B, T, H, D), (B, T, KV, D)
         if rotary is not None:
             table = rotary.upto(self.length, qkv.device)
             q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
         window = None if heads.window is None else heads.window - 1
+        if heads.sinks is not None:
+            sides = None if window is None else (window, window)
+            y = ops.attention(q, k, v, False, heads.scale, sides, mask=self.mask, sinks=heads.sinks)  # (B, T, H, D)
+            return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
         if heads.kv_heads != heads.heads and (self.mask is not None or window is not None):
             k, v = (x.repeat_interleave(heads.heads // heads.kv_heads, 2) for x in (k, v))  # (B, T, H, D)
         return attend(q, k, v, self.mask, heads.scale, window)

@@ -21,14 +21,16 @@ from .encoders import Encoder, Headed, LinearHead, Pooler, attend, visible_keys
 
 
 class RotaryAttention(Module):
-    """Attention of each text to itself, with rotary positions or none; heads may share keys and values."""
+    """Attention of each text to itself, with rotary positions or none; heads may share keys and values. `key_bias`:
+    whether keys have a bias, too.
+    """
 
-    def __init__(self, width: int, heads: Heads, bias: bool = False) -> None:
+    def __init__(self, width: int, heads: Heads, bias: bool = False, key_bias: bool = True) -> None:
         super().__init__()
         self.heads = heads
         inner, kv = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim
         self.q_proj = Linear(width, inner, bias=bias)
-        self.k_proj = Linear(width, kv, bias=bias)
+        self.k_proj = Linear(width, kv, bias=bias and key_bias)
         self.v_proj = Linear(width, kv, bias=bias)
         self.o_proj = ResidualLinear(inner, width, bias=bias)
         self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")

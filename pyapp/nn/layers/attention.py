@@ -121,12 +121,14 @@ def _attend(
         attn_mask, causal = subsequent_mask(q.shape[1], q.device), False
     mask = _joined_mask(attn_mask, padding, made.heads, q, k.shape[1] if fixed is None else fixed.shape[1])
     batch, rows, size = q.shape
-    split = (batch, -1, made.heads, size // made.heads)
+    split = (made.heads, size // made.heads)
     if fixed is None:
         k, v, mask = made.extended(k, v, mask)
-    queries = q.reshape(split).transpose(1, 2)  # (B, heads, L, E / heads)
+    queries = q.reshape(*q.shape[:2], *split).transpose(1, 2)  # (B, heads, L, E / heads)
     keys, values = (
-        x.reshape(split).transpose(1, 2) if own is None else own.reshape(batch, made.heads, -1, split[-1])
+        x.reshape(*x.shape[:2], *split).transpose(1, 2)
+        if own is None
+        else own.reshape(batch, made.heads, own.shape[1], split[-1])
         for x, own in zip((k, v), given, strict=True)
     )
     if fused:

@@ -107,6 +107,13 @@ class Sequential(ModuleList):
 
     __repr__ = Module.__repr__
 
+    def insert(self, index: int, module: Module) -> Sequential:
+        """Inserts a module before the one at a position. IndexError for a position beyond the ends."""
+        if not -len(self) <= index <= len(self):
+            raise IndexError(f"Sequential: there is no position {index} among {len(self)} modules")
+        super().insert(index, module)
+        return self
+
     def __init__(self, *modules: Any) -> None:
         named = modules[0] if len(modules) == 1 and isinstance(modules[0], Mapping) else None
         super().__init__(None if named is not None else modules)
@@ -182,6 +189,9 @@ class _Dict(Module):
         if value is None:
             self._held.setdefault(key, None)
         setattr(self, key, value)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._held)
 
     def __delitem__(self, key: str) -> None:
         del self._held[key]

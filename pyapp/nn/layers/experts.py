@@ -18,6 +18,7 @@ from .linear import Linear
 
 __all__ = [
     "BiasedFeedForward",
+    "ClampedExperts",
     "Experts",
     "GroupedRouter",
     "RoutedFeedForward",
@@ -210,6 +211,19 @@ class Experts(Module):
 
     def extra_repr(self) -> str:
         return f"{self.count} experts, activation={self.activation}"
+
+
+class ClampedExperts(Experts):
+    """Experts with biases, and a gate between limits: (up + 1) gate sigmoid(alpha gate) (gpt-oss, arXiv 2508.10925)."""
+
+    def __init__(self, hidden_size: int, intermediate_size: int, experts: int, alpha: float, limit: float) -> None:
+        super().__init__(hidden_size, intermediate_size, experts, bias=True)
+        self.alpha, self.limit = alpha, limit
+
+    def gated(self, x: Tensor) -> Tensor:
+        gate, up = x.chunk(2, -1)
+        gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
+        return (up + 1) * (gate * (gate * self.alpha).sigmoid())
 
 
 class RoutedFeedForward(Module):

@@ -45,6 +45,14 @@ def sines_and_cosines(positions: int, width: int) -> Tensor:
     return ops.cat([sines, cosines], 1)
 
 
+def separate_sinusoids(positions: int, width: int) -> Tensor:
+    """(positions, width) float32, in NeMo: the paper's sines of all angles, then their cosines, divided by the root of
+    the width.
+    """
+    pairs = interleaved_sinusoids(np.arange(positions), width).reshape(positions, width // 2, 2)
+    return pairs.transpose(1, 2).reshape(positions, width) * width**-0.5
+
+
 def interleaved_sinusoids(places: Any, width: int) -> Tensor:
     """(N, width) float32, at places (N,): the sine and the cosine of each angle side by side, as in the paper."""
     angles = np.asarray(places)[:, None] * MAX_TIMESCALE ** -(np.arange(0, width, 2) / width)

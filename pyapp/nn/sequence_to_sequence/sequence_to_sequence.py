@@ -472,20 +472,23 @@ class EncoderLayer(Module):
 class DecoderLayer(Module):
     """Attention to the text, to the source, and a feed-forward part, each with a residual. The norm is after each;
     before it with `norm_first`. key_heads: of the attention to the text and to the source, as Attention's.
-    attention_bias: whether attention has biases; None: as the feed-forward part, which `bias` says.
+    attention_bias: whether attention has biases; None: as the feed-forward part, which `bias` says. attends False: a
+    layer without a source.
     """
 
     def __init__(
         self, width: int, heads: int, inner: int, activation: str, norm_first: bool = False,
         source_width: int | None = None, bias: bool = True, key_heads: tuple[int | None, int | None] = (None, None),
-        attention_bias: bool | None = None,
+        attention_bias: bool | None = None, attends: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         own = bias if attention_bias is None else attention_bias
         self.self_attn = Attention(width, heads, bias=own, key_heads=key_heads[0])
         self.self_attn_layer_norm = LayerNorm(width)
-        self.encoder_attn = Attention(width, heads, source_width, own, key_heads=key_heads[1])
-        self.encoder_attn_layer_norm = LayerNorm(width)
+        self.attends = attends
+        if attends:
+            self.encoder_attn = Attention(width, heads, source_width, own, key_heads=key_heads[1])
+            self.encoder_attn_layer_norm = LayerNorm(width)
         self.fc1 = Linear(width, inner, bias)
         self.fc2 = ResidualLinear(inner, width, bias)
         self.final_layer_norm = LayerNorm(width)
@@ -496,10 +499,12 @@ class DecoderLayer(Module):
         """x (R, T, D) → (R, T, D). turn: what gives queries and keys (R, T, H, D) rotary positions."""
         if self.norm_first:
             x = self.self_attn.own(self.self_attn_layer_norm(x), x, memory, layer, turn)
-            x = self.encoder_attn.source(self.encoder_attn_layer_norm(x), x, memory, layer, turn)
+            if self.attends:
+                x = self.encoder_attn.source(self.encoder_attn_layer_norm(x), x, memory, layer, turn)
             return self.fc2(self.activation(self.fc1(self.final_layer_norm(x))), x)
         x = self.self_attn_layer_norm(self.self_attn.own(x, x, memory, layer, turn))
-        x = self.encoder_attn_layer_norm(self.encoder_attn.source(x, x, memory, layer, turn))
+        if self.attends:
+            x = self.encoder_attn_layer_norm(self.encoder_attn.source(x, x, memory, layer, turn))
         return self.final_layer_norm(self.fc2(self.activation(self.fc1(x)), x))
 
 

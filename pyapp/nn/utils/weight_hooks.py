@@ -17,6 +17,16 @@ __all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weigh
 Compute = Callable[[Any], Tensor]  # the tensor, from the module
 
 
+class _BeforeCall:
+    """The hook that computes the tensor; classes can be pickled with a module."""
+
+    def __init__(self, name: str, compute: Compute) -> None:
+        self.name, self.compute = name, compute
+
+    def __call__(self, owner: Module, _: Any) -> None:
+        object.__setattr__(owner, self.name, self.compute(owner))
+
+
 def _install(kind: str, module: Module, name: str, parts: dict[str, Tensor], compute: Compute) -> Module:
     if name not in module._parameters:
         raise ValueError(f"{kind}: {type(module).__name__} has no parameter {name!r}, or it is computed already")
@@ -25,7 +35,7 @@ def _install(kind: str, module: Module, name: str, parts: dict[str, Tensor], com
         setattr(module, part, Parameter(value))
     first = compute(module)  # of a spectral norm without its graph, as in torch: the module can be copied before a call
     object.__setattr__(module, name, first if kind == "weight_norm" else first.detach())
-    handle = module.register_forward_pre_hook(lambda owner, _: object.__setattr__(owner, name, compute(owner)))
+    handle = module.register_forward_pre_hook(_BeforeCall(name, compute))
     module.__dict__.setdefault("_computed", {})[kind, name] = (handle, tuple(parts), compute)
     return module
 
@@ -43,13 +53,24 @@ def _remove(kind: str, module: Module, name: str, *more: str) -> Module:
     return module
 
 
+class _Scaled:
+    """The tensor from its norms and its direction."""
+
+    def __init__(self, made: _WeightNorm, g: str, v: str) -> None:
+        self.made, self.g, self.v = made, g, v
+
+    def __call__(self, owner: Module) -> Tensor:
+        computed: Tensor = self.made(getattr(owner, self.g), getattr(owner, self.v))
+        return computed
+
+
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Trains a tensor's norms along `dim`, <name>_g, and its direction, <name>_v, separately."""
     made = _WeightNorm(dim)
     g, v = (f"{name}_{part}" for part in "gv")
     norms, direction = made.right_inverse(getattr(module, name).detach())
     parts = {g: norms, v: direction.clone()}
-    return _install("weight_norm", module, name, parts, lambda owner: made(getattr(owner, g), getattr(owner, v)))
+    return _install("weight_norm", module, name, parts, _Scaled(made, g, v))
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
@@ -61,23 +82,29 @@ class _OlderSpectralNorm(_SpectralNorm):
     u_first = False
 
 
+class _Divided:
+    """The tensor divided by its norm, whose vectors are buffers of the module."""
+
+    def __init__(self, made: _OlderSpectralNorm, name: str) -> None:
+        self.made, self.name = made, name
+
+    def __call__(self, owner: Module) -> Tensor:
+        made, name = self.made, self.name
+        made.train(owner.training)
+        made._u, made._v = getattr(owner, f"{name}_u"), getattr(owner, f"{name}_v")
+        computed: Tensor = made(getattr(owner, f"{name}_orig"))
+        return computed
+
+
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
     """Divides a tensor, <name>_orig, by its largest singular value."""
     weight = getattr(module, name).detach()
     made = _OlderSpectralNorm(weight, n_power_iterations, spectral_dim(module, dim), eps)
-    u, v = made._u, made._v
-
-    def compute(owner: Module) -> Tensor:
-        made.train(owner.training)
-        made._u, made._v = getattr(owner, f"{name}_u"), getattr(owner, f"{name}_v")
-        computed: Tensor = made(getattr(owner, f"{name}_orig"))
-        return computed
-
-    module.register_buffer(f"{name}_u", u)
-    module.register_buffer(f"{name}_v", v)
-    return _install("spectral_norm", module, name, {f"{name}_orig": weight.clone()}, compute)
+    module.register_buffer(f"{name}_u", made._u)
+    module.register_buffer(f"{name}_v", made._v)
+    return _install("spectral_norm", module, name, {f"{name}_orig": weight.clone()}, _Divided(made, name))
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Any:

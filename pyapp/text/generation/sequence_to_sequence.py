@@ -33,7 +33,8 @@ class SearchOptions:
     when it cannot be. no_repeat_ngram_size: no sequence of so many tokens occurs twice; 0: any may.
     repetition_penalty: above 1, tokens that occurred become less likely. forced_bos_token_id: the first new token,
     forced_eos_token_id: the last one of a text of the largest length. bad_words_ids: token sequences that never occur;
-    suppress_tokens: tokens that never do; begin_suppress_tokens: that are not the first new one.
+    suppress_tokens: tokens that never do; begin_suppress_tokens: that are not the first new one. prompt_ids: tokens
+    that the decoder reads before decoder_start_token_id.
     """
 
     decoder_start_token_id: int
@@ -50,6 +51,7 @@ class SearchOptions:
     bad_words_ids: tuple[tuple[int, ...], ...] = ()
     suppress_tokens: tuple[int, ...] = ()
     begin_suppress_tokens: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         ranges = {
@@ -68,7 +70,7 @@ class SearchOptions:
             raise OptionError(f"{self.repetition_penalty!r:.40} is not above 0", where="repetition_penalty")
         if self.early_stopping not in (True, False, "never"):
             raise OptionError(f"{self.early_stopping!r:.40} is none of true, false and never", where="early_stopping")
-        single = (*self._forced(), *self.suppress_tokens, *self.begin_suppress_tokens)
+        single = (*self._forced(), *self.suppress_tokens, *self.begin_suppress_tokens, *self.prompt_ids)
         for ids in (self.eos_token_ids, *self.bad_words_ids, *((i,) for i in single)):
             if not ids or any(type(number) is not int or not 0 <= number < LARGEST_ID for number in ids):
                 raise OptionError(f"{ids!r:.60} are not token ids", where="token ids")
@@ -84,7 +86,7 @@ class SearchOptions:
         """From config.json, over it generation_config.json, over both the options `given`, of which None counts as not
         given. OptionError for an unknown option.
         """
-        known = {field.name for field in fields(cls)} - {"eos_token_ids"}
+        known = {field.name for field in fields(cls)} - {"eos_token_ids", "prompt_ids"}
         unknown = [name for name in given if name not in known]
         if unknown:
             raise OptionError(
@@ -123,7 +125,7 @@ class SearchOptions:
 
     def within(self, most: int) -> SearchOptions:
         """The options for a decoder of at most `most` tokens."""
-        return replace(self, max_new_tokens=min(self.max_new_tokens, most - 1))
+        return replace(self, max_new_tokens=min(self.max_new_tokens, most - 1 - len(self.prompt_ids)))
 
 
 def search(
@@ -138,9 +140,14 @@ def search(
     with no_grad():
         encoded = model.encode(ids, attention_mask)  # (B, S, D)
         mask = model.source_mask(attention_mask, ids, encoded)
-        memory = CachedMemory(encoded, mask, options.num_beams, options.max_new_tokens)
+        memory = CachedMemory(encoded, mask, options.num_beams, options.max_new_tokens + len(options.prompt_ids))
         kind = _Greedy if options.num_beams == 1 else _Beams
         state, decoding = kind(ids.shape[0], options), Decoding(model, memory)
+    for token in options.prompt_ids:
+        with no_grad():
+            decoding.step([token] * memory.rows)
+            memory.advance()
+        yield None
     while True:
         with no_grad():
             try:

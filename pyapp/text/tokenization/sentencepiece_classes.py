@@ -1,12 +1,14 @@
 """The ids and special tokens that the tokenizer classes of transformers give the pieces of a sentencepiece model.
 
 Models that were trained with fairseq (Ott et al. 2019) put tokens of their own before the pieces, and others after
-them: the languages of mBART (Liu et al. 2020; Tang et al. 2020), and `<mask>`. M2M100 (Fan et al. 2020) numbers the
-pieces in a vocab.json. Pegasus (Zhang et al. 2019) puts what its training masked before them.
+them: the languages of mBART (Liu et al. 2020; Tang et al. 2020), and `<mask>`. M2M100 (Fan et al. 2020) and
+Speech2Text (Wang et al. 2020) number the pieces in a vocab.json. Pegasus (Zhang et al. 2019) puts what its training
+masked before them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,7 +42,9 @@ M2M100 = {
 PLBART = ("__java__", "__python__", "__en_XX__")
 PLBART_MORE = ("__javascript__", "__php__", "__ruby__", "__go__")  # behind them, of "language_codes" "multi"
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
+SEAMLESS = ("<pad>", "<unk>", "<s>", "</s>")
 PEGASUS = ("<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
+LANGUAGE = re.compile(r"<lang:\w+>")  # tokens of Speech2Text's languages, in its vocab.json
 NEVER = -1e4  # the score of pieces that vocab.json has and the .model file has not
 # By class: the tokens before the pieces, how many pieces these replace, and the languages after them.
 OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
@@ -52,14 +56,18 @@ OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
     "PLBart": (FAIRSEQ, 3, PLBART),
 }
 MASK_BEHIND = {"DebertaV2": "[MASK]", "Barthez": "<mask>"}  # by class: a mask that is not a piece comes after them
-LLAMA = ("", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "InternLM", "InternLM2")
+LLAMA = (
+    "", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "BaiChuan", "InternLM", "InternLM2", "Orion",
+    "Arctic",
+)  # fmt: skip
 
 
 def document_of_class(
     model: SentencePieceModel, settings: Mapping[str, Any], where: str, numbers: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
     """The tokenizer.json of a .model file with the ids and special tokens of the class that `settings`
-    (tokenizer_config.json) name; `numbers`: those of a vocab.json beside it, which M2M100 has. ModelError for a class
+    (tokenizer_config.json) name; `numbers`: those of a vocab.json beside it, which M2M100 and Speech2Text
+    have. ModelError for a class
     that is not known, FileFormatError for numbers with gaps or without special tokens.
     """
     kind = settings.get("tokenizer_class")
@@ -68,16 +76,25 @@ def document_of_class(
         front, replaced, languages = OF_FAIRSEQ[kind]
         many = kind == "PLBart" and settings.get("language_codes") == "multi"
         _number_as_fairseq(model, front, replaced, (*languages, *(PLBART_MORE if many else ("<mask>",))))
+    elif kind == "SeamlessM4T":
+        _number_as_fairseq(model, SEAMLESS, 3, ())
     elif kind == "Pegasus":
         _number_as_fairseq(model, PEGASUS, 2, ())
     elif kind == "M2M100":
         _number_as_listed(model, numbers, languages_of_m2m100(settings, where), where)
+    elif kind == "Speech2Text":
+        _number_as_listed(model, numbers, [piece for piece in numbers or () if LANGUAGE.fullmatch(piece)], where)
     post = _post_processor(kind, model, settings, where)
     document = sentencepiece_document(model, post, where)
     if steps := _first_steps(kind, settings):
         document["normalizer"] = sequence("normalizers", [*steps, *steps_of(document["normalizer"])])
-    if settings.get("legacy") is False and model.add_dummy_prefix and kind in ("T5", *LLAMA):
+    first = kind == "SeamlessM4T" or (settings.get("legacy") is False and kind in ("T5", *LLAMA))
+    if first and model.add_dummy_prefix:
         _only_first_space(document)
+    if kind == "SeamlessM4T":  # whose space before a text is one of its own, if it has any
+        for step in steps_of(document["normalizer"]):
+            if step["type"] == "Strip":
+                step["strip_left"] = False
     added = {entry["id"]: entry for entry in document["added_tokens"]}
     if kind == "T5":
         count = settings.get("extra_ids", T5_EXTRA_IDS)
@@ -122,6 +139,7 @@ def _number_as_listed(
     kinds = model.types or [NORMAL] * len(model.pieces)
     own = {piece: (score, kind) for piece, score, kind in zip(model.pieces, model.scores, kinds, strict=True)}
     special = {name: (0.0, UNKNOWN if name == "<unk>" else CONTROL) for name in FAIRSEQ}
+    special |= dict.fromkeys(languages, (0.0, CONTROL))
     known = [special.get(piece) or own.get(piece, (NEVER, NORMAL)) for piece in pieces]
     behind = [piece for piece in languages if piece not in numbers]
     model.pieces = [*pieces, *behind]
@@ -214,6 +232,14 @@ def _post_processor(
     if kind in ("Albert", "DebertaV2"):
         sep = named("sep_token", "[SEP]", model.eos_id)
         return template(named("cls_token", "[CLS]", model.bos_id), sep, between=sep)
+    if kind == "SeamlessM4T":
+        name = f"__{token_name(settings, 'src_lang', 'eng').strip('_')}__"
+        numbers = [number for number, entry in more_tokens(settings).items() if entry["content"] == name]
+        return template([(name, number) for number in numbers[:1]], eos, between=[], second_type=0)
+    if kind == "Speech2Text":
+        name = f"<lang:{token_name(settings, 'tgt_lang', '')}>"
+        language = [(name, number_of[name])] if name in number_of else []
+        return template(language, eos, between=[], second_type=0)
     if kind == "Pegasus":
         return template([], eos, between=[], second_type=0)
     if kind == "T5" or (not kind and model.kind == "unigram"):

@@ -120,6 +120,7 @@ CASES: list[Case] = [
     ("lp2d", _pool("lp_pool2d", 3.0, 2, ceil_mode=True), [("positive", (2, 2, 5, 6))]),
     ("adaptive_avg1d", _pool("adaptive_avg_pool1d", 3), [(2, 3, 8)]),
     ("adaptive_avg2d", _pool("adaptive_avg_pool2d", (3, None)), [(2, 3, 8, 5)]),
+    ("adaptive_avg2d_to_one", _pool("adaptive_avg_pool2d", 1), [(2, 3, 4, 5)]),
     ("adaptive_avg3d", _pool("adaptive_avg_pool3d", (2, 1, 4)), [(1, 2, 3, 4, 5)]),
     ("adaptive_max1d", _pool("adaptive_max_pool1d", 5), [(2, 3, 8)]),
     ("adaptive_max2d", _pool("adaptive_max_pool2d", (3, 2)), [(2, 3, 8, 5)]),
@@ -154,6 +155,22 @@ CASES: list[Case] = [
     *(
         (f"{m}_antialias", lambda P, x, m=m: F(P).interpolate(x, (3, 5), mode=m, antialias=True), [(1, 2, 9, 11)])
         for m in ("bilinear", "bicubic")
+    ),
+    (
+        "bilinear_antialias_to_one",
+        lambda P, x: F(P).interpolate(x, (1, 4), mode="bilinear", align_corners=True, antialias=True),
+        [(1, 2, 9, 11)],
+    ),
+    *(
+        (
+            f"bytes_{m}_{a}",
+            lambda P, x, m=m, a=a: F(P).interpolate(
+                (x * 90 + 128).clamp(0, 255).to(P.uint8), (5, 23), mode=m, antialias=a
+            ),
+            [(2, 3, 12, 9)],
+        )
+        for m in ("bilinear", "bicubic")
+        for a in (False, True)
     ),
     *(
         (

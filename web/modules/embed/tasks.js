@@ -3,6 +3,7 @@
  * becomes of its input and its options, and what becomes of its events.
  *
  * @typedef {import("../shared/protocol.js").DoneEvent} DoneEvent
+ * @typedef {import("../shared/registry.js").Task} Task
  * @typedef {import("../shared/registry.js").LookTask} LookTask
  * @typedef {import("./inputs.js").Picture} Picture
  * @typedef {import("./inputs.js").Message} Message
@@ -13,6 +14,7 @@
  *   generate: {input: string, result: {text: string, reason: string}},
  *   chat: {input: string | Message[], result: {text: string, thought: string, reason: string}},
  *   transcribe: {input: Blob | Float32Array, result: Transcript},
+ *   "label-sound": {input: Blob | Float32Array, result: {label: string, start: number, end: number, score: number}[]},
  *   embed: {input: string | string[], result: Float32Array[]},
  *   translate: {input: string, result: {text: string, reason: string}},
  *   speak: {input: string, result: {samples: Int16Array, rate: number, reason: string}},
@@ -66,7 +68,7 @@ const look = (task) => ({
   result: (events) => itemsOf(events)[0],
 });
 
-/** @type {Record<keyof Tasks, Kind>} */
+/** @type {Record<Task, Kind>} */
 export const TASKS = {
   generate: {
     load: "load",
@@ -85,6 +87,12 @@ export const TASKS = {
     run: "transcribe",
     params: async (sound, { vad = null, speaker_model = null, ...options }, signal) => ({ ...(await soundIn(sound, signal)), vad, speaker_model, options }),
     result: transcriptOf,
+  },
+  "label-sound": {
+    load: "label-sound.load",
+    run: "label-sound",
+    params: async (sound, options, signal) => ({ ...(await soundIn(sound, signal)), options }),
+    result: (events) => itemsOf(events)[0]?.labels ?? [],
   },
   embed: {
     load: "search.load",

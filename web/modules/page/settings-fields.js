@@ -95,7 +95,7 @@ export class SettingsFields {
     const note = h("p", { class: "field-note", role: "status" });
     const tell = (/** @type {number} */ wanted) => {
       const highest = Number(range.max);
-      note.textContent = Number.isNaN(wanted) ? `Not a number: ${initial} is taken.` : wanted > highest ? `The most is ${highest}.` : wanted < min ? `The least is ${min}.` : "";
+      note.textContent = Number.isNaN(wanted) ? `Not a number: ${initial} is used.` : wanted > highest ? `The maximum is ${highest}.` : wanted < min ? `The minimum is ${min}.` : "";
     };
     range.addEventListener("input", () => {
       note.textContent = "";

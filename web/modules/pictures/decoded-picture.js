@@ -91,7 +91,7 @@ export function onCanvas(drawn, limit, name, turns = 0) {
   const [across, down] = [width, height].map((side) => Math.max(1, Math.floor(side * scale)));
   [canvas.width, canvas.height] = turns % 2 ? [down, across] : [across, down];
   const context = canvas.getContext("2d", { willReadFrequently: true });
-  if (!context) throw new UserError("This browser has no memory for this picture.", { where: name, hint: "Make it smaller, or close other tabs." });
+  if (!context) throw new UserError("There is not enough memory for this picture.", { where: name, hint: "Make it smaller, or close other tabs." });
   context.fillStyle = "#fff"; // behind what is transparent
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.imageSmoothingQuality = "high";
@@ -106,7 +106,7 @@ export function onCanvas(drawn, limit, name, turns = 0) {
 /** The pixels of a canvas. @param {HTMLCanvasElement} canvas @param {string} name for the error @returns {ImageData} */
 export function pixelsOf(canvas, name) {
   const context = canvas.getContext("2d");
-  if (!context) throw new UserError("This browser has no memory for this picture.", { where: name, hint: "Make it smaller, or close other tabs." });
+  if (!context) throw new UserError("There is not enough memory for this picture.", { where: name, hint: "Make it smaller, or close other tabs." });
   checkPixels(name);
   return context.getImageData(0, 0, canvas.width, canvas.height);
 }

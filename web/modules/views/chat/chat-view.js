@@ -32,10 +32,10 @@ import { nameAlone, urlPart, withParts } from "./pictures.js";
 import { TurnItem } from "./turn-item.js";
 
 const FIELDS = [
-  { name: "max_new_tokens", label: "Length", min: 8, max: 4096, step: 8, initial: 1024, help: "At most so many tokens in an answer (a word is one or a few)." },
+  { name: "max_new_tokens", label: "Length", min: 8, max: 4096, step: 8, initial: 1024, help: "Maximum number of tokens of an answer (a word is one or a few tokens)." },
   { name: "context", label: "Context", min: 128, max: 32768, step: 128, initial: 4096, help: "Tokens of the conversation that the model sees; more need more memory." },
   { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.05, initial: 0.7, help: "0 always takes the likeliest word; higher is more surprising." },
-  { name: "top_p", label: "Top-p", min: 0.05, max: 1, step: 0.05, initial: 0.9, help: "Chooses among the likeliest words that share this probability." },
+  { name: "top_p", label: "Top-p", min: 0.05, max: 1, step: 0.05, initial: 0.9, help: "Chooses among the likeliest words whose probabilities add up to this." },
 ];
 const SAVE_INTERVAL = 1000; // ms between two saves of an answer that is being written
 const DRAFT = "draft"; // of the field at the bottom; that of a turn is under its id
@@ -556,7 +556,7 @@ class ChatView extends WorkingView {
   #tellUnseen(messages, seen) {
     let all = 0;
     withParts(messages, (picture) => ((all += 1), nameAlone(picture)));
-    if (all > seen) this.#tell(this.sees ? `This conversation had ${counted(all - seen, "picture")} more, kept no longer: the model gets the ${all - seen === 1 ? "name" : "names"} alone.` : "This model sees no pictures: it gets their names alone.");
+    if (all > seen) this.#tell(this.sees ? `${counted(all - seen, "picture")} of this conversation ${all - seen === 1 ? "is" : "are"} no longer kept: the model gets only the ${all - seen === 1 ? "name" : "names"}.` : "This model sees no pictures: it gets only their names.");
   }
 
   #saveSoon() {

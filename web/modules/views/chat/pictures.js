@@ -39,7 +39,7 @@ export async function readied(file) {
 /** @param {HTMLCanvasElement} canvas @param {string} name @returns {Promise<Blob>} */
 async function encoded(canvas, name) {
   checkPixels(name);
-  const failed = () => new UserError("This browser has no memory for this picture.", { where: name, hint: "Make it smaller, or close other tabs." });
+  const failed = () => new UserError("There is not enough memory for this picture.", { where: name, hint: "Make it smaller, or close other tabs." });
   return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(failed())), "image/jpeg", 0.92));
 }
 

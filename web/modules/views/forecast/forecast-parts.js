@@ -61,14 +61,14 @@ function side() {
     h("details", { class: "card settings", id: "forecast-settings", open: true },
       h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
       h("div", { class: "settings-fields" },
-        labelled("Levels", h("input", { type: "text", id: "forecast-levels", "data-setting": "quantiles", spellcheck: "false", inputmode: "text" }),
+        labelled("Quantile levels", h("input", { type: "text", id: "forecast-levels", "data-setting": "quantiles", spellcheck: "false", inputmode: "text" }),
           "Below the level 0.1 lies a tenth of what may come. The band goes from the first level to the last one."),
         h("div", { class: "forecast-drawing-fields", id: "forecast-drawing-fields", hidden: true },
-          labelled("Paths", h("input", { type: "number", id: "forecast-samples-count", "data-setting": "samples", min: "1", max: "16384", step: "1", inputmode: "numeric" }), "This model draws so many futures; the levels are theirs."),
+          labelled("Paths", h("input", { type: "number", id: "forecast-samples-count", "data-setting": "samples", min: "1", max: "16384", step: "1", inputmode: "numeric" }), "How many futures the model draws; the quantiles are computed from them."),
           labelled("Seed", h("input", { type: "number", id: "forecast-seed", "data-setting": "seed", min: "0", max: "4294967295", step: "1", inputmode: "numeric" }), "The same seed draws the same paths.")),
         h("div", { id: "forecast-frequency-field", hidden: true },
           labelled("Distance of the values", h("select", { id: "forecast-frequency", "data-setting": "frequency" },
-            h("option", { value: "0" }, "Up to a day"), h("option", { value: "1" }, "A week or a month"), h("option", { value: "2" }, "A quarter or a year")), "This model wants to know it.")))));
+            h("option", { value: "0" }, "Up to a day"), h("option", { value: "1" }, "A week or a month"), h("option", { value: "2" }, "A quarter or a year")), "This model has to be told.")))));
 }
 
 /** @param {string} label @param {HTMLInputElement | HTMLSelectElement} field @param {string} help */

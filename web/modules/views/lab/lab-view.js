@@ -455,7 +455,7 @@ class LabView {
   /** @param {string} field @param {number[]} pixels @param {import("./output-list.js").OutputList} answers @param {CellItem} cell */
   async #drawn(field, pixels, answers, cell) {
     if (cell.count === null) {
-      answers.restore([{ kind: "note", text: "Run the cells first: this field was drawn by an earlier Python." }]);
+      answers.restore([{ kind: "note", text: "Run the cells first: Python was restarted since this field was drawn." }]);
       return;
     }
     /** @type {import("./notebook-files.js").Output[]} */

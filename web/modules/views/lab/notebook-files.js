@@ -76,7 +76,7 @@ function fromJupyter(text, title, where) {
   try {
     data = JSON.parse(text);
   } catch {
-    throw new UserError("This is not a notebook: it is no JSON.", { where, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
+    throw new UserError("This is not a notebook: it is not JSON.", { where, hint: "Open a Jupyter notebook (.ipynb) or a Python script (.py)." });
   }
   if (data?.nbformat !== 4 || !Array.isArray(data.cells)) {
     const version = Number.isInteger(data?.nbformat) ? ` It has version ${data.nbformat}.` : "";

@@ -19,7 +19,7 @@ function fresh(width, height) {
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width, height });
   const context = canvas.getContext("2d");
-  if (!context) throw new UserError("This browser has no memory for this picture.", { hint: "Make it smaller, or close other tabs." });
+  if (!context) throw new UserError("There is not enough memory for this picture.", { hint: "Make it smaller, or close other tabs." });
   return { canvas, context };
 }
 

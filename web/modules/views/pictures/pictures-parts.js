@@ -54,7 +54,7 @@ function main() {
               h("button", { class: "quiet", type: "button", id: "look-unpoint" }, "Undo point"),
               h("button", { class: "quiet", type: "button", id: "look-unpoint-all" }, "Start over"))),
           h("div", { class: "slider look-tools", id: "look-threshold-field", hidden: true },
-            h("label", { class: "field-label", for: "look-threshold" }, "Least probability"), h("output", { id: "look-threshold-value", for: "look-threshold" }),
+            h("label", { class: "field-label", for: "look-threshold" }, "Minimum probability"), h("output", { id: "look-threshold-value", for: "look-threshold" }),
             h("input", { type: "range", id: "look-threshold", "data-setting": "threshold", min: 0.05, max: 0.95, step: 0.05 })),
           h("div", { class: "slider look-tools", id: "look-opacity-field", hidden: true },
             h("label", { class: "field-label", for: "look-opacity" }, "Opacity of the map"), h("output", { id: "look-opacity-value", for: "look-opacity" }),

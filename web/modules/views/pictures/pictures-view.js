@@ -100,7 +100,7 @@ class PicturesView extends PictureView {
     return this.picture;
   }
 
-  /** The least probability of objects. */
+  /** The minimum probability of objects. */
   get threshold() {
     return Number(byId("look-threshold").value);
   }
@@ -442,7 +442,7 @@ class PicturesView extends PictureView {
       const { objects } = this;
       const more = (values.objects ?? []).length - objects.length;
       const rows = objects.map(({ label, score }, i) => this.#row(String(i), label, score, boxColour(label)));
-      const note = objects.length ? "" : more ? "Nothing is as probable as that. A lower least probability shows more." : "No object was found.";
+      const note = objects.length ? "" : more ? "Nothing is as probable as that. A lower minimum shows more." : "No object was found.";
       return [rows.length ? h("ul", { class: "look-list" }, ...rows) : "", h("p", { class: "read-hint" }, note || (more ? `${more} less probable.` : ""))].filter((one) => typeof one !== "string");
     }
     if (task === "segment") {
@@ -469,7 +469,7 @@ class PicturesView extends PictureView {
     const bar = h("span", { class: "look-gradient", "aria-hidden": "true" });
     bar.style.background = DEPTH_GRADIENT;
     const words = metric ? [`far: ${most.toFixed(1)} m`, `near: ${least.toFixed(1)} m`] : ["far", "near"];
-    return [h("div", { class: "look-legend", dir: "ltr" }, h("span", {}, words[0]), bar, h("span", {}, words[1])), h("p", { class: "read-hint" }, metric ? "The model estimates metres." : "The model tells what is nearer, in no unit.")];
+    return [h("div", { class: "look-legend", dir: "ltr" }, h("span", {}, words[0]), bar, h("span", {}, words[1])), h("p", { class: "read-hint" }, metric ? "The model estimates metres." : "The model tells what is nearer, but not how far it is.")];
   }
 
   /** Marks an object or an area, or none any more. @param {string} place */

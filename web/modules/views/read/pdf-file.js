@@ -141,5 +141,5 @@ export function abortable(promise, signal) {
 function refusal(error, where) {
   if (error instanceof UserError || error instanceof Cancelled) return error;
   console.debug(error);
-  return new UserError("This PDF is damaged, or it is none.", { where, hint: "Save it again, or take a picture of the page." });
+  return new UserError("This file is not a PDF, or it is damaged.", { where, hint: "Save it again, or take a picture of the page." });
 }

@@ -93,7 +93,7 @@ function side() {
           h("option", { value: "page" }, "A page: find its lines"), h("option", { value: "line" }, "One line of text")), "A picture of a single line needs no search for lines."),
         h("label", { class: "check" }, h("input", { type: "checkbox", id: "read-find-tables", "data-setting": "tables" }), h("span", {}, "Find ruled tables")),
         h("label", { class: "check" }, h("input", { type: "checkbox", id: "read-straighten", "data-setting": "straighten" }), h("span", {}, "Straighten the page")),
-        labelled("Least confidence", h("input", { type: "number", id: "read-threshold", "data-setting": "threshold", min: 0, max: 1, step: 0.05, inputmode: "decimal", required: true }), "Lines that the model is less sure of are left out: in photos they may be no text."),
+        labelled("Minimum confidence", h("input", { type: "number", id: "read-threshold", "data-setting": "threshold", min: 0, max: 1, step: 0.05, inputmode: "decimal", required: true }), "Lines that the model is less sure of are left out: in photos they may be no text."),
         labelled("Pages of PDFs", h("input", { type: "text", id: "read-pdf-pages", "data-setting": "pdf_pages", spellcheck: "false", placeholder: "all" }), "Such as 1-3, 7. It counts for PDFs that you add from now on."))));
 }
 

@@ -55,7 +55,7 @@ function side() {
     h("details", { class: "card settings", id: "search-settings", open: true },
       h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
       h("div", { class: "settings-fields" },
-        labelled("Length of a passage", h("input", { ...NUMBER, id: "search-size", "data-setting": "size", min: 16, max: 2048 }), "At most so many tokens (a word is one or a few). Shorter ones are found more exactly."),
+        labelled("Length of a passage", h("input", { ...NUMBER, id: "search-size", "data-setting": "size", min: 16, max: 2048 }), "Maximum number of tokens (a word is one or a few). Shorter passages are found more exactly."),
         labelled("Overlap", h("input", { ...NUMBER, id: "search-overlap", "data-setting": "overlap", min: 0, max: 512 }), "Tokens at the end of a passage that the next one repeats."),
         labelled("Before a question", h("input", { ...TEXT, id: "search-query-prompt" }), "Some models were trained with a word before questions, such as “query: ”."),
         labelled("Before a passage", h("input", { ...TEXT, id: "search-passage-prompt" }), "Such as “passage: ”."))));

@@ -54,7 +54,7 @@ function side() {
       h("div", { class: "settings-fields" },
         labelled("Speed", h("select", { id: "speak-rate", "data-setting": "rate" }, ...RATES.map(([value, name]) => h("option", { value }, name)))),
         labelled("Pause between sentences", h("input", { type: "number", id: "speak-pause", "data-setting": "pause", min: "0", max: "5", step: "0.1", inputmode: "decimal" }), "In seconds."),
-        labelled("Seed", h("input", { type: "number", id: "speak-seed", "data-setting": "seed", min: "0", max: "4294967295", step: "1", inputmode: "numeric" }), "A voice speaks a text alike with the same seed, and a little differently with another one."),
+        labelled("Seed", h("input", { type: "number", id: "speak-seed", "data-setting": "seed", min: "0", max: "4294967295", step: "1", inputmode: "numeric" }), "The same seed gives the same speech; another one, a slightly different one."),
         h("label", { class: "check" }, h("input", { type: "checkbox", id: "speak-play", "data-setting": "play" }), " Play while it is computed"))));
 }
 

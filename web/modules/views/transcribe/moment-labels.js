@@ -18,7 +18,8 @@ import { counted } from "../../shared/words.js";
 import { clock, spoken } from "./times.js";
 import { stem } from "./transcript-keeper.js";
 
-const OFFERS = [{ name: "anton-l/wav2vec2-base-superb-sd", size: "about 380 MB", about: "which of two speakers speaks" }];
+/** Of the hub; the size is that of its 94,373,263 parameters in float32. */
+const OFFERS = [{ name: "anton-l/wav2vec2-base-superb-sd", size: "378 MB", about: "which of two speakers speaks" }];
 
 export class MomentLabels {
   /** @param {import("./transcribe-view.js").TranscribeView} view */
@@ -63,7 +64,7 @@ export class MomentLabels {
   #row({ label, start, end, score }) {
     const play = () => this.view.sheet.player.playFrom(start);
     return h("li", {},
-      h("button", { type: "button", class: "time", title: `Play from ${spoken(start)}`, onclick: play }, `${clock(start)}–${clock(end)}`),
+      h("button", { type: "button", class: "time", title: `Play from ${spoken(start)}`, onclick: play }, `${tenths(start)}–${tenths(end)}`),
       h("span", { class: "moment-label", dir: "auto" }, label), h("span", { class: "moment-score" }, `${Math.round(score * 100)} %`));
   }
 
@@ -104,6 +105,9 @@ export class MomentLabels {
   }
 }
 
+/** 0:07.3: moments are shorter than seconds. @param {number} seconds */
+const tenths = (seconds) => `${clock(seconds)}.${Math.floor(seconds * 10) % 10}`;
+
 /** A table of what was found. @param {LabelledMoments} moments */
 export function csvOf({ labels }) {
   const rows = labels.map(({ label, start, end, score }) => [start.toFixed(2), end.toFixed(2), csvCell(label), score.toFixed(3)].join(","));
@@ -123,7 +127,7 @@ function build() {
       h("div", { class: "field" },
         h("label", { class: "field-label", for: "moments-threshold" }, "Threshold"),
         h("input", { type: "number", id: "moments-threshold", min: 0.01, max: 0.99, step: "any", inputmode: "decimal", required: true, "aria-describedby": "moments-threshold-help" }),
-        h("p", { class: "help", id: "moments-threshold-help" }, "The least probability of a label at a moment, between 0 and 1.")),
+        h("p", { class: "help", id: "moments-threshold-help" }, "The minimum probability of a label at a moment, between 0 and 1.")),
       h("div", {}, h("button", { class: "primary", id: "moments-run", type: "button" }, "Find labels")),
       h("div", { class: "error-slot", id: "moments-error" }),
       h("div", { class: "progress-line", id: "moments-progress", hidden: true }),

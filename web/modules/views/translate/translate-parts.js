@@ -53,7 +53,7 @@ function side() {
       h("div", { class: "settings-fields" },
         labelled("Parts", h("select", { id: "translate-division", "data-setting": "division" },
           h("option", { value: "sentences" }, "Sentence by sentence"), h("option", { value: "paragraphs" }, "Paragraph by paragraph"), h("option", { value: "whole" }, "The whole text at once")),
-        "Models of translation know sentences. A summary needs the whole text."),
+        "Translation models were trained on sentences. A summary needs the whole text."),
         labelled("Before each part", h("input", { type: "text", id: "translate-prefix", spellcheck: "false", autocapitalize: "off", list: "translate-prefixes" }),
           "T5 is told what to do: “translate English to German: ”, “summarize: ”. OPUS-MT with several languages is told which one: “>>fra<< ”."),
         h("datalist", { id: "translate-prefixes" }))));

@@ -1,0 +1,30 @@
+"""scatter_reduce by products and extremes."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from ..element_types import opcodes
+from ..op import claims
+from ..tensor import Tensor
+from .selection import _SET, _scatter_into
+
+_EXTREME = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
+
+
+@claims("_scatter_extreme")
+def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool) -> Any:
+    opcode = opcodes("scatter")[_EXTREME[reduce]]
+    if x.dtype not in opcode.types:
+        return NotImplemented
+    if not include_self:
+        start = 1.0 if reduce == "prod" else -inf if reduce == "amax" else inf
+        if not x.dtype.is_floating_point:
+            signed = x.dtype.name[0] != "u"
+            largest = 2 ** (8 * x.dtype.itemsize - signed) - 1
+            start = 1 if reduce == "prod" else largest if reduce == "amin" else -largest - 1 if signed else 0
+        x = _scatter_into(x, dim, index, start, _SET)
+        if x is NotImplemented:
+            return x
+    return _scatter_into(x, dim, index, source, opcode.code)

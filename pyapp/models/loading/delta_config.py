@@ -1,0 +1,49 @@
+"""The fields of config.json that decoders share of which some layers have a state by the gated delta rule."""
+
+from __future__ import annotations
+
+from pyapp.dataclass import dataclass
+
+from .config import LIMITS, DecoderConfig, require
+
+LINEAR, ATTENTION = "linear_attention", "full_attention"  # kinds of layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaConfig(DecoderConfig):
+    """The fields of config.json. A model adds its own."""
+
+    layer_types: list[str]
+    linear_conv_kernel_dim: int = 4
+    linear_key_head_dim: int = 128
+    linear_value_head_dim: int = 128
+    linear_num_key_heads: int = 16
+    linear_num_value_heads: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kinds, keys, values = self.layer_types, self.linear_num_key_heads, self.linear_num_value_heads
+        known = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= {LINEAR, ATTENTION}
+        require(known, f"layer_types is {kinds!r:.60}, expected {self.num_hidden_layers} of {LINEAR} or {ATTENTION}")
+        require(values % keys == 0, f"linear_num_key_heads {keys} does not divide linear_num_value_heads {values}")
+        widest = max(self.key_size, self.value_size)
+        require(widest <= LIMITS["hidden_size"], f"{widest:,} features of the heads with states are too many")
+        kernel = self.linear_conv_kernel_dim
+        require(2 <= kernel <= LIMITS["conv_kernel"], f"linear_conv_kernel_dim is {kernel}, expected 2 to 256")
+
+    @property
+    def key_size(self) -> int:
+        """The features of all keys of a layer with a state."""
+        return self.linear_num_key_heads * self.linear_key_head_dim
+
+    @property
+    def value_size(self) -> int:
+        """The features of all values of a layer with a state."""
+        return self.linear_num_value_heads * self.linear_value_head_dim
+
+    @property
+    def state_shapes(self) -> list[tuple[tuple[int, ...], ...] | None]:
+        """Those of HybridLanguageModel."""
+        inputs = self.linear_conv_kernel_dim - 1, 2 * self.key_size + self.value_size
+        state = self.linear_num_value_heads, self.linear_key_head_dim, self.linear_value_head_dim
+        return [None if kind == ATTENTION else (inputs, state) for kind in self.layer_types]

@@ -1,0 +1,70 @@
+"""Makes golden_seamless/NAME.json with transformers, one for each configuration of seamless_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_seamless.py [NAME …]
+
+For texts and for speech a file has the names and shapes of the parameters, logits of a source and of two with padding,
+the tokens that are written of the two in a language, and of each parameter's gradient of a loss the sum and the product
+with a fixed vector. The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from tests.goldens import write_json
+from tests.models.seamless_configs import BANKS, CONFIGS, IDS, MOST, SAMPLES, TEXT
+from tests.models.seeded import gradients_of, rounded, shown, sound_weights
+from tests.models.sound_configs import recording
+
+FOLDER = Path(__file__).with_name("golden_seamless")
+CLASSES = {"seq2seq-lm": "SeamlessM4Tv2ForTextToText", "speech-recognition": "SeamlessM4Tv2ForSpeechToText"}
+
+
+def golden(name: str, task: str) -> dict[str, Any]:
+    config = dict(CONFIGS[name])
+    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    # Its eager attention adds the mask of chunks as numbers.
+    made._attn_implementation = "sdpa"
+    model = getattr(transformers, CLASSES[task])(made).float().eval()
+    with torch.no_grad():
+        for key, tensor in model.named_parameters():
+            tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    if task == "seq2seq-lm":
+        ids = torch.tensor(IDS)
+        both = {"input_ids": ids, "attention_mask": (ids != 0).long()}
+        alone = {"input_ids": ids[:1], "attention_mask": torch.ones_like(ids[:1])}
+    else:
+        extractor = transformers.SeamlessM4TFeatureExtractor(**BANKS)
+        both, alone = (
+            dict(extractor([recording(count) for count in counts], sampling_rate=16000, return_tensors="pt"))
+            for counts in (SAMPLES, SAMPLES[:1])
+        )
+    text = torch.tensor([TEXT])
+    with torch.no_grad():
+        padded = model(**both, decoder_input_ids=text.expand(2, -1)).logits
+        model.generation_config.text_decoder_lang_to_code_id = {"eng": 8}
+        written = model.generate(**both, tgt_lang="eng", do_sample=False, max_new_tokens=MOST)
+    logits = model(**alone, decoder_input_ids=text).logits
+    loss = torch.nn.functional.cross_entropy(logits[0, :-1], text[0, 1:], reduction="sum")
+    loss.backward()
+    return {
+        "parameters": gradients_of(model),
+        "logits": rounded(shown(logits.detach().numpy(), 80)),
+        "padded": rounded(shown(padded.numpy(), 80)),
+        "written": written.tolist(),
+        "loss": float(loss.detach()),
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        found = {task: golden(name, task) for task in CLASSES}
+        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
+        print(name, *(part["written"] for part in found.values()))
