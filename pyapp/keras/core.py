@@ -5,6 +5,7 @@ as such layers.
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import math
 import re
@@ -35,10 +36,14 @@ from .symbolic_tensors import Call, Input, KerasTensor, Shape, infer, record
 from .weight_attributes import autocast_dtype, autocasts, declare, weights_read_in
 
 
-def clear_session() -> None:
-    """Starts the numbers of automatic names again, and forgets the policy of `set_dtype_policy`."""
+def clear_session(free_memory: bool = True) -> None:
+    """Starts the numbers of automatic names again, and forgets the policy of `set_dtype_policy`. With `free_memory`,
+    objects that only refer to one another are collected.
+    """
     clear_names()
     SETTINGS.dtype_policy = None
+    if free_memory:
+        gc.collect()
 
 
 # arguments that Keras' files do not have
@@ -88,6 +93,7 @@ class Layer(Configured, Module):
     is_operation = False  # whether it is a function of `keras.ops` or an operator, which Keras counts to no layers
     is_own_operation = False  # whether it is a user's Operation, which Keras counts to no layers either
     unwritten: tuple[str, ...] = ()  # arguments that Keras' `get_config` does not give where they are None
+    unknown_to_keras: tuple[str, ...] = ()  # arguments that the constructor of Keras does not have
     stored_in_order = False  # whether `stored_weights` has the order of Keras' files
 
     def __init__(
@@ -109,6 +115,8 @@ class Layer(Configured, Module):
         object.__setattr__(self, "_built_for_several", None)  # the shapes by name, of a `build` that takes several
         self.dtype_policy = dtype
         self.autocast = autocast
+        if not isinstance(trainable, bool):
+            raise ValueError(f"{type(self).__name__}: trainable is True or False, not {trainable!r}")
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.first_input_shape: Shape | None = None if input_shape is None else (None, *input_shape)
         self._symbolic_calls: list[Call] = []  # with symbolic tensors
@@ -304,7 +312,9 @@ class Layer(Configured, Module):
                 f"layer {self.name} ({type(self).__name__}) has the policy {self.dtype_policy.name}, but it cannot be "
                 "quantised: give it another dtype, such as float32"
             )
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        if isinstance(shape, str):
+            raise ValueError(f"{self.name}: the first argument of add_weight is the shape: write name={shape!r}")
+        shape = (shape,) if isinstance(shape, int) else tuple(shape or ())
         for size in shape:
             if not isinstance(size, int) or size < 0:
                 raise ValueError(f"{self.name}: the weight {name!r} of shape {shape} needs sizes that are known")
@@ -335,9 +345,11 @@ class Layer(Configured, Module):
         weight._path = f"{around}/{name or unique_name('variable')}"
         self._weight_order.append(weight)
         if regularizer is not None:
-            self._regularized.append((weight, regularizers.get(regularizer)))
+            weight._regularizer = regularizers.get(regularizer)
+            self._regularized.append((weight, weight.regularizer))
         if constraint is not None:
-            self._constrained.append((weight, constraints.get(constraint)))
+            weight._constraint = constraints.get(constraint)
+            self._constrained.append((weight, weight.constraint))
         return weight
 
     def _own_weights(self) -> list[Tensor]:
@@ -581,7 +593,8 @@ class Layer(Configured, Module):
             self._pass_masks(args[0] if args else next(iter(kwargs.values())), outputs, masks)
         if self.activity_regularizer is not None:
             for output in flatten(outputs):
-                self.add_loss(self.activity_regularizer(output) / output.shape[0])
+                loss = self.activity_regularizer(output)
+                self.add_loss(loss / (output.shape[0] or 1) if output.ndim else loss)
         return outputs
 
     def _check_inputs(self, inputs: Any) -> None:
@@ -658,7 +671,7 @@ class Layer(Configured, Module):
                     kwargs[f"{name}_mask"] = masks
         if kwargs.get("mask") is not None:
             return kwargs["mask"]
-        first = map_structure(mask_of, args[0]) if args else None
+        first = map_structure(mask_of, args[0] if args else next(iter(kwargs.values()), None))
         return first if _any(first) else None
 
     def _pass_masks(self, inputs: Any, outputs: Any, masks: Any) -> None:
@@ -684,11 +697,13 @@ class Layer(Configured, Module):
             self._build_for_several(shapes_for(self, several, args, kwargs or {}))
             return
         for leaf in flatten(inputs):
-            if not hasattr(leaf, "shape"):
+            if not hasattr(leaf, "shape") and (leaf is not None or leaf is inputs):
                 raise ValueError(f"layer {self.name} ({type(self).__name__}) takes tensors, not {leaf!r:.60}")
         layer, symbols = STATE.symbolic
         said = symbols[0] if layer is self and symbols and not type(self).__module__.startswith("pyapp.") else inputs
-        shape = map_structure(lambda leaf: tuple(leaf.shape), said)  # of symbolic tensors with None, for users' classes
+        shape = map_structure(
+            lambda leaf: None if leaf is None else tuple(leaf.shape), said
+        )  # of symbolic tensors with None, for users' classes
         try:
             with weights_read_in(None):
                 self.build(shape)
@@ -792,6 +807,8 @@ class Layer(Configured, Module):
         policy = dtype_policies.serialize(self._dtype_policy)
         shared = {"name": self.name, "trainable": self._trainable, "dtype": policy}
         found = {key: value for key, value in shared.items() if every or key in taken}
+        for key in self.unknown_to_keras:
+            found.pop(key, None)
         for key, value in self.settings().items():
             whole = vars(self).get(key)
             if isinstance(whole, tuple) and (value is None or isinstance(value, (int, list))):
@@ -934,6 +951,12 @@ class Function(Layer):
     def __init__(self, function: Callable[..., Any], operation: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.function, self.operation = function, operation  # its name in keras.ops
+
+    def _in_compute_dtype(self, tensor: Tensor) -> Tensor:
+        """Tensors of operations keep their dtype, as outside of models; float64, as of arrays, is the layer's."""
+        if self.operation is not None and tensor.dtype.itemsize <= 4:
+            return tensor
+        return super()._in_compute_dtype(tensor)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

@@ -67,6 +67,17 @@ def log_cosh(y_true: Tensor, y_pred: Tensor) -> Tensor:
     return (x + F.softplus(-2.0 * x) - 0.6931471805599453).mean(-1)
 
 
+def _same_shapes(name: str, y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
+    """_pair of labels that have the shape of the predictions. ValueError for others."""
+    y_true, y_pred = _pair(y_true, y_pred)
+    if y_true.shape != y_pred.shape:
+        raise ValueError(
+            f"{name}: takes labels and predictions of the same shape, got {tuple(y_true.shape)} and "
+            f"{tuple(y_pred.shape)}"
+        )
+    return y_true, y_pred
+
+
 def _signs(y_true: Tensor) -> Tensor:
     """Labels in -1 and 1, from 0 and 1 too."""
     binary = ((y_true == 0) | (y_true == 1)).all()
@@ -175,8 +186,8 @@ def sparse_categorical_crossentropy(
 def binary_crossentropy(
     y_true: Tensor, y_pred: Tensor, from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1
 ) -> Tensor:
-    """Of labels in 0 .. 1 and probabilities, or logits."""
-    y_true, y_pred = _pair(y_true, y_pred)
+    """Of labels in 0 .. 1 and probabilities, or logits. ValueError where the shapes differ."""
+    y_true, y_pred = _same_shapes("binary_crossentropy", y_true, y_pred)
     y_true = _smoothed(y_true, label_smoothing, 2)
     if from_logits:
         return F.binary_cross_entropy_with_logits(y_pred, y_true, reduction="none").mean(axis)
@@ -190,7 +201,7 @@ def binary_focal_crossentropy(
     from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1,
 ) -> Tensor:  # fmt: skip
     """binary_crossentropy that weighs hard examples more (Lin et al. 2017, arXiv 1708.02002)."""
-    y_true, y_pred = _pair(y_true, y_pred)
+    y_true, y_pred = _same_shapes("binary_focal_crossentropy", y_true, y_pred)
     y_true = _smoothed(y_true, label_smoothing, 2)
     y_pred = (y_pred.sigmoid() if from_logits else y_pred).clamp(EPSILON, 1.0 - EPSILON)
     entropy = -(y_true * y_pred.log() + (1.0 - y_true) * (1.0 - y_pred).log())
@@ -292,6 +303,7 @@ class Loss(Configured):
             raise ValueError(f"reduction is one of {REDUCTIONS}, not {reduction!r}")
         self.name, self.reduction = name or type(self).__name__, reduction
         # Of the computation; None: float32 for shorter floats, else that of the inputs.
+        dtype = getattr(dtype, "compute_dtype", dtype)  # that of a policy
         self.dtype = None if dtype is None and floatx() == "float32" else as_dtype(dtype or floatx()).name
 
     def get_config(self) -> dict[str, Any]:
@@ -311,7 +323,7 @@ class Loss(Configured):
         values = self.call(y_true, y_pred)
         mean, own = self.reduction in ("mean", "sum_over_batch_size"), mask_of(values)
         if own is not None:
-            mask = own if mask is None else mask.to("bool") & own
+            mask = own if mask is None else ops.as_tensor(mask).to("bool") & own
         weights = masked_weights(sample_weight, mask, values.dtype, mean)
         return reduced(values, weights, self.reduction)
 

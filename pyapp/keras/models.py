@@ -772,7 +772,7 @@ class Model(Layer):
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
         """The model that `get_config` describes, here or in Keras, with new weights."""
         if "input_layers" in config:
-            with saving.custom_object_scope(custom_objects or {}):
+            with saving.custom_object_scope(custom_objects):
                 return Reading("from_config", keeps_training=True).functional(cls, config)
         return super().from_config(config)
 
@@ -905,7 +905,7 @@ class Sequential(Model):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
-        with saving.custom_object_scope(custom_objects or {}):
+        with saving.custom_object_scope(custom_objects):
             return Reading("from_config", keeps_training=True).sequential(cls, {}, config)
 
 

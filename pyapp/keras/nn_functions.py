@@ -30,6 +30,7 @@ def _each(value: Any, dims: int) -> tuple[int, ...]:
 
 def _sides(x: Tensor, window: Any, strides: Any, dilation: Any, padding: str) -> list[int]:
     """What `same` adds to the dims of x (B, C, …) before and after, as `pad` takes it."""
+    padding = padding.lower() if isinstance(padding, str) else padding
     if padding not in ("same", "valid"):
         raise ValueError(f"padding is same or valid, not {padding!r:.40}")
     found: list[int] = []
@@ -123,7 +124,7 @@ def conv_transpose(
     every = enumerate(zip(x.shape[2:], kernel.shape[:dims], steps, dilation, more, strict=True), 2)
     for dim, (size, window, stride, spread, further) in every:
         reach = (window - 1) * spread + 1
-        if padding == "same":  # what stands around the stretched input before the window runs over it
+        if padding.lower() == "same":  # what stands around the stretched input before the window runs over it
             around = (stride + reach if further is None else reach + reach % 2 + further) - 2
             before = min((around + 1) // 2, reach - 1)
         else:
@@ -160,6 +161,7 @@ def gelu(x: Tensor, approximate: bool = True) -> Tensor:
 
 def normalize(x: Tensor, axis: Any = -1, order: float = 2, epsilon: float | None = None) -> Tensor:
     """x divided by its norm along an axis."""
+    x = x if x.dtype.is_floating_point or x.dtype.is_complex else x.to(floatx())
     return F.normalize(x, order, axis, EPSILON if epsilon is None else epsilon)
 
 
@@ -250,9 +252,15 @@ def psnr(x1: Tensor, x2: Tensor, max_val: float) -> Tensor:
     return 20 * ops.log10(ops.full((), float(max_val))) - 10 * (x1 - x2).square().mean().log10()
 
 
+def _check_block(name: str, block_size: Any) -> None:
+    if not isinstance(block_size, int) or block_size < 2:
+        raise ValueError(f"{name}: block_size is a whole number from 2, not {block_size!r:.40}")
+
+
 def depth_to_space(x: Tensor, block_size: int, data_format: str = "channels_last") -> Tensor:
     """(B, H, W, n² C) -> (B, H n, W n, C): each pixel becomes a block of n x n. With the channels first they are
     counted as (C, n, n), not (n, n, C), as Keras does it."""
+    _check_block("depth_to_space", block_size)
     n = block_size
     if is_channels_first("depth_to_space", data_format):
         return F.pixel_shuffle(x, n)
@@ -263,6 +271,7 @@ def depth_to_space(x: Tensor, block_size: int, data_format: str = "channels_last
 
 def space_to_depth(x: Tensor, block_size: int, data_format: str = "channels_last") -> Tensor:
     """The inverse of depth_to_space: (B, H n, W n, C) -> (B, H, W, n² C)."""
+    _check_block("space_to_depth", block_size)
     n = block_size
     if is_channels_first("space_to_depth", data_format):
         return F.pixel_unshuffle(x, n)
@@ -303,9 +312,14 @@ def fold(x: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, paddi
 
 
 def moments(x: Tensor, axes: Any, keepdims: bool = False, synchronized: bool = False) -> tuple[Tensor, Tensor]:
-    """The mean and the variance along the axes, of this process."""
+    """The mean and the variance along the axes, of this process. Those of float16 are computed in float32, and cut to
+    the largest number there is."""
     if synchronized:
         raise NotImplementedError("moments: synchronized=True adds up over processes; use pyapp.distributed")
+    if x.dtype.name == "float16":
+        limit = 65504.0
+        found = moments(x.to("float32"), axes, keepdims)
+        return found[0].clamp(-limit, limit).to("float16"), found[1].clamp(-limit, limit).to("float16")
     along = tuple(axes_of(axes, x))
     mean = x.mean(along, True)
     variance = (x - mean).square().mean(along, keepdims)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import math
 import sys
 import types
 from collections.abc import Callable
@@ -68,7 +69,10 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     return pyapp.arange(first, last, step or 1, dtype=as_dtype(dtype or ("int32" if whole else floatx())))
 
 
-def size(x: Any) -> int:
+def size(x: Any) -> int | None:
+    """How many numbers there are; None for a symbolic tensor with sizes that are not known."""
+    if isinstance(x, KerasTensor):
+        return None if None in x.shape else math.prod(n for n in x.shape if n is not None)
     return int(as_tensor(x).numel())
 
 
@@ -217,7 +221,7 @@ def unstack(x: Tensor, num: int | None = None, axis: int = 0) -> list[Tensor]:
 
 
 def copy(x: Tensor) -> Tensor:
-    return x.clone()
+    return as_tensor(x).clone()
 
 
 def append(x1: Tensor, x2: Tensor, axis: int | None = None) -> Tensor:
@@ -255,11 +259,11 @@ def array_split(x: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tens
 
 
 def tril(x: Tensor, k: int = 0) -> Tensor:
-    return pyapp.tril(x, k)
+    return pyapp.tril(as_tensor(x), k)
 
 
 def triu(x: Tensor, k: int = 0) -> Tensor:
-    return pyapp.triu(x, k)
+    return pyapp.triu(as_tensor(x), k)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
@@ -291,7 +295,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
 
 def nonzero(x: Tensor) -> Any:
     """The places of what is not 0: a tensor for each dim."""
-    return tuple(place.to("int32") for place in pyapp.nonzero(x).unbind(-1))
+    return tuple(place.to("int32") for place in pyapp.nonzero(as_tensor(x)).unbind(-1))
 
 
 def saturate_cast(x: Tensor, dtype: Any) -> Tensor:
@@ -450,7 +454,7 @@ for _name, _value in list(globals().items()):
         callable(_value)
         and getattr(_value, "__module__", "") == __name__
         and _name[0] != "_"
-        and _name not in ("shape", "ndim", "dtype", "is_tensor")  # what a symbolic tensor says at once
+        and _name not in ("shape", "ndim", "size", "dtype", "is_tensor")  # what a symbolic tensor says at once
         and not isinstance(_value, type)
     ):
         globals()[_name] = _for_symbols(_value, _name)

@@ -117,9 +117,10 @@ def top_k(x: Any, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
 
 
 def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
-    """Whether the score of the target is one of the k highest."""
+    """Whether the score of the target is one of the k highest; never if it is NaN."""
     ids, scores = as_tensor(targets).to("int64"), as_tensor(predictions)
-    return (scores > scores.gather(-1, ids.unsqueeze(-1))).sum(-1) < k
+    own = scores.gather(-1, ids.unsqueeze(-1))
+    return ((scores > own).sum(-1) < k) & (own == own).squeeze(-1)
 
 
 def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Tensor:

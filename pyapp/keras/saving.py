@@ -59,8 +59,9 @@ def register_keras_serializable(package: str = "Custom", name: str | None = None
 
 
 @contextmanager
-def custom_object_scope(objects: Mapping[str, type]) -> Iterator[None]:
-    """Inside, models that use these classes can be loaded by name."""
+def custom_object_scope(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
+    """Inside, models that use these classes and functions can be loaded by name."""
+    objects = custom_objects or {}
     before = {name: CLASSES.get(name) for name in objects}
     CLASSES.update(objects)
     try:
@@ -171,7 +172,7 @@ def to_json(model: Model) -> str:
 def model_from_json(json_string: str, custom_objects: Mapping[str, type] | None = None) -> Any:
     """A model of `to_json`, of pyapp or Keras, with new weights; compiled if the other was."""
     given = parse_json(json_string)
-    with custom_object_scope(custom_objects or {}):
+    with custom_object_scope(custom_objects):
         if "module" not in given:  # of earlier versions of pyapp
             return from_json_values(given, custom_objects)
         reading = Reading("model_from_json", keeps_training=True)
@@ -261,14 +262,14 @@ def load_model(
     """
     begin = _begin(filepath)
     if is_archive(begin):
-        with custom_object_scope(custom_objects or {}):
+        with custom_object_scope(custom_objects):
             return load_archive(filepath, compile, safe_mode)
     if is_hdf5(begin):
         raise FileFormatError(
             f"{filepath} has weights alone, or is a model of Keras 1 or 2",
             hint="Make the model, then call load_weights; or save the model as .keras in Keras 3",
         )
-    with custom_object_scope(custom_objects or {}), open_checkpoint(os.fspath(filepath)) as file:
+    with custom_object_scope(custom_objects), open_checkpoint(os.fspath(filepath)) as file:
         text = file.metadata.get(_CONFIG)
         if text is None:
             raise FileFormatError(f"{filepath} has weights alone", hint="Make the model, then call load_weights")

@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
+def _same_kind(structure: Any, values: Iterator[Any]) -> Any:
+    """A list or tuple, or a tuple with names, of other values."""
+    kind = type(structure)
+    return kind(*values) if hasattr(structure, "_fields") else kind(values)
+
+
 def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
     """The same lists, tuples and dicts, with function(leaf) in place of each leaf."""
     if isinstance(structure, Mapping):
         return {key: map_structure(function, value) for key, value in structure.items()}
     if isinstance(structure, (list, tuple)):
-        return type(structure)(map_structure(function, value) for value in structure)
+        return _same_kind(structure, (map_structure(function, value) for value in structure))
     return function(structure)
 
 
@@ -30,7 +36,7 @@ def unflatten(structure: Any, values: Iterator[Any]) -> Any:
         found = {key: unflatten(structure[key], values) for key in sorted(structure)}
         return {key: found[key] for key in structure}
     if isinstance(structure, (list, tuple)):
-        return type(structure)(unflatten(value, values) for value in structure)
+        return _same_kind(structure, (unflatten(value, values) for value in structure))
     return next(values)
 
 

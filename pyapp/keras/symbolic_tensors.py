@@ -29,13 +29,20 @@ class KerasTensor:
 
     function_layer: Callable[..., Any]
 
-    def __init__(self, shape: Iterable[int | None], dtype: Any = None, name: str | None = None) -> None:
+    def __init__(
+        self, shape: Iterable[int | None], dtype: Any = None, name: str | None = None, sparse: bool = False,
+        ragged: bool = False,
+    ) -> None:  # fmt: skip
+        if sparse or ragged:
+            raise NotImplementedError("KerasTensor: there are no sparse and no ragged tensors: leave the argument out")
         self.shape: Shape = tuple(shape)
         self.dtype = "string" if isinstance(dtype, str) and dtype == "string" else as_dtype(dtype or floatx()).name
         self.name = name or unique_name("keras_tensor")
         self.call: Call | None = None  # None for an input of a model
         self.mask_dims = 0  # how many dims the mask has that comes with it; 0: there is none
         self.index = 0  # which of the call's outputs
+
+    sparse = ragged = False
 
     @property
     def ndim(self) -> int:
@@ -164,6 +171,15 @@ class InputSpec:
         self.max_ndim, self.min_ndim, self.axes = max_ndim, min_ndim, dict(axes or {})
         self.allow_last_axis_squeeze, self.name, self.optional = allow_last_axis_squeeze, name, optional
 
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, as Keras writes them."""
+        names = ("dtype", "shape", "ndim", "max_ndim", "min_ndim", "axes", "optional")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> InputSpec:
+        return cls(**config)
+
     def check(self, x: Any) -> None:
         """ValueError unless the tensor fits."""
         shape = tuple(x.shape)
@@ -243,6 +259,8 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return unflatten(found[0], iter(symbols))
 
 
+# operations that zeros do not fit
+_OF_REGULAR_MATRICES = {"cholesky", "cholesky_inverse", "inv", "lu_factor", "solve", "solve_triangular"}
 _UNFIT = (ValueError, TypeError, IndexError, RuntimeError)
 
 
@@ -275,6 +293,8 @@ def _with_zeros(
             if leaf.dtype == "string":
                 return np.full(sizes, "")
             found = ops.zeros(sizes, dtype=leaf.dtype)
+            if len(sizes) > 1 and getattr(layer, "operation", None) in _OF_REGULAR_MATRICES:
+                found.diagonal(0, -2, -1).fill_(1)
             return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
 
         given, named = map_structure(zeros, args), map_structure(zeros, kwargs)

@@ -40,8 +40,8 @@ class _Confusion(Metric):
             y_true = same_shape(y_true, y_pred)
             weights = weights_like(y_pred, sample_weight)
             if self.top_k is not None:
-                least = y_pred.topk(self.top_k, -1)[0][..., -1:]
-                y_pred = ops.where(y_pred >= least, y_pred, _NEVER)
+                largest, places = y_pred.topk(self.top_k, -1)  # so many, also where others are as large
+                y_pred = ops.full_like(y_pred, _NEVER).scatter(-1, places, largest)
             if self.class_id is not None:
                 if y_pred.ndim < 2 or not -y_pred.shape[-1] <= self.class_id < y_pred.shape[-1]:
                     raise ValueError(
@@ -145,7 +145,8 @@ class AUC(_Confusion):
     """The area under the curve of true against false positives (`curve="ROC"`) or of precision against recall
     (`"PR"`), from so many thresholds, or from those between 0 and 1 that are given. `summation_method`:
     "interpolation", the trapezoidal rule, and for precision that of Davis and Goadrich (2006); "minoring" and
-    "majoring" take the lower and the higher end of each step. With `multi_label` it is the mean of the labels' areas,
+    "majoring" take the lower and the higher end of each step. `curve="PRGAIN"` is that of the gains of precision and
+    recall (Flach and Kull 2015). With `multi_label` it is the mean of the labels' areas,
     by `label_weights` if there are any; without, label_weights weigh the predictions.
     """
 
@@ -159,8 +160,8 @@ class AUC(_Confusion):
                 f"AUC: summation_method is interpolation, minoring or majoring, not {summation_method!r:.40}"
             )
         self.summation_method = summation_method
-        if (thresholds is None and num_thresholds < 2) or curve not in ("ROC", "PR"):
-            raise ValueError("AUC: takes at least two thresholds, and the curve ROC or PR")
+        if (thresholds is None and num_thresholds < 2) or curve not in ("ROC", "PR", "PRGAIN"):
+            raise ValueError("AUC: takes at least two thresholds, and the curve ROC, PR or PRGAIN")
         if num_labels is not None and not multi_label:
             raise ValueError("AUC: num_labels goes with multi_label=True")
         if thresholds is None:
@@ -208,11 +209,17 @@ class AUC(_Confusion):
         """The area from the counts at each threshold, the lowest first."""
         if self.summation_method == "interpolation" and self.curve == "PR":
             return _interpolated_precision_area(tp, fp, fn)
+        if self.curve == "PRGAIN":
+            return self._under(*_gains(tp, fp, tn, fn))
         recall = [ratio(t, t + f) for t, f in zip(tp, fn, strict=True)]
         if self.curve == "ROC":
             x, y = [ratio(f, f + t) for f, t in zip(fp, tn, strict=True)], recall
         else:
             x, y = recall, [ratio(t, t + f) for t, f in zip(tp, fp, strict=True)]
+        return self._under(x, y)
+
+    def _under(self, x: list[float], y: list[float]) -> float:
+        """The area under points from the right to the left."""
         heights: dict[str, Callable[[float, float], float]] = {
             "interpolation": lambda a, b: (a + b) / 2, "minoring": min, "majoring": max,
         }  # fmt: skip
@@ -225,6 +232,18 @@ class AUC(_Confusion):
             "from_logits": self.from_logits, "summation_method": self.summation_method, "thresholds": self.given,
             "multi_label": self.multi_label, "num_labels": self.num_labels, "label_weights": self.label_weights,
         }  # fmt: skip
+
+
+def _gains(
+    tp: list[float], fp: list[float], tn: list[float], fn: list[float]
+) -> tuple[list[float], list[float]]:  # fmt: skip
+    """The gains of recall, at least 0, and of precision at each threshold. Without true positives they are 0 and 1."""
+    recall, precision = [], []
+    for t, f, rest, missed in zip(tp, fp, tn, fn, strict=True):
+        share = ratio(t + missed, rest + f)
+        recall.append(max(1 - share * missed / t, 0.0) if t else 0.0)
+        precision.append(1 - share * f / t if t else 1.0)
+    return recall, precision
 
 
 def _interpolated_precision_area(tp: list[float], fp: list[float], fn: list[float]) -> float:

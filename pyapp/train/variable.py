@@ -14,6 +14,8 @@ class Variable(Tensor):
 
     __slots__ = ()
     _path: str  # the name of the layer, a slash, that of the weight
+    _regularizer: Any
+    _constraint: Any
 
     def assign(self, value: Any) -> Tensor:  # type: ignore[override]
         """Writes a tensor, an array or a number, which is broadcast to the shape."""
@@ -58,6 +60,16 @@ class Variable(Tensor):
         if not getattr(self, "is_parameter", False):
             raise TypeError("a weight that was made with trainable=False cannot be trained")
         self.requires_grad_(bool(value))
+
+    @property
+    def regularizer(self) -> Any:
+        """What gives the weight's part of the loss; None: nothing."""
+        return getattr(self, "_regularizer", None)
+
+    @property
+    def constraint(self) -> Any:
+        """What the weight becomes after each step; None: it stays as it is."""
+        return getattr(self, "_constraint", None)
 
     @property
     def value(self) -> Tensor:

@@ -35,12 +35,16 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: L.LayerNormalization(axis=2)(keras.ops.ones((2, 3))), "there is no axis 2: there are 2 dims"),
     (lambda: L.Dot(axes=3)([keras.ops.ones((2, 3))] * 2), "there is no axis 3"),
     (lambda: keras.ops.sum(keras.ops.ones((2, 3)), axis=-3), "axis -3"),
+    (lambda: L.Dense(2, trainable=1), "Dense: trainable is True or False, not 1"),
+    (lambda: L.Layer().add_weight("kernel", initializer="ones"), "write name='kernel'"),
+    (lambda: keras.losses.BinaryCrossentropy()(np.ones((3, 1)), np.ones((3, 3))), "the same shape, got (3, 1)"),
+    (lambda: keras.KerasTensor((2,), sparse=True), "no sparse"),
 ]
 
 
 def test_wrong_arguments_are_named() -> None:
     def check(number: int, make: Any, says: str) -> None:
-        with pytest.raises((ValueError, TypeError, IndexError)) as caught:
+        with pytest.raises((ValueError, TypeError, IndexError, NotImplementedError)) as caught:
             make()
         assert says in str(caught.value), caught.value
 
@@ -52,6 +56,27 @@ def test_merged_inputs_of_fewer_dims_stand_beside_the_batch() -> None:
     found = L.Add()([x, y]).numpy()
     np.testing.assert_array_equal(found, [[[10, 21]], [[32, 43]]])
     np.testing.assert_array_equal(L.Maximum()([x]).numpy(), x)
+
+
+def test_masks_leave_places_out_of_merged_inputs_and_of_statistics() -> None:
+    """The numbers of Keras 3.15."""
+    masked = L.Masking()
+    x, y = (
+        np.array([[[0, 0], [1, 2], [0, 0], [3, 4]]], "float32"),
+        np.array([[[0, 0], [0, 0], [1, 2], [3, 4]]], "float32"),
+    )
+    for kind, sign, one, both in (
+        (L.Maximum, -1, [[0, 0], [0, 0], [-1, -2], [-3, -4]], [[0, 0], [-1, -2], [-1, -2], [-3, -4]]),
+        (L.Minimum, 1, [[0, 0], [0, 0], [1, 2], [3, 4]], [[0, 0], [1, 2], [1, 2], [3, 4]]),
+        (L.Multiply, 1, [[0, 0], [0, 0], [1, 2], [9, 16]], [[0, 0], [1, 2], [1, 2], [9, 16]]),
+    ):  # fmt: skip
+        first, second = masked(sign * x), keras.ops.convert_to_tensor(sign * y)
+        np.testing.assert_array_equal(kind()([first, second]).numpy(), [one])
+        np.testing.assert_array_equal(kind()([first, masked(sign * y)]).numpy(), [both])
+    layer, values = L.BatchNormalization(axis=1, momentum=0.0), np.arange(12.0, dtype="float32").reshape(2, 3, 2)
+    layer(values, training=True, mask=np.array([[True, True, False], [True, False, False]]))
+    np.testing.assert_allclose(layer.moving_mean.numpy(), [3.5, 2.5, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(layer.moving_variance.numpy(), [9.25, 0.25, 0.0], rtol=1e-6)
 
 
 def test_each_step_of_time_distributed_has_its_own_statistics_and_mask() -> None:
@@ -123,3 +148,30 @@ def test_masks_of_short_floats() -> None:
         np.testing.assert_allclose(found.float().numpy(), exact.numpy(), atol=1e-2)
         scores = L.Softmax(dtype=dtype)(x[0], mask=keras.ops.convert_to_tensor(np.array([True, False, True, True])))
         assert not scores.float().numpy()[:, 1].any()
+
+
+def test_configurations_have_the_arguments_that_keras_takes() -> None:
+    """Its constructors refuse others; its own files have numbers of pictures' layers as pairs."""
+    for layer in (L.SpatialDropout1D(0.5), L.Cropping1D(1), L.Discretization([1.0]), L.SpatialDropout2D(0.5)):
+        config = layer.get_config()
+        assert "trainable" not in config or type(layer) is L.Cropping1D
+        assert "data_format" not in config or type(layer) is L.SpatialDropout2D
+        assert type(layer).from_config(config).get_config() == config
+    assert L.RandomSaturation.from_config({"factor": (-0.1, 0.1)}).limits((-0.1, 0.1), 0.0) == (0.0, 0.1)
+    assert keras.InputSpec.from_config(keras.InputSpec(shape=(None, 2)).get_config()).shape == (None, 2)
+    scaled = L.LayerNormalization(rms_scaling=True, epsilon=0.0)(np.array([[1.0, 3.0]], "float32"))
+    np.testing.assert_allclose(scaled.detach().numpy(), [[1.0, 3.0]], rtol=1e-6)
+
+
+def test_metrics_of_equal_predictions_and_of_gains() -> None:
+    """The numbers of Keras 3.15: exactly `top_k` predictions are positive."""
+    y_true = np.array([[0, 1, 1, 0, 1], [1, 0, 0, 1, 1]])
+    y_pred = np.array([[0.2, 0.6, 0.4, 0.2, 0.2], [0.3, 0.3, 0.3, 0.3, 0.1]])
+    for kind, expected in ((keras.metrics.Precision, 0.5), (keras.metrics.Recall, 0.5)):
+        metric = kind(top_k=3)
+        metric.update_state(y_true, y_pred)
+        assert float(metric.result()) == pytest.approx(expected)
+    for method, expected in (("interpolation", 0.375), ("minoring", 0.25), ("majoring", 0.5)):
+        area = keras.metrics.AUC(5, "PRGAIN", method)
+        area.update_state([0, 0, 1, 1, 1, 0], [0, 0.5, 0.3, 0.9, 0.3, 0.8], sample_weight=[1, 2, 3, 4, 1, 1])
+        assert float(area.result()) == pytest.approx(expected)

@@ -166,3 +166,21 @@ def test_wrong_sizes_of_pictures_are_named() -> None:
         ("one dim", "takes pictures", lambda: K.image.resize(np.zeros(3, "float32"), (2, 2))),
         ("a form of data", "data_format is channels_first or", lambda: K.image.resize(pictures, 2, data_format="x")),
     ])  # fmt: skip
+
+
+def test_symbolic_results_of_matrices_lists_and_short_floats() -> None:
+    square = keras.KerasTensor((None, 3, 3))
+    for name in ("cholesky", "inv", "lu_factor", "qr", "svd", "eigh"):
+        found = getattr(keras.ops, name)(square)
+        first = found[0] if isinstance(found, (tuple, list)) else found
+        assert first.shape == ((None, 3) if name == "eigh" else (None, 3, 3)), name
+    assert keras.ops.solve(square, keras.KerasTensor((None, 3, 2))).shape == (None, 3, 2)
+    half = keras.KerasTensor((None, 2), dtype="float16")
+    assert (
+        keras.ops.abs(half).dtype == keras.ops.add(half, keras.KerasTensor((None, 2), dtype="bool")).dtype == "float16"
+    )
+    assert keras.ops.size(half) is None and keras.ops.size(keras.KerasTensor((4, 2))) == 8
+    assert keras.ops.triu([[1, 2], [3, 4]]).tolist() == [[1, 2], [0, 4]]
+    assert keras.ops.in_top_k([1, 0], [[0.1, float("nan"), 0.5], [0.3, 0.2, 0.5]], 2).tolist() == [False, True]
+    values = keras.ops.convert_to_tensor([-741.0, 353.2, 1099.0, -1807.0], "float16")
+    assert float(keras.ops.moments(values, 0)[1]) == 65504  # as Keras cuts it

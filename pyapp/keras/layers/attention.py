@@ -340,13 +340,15 @@ GroupQueryAttention = GroupedQueryAttention
 class _DotAttention(Layer):
     """Base of attention without projections: inputs are [query, value] or [query, value, key]."""
 
+    supports_masking = True
+
     def __init__(self, dropout: float = 0.0, seed: int | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.dropout = share_of(f"{type(self).__name__}: dropout", dropout)
         self.seed, self.generator = seed, None if seed is None else Generator(seed)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        return previous_mask[0]
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return None if mask is None else mask[0]
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
         """(B, T, S)."""

@@ -363,7 +363,7 @@ class Embedding(QuantizedLayer):
         values = getattr(self, name)
         return values[ids.to("int64")]
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """With mask_zero: which ids are not 0. Then 0 stands for "no word", and input_dim counts it."""
         return ops.as_tensor(inputs) != 0 if self.mask_zero else None
 
@@ -465,6 +465,6 @@ class ReversibleEmbedding(Embedding):
         cap = self.logit_soft_cap
         return found if cap is None else (found / cap).tanh() * cap
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         ids = isinstance(inputs, Tensor) and not inputs.dtype.is_floating_point
-        return super().compute_mask(inputs, previous_mask) if ids else None
+        return super().compute_mask(inputs, mask) if ids else None

@@ -223,8 +223,10 @@ class RandomPictureLayer(PictureLayer):
         return self.disturbed(x, drawn) if training and drawn is not None else x
 
     def limits(self, factor: Any, least: float = -1.0, most: float = 1.0) -> tuple[float, float]:
-        """(lower, upper) of a number, which goes both ways, or of a pair."""
-        pair = tuple(sorted(factor)) if isinstance(factor, (tuple, list)) else (max(-abs(factor), least), abs(factor))
+        """(lower, upper) of a number, which goes both ways, or of a pair. Keras' files have (-f, f) for a number f."""
+        pair = tuple(sorted(factor)) if isinstance(factor, (tuple, list)) else (-abs(factor), abs(factor))
+        if len(pair) == 2 and pair[0] == -pair[1]:
+            pair = (max(pair[0], least), pair[1])
         if len(pair) != 2 or not least <= pair[0] <= pair[1] <= most:
             raise ValueError(f"{type(self).__name__}: factors are in [{least:g}, {most:g}], got {factor}")
         return float(pair[0]), float(pair[1])

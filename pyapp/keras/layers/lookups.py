@@ -244,6 +244,8 @@ class IntegerLookup(_Lookup):
 class Discretization(Layer):
     """Numbers to the ranges between `bin_boundaries`, which `adapt` chooses for `num_bins` ranges of equal content."""
 
+    unknown_to_keras = ("trainable",)
+
     def __init__(
         self, bin_boundaries: Any = None, num_bins: int | None = None, epsilon: float = 0.01, output_mode: str = "int",
         sparse: bool = False, **settings: Any,

@@ -8,6 +8,7 @@ from ...engine import Tensor, no_grad, ops
 from ...train.metrics import in_float32
 from .. import constraints, initializers, regularizers
 from ..arguments import dim_of
+from ..config import epsilon
 from ..core import Layer
 from ..nn_functions import rms_normalization
 
@@ -171,14 +172,11 @@ class BatchNormalization(_Scaled):
             mean = x.mean(others, True)
             variance = (x - mean).square().mean(others, True)
         else:
-            weights = mask.to(x.dtype).reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim))
-            if axis != x.ndim - 1:
-                raise ValueError(f"layer {self.name} (BatchNormalization) takes a mask with axis=-1, not {self.axis}")
-            count = weights.expand(x.shape).sum(others, keepdim=True) + self.epsilon
-            weighted = x * weights
-            mean = weighted.sum(others, keepdim=True) / count
-            difference = weighted - mean
-            variance = (weights * difference * difference).sum(others, keepdim=True) / count
+            counts = mask.to("bool").reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim)).expand(x.shape)
+            count = counts.to(x.dtype).sum(others, keepdim=True) + epsilon()
+            nothing = ops.zeros((), dtype=x.dtype, device=x.device)
+            mean = ops.where(counts, x, nothing).sum(others, keepdim=True) / count
+            variance = ops.where(counts, x - mean, nothing).square().sum(others, keepdim=True) / count
         y = (x - mean) * (variance + self.epsilon).rsqrt()
         with no_grad():
             batch_mean, batch_variance = mean.detach().reshape(-1), variance.detach().reshape(-1)
@@ -211,19 +209,24 @@ class BatchNormalization(_Scaled):
 
 
 class LayerNormalization(_Scaled):
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta of each example (Ba et al. 2016, arXiv 1607.06450)."""
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta of each example (Ba et al. 2016, arXiv 1607.06450).
+
+    `rms_scaling` gives x / sqrt(variance + epsilon) * gamma, as Keras does: RMSNormalization is what it is named after.
+    """
 
     probe_scale = 1
 
     def __init__(
         self, axis: Any = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
         beta_initializer: Any = "zeros", gamma_initializer: Any = "ones", beta_regularizer: Any = None,
-        gamma_regularizer: Any = None, beta_constraint: Any = None, gamma_constraint: Any = None, **settings: Any,
+        gamma_regularizer: Any = None, beta_constraint: Any = None, gamma_constraint: Any = None,
+        rms_scaling: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            axis, epsilon, center, scale, beta_initializer, gamma_initializer, beta_regularizer, gamma_regularizer,
-            beta_constraint, gamma_constraint, **settings,
+            axis, epsilon, center and not rms_scaling, scale or rms_scaling, beta_initializer, gamma_initializer,
+            beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint, **settings,
         )  # fmt: skip
+        self.rms_scaling = rms_scaling
         self.autocast = False  # it computes in float32
 
     def build(self, input_shape: Any) -> None:
@@ -233,6 +236,10 @@ class LayerNormalization(_Scaled):
         axes = self._axes(inputs.ndim)
         last = list(range(inputs.ndim - len(axes), inputs.ndim))
         x = inputs if axes == last else inputs.movedim(axes, last)
+        if self.rms_scaling:
+            y = x * (x.var(last, correction=0, keepdim=True) + self.epsilon).rsqrt()
+            y = y if self.gamma is None else y * self.gamma
+            return y if axes == last else y.movedim(last, axes)
         y = ops.layer_norm(x, x.shape[inputs.ndim - len(axes) :], self.gamma, self.beta, self.epsilon)
         return y if axes == last else y.movedim(last, axes)
 

@@ -140,7 +140,7 @@ class GlobalAveragePooling1D(_GlobalAverage):
         total = (inputs * weights).sum(self.space, keepdim=self.keepdims)
         return total / weights.sum(self.space, keepdim=self.keepdims)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return None
 
 

@@ -392,6 +392,8 @@ class RNN(Layer):
     return_sequences. `mask` (B, steps) leaves out steps: the states stay as they are.
     """
 
+    supports_masking = True
+
     def __init__(
         self, cell: Any, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
         stateful: bool = False, unroll: bool = False, zero_output_for_mask: bool = False, **settings: Any,
@@ -439,8 +441,8 @@ class RNN(Layer):
             )
         return [s if a == b else s.expand(b) for s, a, b in zip(given, shapes, wanted, strict=True)]
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        return flatten(previous_mask)[0] if self.return_sequences else None
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return flatten(mask)[0] if self.return_sequences and mask is not None else None
 
     def reset_states(self) -> None:
         """Forgets the states of a stateful layer."""
@@ -628,6 +630,7 @@ class Bidirectional(Layer):
     `weights` are arrays that both begin with, those of the layer first."""
 
     initial_weights: Any = None
+    supports_masking = True
 
     def __init__(
         self, layer: Any, merge_mode: str | None = "concat", weights: Any = None, backward_layer: Any = None,
@@ -677,9 +680,21 @@ class Bidirectional(Layer):
         result = self._merged(y, z)
         return (result, *states) if states else result
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        mask = self.forward_layer.compute_mask(inputs, previous_mask)
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        mask = self.forward_layer.compute_mask(inputs, mask)
         return mask if self.merge_mode else (mask, mask)
+
+    def reset_states(self) -> None:
+        """Forgets the states of stateful layers."""
+        self.forward_layer.reset_states()
+        self.backward_layer.reset_states()
+
+    reset_state = reset_states
+
+    @property
+    def states(self) -> list[Tensor]:
+        """The states after the last batch, those of the layer first; empty before the first call."""
+        return [*self.forward_layer.states, *self.backward_layer.states]
 
     def _merged(self, y: Tensor, z: Tensor) -> Any:
         if self.merge_mode == "concat":

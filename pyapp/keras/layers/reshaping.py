@@ -222,6 +222,13 @@ class Cropping1D(_Cropping):
 
     dims = 1
 
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor. That of Keras has no data_format: it is written only if it counts."""
+        config = super().get_config()
+        if not self.channels_first:
+            del config["data_format"]
+        return config
+
 
 class Cropping2D(_Cropping):
     """Rows and columns cut off images (B, H, W, C)."""
