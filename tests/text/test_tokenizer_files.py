@@ -20,7 +20,8 @@ from pyapp.tasks.texts import from_language
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenization.charsmap import CharsMap, take_charsmap
 from pyapp.text.tokenization.gguf_vocabulary import GgufVocabulary
-from pyapp.text.tokenization.pattern_limits import danger, growth
+from pyapp.text.tokenization.normalizer_limits import growth
+from pyapp.text.tokenization.pattern_limits import danger
 from pyapp.text.tokenization.pieces import byte_of_character
 from pyapp.text.tokenization.sentencepiece_classes import document_of_class
 from pyapp.text.tokenization.tokenizer import NativeBackend, Tokenizer

@@ -1,18 +1,15 @@
-"""Refuses what would take forever, or all memory, in the normalizer and the pretokenizer of a tokenizer.json: the
-tokenizers libraries run them.
+"""Refuses regular expressions of a tokenizer.json that would take forever: the tokenizers libraries run them.
 
 A search with a regular expression tries all ways to divide a text among repetitions. Repeated groups with choices
 inside can have exponentially many; several repetitions in one alternative have a power of the length of the text:
 `a*a*a*x` takes 15 seconds for 300 letters, `a*a*x` 7 seconds for 1,000. Optional parts and bounded repetitions
 multiply: `a?` thirty times before `a` thirty times has 2^30 ways. References and calls of groups can do the same.
-Replacements multiply the text: `a` by `aa`, thirty times in a row, makes a gigabyte of one letter.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
@@ -23,46 +20,22 @@ REPETITIONS = 2  # without end, in one alternative
 WAYS = 10_000  # in which bounded repetitions, optional parts and alternatives can divide a text
 SIZE = 50_000  # characters that must match, repetitions written out
 DEPTH = 100  # groups in one another
-GROWTH = 64  # times the text may become longer
-ADDED = 1 << 12  # characters that may be put before a text
 _TOKEN = re.compile(
     r"\\[pPx]\{[^}]*\}|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\(\?\#[^)]*\)|\(\?[imsxnaULu-]+\)"
     r"|\(\?(?:[:=!>]|<[=!]|[imsxnaULu-]+:|P?<\w+>)|[()|]|[*+?][+?]?|\{\d*,?\d*\}[+?]?|.",
     re.DOTALL,
 )
 _BOUNDED = re.compile(r"\{(\d*)(,?)(\d*)\}[+?]?")
-_MAYBE_EMPTY = re.compile(r"[*?^$|]|\{0|\{,|\\[bBAzZG]|\A\Z")
 
 
-def check_patterns(document: Mapping[str, Any], where: str) -> None:
-    """ModelError for a pattern of the normalizer or pretokenizer that could take forever, and for a normalizer that
-    could fill the memory.
-    """
-    for part in ("normalizer", "pre_tokenizer"):
-        for pattern in _patterns(document.get(part)):
-            if pattern not in KNOWN_PATTERNS and (reason := danger(pattern)):
-                raise ModelError(
-                    f"its pattern {pattern!r:.80} {reason}", where=where,
-                    hint="A search with it could take forever; give a tokenizer from a source that you trust",
-                )  # fmt: skip
-    if reason := growth(document.get("normalizer")):
-        raise ModelError(
-            f"its normalizer {reason}", where=where,
-            hint="A text could fill the memory; give a tokenizer from a source that you trust",
-        )  # fmt: skip
-
-
-def _patterns(value: Any) -> Iterator[str]:
-    """The values of all keys "Regex"."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if key == "Regex" and isinstance(item, str):
-                yield item
-            else:
-                yield from _patterns(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _patterns(item)
+def check_patterns(patterns: Sequence[str], where: str) -> None:
+    """ModelError for a pattern of a normalizer or pretokenizer that could take forever."""
+    for pattern in patterns:
+        if pattern not in KNOWN_PATTERNS and (reason := danger(pattern)):
+            raise ModelError(
+                f"its pattern {pattern!r:.80} {reason}", where=where,
+                hint="A search with it could take forever; give a tokenizer from a source that you trust",
+            )  # fmt: skip
 
 
 @dataclass
@@ -171,34 +144,3 @@ def _excess(group: _Group) -> str | None:
     if group.here.ways * group.last.ways > WAYS:
         return f"can divide a text in more than {WAYS:,} ways"
     return None
-
-
-def growth(normalizer: Any) -> str | None:
-    """Why a normalizer could fill the memory; None if it cannot."""
-    times, added = 1, 0
-    for step in _steps(normalizer):
-        pattern, content = step.get("pattern"), step.get("content")
-        if step.get("type") == "Prepend" and isinstance(step.get("prepend"), str):
-            added += len(step["prepend"])
-        elif step.get("type") == "Replace" and isinstance(pattern, Mapping) and isinstance(content, str):
-            plain = pattern.get("String")
-            if isinstance(plain, str) and plain:
-                times *= max(1, -(-len(content) // len(plain)))
-            else:
-                expression = pattern.get("Regex")
-                empty = not isinstance(expression, str) or _MAYBE_EMPTY.search(expression) is not None
-                times *= max(1, len(content)) + (1 if empty and content else 0)
-        if times > GROWTH or added * times > ADDED:
-            return f"can make a text more than {GROWTH} times as long" if times > GROWTH else "adds too much to a text"
-    return None
-
-
-def _steps(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The steps of nested sequences in order."""
-    if isinstance(value, Mapping):
-        inner = value.get("normalizers")
-        if isinstance(inner, list):
-            for step in inner:
-                yield from _steps(step)
-        else:
-            yield value

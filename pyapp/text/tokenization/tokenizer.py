@@ -9,7 +9,7 @@ and text can stream.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, overload
 
@@ -21,7 +21,7 @@ from pyapp.text.tokenization import encoding as encodings
 from pyapp.text.tokenization.charsmap import check_charsmaps
 from pyapp.text.tokenization.encoding import BatchEncoding, Encoding, Span, Tokens
 from pyapp.text.tokenization.llama2c_vocabulary import BOS, EOS, tokenizer_document
-from pyapp.text.tokenization.pattern_limits import check_patterns
+from pyapp.text.tokenization.normalizer_limits import check_growth
 from pyapp.text.tokenization.pieces import PieceDecoder, PieceJoiner, PieceTable
 from pyapp.text.tokenization.post_processor import LARGEST_ID, PostProcessor, read_post_processor
 from pyapp.text.tokenization.special_names import OPEN, guard, has_name, plain_document, plain_text, split_guarded
@@ -142,7 +142,8 @@ class Tokenizer:
             pieces, special = read_vocabulary(document, where)
             self._pieces: Sequence[str | None] = pieces if len(pieces) < LARGE else PieceTable(pieces)
             self._decoder = PieceDecoder(document.get("decoder"), where)
-            check_patterns(document, where)
+            _check_patterns(document, where)
+            check_growth(document.get("normalizer"), where)
             check_charsmaps(document.get("normalizer"), where)
             control = ControlTokens(document, settings, pieces, where)
         except PyappError:
@@ -511,6 +512,28 @@ def read_json(text: str | bytes, where: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise FileFormatError("not a JSON object", where=where)
     return parsed
+
+
+def _check_patterns(document: Mapping[str, Any], where: str) -> None:
+    """ModelError for a regular expression of the normalizer or pretokenizer that could take forever."""
+    patterns = [*_expressions(document.get("normalizer")), *_expressions(document.get("pre_tokenizer"))]
+    if patterns:
+        from pyapp.text.tokenization.pattern_limits import check_patterns  # late: the embedded models have none
+
+        check_patterns(patterns, where)
+
+
+def _expressions(value: Any) -> Iterator[str]:
+    """The values of all keys "Regex"."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "Regex" and isinstance(item, str):
+                yield item
+            else:
+                yield from _expressions(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _expressions(item)
 
 
 def read_vocabulary(document: Mapping[str, Any], where: str) -> tuple[list[str | None], frozenset[int]]:

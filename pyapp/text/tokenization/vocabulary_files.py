@@ -156,8 +156,8 @@ def byte_level_document(
     where: str = "vocab.json",
 ) -> dict[str, Any]:
     """The tokenizer.json of GPT-2's kind of vocabulary. `settings` (tokenizer_config.json) has `tokenizer_class`
-    (Qwen2's divide words in their own way, RoBERTa's, BART's and their relatives put `<s>` and `</s>` around texts, Qwen2's and GPT-NeoX's bring texts into
-    the normal form NFC), `add_prefix_space`, and special tokens.
+    (RoBERTa's, BART's and their relatives put `<s>` and `</s>` around texts, Qwen2's and GPT-NeoX's bring texts into
+    the normal form NFC, Qwen2's divide words in their own way), `add_prefix_space`, and special tokens.
     """
     settings = settings or {}
     words = words_of(settings, WORD_PATTERNS["gpt-2"])
