@@ -91,12 +91,12 @@ class SpeakJson(SpeakView):
               'WAVE files named like the texts; "-": a WAVE file on stdout, sentence by sentence.')  # fmt: skip
 @optional_model
 @click.option("--codec", metavar="MODEL",
-              help="The codec of a language model that writes codes: hubertsiuzdak/snac_24khz of Orpheus; or the "
-              "vocoder of SpeechT5. [default: microsoft/speecht5_hifigan; of MetaVoice "
+              help="The codec of a model that writes codes (of Orpheus hubertsiuzdak/snac_24khz), or the vocoder of "
+              "SpeechT5. [default: of SpeechT5 microsoft/speecht5_hifigan, of MetaVoice "
               "facebook/encodec_24khz]")  # fmt: skip
 @click.option("--voices", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
-              help="The vectors of SpeechT5's voices: .npy or .safetensors, 512 numbers each; or of "
-              "MetaVoice's.")  # fmt: skip
+              help="The vectors of voices (.npy or .safetensors): of SpeechT5 512 numbers each, of "
+              "MetaVoice 256.")  # fmt: skip
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
               help="The number of the voice, for models that have several.")  # fmt: skip
 @click.option("--voice", metavar="NAME",

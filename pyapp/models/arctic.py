@@ -15,7 +15,7 @@ from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.experts import SparseFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, require
+from .loading.config import DecoderConfig, check_choice, check_form
 from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, pairs_of_llama
 from .loading.weights import Stored, experts_apart
 
@@ -39,10 +39,7 @@ class Config(DecoderConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields, of a model with experts in each layer."""
-        plain: dict[str, Any] = {"moe_layer_frequency": 1, "parallel_attn_mlp_res": True, "use_residual": True}
-        for name, expected in plain.items():
-            found = values.get(name, expected)
-            require(found == expected, f"{name} is {found!r:.40}, and only {expected!r} is known")
+        check_form(values, {"moe_layer_frequency": 1, "parallel_attn_mlp_res": True, "use_residual": True})
         return values
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, require
+from .loading.config import DecoderConfig, check_choice, check_groups, require
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
@@ -82,12 +82,9 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.num_experts_per_tok, self.num_experts)
-        experts, groups = self.num_experts, self.n_group
-        fits = experts % groups == 0 and self.topk_group <= groups and (groups == 1 or experts >= 2 * groups)
-        require(fits, f"n_group {groups} and topk_group {self.topk_group} do not fit {experts} experts")
+        check_groups(self.num_experts, self.n_group, self.topk_group)
         known = self.score_function in ("softmax", "sigmoid")
         require(known, f"score_function is {self.score_function!r:.40}, expected softmax or sigmoid")
-        require(self.num_shared_experts <= 1 << 12, f"num_shared_experts is {self.num_shared_experts:,}")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

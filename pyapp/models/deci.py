@@ -18,7 +18,7 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.recurrent.hybrid import uneven_cache
 
-from .loading.config import LIMITS, DecoderConfig, require
+from .loading.config import LIMITS, DecoderConfig, layers_in, require
 from .loading.gguf import KEYS, NAMES, TENSOR_SCALINGS, Gguf, key_lengths, neighbouring_pairs
 
 MODEL_TYPES = ("nemotron-nas", "deci")
@@ -45,9 +45,7 @@ class Config(DecoderConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with what each layer has."""
-        layers, heads = values.get("num_hidden_layers"), values.get("num_attention_heads")
-        require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
-        assert type(layers) is int
+        layers, heads = layers_in(values), values.get("num_attention_heads")
         if "kv_heads" in values:
             found = {}
         elif (blocks := values.get("block_configs")) is not None:
@@ -93,7 +91,8 @@ def _of_blocks(blocks: list[Any], heads: Any, hidden: Any) -> dict[str, Any]:
         group, share, width = attention.get("n_heads_in_group"), feed.get("ffn_mult"), feed.get("intermediate_size")
         fits = group is None or (type(group) is int and group > 0 and heads % group == 0)
         require(fits, f"n_heads_in_group is {group!r:.40}, expected a divisor of {heads}")
-        require(share is None or (type(share) in (int, float) and share > 0), f"ffn_mult is {share!r:.40}")
+        plausible = share is None or (type(share) in (int, float) and 0 < share < 1 << 10)
+        require(plausible, f"ffn_mult is {share!r:.40}, expected a number above 0 and below 1,024")
         found["kv_heads"].append(0 if group is None else heads // group)
         found["linear"].append(group is None and attention.get("replace_with_linear") is True)
         if share is not None and width is None:

@@ -19,7 +19,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import query_growth, require
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf
-from .loading.latent import LATENT_FORM, LatentConfig, latent_sizes
+from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "mistral4")
@@ -185,24 +185,21 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The sizes of heads, V3 by its scores of experts, and YaRN, whose two factors are one in these files."""
-    there, parameters = values["tensors"], dict(found["rope_parameters"])
-    parameters.pop("partial_rotary_factor", None)
+    whole = values.get("attention.key_length_mla", values.get("attention.key_length"))
+    found = latent_heads(found, values, 64, whole)
+    parameters = found["rope_parameters"]
     more = values.get("rope.scaling.yarn_log_multiplier")
     if parameters["rope_type"] == "yarn" and more:
         parameters.pop("attention_factor", None)
         parameters |= {"mscale": 10 * more, "mscale_all_dim": 10 * more}
     kind = "deepseek_v3" if values.get("expert_gating_func", 1) == SIGMOID else "deepseek_v2"
     kind = kind if values.get("expert_count") else "youtu"
-    rotated = values.get("rope.dimension_count", 64)
-    whole = values.get("attention.key_length_mla", values.get("attention.key_length"))
-    if type(whole) is int and type(rotated) is int:
-        found = found | {"qk_nope_head_dim": whole - rotated}
     limited = kind == "deepseek_v2" and "n_group" in found
     return {"q_lora_rank": None, "n_group": 1, "topk_group": 1, "norm_topk_prob": False} | found | {
-        "kind": kind, "model_type": kind, "rope_parameters": parameters, "qk_rope_head_dim": rotated,
+        "kind": kind, "model_type": kind, "rope_parameters": parameters,
         "v_head_dim": values.get("attention.value_length_mla", values.get("attention.value_length", 128)),
         "topk_method": "group_limited_greedy" if limited else "greedy",
-        "attention_bias": "blk.0.attn_output.bias" in there,
+        "attention_bias": "blk.0.attn_output.bias" in values["tensors"],
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, Ro
 from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, layer_types, require
+from .loading.config import DecoderConfig, check_choice, check_groups, layer_types, require
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
@@ -84,11 +84,10 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.num_experts_per_tok, self.num_experts)
-        kinds, experts, groups = self.mlp_layer_types, self.num_experts, self.n_group
+        kinds = self.mlp_layer_types
         known = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= {DENSE, SPARSE}
         require(known, f"mlp_layer_types is {kinds!r:.60}, expected {DENSE} or {SPARSE} for each layer")
-        fits = experts % groups == 0 and self.topk_group <= groups and (groups == 1 or experts >= 2 * groups)
-        require(fits, f"n_group {groups} and topk_group {self.topk_group} do not fit {experts} experts")
+        check_groups(self.num_experts, self.n_group, self.topk_group)
 
     @property
     def router(self) -> GroupedRouter:

@@ -15,7 +15,7 @@ from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, Ro
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, layer_types, require
+from .loading.config import DecoderConfig, check_choice, check_groups, layer_types
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
@@ -102,9 +102,7 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.num_experts_per_tok, self.n_routed_experts)
-        experts, groups = self.n_routed_experts, self.n_group
-        fits = experts % groups == 0 and self.topk_group <= groups and (groups == 1 or experts >= 2 * groups)
-        require(fits, f"n_group {groups} and topk_group {self.topk_group} do not fit {experts} experts")
+        check_groups(self.n_routed_experts, self.n_group, self.topk_group)
 
     @property
     def router(self) -> GroupedRouter:

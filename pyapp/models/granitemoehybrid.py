@@ -15,7 +15,7 @@ from pyapp.nn.decoders.scaled_decoder import ScaledLanguageModel, ScaledSharedFe
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.mamba2 import Mamba2Mixer
 
-from .loading.config import LIMITS, check_choice, require
+from .loading.config import check_choice, layers_in, require
 from .loading.gguf import NAMES, Gguf, attending, mamba2_forms, mamba2_names, pairs_of_llama
 from .loading.mamba_layers import MAMBA_FIELD_KEYS, MambaFields, from_gguf, inner_size, mamba_fields
 from .loading.multipliers import EXPERT_KEYS, EXPERT_NAMES, MULTIPLIER_KEYS, MultiplierConfig
@@ -45,8 +45,7 @@ class Config(MambaFields, MultiplierConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with the types of the layers, and the sizes of heads of Mamba 2."""
-        layers: Any = values.get("num_hidden_layers")
-        require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
+        layers = layers_in(values)
         kinds = values.get("layer_types") or values.get("layers_block_type") or ["mamba"] * layers
         known = isinstance(kinds, list | tuple) and len(kinds) == layers and {*map(str, kinds)} <= {*KINDS}
         require(known, f"layer_types is {kinds!r:.60}, expected {layers} of mamba or attention")

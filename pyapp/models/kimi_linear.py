@@ -21,9 +21,9 @@ from pyapp.nn.recurrent.delta_rule import gated_delta_rule
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import causal_convolution
 
-from .loading.config import LIMITS, check_choice, require
+from .loading.config import LIMITS, check_choice, check_groups, layers_in, require
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf, GgufForm, attending
-from .loading.latent import LATENT_FORM, LatentConfig, latent_sizes
+from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("kimi_linear",)
@@ -74,13 +74,12 @@ class Config(LatentConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with the types of the layers, which files number from 1 on, and the sizes of the cache."""
-        layers, own = values.get("num_hidden_layers"), values.get("linear_attn_config", {})
-        require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
+        layers, own = layers_in(values), values.get("linear_attn_config", {})
         require(isinstance(own, Mapping), f"linear_attn_config is {own!r:.40}, expected an object")
         attends, dense = own.get("full_attn_layers"), values.get("first_k_dense_replace", 1)
-        numbers = attends if isinstance(attends, list) else [i + 1 for i in range(4, layers or 0, 4)]
-        kinds = [ATTENTION if i + 1 in numbers else LINEAR for i in range(layers or 0)]
-        parts = [DENSE if type(dense) is int and i < dense else SPARSE for i in range(layers or 0)]
+        numbers = attends if isinstance(attends, list) else [i + 1 for i in range(4, layers, 4)]
+        kinds = [ATTENTION if i + 1 in numbers else LINEAR for i in range(layers)]
+        parts = [DENSE if type(dense) is int and i < dense else SPARSE for i in range(layers)]
         found = {OWN[name]: value for name, value in own.items() if name in OWN}
         return {"layer_types": kinds, "mlp_layer_types": parts} | values | found | latent_sizes(values)
 
@@ -91,9 +90,7 @@ class Config(LatentConfig):
             kinds = getattr(self, name)
             fits = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= known
             require(fits, f"{name} is {kinds!r:.60}, expected {self.num_hidden_layers} of {' or '.join(sorted(known))}")
-        experts, groups = self.n_routed_experts, self.n_group
-        fits = experts % groups == 0 and self.topk_group <= groups and (groups == 1 or experts >= 2 * groups)
-        require(fits, f"n_group {groups} and topk_group {self.topk_group} do not fit {experts} experts")
+        check_groups(self.n_routed_experts, self.n_group, self.topk_group)
         require(self.linear_size <= LIMITS["hidden_size"], f"{self.linear_size:,} features of states are too many")
         kernel = self.linear_conv_kernel_dim
         require(2 <= kernel <= LIMITS["conv_kernel"], f"linear_conv_kernel_dim is {kernel}, expected 2 to 256")
@@ -226,15 +223,11 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Which layers attend: those with heads of keys."""
     attends, _ = attending({**found, "num_key_value_heads": values.get("attention.head_count_kv")})
-    first, rotated = values.get("leading_dense_block_count", 0), values.get("rope.dimension_count", 64)
-    whole = values.get("attention.key_length_mla")
-    if type(whole) is int and type(rotated) is int:
-        found = found | {"qk_nope_head_dim": whole - rotated}
-    parameters = {key: value for key, value in found["rope_parameters"].items() if key != "partial_rotary_factor"}
-    return found | {
-        "layer_types": [ATTENTION if own else LINEAR for own in attends], "qk_rope_head_dim": rotated,
+    first = values.get("leading_dense_block_count", 0)
+    return latent_heads(found, values, 64, values.get("attention.key_length_mla")) | {
+        "layer_types": [ATTENTION if own else LINEAR for own in attends],
         "mlp_layer_types": [DENSE if type(first) is int and i < first else SPARSE for i in range(len(attends))],
-        "linear_num_heads": found.get("num_attention_heads"), "rope_parameters": parameters,
+        "linear_num_heads": found.get("num_attention_heads"),
         "v_head_dim": values.get("attention.value_length_mla", 128), "q_lora_rank": None,
     }  # fmt: skip
 

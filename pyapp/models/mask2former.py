@@ -13,19 +13,19 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList, Sequential
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.vision.detection import PositionedAttention, sines_of_places
+from pyapp.nn.vision.detection import PositionedAttention
 from pyapp.nn.vision.masks import (
     GROUPS,
     LEVELS,
     STRIDES,
     MaskedAttention,
     MaskEmbedder,
-    PixelDecoder,
+    PixelLevel,
+    as_sources,
     labels_of_places,
     shown_places,
 )
-from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures
-from pyapp.nn.vision.windows import WindowMaps
+from pyapp.nn.vision.vision import ImageModel, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, SwinBackbone, check_numbers
@@ -74,15 +74,7 @@ class Config(PictureConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored. ModelError for other backbones than Swin."""
-        own = values.get("backbone_config")
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
-        assert isinstance(own, dict)
-        kind = own.get("model_type", "swin")
-        require(kind == "swin", f"the backbone {kind!r:.60} is not known", "Known: swin")
-        backbone = SwinBackbone.from_dict(own)
-        stages = [f"stage{i + 1}" for i in range(len(backbone.depths))]
-        given = own.get("out_features", stages)
-        require(given == stages, f"out_features is {given!r:.80}, expected all stages: {', '.join(stages)}")
+        backbone = SwinBackbone.part_of(values)
         require(not values.get("pre_norm"), "Mask2Former with norms before its layers (pre_norm) is not supported")
         strides, common = values.get("feature_strides", STRIDES), values.get("common_stride", STRIDES[0])
         require(isinstance(strides, list | tuple) and list(strides) == STRIDES, f"feature_strides is {strides!r:.60}")
@@ -154,19 +146,14 @@ class Transformer(Module):
         """
         numbers = ops.arange(self.queries_embedder.num_embeddings, device=features.device)
         levels = self.level_embed(ops.arange(LEVELS, device=features.device))  # (L, D)
-        sizes = [(int(x.shape[2]), int(x.shape[3])) for x in maps]
-        sources = [
-            as_sequence(layer(x)) + levels[i]
-            for i, (layer, x) in enumerate(zip(self.input_projections, maps, strict=True))
-        ]
-        waves = [sines_of_places(*size, int(levels.shape[1]), features.device) for size in sizes]
+        read = as_sources([layer(x) for layer, x in zip(self.input_projections, maps, strict=True)], levels)
         queries = self.queries_embedder(numbers).unsqueeze(0)  # (1, Q, D)
         x = self.queries_features(numbers).unsqueeze(0).expand(features.shape[0], *queries.shape[1:])
         decoder = self.decoder
         masks = decoder.masks(decoder.layernorm(x), features)
         for i, layer in enumerate(decoder.layers):
-            level = i % LEVELS
-            x = layer(x, queries, sources[level], waves[level], shown_places(masks, sizes[level]))
+            source, waves, size = read[i % LEVELS]
+            x = layer(x, queries, source, waves, shown_places(masks, size))
             masks = decoder.masks(decoder.layernorm(x), features)
         return decoder.layernorm(x), masks
 
@@ -176,15 +163,11 @@ class Mask2Former(ImageModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.config, own = config, config.backbone_config
-        widths = [own.embed_dim << i for i in range(len(own.depths))]
-        self.least = own.patch_size[0] << (len(widths) - 1)
+        self.config = config
         self.model = Module()
-        self.model.pixel_level_module = Module()
-        self.model.pixel_level_module.encoder = WindowMaps(own)
-        self.model.pixel_level_module.decoder = PixelDecoder(
-            widths, config.feature_size, config.mask_feature_size, config.encoder_layers, config.num_attention_heads,
-            config.encoder_feedforward_dim,
+        self.model.pixel_level_module = PixelLevel(
+            config.backbone_config, config.feature_size, config.mask_feature_size, config.encoder_layers,
+            config.num_attention_heads, config.encoder_feedforward_dim,
         )  # fmt: skip
         self.model.transformer_module = Transformer(config)
         self.class_predictor = Linear(config.hidden_dim, len(config.labels) + 1)
@@ -193,9 +176,9 @@ class Mask2Former(ImageModel):
         """pixel_values (B, C, H, W) → scores (B, labels, H', W') of places, from 0: of all queries, how surely they
         have a label and hold a place.
         """
-        check_pictures("Mask2Former", pixel_values, self.config.num_channels, least=self.least)
         parts = self.model.pixel_level_module
-        maps, features = parts.decoder(parts.encoder(pixel_values))
+        check_pictures("Mask2Former", pixel_values, self.config.num_channels, least=parts.least)
+        maps, features = parts(pixel_values)
         queries, masks = self.model.transformer_module(maps, features)
         return labels_of_places(self.class_predictor(queries), masks)
 

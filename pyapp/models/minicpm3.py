@@ -16,7 +16,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import check_positive
 from .loading.gguf import KEYS, NAMES, TENSOR_SCALINGS, Gguf
-from .loading.latent import LatentConfig, latent_sizes
+from .loading.latent import LatentConfig, latent_heads, latent_keys, latent_sizes
 
 MODEL_TYPES = ("minicpm3",)
 
@@ -86,23 +86,10 @@ class MiniCPM3ForCausalLM(ScaledLanguageModel):
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes of heads. llama.cpp takes the factors of embeddings, residuals and logits for granted."""
-    rotated, whole = values.get("rope.dimension_count", 32), values.get("attention.key_length")
-    parameters = {key: value for key, value in found["rope_parameters"].items() if key != "partial_rotary_factor"}
-    if type(whole) is int and type(rotated) is int:
-        found = found | {"qk_nope_head_dim": whole - rotated}
-    original = values.get("rope.scaling.original_context_length")
-    return found | {
-        "rope_parameters": parameters, "qk_rope_head_dim": rotated, "original_max_position_embeddings": original,
+    """llama.cpp takes the factors of embeddings, residuals and logits for granted."""
+    return latent_heads(found, values, 32, values.get("attention.key_length")) | {
+        "original_max_position_embeddings": values.get("rope.scaling.original_context_length"),
         "attention_bias": "blk.0.attn_output.bias" in values["tensors"],
-    }  # fmt: skip
-
-
-def _to_gguf(config: Config) -> dict[str, Any]:
-    return {
-        "attention.head_count_kv": config.num_attention_heads, "rope.dimension_count": config.qk_rope_head_dim,
-        "attention.key_length": config.qk_nope_head_dim + config.qk_rope_head_dim,
-        "attention.value_length": config.v_head_dim,
     }  # fmt: skip
 
 
@@ -111,7 +98,7 @@ _PARTS = {
     "kv_a_proj_with_mqa": "attn_kv_a_mqa", "kv_a_layernorm": "attn_kv_a_norm", "kv_b_proj": "attn_kv_b",
 }  # fmt: skip
 GGUF = Gguf(
-    "minicpm3", read=_from_gguf, write=_to_gguf, scalings=TENSOR_SCALINGS,
+    "minicpm3", read=_from_gguf, write=latent_keys, scalings=TENSOR_SCALINGS,
     names=NAMES | {f"model.layers.{{}}.self_attn.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
     keys=KEYS | {"q_lora_rank": "attention.q_lora_rank", "kv_lora_rank": "attention.kv_lora_rank"},
     unsaid=("original_max_position_embeddings",),

@@ -20,6 +20,7 @@ from pyapp.nn.vision_language.picture_text import PictureTextModel
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .loading import phi_form, picture_text
+from .loading.config import require
 from .loading.picture_text import PictureTextConfig
 from .loading.weights import Stored, cut_apart
 
@@ -62,20 +63,21 @@ class Config(PictureTextConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json, whose older form calls the language model's phi_config."""
         text = values.get("text_config", values.get("phi_config")) or {}
-        vision = values.get("vision_config") or {}
-        parts = {"text_config": text, "vision_config": vision}
-        for name, part in parts.items():
-            if not isinstance(part, dict):
-                raise ModelError(f"{name} is {part!r:.60}, expected an object")
-        return super().from_dict({**values, "text_config": text, "vision_config": {**SIGLIP, **vision}})
+        require(isinstance(text, dict), f"text_config is {text!r:.60}, expected an object")
+        return super().from_dict({**values, "text_config": text, "vision_config": _vision(values)})
+
+
+def _vision(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The tower's fields of an object of a config.json, with what it leaves out."""
+    own = settings.get("vision_config") or {}
+    require(isinstance(own, dict), f"vision_config is {own!r:.60}, expected an object")
+    return {**SIGLIP, **own}
 
 
 def adapted(settings: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> dict[str, Any]:
     """The configuration; ModelError for files of the later forms, which see several parts of a picture."""
     fc1 = tensors.get(f"{PROJECTOR}fc1.weight")
-    vision = settings.get("vision_config") or {}
-    width = vision.get("hidden_size", SIGLIP["hidden_size"]) if isinstance(vision, dict) else None
-    if fc1 is None or fc1.shape[1] != width:
+    if fc1 is None or fc1.shape[1] != _vision(settings)["hidden_size"]:
         raise ModelError(
             "these weights of Moondream are of a later form, which is not supported",
             hint="Take the files of vikhyatk/moondream2 from before July 2024: revision 2024-05-20",
@@ -116,7 +118,7 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
 
 def processor_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a preprocessor_config.json, which files lack: the whole picture, made a square."""
-    side = {**SIGLIP, **(settings.get("vision_config") or {})}["image_size"]
+    side = _vision(settings)["image_size"]
     half = [0.5] * 3
     return {
         "image_processor_type": "SiglipImageProcessor", "size": {"height": side, "width": side}, "resample": 3,

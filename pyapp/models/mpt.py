@@ -16,7 +16,7 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.positions.linear_biases import slopes
 
-from .loading.config import FileConfig, read_config, require
+from .loading.config import FileConfig, check_form, read_config, require
 from .loading.gguf import Gguf
 
 MODEL_TYPES = ("mpt",)
@@ -56,13 +56,8 @@ class Config(FileConfig):
         """From the object of a config.json."""
         given = values.get("attn_config") or {}
         require(isinstance(given, Mapping), f"attn_config is {given!r:.60}, expected an object")
-        for name, expected in FIXED.items():
-            found = given.get(name, expected)
-            require(found == expected, f"attn_config has {name} {found!r:.40}, and only {expected!r} is known")
-        plain: tuple[tuple[str, Any], ...] = ("no_bias", True), ("logit_scale", None)
-        for name, expected in plain:
-            found = values.get(name, expected)
-            require(found == expected, f"{name} is {found!r:.40}, and only {expected!r} is known")
+        check_form(given, FIXED, "attn_config: ")
+        check_form(values, {"no_bias": True, "logit_scale": None})
         most = given.get("alibi_bias_max")
         own: dict[str, Any] = {"alibi_bias_max": 8 if most is None else most}
         own |= {name: given.get(name) for name in ("clip_qkv", "softmax_scale")}

@@ -19,7 +19,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.recurrent.delta_layer import GatedDeltaLayer
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 
-from .loading.config import LIMITS, require
+from .loading.config import layers_in
 from .loading.delta_config import ATTENTION, LINEAR, DeltaConfig
 from .loading.weights import Stored
 
@@ -55,17 +55,15 @@ class Config(DeltaConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with the types of the layers, every fourth of which attends, and the sizes of the states."""
-        layers: Any = values.get("num_hidden_layers")
-        plausible = type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"]
-        require(plausible, f"num_hidden_layers is {layers!r:.40}")
-        kinds = [LINEAR if (layer + 1) % 4 else ATTENTION for layer in range(layers)]
+        kinds = [LINEAR if (layer + 1) % 4 else ATTENTION for layer in range(layers_in(values))]
         if ATTENTION not in kinds:
             kinds[-1] = ATTENTION
         heads: Any = values.get("num_attention_heads")
         values = {"linear_num_key_heads": heads, "linear_num_value_heads": heads, "layer_types": kinds} | values
         count: Any = values["linear_num_key_heads"]
-        if "linear_key_head_dim" not in values and type(count) is int and count > 0:
-            values["linear_key_head_dim"] = int(0.75 * values["hidden_size"] / count)
+        width: Any = values.get("hidden_size")
+        if "linear_key_head_dim" not in values and type(count) is int and count > 0 and type(width) is int:
+            values["linear_key_head_dim"] = int(0.75 * width / count)
         size = values.get("linear_key_head_dim")
         return ({"linear_value_head_dim": 2 * size} if type(size) is int else {}) | values
 

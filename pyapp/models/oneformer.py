@@ -20,12 +20,12 @@ from pyapp.nn.vision.masks import (
     STRIDES,
     MaskedAttention,
     MaskEmbedder,
-    PixelDecoder,
+    PixelLevel,
+    as_sources,
     labels_of_places,
     shown_places,
 )
 from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures
-from pyapp.nn.vision.windows import WindowMaps
 
 from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, SwinBackbone, check_numbers
@@ -80,15 +80,7 @@ class Config(PictureConfig):
         """From the object of a config.json; other keys are ignored. ModelError for other backbones than Swin, and for
         other forms of the decoder than published ones.
         """
-        own = values.get("backbone_config")
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
-        assert isinstance(own, dict)
-        kind = own.get("model_type", "swin")
-        require(kind == "swin", f"the backbone {kind!r:.60} is not known", "Known: swin")
-        backbone = SwinBackbone.from_dict(own)
-        stages = [f"stage{i + 1}" for i in range(len(backbone.depths))]
-        given = own.get("out_features", stages)
-        require(given == stages, f"out_features is {given!r:.80}, expected all stages: {', '.join(stages)}")
+        backbone = SwinBackbone.part_of(values)
         for name in ("pre_norm", "enforce_input_proj"):
             require(not values.get(name), f"OneFormer with {name} is not supported")
         strides, common = values.get("strides", STRIDES), values.get("common_stride", STRIDES[0])
@@ -199,16 +191,14 @@ class Transformer(Module):
         """
         numbers = ops.arange(self.queries_embedder.num_embeddings, device=features.device)
         levels = self.level_embed(ops.arange(LEVELS, device=features.device))  # (L, D)
-        sizes = [(int(x.shape[2]), int(x.shape[3])) for x in maps]
-        sources = [as_sequence(x) + levels[i] for i, x in enumerate(maps)]
-        waves = [sines_of_places(*size, int(levels.shape[1]), features.device) for size in sizes]
+        read = as_sources(maps, levels)
         queries = self.queries_embedder(numbers).unsqueeze(0)  # (1, Q, D)
         decoder = self.decoder
         x = decoder.begin(task, queries, features)
         masks = decoder.masks(x, features)
         for i, layer in enumerate(decoder.layers):
-            level = i % LEVELS
-            x = layer(x, queries, sources[level], waves[level], shown_places(masks, sizes[level]))
+            source, waves, size = read[i % LEVELS]
+            x = layer(x, queries, source, waves, shown_places(masks, size))
             masks = decoder.masks(x, features)
         return decoder.class_embed(decoder.decoder_norm(x)), masks
 
@@ -220,16 +210,12 @@ class OneFormer(ImageModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.config, own = config, config.backbone_config
-        widths = [own.embed_dim << i for i in range(len(own.depths))]
-        self.least = own.patch_size[0] << (len(widths) - 1)
+        self.config = config
         self.task: list[float] | None = None
         self.model = Module()
-        self.model.pixel_level_module = Module()
-        self.model.pixel_level_module.encoder = WindowMaps(own)
-        self.model.pixel_level_module.decoder = PixelDecoder(
-            widths, config.conv_dim, config.mask_dim, config.encoder_layers, config.num_attention_heads,
-            config.encoder_feedforward_dim, config.layer_norm_eps,
+        self.model.pixel_level_module = PixelLevel(
+            config.backbone_config, config.conv_dim, config.mask_dim, config.encoder_layers,
+            config.num_attention_heads, config.encoder_feedforward_dim, config.layer_norm_eps,
         )  # fmt: skip
         self.model.transformer_module = Transformer(config)
         self.model.task_encoder = Module()
@@ -248,14 +234,14 @@ class OneFormer(ImageModel):
         """pixel_values (B, C, H, W) → scores (B, labels, H', W') of places, from 0: of all queries, how surely they
         have a label and hold a place. InputError before `take_task`.
         """
-        check_pictures("OneFormer", pixel_values, self.config.num_channels, least=self.least)
+        parts, model = self.model.pixel_level_module, self.model
+        check_pictures("OneFormer", pixel_values, self.config.num_channels, least=parts.least)
         if self.task is None:
             raise InputError(f"OneFormer: the task is not known: call take_task with the tokens of {self.task_text!r}")
-        parts, model = self.model.pixel_level_module, self.model
         first, last = (layer for part in model.task_encoder.task_mlp.layers for layer in part.children())
         task = last(ops.relu(first(ops.tensor([self.task], device=pixel_values.device))))  # (1, D)
         task = task.unsqueeze(0).expand(pixel_values.shape[0], 1, task.shape[1])
-        maps, features = parts.decoder(parts.encoder(pixel_values))
+        maps, features = parts(pixel_values)
         return labels_of_places(*model.transformer_module(maps, features, task))
 
 

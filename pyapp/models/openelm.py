@@ -16,7 +16,7 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import gated
 from pyapp.nn.recurrent.hybrid import uneven_cache
 
-from .loading.config import LIMITS, DecoderConfig, require
+from .loading.config import LIMITS, DecoderConfig, check_form, require
 from .loading.gguf import KEYS, Gguf, key_lengths
 
 MODEL_TYPES = ("openelm",)
@@ -47,9 +47,7 @@ class Config(DecoderConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json."""
-        for name, expected in FIXED.items():
-            found = values.get(name, expected)
-            require(found == expected, f"{name} is {found!r:.40}, and only {expected!r} is known")
+        check_form(values, FIXED)
         own = {new: values[old] for old, new in FIELDS.items() if values.get(old) is not None}
         given = {**values, **own}
         for name, key in (("query_heads", "num_attention_heads"), ("kv_heads", "num_key_value_heads")):

@@ -15,7 +15,7 @@ from pyapp.nn.decoders.latent_attention import LatentAttention
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.gguf import KEYS, NAMES, Gguf
-from .loading.latent import LatentConfig, latent_sizes
+from .loading.latent import LatentConfig, latent_heads, latent_keys, latent_sizes
 
 MODEL_TYPES = ("plm",)
 
@@ -62,30 +62,15 @@ class PlmForCausalLM(CausalLanguageModel):
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes of heads."""
-    rotated, whole = values.get("rope.dimension_count", 64), values.get("attention.key_length")
-    parameters = {key: value for key, value in found["rope_parameters"].items() if key != "partial_rotary_factor"}
-    if type(whole) is int and type(rotated) is int:
-        found = found | {"qk_nope_head_dim": whole - rotated}
-    return found | {
-        "qk_rope_head_dim": rotated, "v_head_dim": values.get("attention.value_length", 128),
-        "rope_parameters": parameters,
-    }  # fmt: skip
-
-
-def _to_gguf(config: Config) -> dict[str, Any]:
-    return {
-        "attention.head_count_kv": config.num_attention_heads, "rope.dimension_count": config.qk_rope_head_dim,
-        "attention.key_length": config.qk_nope_head_dim + config.qk_rope_head_dim,
-        "attention.value_length": config.v_head_dim,
-    }  # fmt: skip
+    found = latent_heads(found, values, 64, values.get("attention.key_length"))
+    return found | {"v_head_dim": values.get("attention.value_length", 128)}
 
 
 _PARTS = {
     "kv_a_proj_with_mqa": "attn_kv_a_mqa", "kv_a_layernorm": "attn_kv_a_norm", "kv_b_proj": "attn_kv_b",
 }  # fmt: skip
 GGUF = Gguf(
-    "plm", read=_from_gguf, write=_to_gguf, keys=KEYS | {"kv_lora_rank": "attention.kv_lora_rank"},
+    "plm", read=_from_gguf, write=latent_keys, keys=KEYS | {"kv_lora_rank": "attention.kv_lora_rank"},
     names=NAMES | {f"model.layers.{{}}.self_attn.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
 )  # fmt: skip
 TASKS = {"causal-lm": PlmForCausalLM}

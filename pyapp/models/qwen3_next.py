@@ -19,7 +19,7 @@ from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.recurrent.delta_layer import GatedDeltaLayer
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 
-from .loading.config import LIMITS, check_choice, require
+from .loading.config import check_choice, layers_in, require
 from .loading.delta_config import ATTENTION, LINEAR, DeltaConfig
 from .loading.gguf import (
     DENSE_LAYERS,
@@ -80,9 +80,8 @@ class Config(DeltaConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with the types of the layers: every fourth attends; and the experts of the kind."""
-        layers: Any = values.get("num_hidden_layers")
+        layers = layers_in(values)
         step = values.get("full_attention_interval", 4)
-        require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
         require(type(step) is int and step >= 1, f"full_attention_interval is {step!r:.40}")
         kinds = values.get("layer_types") or [LINEAR if (i + 1) % step else ATTENTION for i in range(layers)]
         kind = values.get("kind", values.get("model_type", cls.model_type))

@@ -60,7 +60,7 @@ class Config:
             own = {} if own is None else own
             require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
             parts.append(own)
-        vision = VISIONS[values.get("model_type", MODEL_TYPES[0])].from_dict(parts[0])
+        vision = VISIONS.get(str(values.get("model_type")), VISIONS[MODEL_TYPES[0]]).from_dict(parts[0])
         prompt, mask = read_config(PromptConfig, parts[1]), read_config(MaskConfig, parts[2])
         widths = {vision.output_channels, 2 * vision.num_pos_feats, prompt.hidden_size, mask.hidden_size}
         require(len(widths) == 1, f"the parts have several widths: {', '.join(map(str, sorted(widths)))}")

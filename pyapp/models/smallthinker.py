@@ -14,7 +14,7 @@ from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable, Text
 from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, GroupedRouter
 
-from .loading.config import LIMITS, DecoderConfig, check_choice, require
+from .loading.config import DecoderConfig, check_choice, layers_in, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, SIGMOID, Gguf, key_lengths
 from .loading.weights import Stored, experts_apart
 
@@ -42,10 +42,8 @@ class Config(DecoderConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with the layouts."""
-        layers, sparse = values.get("num_hidden_layers"), values.get("moe_layer_layout")
-        require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
+        layers, sparse = layers_in(values), values.get("moe_layer_layout")
         require(sparse is None or (isinstance(sparse, list) and all(sparse)), "a layer without experts is not known")
-        assert type(layers) is int
         return {"rope_layout": [1] * layers, "sliding_window_layout": [0] * layers} | values
 
     def __post_init__(self) -> None:

@@ -123,16 +123,20 @@ def test_hostile_configurations() -> None:
 
     blocks = CONFIGS["nemotron-nas"]["block_configs"]
     odd = {"attention": {"n_heads_in_group": 3}, "ffn": {}}
+    wide = {"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": float("inf")}}
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("nemotron-nas", {"block_configs": blocks[:3]}, "list of 4"),
         ("nemotron-nas", {"block_configs": [5] * 4}, "expected attention and ffn"),
         ("nemotron-nas", {"block_configs": [odd] * 4}, "n_heads_in_group is 3"),
+        ("nemotron-nas", {"block_configs": [wide] * 4}, "ffn_mult is inf"),
         ("nemotron-nas", {"kv_heads": [0] * 4, "linear": [False] * 4, "widths": [1] * 4}, "num_key_value_heads"),
         ("openelm", {"num_kv_heads": [3, 3]}, "kv_heads"),
         ("openelm", {"num_query_heads": 4}, "query_heads is 4"),
         ("openelm", {"ffn_multipliers": ["x", 1.0]}, "ffn_multipliers"),
         ("openelm", {"ffn_with_glu": False}, "ffn_with_glu"),
         ("smallthinker", {"rope_layout": [2, 1]}, "rope_layout"),
+        ("smallthinker", {"moe_num_primary_experts": 1 << 31}, "moe_num_primary_experts"),
+        ("smallthinker", {"num_hidden_layers": "2"}, "num_hidden_layers is '2', expected a whole number"),
         ("smallthinker", {"moe_layer_layout": [0, 1]}, "without experts"),
         ("bailing_moe_v2", {"n_group": 5}, "do not fit"),
         ("bailing_moe_v2", {"score_function": "odd"}, "score_function"),

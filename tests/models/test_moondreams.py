@@ -90,6 +90,9 @@ def test_later_forms_are_refused(files: Path) -> None:
     write_safetensors(files / "model.safetensors", tensors | {name: pyapp.cat([tensors[name]] * 2, 1)})
     with pytest.raises(ModelError, match="later form"):
         load_model(str(files))
+    (files / "config.json").write_text(json.dumps(CONFIG | {"vision_config": "siglip"}))
+    with pytest.raises(ModelError, match="vision_config is 'siglip', expected an object"):
+        load_model(str(files))
 
 
 @pytest.mark.parametrize("kind", ["phi-msft", "mixformer-sequential"])

@@ -23,7 +23,9 @@ LIMITS = {
     "shared_expert_intermediate_size": 1 << 20, "num_hidden_layers": 1 << 10, "num_attention_heads": 1 << 12,
     "num_key_value_heads": 1 << 12, "num_kv_heads": 1 << 12, "head_dim": 1 << 12,
     "max_position_embeddings": 1 << 24, "num_local_experts": 1 << 12, "num_experts": 1 << 12,
-    "num_experts_per_tok": 1 << 12, "n_embd": 1 << 17, "n_inner": 1 << 20, "n_layer": 1 << 10, "n_head": 1 << 12,
+    "num_experts_per_tok": 1 << 12, "num_shared_experts": 1 << 12, "moe_num_primary_experts": 1 << 12,
+    "moe_ffn_hidden_size": 1 << 20, "moe_shared_expert_intermediate_size": 1 << 20,
+    "n_embd": 1 << 17, "n_inner": 1 << 20, "n_layer": 1 << 10, "n_head": 1 << 12,
     "n_positions": 1 << 24, "type_vocab_size": 1 << 16, "ffn_hidden_size": 1 << 20, "ffn_dim": 1 << 20,
     "word_embed_proj_dim": 1 << 17, "d_model": 1 << 17, "n_heads": 1 << 12, "n_layers": 1 << 10, "max_seq_len": 1 << 24,
     "expansion_ratio": 1 << 8, "rotary_dim": 1 << 12,
@@ -142,6 +144,15 @@ def check_depth(layers: int) -> None:
     require(layers <= DEEPEST, f"a model of {layers:,} layers, expected at most {DEEPEST:,}")
 
 
+def layers_in(values: Mapping[str, Any]) -> int:
+    """The number of layers that the object of a config.json says. ModelError for one that cannot be."""
+    found, most = values.get("num_hidden_layers"), LIMITS["num_hidden_layers"]
+    plausible = type(found) is int and 1 <= found <= most
+    require(plausible, f"num_hidden_layers is {found!r:.40}, expected a whole number from 1 to {most:,}")
+    assert type(found) is int
+    return found
+
+
 def check_positive(config: Any, *names: str) -> None:
     """ModelError for fields with numbers that are not above 0."""
     for name in names:
@@ -152,6 +163,19 @@ def check_positive(config: Any, *names: str) -> None:
 def check_choice(count: int, experts: int) -> None:
     """ModelError unless so many can be chosen of the experts."""
     require(count <= experts, f"num_experts_per_tok is {count}, of {experts} experts")
+
+
+def check_groups(experts: int, groups: int, chosen: int) -> None:
+    """ModelError unless groups of two experts or more, of which `chosen` are taken, divide the experts."""
+    fits = experts % groups == 0 and chosen <= groups and (groups == 1 or experts >= 2 * groups)
+    require(fits, f"n_group {groups} and topk_group {chosen} do not fit {experts} experts")
+
+
+def check_form(values: Mapping[str, Any], known: Mapping[str, Any], where: str = "") -> None:
+    """ModelError for fields that say another form of the model than the only known one; those left out say this one."""
+    for name, expected in known.items():
+        found = values.get(name, expected)
+        require(found == expected, f"{where}{name} is {found!r:.40}, and only {expected!r} is known")
 
 
 def check_heads(hidden: int, heads: int, kv_heads: int, head_dim: int | None, positions: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import log, sqrt
 from typing import Any
 
@@ -53,6 +54,26 @@ def latent_sizes(values: dict[str, Any]) -> dict[str, Any]:
     for name, value in (("kv_lora_rank", rank), ("qk_rope_head_dim", rotated)):
         require(type(value) is int and value >= 1, f"{name} is {value!r:.60}, expected a whole number from 1")
     return {"num_key_value_heads": 1, "head_dim": rank + rotated}
+
+
+def latent_heads(found: dict[str, Any], values: Mapping[str, Any], rotated: int, whole: Any) -> dict[str, Any]:
+    """The fields that a GGUF file says, with the sizes of heads: `rotated` features where it names no number of them,
+    of `whole` ones.
+    """
+    size = values.get("rope.dimension_count", rotated)
+    parameters = {key: value for key, value in found["rope_parameters"].items() if key != "partial_rotary_factor"}
+    if type(whole) is int and type(size) is int:
+        found = found | {"qk_nope_head_dim": whole - size}
+    return found | {"qk_rope_head_dim": size, "rope_parameters": parameters}
+
+
+def latent_keys(config: Any) -> dict[str, Any]:
+    """The keys of a GGUF file that say the sizes of heads, as those without a latent cache have them."""
+    return {
+        "attention.head_count_kv": config.num_attention_heads, "rope.dimension_count": config.qk_rope_head_dim,
+        "attention.key_length": config.qk_nope_head_dim + config.qk_rope_head_dim,
+        "attention.value_length": config.v_head_dim,
+    }  # fmt: skip
 
 
 # -- GGUF files have the keys' part of kv_b_proj and that of the values apart, by head, and the keys' transposed

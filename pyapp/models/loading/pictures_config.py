@@ -225,6 +225,22 @@ class SwinBackbone(WindowConfig):
 
     model_type = "swin"
 
+    @classmethod
+    def part_of(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json, which has the backbone's in its backbone_config. ModelError for other
+        backbones, and for one of whose stages not all are read.
+        """
+        own = values.get("backbone_config")
+        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
+        assert isinstance(own, dict)
+        kind = own.get("model_type", cls.model_type)
+        require(kind == cls.model_type, f"the backbone {kind!r:.60} is not known", f"Known: {cls.model_type}")
+        backbone = cls.from_dict(own)
+        stages = [f"stage{i + 1}" for i in range(len(backbone.depths))]
+        given = own.get("out_features", stages)
+        require(given == stages, f"out_features is {given!r:.80}, expected all stages: {', '.join(stages)}")
+        return backbone
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConvNextConfig(PictureConfig):

@@ -5,6 +5,8 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine import Tensor, no_grad, ops
 from ..encoders.encoders import attend
 from ..layers.channel_normalization import GroupNorm
@@ -15,6 +17,7 @@ from ..module import Module
 from ..parameter import new_parameter
 from .detection import PointsLayer, centres_of_places, sines_of_places
 from .vision import as_map, as_sequence
+from .windows import WindowMaps
 
 STRIDES = [4, 8, 16, 32]  # of the backbone's maps
 LEVELS, POINTS = 3, 4  # maps that the queries read, and points of each map that a place reads
@@ -86,6 +89,35 @@ class PixelDecoder(Module):
         fine = self.adapter_1(maps[0])
         fine = fine + ops.interpolate(found[-1], size=tuple(fine.shape[2:]), mode="bilinear", align_corners=False)
         return found, self.mask_projection(ops.relu(self.layer_1(fine)))
+
+
+class PixelLevel(Module):
+    """A Swin, and what makes maps of one width of its own. The arguments after the Swin's configuration are
+    PixelDecoder's.
+    """
+
+    def __init__(self, config: Any, *sizes: Any) -> None:
+        super().__init__()
+        widths = [config.embed_dim << i for i in range(len(config.depths))]
+        self.least = config.patch_size[0] << (len(widths) - 1)  # pixels of the smallest side of a picture
+        self.encoder = WindowMaps(config)
+        self.decoder = PixelDecoder(widths, *sizes)
+
+    def forward(self, pixel_values: Tensor) -> tuple[list[Tensor], Tensor]:
+        """pixel_values (B, 3, H, W) → as PixelDecoder's."""
+        found: tuple[list[Tensor], Tensor] = self.decoder(self.encoder(pixel_values))
+        return found
+
+
+def as_sources(maps: list[Tensor], levels: Tensor) -> list[tuple[Tensor, Tensor, tuple[int, int]]]:
+    """maps (B, D, H, W) and a vector of each one (L, D) → what queries read of each: its places (B, S, D), the waves
+    (1, S, D) that say where they are, and its size (H, W).
+    """
+    found = []
+    for i, x in enumerate(maps):
+        size = int(x.shape[2]), int(x.shape[3])
+        found.append((as_sequence(x) + levels[i], sines_of_places(*size, int(levels.shape[1]), x.device), size))
+    return found
 
 
 class MaskedAttention(Module):

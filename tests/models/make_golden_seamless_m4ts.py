@@ -1,6 +1,6 @@
-"""Makes golden_seamless/NAME.json with transformers, one for each configuration of seamless_configs.py:
+"""Makes golden_seamless_m4ts/NAME.json with transformers, one for each configuration of seamless_m4t_configs.py:
 
-    PYTHONPATH=. python tests/models/make_golden_seamless.py [NAME …]
+    PYTHONPATH=. python tests/models/make_golden_seamless_m4ts.py [NAME …]
 
 For texts and for speech a file has the names and shapes of the parameters, logits of a source and of two with padding,
 the tokens that are written of the two in a language, and of each parameter's gradient of a loss the sum and the product
@@ -17,11 +17,11 @@ import torch
 import transformers
 
 from tests.goldens import write_json
-from tests.models.seamless_configs import BANKS, CONFIGS, IDS, MOST, SAMPLES, TEXT
+from tests.models.seamless_m4t_configs import BANKS, CONFIGS, IDS, MOST, SAMPLES, TEXT
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
 
-FOLDER = Path(__file__).with_name("golden_seamless")
+FOLDER = Path(__file__).with_name("golden_seamless_m4ts")
 CLASSES = {"seq2seq-lm": "SeamlessM4Tv2ForTextToText", "speech-recognition": "SeamlessM4Tv2ForSpeechToText"}
 
 

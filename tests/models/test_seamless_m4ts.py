@@ -1,5 +1,5 @@
-"""SeamlessM4T v2 against transformers (make_golden_seamless.py), of texts and of speech: names, logits, padding, what
-is written in a language, and gradients; its files.
+"""SeamlessM4T v2 against transformers (make_golden_seamless_m4ts.py), of texts and of speech: names, logits, padding,
+what is written in a language, and gradients; its files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyapp.models.load import load_speech_model
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.nn import functional
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
-from tests.models.seamless_configs import BANKS, CONFIGS, IDS, MOST, SAMPLES, TEXT
+from tests.models.seamless_m4t_configs import BANKS, CONFIGS, IDS, MOST, SAMPLES, TEXT
 from tests.models.seeded import direction, shown, sound_weights
 from tests.models.small_models import golden_of, numbers
 from tests.models.sound_configs import recording
@@ -40,7 +40,7 @@ MODULE = importlib.import_module(f"pyapp.models.{MODEL_TYPES[NAME]}")
 
 @cache
 def golden(task: str) -> dict[str, Any]:
-    found: dict[str, Any] = golden_of("golden_seamless", NAME)[task]
+    found: dict[str, Any] = golden_of("golden_seamless_m4ts", NAME)[task]
     return found
 
 
