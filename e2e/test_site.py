@@ -217,7 +217,7 @@ def test_parts_that_arrive_slowly(
         expect(page.locator("#read-progress")).to_contain_text("Opening paper.pdf…")
         expect(status).to_have_text("Loading")
         arriving.set()
-        expect(page.locator("#read-error")).to_contain_text("This PDF is damaged")
+        expect(page.locator("#read-error")).to_contain_text("is not a PDF, or it is damaged")
         expect(page.locator("#read-progress")).to_be_hidden()
         arriving.clear()
         waiting = page.locator(".view-loading")

@@ -344,7 +344,7 @@ class Tensor(_Slots, TensorMethods):
         if self.numel() != 1:
             raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
         kind = self.dtype
-        if not kind.format and kind is not _dtype.bfloat16:
+        if kind is not _dtype.bfloat16 and (kind.is_bits or not kind.format):
             return self.detach().numpy().reshape(-1)[0].item()
         refuse_capture("item")
         if self.device is not cpu:

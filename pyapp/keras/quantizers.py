@@ -48,7 +48,8 @@ def abs_max_quantize(
     x = as_tensor(inputs)
     kind = x.dtype
     values = x.to("float32") if to_numpy and kind.is_floating_point and kind.itemsize < 4 else x
-    scale = value_range[1] / (values.abs().amax(axes_of(axis, x), keepdim=True) + epsilon)
+    largest = values.abs().amax(axes_of(axis, x), keepdim=True) + epsilon
+    scale = ops.full((), value_range[1], dtype=values.dtype) / largest  # a number would be rounded otherwise
     scale = scale if to_numpy else scale.to(kind)
     numbers = (values * scale).round().clamp(*value_range)
     return numbers.to(as_dtype(dtype)), scale.to(kind)

@@ -12,6 +12,7 @@ const HELPER = `
   parentPort.on("message", async (data) => { await loaded; self.onmessage({ data }); });
 `;
 globalThis.crossOriginIsolated = true;
+globalThis.location = new URL(import.meta.url);
 globalThis.fetch = async () => new Response(await readFile(program));
 globalThis.Worker = class {
   constructor(url) {

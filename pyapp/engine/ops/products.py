@@ -38,7 +38,7 @@ def _d_prod(g: Tensor, y: Tensor, x: Tensor, dim: int, keepdim: bool) -> Any:
     if not x.numel():
         return (x * 0,)
     if not STATE.enabled and x.device.backend.host_visible and not capturing():
-        if isfinite((1.0 / y + y * 0.0).sum().item()):  # no product is zero or infinite
+        if isfinite(abs((1.0 / y + y * 0.0).sum().item())):  # no product is zero or infinite
             return (_spread(g * y, x, dim, keepdim) / x,)
     others = _ones_before(x, dim) * flip(_ones_before(flip(x, dim), dim), dim)
     whole = _spread(y, x, dim, keepdim)

@@ -14,13 +14,13 @@
  *   generate: {input: string, result: {text: string, reason: string}},
  *   chat: {input: string | Message[], result: {text: string, thought: string, reason: string}},
  *   transcribe: {input: Blob | Float32Array, result: Transcript},
- *   "label-sound": {input: Blob | Float32Array, result: {label: string, start: number, end: number, score: number}[]},
  *   embed: {input: string | string[], result: Float32Array[]},
  *   translate: {input: string, result: {text: string, reason: string}},
  *   speak: {input: string, result: {samples: Int16Array, rate: number, reason: string}},
  *   read: {input: Picture, result: Page},
  *   answer: {input: {question: string, page: Page, picture?: Picture}, result: {answer: string, score: number, corners: number[][][]}[]},
- *   forecast: {input: number[] | Record<string, number[]>, result: {name: string, forecast: number[], quantiles: Record<string, number[]>}[]}} & Record<LookTask, {input: Picture, result: Look}>} Tasks by their names: what a model is given, and what it gives
+ *   forecast: {input: number[] | Record<string, number[]>, result: {name: string, forecast: number[], quantiles: Record<string, number[]>}[]}} & Record<"label-sound", {input: Blob | Float32Array, result: {label: string, start: number, end: number, score: number}[]}>
+ *   & Record<LookTask, {input: Picture, result: Look}>} Tasks by their names: what a model is given, and what it gives
  * @typedef {{load: string, run: string, params: (input: any, options: any, signal: AbortSignal) => object | Promise<object>,
  *   event?: (event: any) => any, result: (events: any[], done: DoneEvent) => any}} Kind `event`: what becomes of an event
  */
