@@ -52,6 +52,9 @@ REFUSED = {
     "jetmoe": "bias",
     "gpt_oss": "sinks",
     "gpt_oss-yarn": "sinks",
+    "granite_swa": "sinks",
+    "olmo_hybrid": "q_norm, k_norm",
+    "olmo_hybrid-bare": "q_norm, k_norm",
 } | dict.fromkeys(
     [
         "mamba",
@@ -67,6 +70,7 @@ REFUSED = {
         "rwkv6",
         "rwkv7",
         "bitnet",
+        "based",
     ],
     "most of its parameters",
 )
