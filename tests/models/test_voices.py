@@ -211,7 +211,8 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"window_size": 0}, "window_size"), ({"sampling_rate": 3}, "sampling_rate"), ({"hidden_act": "exec"}, "activ"),
     ({"wavenet_kernel_size": 4}, "odd"), ({"noise_scale": "x"}, "noise_scale"), ({"ffn_dim": 1 << 19}, "ffn_dim"),
     ({"pad_token_id": 12}, "pad_token_id"),
-    ({"architectures": ["VitsForSequenceClassification"]}, "made for"), ({"model_type": "tacotron2"}, "'tacotron2' is not known"),
+    ({"architectures": ["VitsForSequenceClassification"]}, "made for"),
+    ({"model_type": "tacotron2"}, "'tacotron2' is not known"),
 ]  # fmt: skip
 
 
