@@ -10,6 +10,7 @@ A module says by `tensor_parallel` how its layers are divided, by their names:
 - ("outputs", PART, …): a linear layer whose outputs are these parts, one after the other;
 - ("inputs", PART): a linear layer whose inputs are this part, and whose outputs are summed;
 - ("vocabulary",): an embedding, or the linear layer of the logits;
+- ("heads",): a parameter with a number for each head of queries;
 - ("whole",): every process has all of it.
 
 Parts are "queries" and "keys" (the features of all heads of queries, and of those of keys or values), "groups" (of each
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from math import lcm, prod
 from typing import Any
 
@@ -156,12 +158,23 @@ class SummedTransposedLinear(TransposedLinear):
 
 
 class SummedExperts(Experts):
-    """Experts that have a part of their inner features. All processes choose alike, and sum up."""
+    """Experts that have a part of their inner features. All processes choose alike, the first one adds the biases of
+    the outputs, and all sum up.
+    """
 
     group: ProcessGroup
 
     def forward(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         return sum_of_ranks(super().forward(x, shares, chosen).contiguous(), self.group)
+
+    def bias_of(self, name: str) -> Tensor | None:
+        return None if name == "down_proj" and self.group.rank() else super().bias_of(name)
+
+
+@cache
+def summed_experts(kind: type[Experts]) -> type[Experts]:
+    """SummedExperts that compute as experts of a kind do."""
+    return SummedExperts if kind is Experts else type(f"Summed{kind.__name__}", (SummedExperts, kind), {})
 
 
 class DividedHead(Linear):
@@ -269,6 +282,10 @@ class _Division:
                 self._inputs(where, layer, ranges[of[0]])
             elif kind != "whole":
                 raise ModelError(f"{kind!r} is not a way to divide a layer", where=where)
+        for name, parameter in module._parameters.items():
+            if parameter is not None and plan.get(name) == ("heads",):
+                width, (_, first, count) = module.heads.head_dim, ranges["queries"]
+                self._set(parameter, 0, ((first // width, count // width),))
 
     def _refuse(self, path: str, module: Module, unknown: Sequence[str]) -> None:
         """ModelError if there are parts that a module does not say how to divide."""
@@ -404,10 +421,14 @@ class _Division:
         total = module.intermediate_size
         first, count = self._divided(path, total, self.block_of(module.down_proj))
         for name, (kind, *parts) in plan.items():
+            parameter = module._parameters.get(name)
+            if parameter is None or kind == "whole":
+                continue
             ranges = tuple((i * total + first, count) for i in range(len(parts)))
-            self._set(getattr(module, name), 1 if kind == "outputs" else 2, ranges, module.stack_shape(name))
+            shape = module.stack_shape(name) if name in module.STACKS else None
+            self._set(parameter, 1 if kind == "outputs" else 2, ranges, shape)
         module.intermediate_size = count
-        self._become(module, SummedExperts)
+        self._become(module, summed_experts(type(module)))
 
     def _vocabulary(self, layer: Any) -> None:
         words = layer.weight.shape[0]

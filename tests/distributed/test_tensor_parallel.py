@@ -50,9 +50,6 @@ REFUSED = {
     "cohere-norms": "q_norm, k_norm",
     "stablelm-parallel": "q_layernorm, k_layernorm",
     "jetmoe": "bias",
-    "gpt_oss": "sinks",
-    "gpt_oss-yarn": "sinks",
-    "granite_swa": "sinks",
     "olmo_hybrid": "q_norm, k_norm",
     "olmo_hybrid-bare": "q_norm, k_norm",
 } | dict.fromkeys(
@@ -331,6 +328,39 @@ def test_each_process_reads_its_part_of_every_expert(mixtures: dict[str, Path], 
         assert own == tokens
         assert np.abs(steps - logits).max() < (1e-4 if path.suffix == ".safetensors" and dtype is None else 0.15)
     assert sum(widths) == 768 and widths[0] == (256 if kind == "Q4_K_M" else 384)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "q8_0"])
+def test_experts_with_biases_and_scores_of_no_token(tmp_path: Path, kind: str) -> None:
+    """gpt-oss: each process has the biases and the sinks of its part; the first adds the biases of the outputs."""
+    settings = CONFIGS["gpt_oss"] | {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "head_dim": 32,
+        "num_hidden_layers": 2,
+    }
+    settings |= {"layer_types": ["sliding_attention", "full_attention"]}
+    module = __import__("pyapp.models.gpt_oss", fromlist=["gpt_oss"])
+    model = module.GptOssForCausalLM(module.Config.from_dict(settings))
+    pyapp.manual_seed(3)
+    state = model.exported({name: pyapp.randn(*p.shape) * p.shape[-1] ** -0.5 for name, p in model.named_parameters()})
+    path = tmp_path / "model.safetensors"
+    write_safetensors(path, state)
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    if kind == "q8_0":
+        quantize_file(path, path := tmp_path / "model.gguf", kind, view=gguf_view(tmp_path / "model.safetensors"))
+
+    def load(group: ProcessGroup | None = None) -> Any:
+        with open_checkpoint(path) as checkpoint:
+            given = settings if kind == "safetensors" else None
+            return build(checkpoint, lambda event: None, Cancel(), given, None, group=group)
+
+    tokens, logits = written(whole := load())
+    for own, (again, steps) in in_ranks(2, lambda group: (lambda own: (own, written(own)))(load(group))):
+        assert again == tokens and np.abs(steps - logits).max() < (1e-5 if kind == "safetensors" else 0.1)
+        assert own.model.layers[0].self_attn.sinks.shape == (2,)
+        assert own.model.layers[1].mlp.experts.gate_up_proj_bias.shape == (4, 128)
+        assert sum(p.numel() for p in own.parameters()) < 0.6 * sum(p.numel() for p in whole.parameters())
 
 
 def test_stacks_in_blocks_that_are_in_memory() -> None:

@@ -179,6 +179,7 @@ def load_weights(
             part = parts.get(key)
             if slot.is_stack and plan.join is not None:
                 value = _joined_stack(checkpoint, slot, plan, chosen.get(key), device)
+                value = value if part is None else part.of(value)
             elif slot.is_stack:
                 value = _stack(checkpoint, slot, plan, part, chosen.get(key), device)
             elif part is not None:

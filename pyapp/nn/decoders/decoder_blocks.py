@@ -95,6 +95,8 @@ class LateNormAttention(HeadNormAttention):
 class SinkAttention(GroupedQueryAttention):
     """Self-attention with a score of each head for no token (Xiao et al. 2023, arXiv 2309.17453)."""
 
+    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "sinks": ("heads",)}  # by nn/tensor_parallel.py
+
     def __init__(
         self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, *, bias: bool = False
     ) -> None:

@@ -67,7 +67,8 @@ class Experts(Module):
     def tensor_parallel(self) -> Mapping[str, tuple[str, ...]]:
         """How several processes divide the stacks (nn/tensor_parallel.py)."""
         first, last = self.STACKS
-        return {first: ("outputs", *["inner"] * (1 if self.ungated else 2)), last: ("inputs", "inner")}
+        split = ("outputs", *["inner"] * (1 if self.ungated else 2))
+        return {first: split, f"{first}_bias": split, last: ("inputs", "inner"), f"{last}_bias": ("whole",)}
 
     def __init__(
         self, hidden_size: int, intermediate_size: int, experts: int, activation: str = "silu", bias: bool = False,
@@ -127,9 +128,13 @@ class Experts(Module):
         """
         return result
 
+    def bias_of(self, name: str) -> Tensor | None:
+        """The biases (E, N) of a stack, where it has such."""
+        return self._parameters.get(f"{name}_bias")
+
     def _whole(self, result: Tensor, name: str, experts: int | Tensor, x: Tensor) -> Tensor:
         """As `adapted`, with the biases."""
-        biases = self._parameters.get(f"{name}_bias")
+        biases = self.bias_of(name)
         if biases is not None:
             own = biases.select(0, experts) if isinstance(experts, int) else ops.index_select(biases, 0, experts)
             result = result + own
