@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from math import lcm, prod
 from typing import Any
 
@@ -171,10 +170,14 @@ class SummedExperts(Experts):
         return None if name == "down_proj" and self.group.rank() else super().bias_of(name)
 
 
-@cache
+_SUMMED: dict[type[Experts], type[Experts]] = {Experts: SummedExperts}
+
+
 def summed_experts(kind: type[Experts]) -> type[Experts]:
     """SummedExperts that compute as experts of a kind do."""
-    return SummedExperts if kind is Experts else type(f"Summed{kind.__name__}", (SummedExperts, kind), {})
+    if kind not in _SUMMED:
+        _SUMMED[kind] = type(f"Summed{kind.__name__}", (SummedExperts, kind), {})
+    return _SUMMED[kind]
 
 
 class DividedHead(Linear):

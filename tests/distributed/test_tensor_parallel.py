@@ -355,8 +355,12 @@ def test_experts_with_biases_and_scores_of_no_token(tmp_path: Path, kind: str) -
             given = settings if kind == "safetensors" else None
             return build(checkpoint, lambda event: None, Cancel(), given, None, group=group)
 
+    def run(group: ProcessGroup) -> Any:
+        model = load(group)
+        return model, written(model)
+
     tokens, logits = written(whole := load())
-    for own, (again, steps) in in_ranks(2, lambda group: (lambda own: (own, written(own)))(load(group))):
+    for own, (again, steps) in in_ranks(2, run):
         assert again == tokens and np.abs(steps - logits).max() < (1e-5 if kind == "safetensors" else 0.1)
         assert own.model.layers[0].self_attn.sinks.shape == (2,)
         assert own.model.layers[1].mlp.experts.gate_up_proj_bias.shape == (4, 128)
