@@ -124,12 +124,16 @@ def test_files_by_their_addresses(run: Script, embedder: Path) -> None:
         const vectors = await model.run({texts});
         engine.restart();
         const [again] = await model.run({texts[0]!r});
-        return {{ size: model.about.dimensions, vectors: vectors.map((vector) => [...vector]), again: [...again] }};
+        await engine.forget(model);
+        const gone = await model.run({texts[0]!r}).then(() => "", said);
+        const plain = [...vectors, again].map((vector) => [...vector]);
+        return {{ gone, size: model.about.dimensions, vectors: plain }};
     """)
     expected = pipeline("embed", str(embedder))(texts, normalize=True)
-    for vector, wanted in zip([*found["vectors"], found["again"]], [*expected, expected[0]], strict=True):
+    for vector, wanted in zip(found["vectors"], [*expected, expected[0]], strict=True):
         assert vector == pytest.approx(list(wanted), abs=2e-2)
     assert found["size"] == len(expected[0])
+    assert "does not have this model" in found["gone"]
 
 
 def test_a_model_of_the_hub(run: Script, hub: FakeHub, tmp_path: Path) -> None:

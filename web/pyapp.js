@@ -39,6 +39,7 @@ export class Engine {
     this.precision = precision;
     /** The files of the user or of the page, by the id of their model: a worker that is started anew gets them again. @type {Map<string, {task: keyof Tasks, files: {file: File, path: string}[]}>} */
     this.given = new Map();
+    this.lastGiven = 0;
     this.onProgress = onProgress;
     /** @type {{resolve: (about: About) => void, reject: (error: Error) => void}} */
     let settle = { resolve: () => {}, reject: () => {} };
@@ -110,10 +111,16 @@ export class Engine {
       file: source instanceof File ? source : await fetched(source, signal),
       path: paths[i].slice(folder.length),
     })));
-    const id = `file:${this.given.size + 1}`;
+    this.lastGiven += 1;
+    const id = `file:${this.lastGiven}`;
     await this.worker.call("models.add", { id, task, files });
     this.given.set(id, { task, files });
     return id;
+  }
+
+  /** Forgets a model from files, which are in memory as long as it is known. @param {Model<any>} model */
+  async forget({ id }) {
+    if (this.given.delete(id)) await this.worker.call("models.forget", { id });
   }
 
   /** Starts the worker anew, after an error whose `action` is "restart". Models are read again when they run. */
@@ -166,7 +173,8 @@ function commonFolder(paths) {
   const [first = "", last = first] = [...paths].sort().filter((_, i, all) => i === 0 || i === all.length - 1);
   let length = 0;
   while (length < first.length && first[length] === last[length]) length += 1;
-  return first.slice(0, first.lastIndexOf("/", length - 1) + 1);
+  const same = first.slice(0, length);
+  return same.slice(0, same.lastIndexOf("/") + 1);
 }
 
 /** @param {URL} address @param {AbortSignal} [signal] @returns {Promise<File>} */
