@@ -20,9 +20,9 @@ from .texts import check_top, stream_of
 def points_of_images(
     loaded: Any, images: Sequence[Any], *, top: int | None = None, descriptors: bool = False
 ) -> Work:  # fmt: skip
-    """Items with `points`, each [x, y, how surely there is one] in pixels, the surest first, at most `top` of them
-    (None: all), and `size` [height, width] of a picture, by a model such as SuperPoint. With `descriptors` also these:
-    of each point a list of numbers of the length 1.
+    """Items with `points`, each [x, y, score] in pixels, the highest score first, at most `top` of them (None: all),
+    and `size`, [height, width] of the picture, by a model such as SuperPoint. With `descriptors` each item also has a
+    vector of length 1 for each point.
     """
     check_top(top)
     images = listed(images)
@@ -46,9 +46,9 @@ def points_of_images(
 
 
 def matched_points(loaded: Any, first: Any, images: Sequence[Any], *, top: int | None = None) -> Work:
-    """Items with `matches` of each picture with the `first` one, each [x, y, x', y', how sure it is]: a point of the
-    first picture and the same one in the other, in pixels, the surest first, at most `top` of them (None: all); and
-    `sizes` of both, each [height, width]. By a model such as LightGlue or SuperGlue.
+    """Items with `matches` of each picture with the `first` one, each [x, y, x', y', score]: a point of the first
+    picture and the same one in the other, in pixels, the highest score first, at most `top` of them (None: all); and
+    `sizes`, [height, width] of both, by a model such as LightGlue or SuperGlue.
     """
     check_top(top)
     images, model = listed(images), loaded.model
@@ -86,7 +86,7 @@ def matched_points(loaded: Any, first: Any, images: Sequence[Any], *, top: int |
 
 
 def _scales(prepared: Any) -> list[tuple[float, float]]:
-    """Of each picture, the pixels of its own that a column, and a row, of the model's input are."""
+    """How many pixels of each picture a column and a row of the model's input stand for."""
     high, wide = (int(side) for side in prepared.pixel_values.shape[2:])
     return [(width / wide, height / high) for height, width in prepared.sizes]
 
