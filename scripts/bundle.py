@@ -31,14 +31,13 @@ def entries(source: Path) -> list[str]:
     """The files of the page that something loads by its address: each becomes a bundle under the same name."""
     pages = {page: pattern for glob, pattern in ADDRESSES.items() for page in sorted(source.rglob(glob))}
     found = {name for page, pattern in pages.items() for name in re.findall(pattern, page.read_text(encoding="utf-8"))}
-    ours = [name for name in PUBLIC if (source / name).is_file()]
-    return sorted(found.union(ours) - set(ALONE))
+    return sorted(found - set(ALONE))
 
 
 def copy_bundled(source: Path, target: Path, node_modules: Path) -> None:
     """Copies the files of the page from `source` into the new folder `target`, with bundles instead of PARTS."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("node_modules", "__pycache__", ".*", *PARTS))
-    for name in entries(source):
+    for name in (*entries(source), *PUBLIC):
         command = [
             str(node_modules / ".bin" / "esbuild"), str(source / name), f"--outfile={target / name}", "--bundle",
             "--minify", "--log-level=warning",

@@ -571,7 +571,8 @@ def _dtype_of(array: Array) -> DType:
 
 def adopt_array(array: Array, dtype: DType | None = None) -> Tensor:
     """A tensor over a NumPy array's memory; copied where strides are negative or broken, or the array is read-only."""
-    kind, flags, shape = dtype or _dtype_of(array), array.flags, array.shape
+    kind = _dtype_of(array) if dtype is None or array.dtype.hasobject else dtype
+    flags, shape = array.flags, array.shape
     if flags.c_contiguous and flags.writeable and shape and array.dtype.isnative:
         address = array.__array_interface__["data"][0]
         return make(Storage.adopt(address, array.nbytes, array), shape, contiguous_strides(shape), kind)

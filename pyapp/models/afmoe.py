@@ -18,7 +18,18 @@ from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, check_choice, layer_types, require
-from .loading.gguf import BIAS_FORM, EXPERTS, HEAD_NORMS, KEYS, NAMES, SIGMOID, WINDOW, Gguf, key_lengths
+from .loading.gguf import (
+    BIAS_FORM,
+    EXPERTS,
+    HEAD_NORMS,
+    KEYS,
+    NAMES,
+    SHARED_EXPERTS,
+    SIGMOID,
+    WINDOW,
+    Gguf,
+    key_lengths,
+)
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("afmoe",)
@@ -129,13 +140,13 @@ _LAYER, _TARGET = "model.layers.{}.", "blk.{}."
 _PARTS = {
     "post_attention_layernorm": "post_attention_norm", "pre_mlp_layernorm": "ffn_norm",
     "post_mlp_layernorm": "post_ffw_norm", "self_attn.gate_proj": "attn_gate", "mlp.router.gate": "ffn_gate_inp",
-    "mlp.expert_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    "mlp.expert_bias": "exp_probs_b.bias",
 }  # fmt: skip
 # llama.cpp takes for granted that embeddings are scaled, and that every fourth layer sees all.
 GGUF = Gguf(
     "afmoe", write=_to_gguf, read=lambda found, values: found | {"mup_enabled": True},
-    names=NAMES | HEAD_NORMS | EXPERTS | {_LAYER + ours: _TARGET + theirs for ours, theirs in _PARTS.items()},
+    names=NAMES | HEAD_NORMS | EXPERTS | SHARED_EXPERTS
+    | {_LAYER + ours: _TARGET + theirs for ours, theirs in _PARTS.items()},
     forms={"expert_bias": BIAS_FORM},
     keys=KEYS | WINDOW | {
         "num_dense_layers": "leading_dense_block_count", "num_experts": "expert_count",

@@ -22,6 +22,7 @@ from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
     KEYS,
+    SHARED_EXPERTS,
     SIGMOID,
     Gguf,
     GgufForm,
@@ -248,17 +249,14 @@ def _second_to_gguf(config: Config) -> dict[str, Any]:
 _PARTS = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "attention.dense": "attn_output",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-    "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
-    "mlp.shared_experts.down_proj": "ffn_down_shexp",
 }  # fmt: skip
 _SECOND_PARTS = {
     "attention.query_key_value": "attn_qkv", "attention.query_layernorm": "attn_q_norm",
-    "attention.key_layernorm": "attn_k_norm", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "attention.key_layernorm": "attn_k_norm",
 }  # fmt: skip
 _LAYER = "model.layers.{}."
-_NAMES = {"model.word_embeddings": "token_embd", "model.norm": "output_norm", "lm_head": "output"} | EXPERTS | {
-    _LAYER + ours: f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()
-}  # fmt: skip
+_WORDS = {"model.word_embeddings": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_NAMES = _WORDS | EXPERTS | SHARED_EXPERTS | {_LAYER + ours: f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()}
 _JOINED = GgufForm(parts=(_part(0), _part(1), _part(2)), rows=_places)
 GGUF = Gguf(
     "bailingmoe", read=_from_gguf("bailing_moe"), write=_to_gguf,

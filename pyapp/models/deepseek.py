@@ -18,7 +18,7 @@ from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import query_growth, require
-from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf
+from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
 
@@ -235,12 +235,10 @@ _PATH = "model.layers.{}."
 _PARTS = {
     "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
-    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
 }  # fmt: skip
 GGUF = Gguf(
     "deepseek2",
-    names=NAMES | EXPERTS | {_PATH + ours: "blk.{}." + theirs for ours, theirs in _PARTS.items()} | {
+    names=NAMES | EXPERTS | SHARED_EXPERTS | {_PATH + ours: "blk.{}." + theirs for ours, theirs in _PARTS.items()} | {
         _PATH + "self_attn.kv_b_proj": "blk.{}.attn_k_b blk.{}.attn_v_b",
     },
     keys=KEYS | {

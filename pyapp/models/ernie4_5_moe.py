@@ -17,7 +17,7 @@ from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, require
-from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, GgufForm
+from .loading.gguf import EXPERTS, KEYS, NAMES, SHARED_EXPERTS, Gguf, GgufForm
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("ernie4_5_moe",)
@@ -143,14 +143,10 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     return {"expert_shared_feed_forward_length": config.moe_num_shared_experts * config.moe_intermediate_size}
 
 
-_PARTS = {
-    "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
-    "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
-    "mlp.shared_experts.down_proj": "ffn_down_shexp",
-}  # fmt: skip
+_BIAS = {"model.layers.{}.mlp.gate.moe_statics.e_score_correction_bias": "blk.{}.exp_probs_b.bias"}
 GGUF = Gguf(
     "ernie4_5-moe", read=_from_gguf, write=_to_gguf, unsaid=("moe_norm_min",),
-    names=NAMES | EXPERTS | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+    names=NAMES | EXPERTS | SHARED_EXPERTS | _BIAS,
     keys=KEYS | {
         "moe_num_experts": "expert_count", "moe_k": "expert_used_count",
         "moe_num_shared_experts": "expert_shared_count",

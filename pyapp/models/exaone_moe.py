@@ -23,6 +23,7 @@ from .loading.gguf import (
     HEAD_NORMS,
     KEYS,
     NAMES,
+    SHARED_EXPERTS,
     SIGMOID,
     WINDOW,
     Gguf,
@@ -145,14 +146,9 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_PARTS = {
-    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
-}  # fmt: skip
 GGUF = Gguf(
     "exaone-moe", read=_from_gguf, write=_to_gguf, scalings=("llama3",),
-    names=NAMES | HEAD_NORMS | EXPERTS
-    | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+    names=NAMES | HEAD_NORMS | EXPERTS | SHARED_EXPERTS,
     forms={"gate.e_score_correction_bias": BIAS_FORM},
     keys=KEYS | WINDOW | {
         "first_k_dense_replace": "leading_dense_block_count", "num_experts": "expert_count",

@@ -86,8 +86,5 @@ class Gemma3ForConditionalGeneration(PictureTextModel):
         crops = " ".join([one] * (rows * columns))
         return f"Here is the original image {one} and here are some crops to help you see better {crops}"
 
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        return self.multi_modal_projector(self.vision_tower(pixel_values))
-
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: Gemma3ForConditionalGeneration}

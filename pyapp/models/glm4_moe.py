@@ -22,6 +22,7 @@ from .loading.gguf import (
     HEAD_NORMS,
     KEYS,
     NAMES,
+    SHARED_EXPERTS,
     SIGMOID,
     WINDOWS,
     Gguf,
@@ -166,13 +167,7 @@ def _dots_to_gguf(config: Config) -> dict[str, Any]:
     return refuse_windows(config) | key_lengths(config) | {"expert_gating_func": SIGMOID}
 
 
-_PARTS = {
-    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
-}  # fmt: skip
-_NAMES = (
-    NAMES | EXPERTS | HEAD_NORMS | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{name}" for ours, name in _PARTS.items()}
-)
+_NAMES = NAMES | EXPERTS | SHARED_EXPERTS | HEAD_NORMS
 _KEYS = KEYS | {
     "first_k_dense_replace": "leading_dense_block_count", "n_routed_experts": "expert_count",
     "n_shared_experts": "expert_shared_count", "num_experts_per_tok": "expert_used_count",

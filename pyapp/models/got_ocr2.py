@@ -83,8 +83,5 @@ class GotOcr2ForConditionalGeneration(PictureTextModel):
     def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         return self.part * self.tokens_in(rows, columns)
 
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        return self.multi_modal_projector(self.vision_tower(pixel_values))
-
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: GotOcr2ForConditionalGeneration}

@@ -237,8 +237,5 @@ class Idefics2ForConditionalGeneration(PictureTextModel):
         edge, tokens = "<fake_token_around_image>", self.part * self.picture_tokens
         return edge + f"{tokens}{edge}" * (rows * columns + 1)
 
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        return self.multi_modal_projector(self.vision_tower(pixel_values))
-
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: Idefics2ForConditionalGeneration}

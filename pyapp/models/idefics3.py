@@ -96,8 +96,5 @@ class Idefics3ForConditionalGeneration(PictureTextModel):
         )
         return f"{tiles}{chr(10) if tiles else ''}{edge}<global-img>{tokens}{edge}"
 
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        return self.multi_modal_projector(self.vision_tower(pixel_values))
-
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: Idefics3ForConditionalGeneration}

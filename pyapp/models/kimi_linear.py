@@ -22,7 +22,7 @@ from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import causal_convolution
 
 from .loading.config import LIMITS, check_choice, check_groups, layers_in, require
-from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf, GgufForm, attending
+from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf, GgufForm, attending
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
 
@@ -282,12 +282,10 @@ _PARTS = {
     "self_attn.forget_gate.f_a_proj": "ssm_f_a", "self_attn.forget_gate.f_b_proj": "ssm_f_b",
     "self_attn.forget_gate.dt_bias": "ssm_dt.bias", "self_attn.forget_gate.A_log": "ssm_a",
     "self_attn.g_a_proj": "ssm_g_a", "self_attn.g_b_proj": "ssm_g_b", "self_attn.o_norm": "ssm_norm",
-    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
 }  # fmt: skip
 GGUF = Gguf(
     "kimi-linear", read=_from_gguf, write=_to_gguf, unsaid=("norm_topk_prob", "rope_parameters"),
-    names=NAMES | EXPERTS | {_LAYER + ours: f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+    names=NAMES | EXPERTS | SHARED_EXPERTS | {_LAYER + ours: f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
     forms={
         "kv_b_proj.weight": LATENT_FORM, "gate.e_score_correction_bias": BIAS_FORM, ".dt_bias": GgufForm(bare=True),
         ".A_log": GgufForm(True, write=_decay, read=_log_of_decay),

@@ -202,9 +202,6 @@ class Llama4ForConditionalGeneration(PictureTextModel):
         tiles = ("<|tile_x_separator|>".join([own] * columns) + "<|tile_y_separator|>") * rows
         return f"<|image_start|>{tiles}<|image|>{own}<|image_end|>"
 
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        return self.multi_modal_projector(self.vision_tower(pixel_values))
-
     def exported(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Tensors by the names of the parameters as Hugging Face's files have them, as those of the language model."""
         return with_experts_transposed(tensors)

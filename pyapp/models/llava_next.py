@@ -108,11 +108,6 @@ class LlavaNextForConditionalGeneration(PictureTextModel):
         self.multi_modal_projector = TwoLayers(tower.hidden_size * len(config.counts), width, config.values)
         self.image_newline = new_parameter(ops.zeros, width)
 
-    @property
-    def picture_tokens(self) -> int:
-        found: int = self.config.vision_config.patches
-        return found
-
     def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
         high, wide = self._made(rows, columns, size) if rows else (1, 0)
         return self.picture_tokens + high * (wide + 1)

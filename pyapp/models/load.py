@@ -227,7 +227,7 @@ def _preparation(files: _Files, settings: Mapping[str, Any], task: str, projecto
         usual = usual_processor(str(settings["model_type"]))
         return ImageProcessor.from_settings(read_settings(files.processor), usual)
     if task == SEES and (made := getattr(_seeing(settings), "processor_settings", None)) is not None:
-        from pyapp.vision.processors import ImageProcessor
+        from pyapp.vision.processors import ImageProcessor  # late: models of texts do not need it
 
         return ImageProcessor.from_settings(made(settings), None)
     return None if projector_file is None else projector_file.processor()

@@ -171,13 +171,5 @@ class MoondreamForConditionalGeneration(PictureTextModel):
         self.vision_tower = VisionTower(config.vision_config, class_token=False)
         self.multi_modal_projector = Projector(config)
 
-    @property
-    def picture_tokens(self) -> int:
-        found: int = self.config.vision_config.patches
-        return found
-
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        return self.multi_modal_projector(self.vision_tower(pixel_values))
-
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: MoondreamForConditionalGeneration}

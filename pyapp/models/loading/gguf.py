@@ -51,6 +51,12 @@ EXPERTS = {
     "model.layers.{}.mlp.experts.gate_up_proj": "blk.{}.ffn_gate_exps blk.{}.ffn_up_exps",
     "model.layers.{}.mlp.experts.down_proj": "blk.{}.ffn_down_exps",
 }
+SHARED_EXPERTS = {  # beside the others: those that every token has, and the bias of the choice
+    "model.layers.{}.mlp.shared_experts.gate_proj": "blk.{}.ffn_gate_shexp",
+    "model.layers.{}.mlp.shared_experts.up_proj": "blk.{}.ffn_up_shexp",
+    "model.layers.{}.mlp.shared_experts.down_proj": "blk.{}.ffn_down_shexp",
+    "model.layers.{}.mlp.gate.e_score_correction_bias": "blk.{}.exp_probs_b.bias",
+}
 # The names in the index of an architecture whose files have experts, a window, or no token types.
 WITH_EXPERTS, WITH_WINDOW, WITHOUT_TYPES = "{} with experts", "{} with a window", "{} without token types"
 # Fields of config.json, and the keys of GGUF after the architecture's name.

@@ -279,7 +279,8 @@ class PictureTextModel(Module):
     @property
     def picture_tokens(self) -> int:
         """How many vectors a picture of the tower's size becomes; the fewest, where it takes any."""
-        raise NotImplementedError
+        found: int = self.config.vision_config.patches
+        return found
 
     def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
         """How many vectors a picture of a size becomes, for what ImageProcessor.tiles says of it."""
@@ -298,7 +299,8 @@ class PictureTextModel(Module):
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
         """pixel_values (B, C, H, W) → the vectors (B, picture_tokens, D) of pictures, as Seen's features."""
-        raise NotImplementedError
+        found: Tensor = self.multi_modal_projector(self.vision_tower(pixel_values))
+        return found
 
     def features_of(self, tiles: Tensor, rows: int, columns: int) -> Tensor:
         """As picture_features, of tiles (B, C, H, W) of a picture that has so many rows and columns of them."""

@@ -145,7 +145,7 @@ _IN_PROGRAMS = (_dtype.float32, *_HALVES)  # what element_function takes
 
 
 def _is_half(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.dtype in _HALVES
+    return isinstance(x, Tensor) and is_half(x)
 
 
 @functools.lru_cache(256)
