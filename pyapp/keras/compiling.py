@@ -47,18 +47,43 @@ def weights_of_outputs(sample_weight: Any, names: list[str]) -> list[Any]:
     return [sample_weight] * len(names)
 
 
+class SummedLosses:
+    """Several losses of one output: their sum, each times its weight."""
+
+    def __init__(self, given: Any, weights: Any) -> None:
+        self.losses = [losses.as_loss(loss) for loss in given if loss is not None]
+        self.weights = list(weights) if isinstance(weights, (list, tuple)) else [weights] * len(self.losses)
+        if not self.losses or len(self.weights) != len(self.losses):
+            raise ValueError(f"compile: {len(self.losses)} losses of an output have {len(self.weights)} weights")
+        self.name = " + ".join(loss.name for loss in self.losses)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        total: Any = None
+        for loss, weight in zip(self.losses, self.weights, strict=True):
+            value = loss(y_true, y_pred, sample_weight)
+            value = value if weight is None else value * weight
+            total = value if total is None else total + value
+        return total
+
+
 class CompiledLoss:
     """The sum of the outputs' losses, each times its weight."""
 
     def __init__(self, given: Any, loss_weights: Any, names: list[str]) -> None:
-        if isinstance(given, (list, tuple)) and len(names) == 1 and len(given) == 1:
-            given = given[0]
+        if isinstance(given, (list, tuple)) and len(names) == 1:
+            given = given[0] if len(given) == 1 else [given]
         chosen = by_output(given, names, "loss")
         if len(names) > 1 and not isinstance(given, (Mapping, list, tuple)):
             chosen = [given] * len(names)
-        self.losses = [None if loss is None else losses.as_loss(loss) for loss in chosen]
-        weights = by_output(loss_weights, names, "loss_weights")
-        self.weights = [None if weight is None else float(weight) for weight in weights]
+        if isinstance(loss_weights, (list, tuple)) and len(names) == 1 and len(loss_weights) > 1:
+            loss_weights = [loss_weights]  # of several losses of one output
+        self.losses: list[Any] = []
+        self.weights: list[float | None] = []
+        for loss, weight in zip(chosen, by_output(loss_weights, names, "loss_weights"), strict=True):
+            if isinstance(loss, (list, tuple)):
+                loss, weight = SummedLosses(loss, weight), None
+            self.losses.append(loss if loss is None or isinstance(loss, SummedLosses) else losses.as_loss(loss))
+            self.weights.append(None if weight is None else float(weight))
         self.names = names
 
     def labels(self, y: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from . import schedules
 from .importable import importable
 from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
-from .optimizer_base import Count, Optimizer, Setting
+from .optimizer_base import Count, Optimizer, Setting, require_gradients
 from .optimizer_rules import (
     SGD,
     Adadelta,
@@ -172,6 +172,7 @@ class LossScaleOptimizer(Optimizer):
 
     def build(self, variables: Iterable[Tensor]) -> None:
         self.inner_optimizer.build(variables)
+        self._weights = self._inner._weights
         self.built = True
 
     def _prepare(self) -> None:
@@ -192,6 +193,7 @@ class LossScaleOptimizer(Optimizer):
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
         weights = list(self._inner._weights if trainable_variables is None else trainable_variables)
         pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
+        require_gradients(self, pairs, weights)
         weights = [w for _, w in pairs]
         if not pairs:
             return

@@ -17,6 +17,7 @@ from . import bounding_boxes
 from .backend import standardize_dtype
 from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
 from .core import clear_session
+from .drawings import model_to_dot, plot_model
 from .feature_space import FeatureSpace
 from .importable import importable
 from .models import clone_model
@@ -212,14 +213,6 @@ def get_source_inputs(tensor: Any) -> list[Any]:
         else:
             waiting += reversed(one.call.inputs)
     return list(found.values())
-
-
-def plot_model(model: Any, *_: Any, **__: Any) -> None:
-    """NotImplementedError: `model.summary()` shows the layers."""
-    raise NotImplementedError(f"plot_model: there are no drawings of models; {model.name}.summary() shows the layers")
-
-
-model_to_dot = plot_model
 
 
 def is_keras_tensor(x: Any) -> bool:

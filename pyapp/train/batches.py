@@ -75,7 +75,8 @@ class ArrayBatches(Batches):
         generator: Generator | None = None,
     ) -> None:  # fmt: skip
         self.arrays: Batch = _mapped(as_floatx, x), _mapped(as_floatx, y), _mapped(as_floatx, sample_weight)
-        lengths = {len(leaf) for part in self.arrays if part is not None for leaf in _leaves(part)}
+        leaves = (leaf for part in self.arrays if part is not None for leaf in _leaves(part))
+        lengths = {len(leaf) for leaf in leaves if leaf is not None}  # an input of a model that may be missing is None
         if len(lengths) > 1:
             raise ValueError(f"the arrays have different numbers of examples: {', '.join(map(str, sorted(lengths)))}")
         self.examples = lengths.pop() if lengths else 0
