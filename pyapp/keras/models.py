@@ -281,7 +281,7 @@ class Model(Layer):
                 names = [f"output_{k + 1}" for k in range(len(outputs))]
             if given["loss"] is not None:
                 self._compiled_loss = CompiledLoss(given["loss"], given["loss_weights"], names)
-                wanted = [n for n, loss in zip(names, self._compiled_loss.losses, strict=True) if loss is not None]
+                wanted = self._compiled_loss.tracked
                 if len(wanted) > 1:  # of one the total says the same
                     self._output_trackers = [Mean(name=f"{name}_loss") for name in wanted]
             self._compiled_metrics = CompiledMetrics(given["metrics"], given["weighted_metrics"], names)
@@ -693,7 +693,7 @@ class Model(Layer):
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for one batch, as NumPy arrays."""
         with no_grad():
-            outputs = self.predict_step(x)
+            outputs = self.predict_step((x,))
         self.clear_losses()
         return map_structure(lambda leaf: leaf.numpy(), outputs)
 

@@ -245,7 +245,7 @@ class MeanMetricWrapper(_Reduced):
         self.fn, self.settings = fn, settings
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        self.gather(self.fn(*as_tensors(y_true, y_pred), **self.settings), sample_weight)
+        self.gather(ops.as_tensor(self.fn(*as_tensors(y_true, y_pred), **self.settings)), sample_weight)
 
     def read(self) -> float:
         return self.mean()
