@@ -2279,8 +2279,4 @@ def several_losses_of_an_output(keras: Any) -> Any:
     model = keras.Model(inputs, [first, second])
     start(model)
     model.compile("sgd", ["mse", ["binary_crossentropy"]], loss_weights=[0.5, 2.0], metrics=["mae", ["accuracy"]])
-    found = [fitted(model, x, [x[:, :1], y])]
-    one = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1, "sigmoid")])
-    start(one)
-    one.compile("adam", ["mse", "binary_crossentropy"])
-    return [*found, fitted(one, x, y)["history"]["loss"]]  # Keras tells 0 for each of the two
+    return fitted(model, x, [x[:, :1], y])
