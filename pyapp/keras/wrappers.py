@@ -112,7 +112,8 @@ class SKLearnClassifier(ClassifierMixin, _Estimator):
 
     def predict(self, X: Any) -> Any:
         """The class with the highest output for each row of X: (n,)."""
-        return self.classes_[self._outputs(X).argmax(-1)]
+        found = self._outputs(X)
+        return self.classes_[found.argmax(-1)]
 
     def decision_function(self, X: Any) -> Any:
         """The outputs of the model: (n, classes)."""
@@ -139,6 +140,11 @@ class SKLearnRegressor(RegressorMixin, _Estimator):
 
 class SKLearnTransformer(TransformerMixin, _Estimator):
     """A transformer: `transform` gives what the model makes of X."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     def transform(self, X: Any) -> Any:
         """The outputs of the model for X."""
