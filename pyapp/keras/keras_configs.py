@@ -132,6 +132,8 @@ def _written(value: Any) -> Any:
             is_layer = value["module"] == "keras.layers" and isinstance(config, Mapping)
             return {**value, "config": _written(_without_trainable(config) if is_layer else config)}
         return {str(name): _written(inner) for name, inner in value.items()}
+    if isinstance(value, Layer):  # a get_config of one's own may leave it as it is
+        return describe(value, first=False)
     return [_written(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 

@@ -420,8 +420,8 @@ class Optimizer(Configured):
         weights = list(self._weights if trainable_variables is None else trainable_variables)
         pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
         require_gradients(self, pairs, weights)
-        if any(id(w) not in self._kept for _, w in pairs):
-            self.build([w for _, w in pairs])
+        if any(id(w) not in self._kept for w in weights):
+            self.build(weights)  # those without a gradient too, as in Keras: files have their states
         with no_grad():
             if self.loss_scale_factor is not None:
                 pairs = [(g / self.loss_scale_factor, w) for g, w in pairs]

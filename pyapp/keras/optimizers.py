@@ -194,13 +194,13 @@ class LossScaleOptimizer(Optimizer):
         weights = list(self._inner._weights if trainable_variables is None else trainable_variables)
         pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
         require_gradients(self, pairs, weights)
-        weights = [w for _, w in pairs]
         if not pairs:
             return
+        every, weights = weights, [w for _, w in pairs]
         with no_grad():
             if self._inner.gradient_accumulation_steps:
                 stop_capture("LossScaleOptimizer around an optimiser that gathers gradients: some steps change nothing")
-            self._inner.build(weights)
+            self._inner.build(every)
             scale = self._scale_of(pairs[0][0])
             given = [g / scale for g, _ in pairs]
             if recorder() is None:

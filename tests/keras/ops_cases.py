@@ -631,7 +631,7 @@ CASES = [line.strip() for line in """
     K.arctan2(K.cast(X, "float16"), 2.5)
     K.logaddexp(K.cast(X, "bfloat16"), 2.5)
     K.logaddexp(K.cast(THREE, "bfloat16"), I)
-    K.logaddexp2(2, K.cast(X, "float16"))
+    K.logaddexp2(2, K.cast(I, "float16"))
     K.hypot(K.cast(X, "bfloat16"), 0.3)
     K.multiply(K.cast(X, "bfloat16"), K.convert_to_tensor(2.5))
     K.maximum(K.cast(X, "float16"), K.convert_to_tensor(0.5))

@@ -89,6 +89,51 @@ def test_clones_have_new_weights_and_calls_of_ones_own() -> None:
             keras.models.clone_model(model, **wrong)
 
 
+class Around(layers.Layer):  # type: ignore[misc, name-defined]
+    """A layer whose configuration has a model, as it is or as JSON."""
+
+    def __init__(self, inside: Any, plain: bool = False, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.inside, self.plain = keras.saving.deserialize_keras_object(inside), plain
+
+    def call(self, inputs: Any) -> Any:
+        return self.inside(inputs)
+
+    def get_config(self) -> dict[str, Any]:
+        inside = self.inside if self.plain else keras.saving.serialize_keras_object(self.inside)
+        return {**super().get_config(), "inside": inside, "plain": self.plain}
+
+
+def test_configurations_have_models_inside(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    inputs = keras.Input((4,))
+    shared = layers.Dense(3)
+    inside = keras.Model(inputs, layers.Add()([shared(inputs), layers.Dense(3)(inputs) + shared(inputs)]))
+    x = np.ones((2, 4), "float32")
+    for plain in (False, True):
+        model = keras.Sequential([keras.Input((4,)), Around(inside, plain)])
+        model.save(tmp_path / "model.keras")
+        again = keras.models.load_model(tmp_path / "model.keras", {"Around": Around})
+        np.testing.assert_array_equal(again.predict(x, verbose=0), model.predict(x, verbose=0))
+        assert len(again.weights) == 4
+
+
+def test_states_of_weights_without_a_gradient_are_kept(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, [layers.Dense(1, name="used")(inputs), layers.Dense(1, name="other")(inputs)])
+    model.compile("adam", ["mse", None])
+    x, _ = numbers(8, 3, 2)
+    model.fit(x, [x[:, :1], None], verbose=0)
+    assert len(model.optimizer.variables) == 2 + 2 * 4
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.optimizer.iterations == 1
+    frozen = keras.Variable(1.0)
+    with pytest.raises(ValueError, match="none of 1 weights has a gradient"):
+        model.optimizer.apply([None], [frozen])
+
+
 def test_inputs_may_be_missing_or_have_other_forms() -> None:
     class Plus(layers.Layer):  # type: ignore[misc, name-defined]
         def call(self, x: Any, more: Any = None) -> Any:
