@@ -1,7 +1,8 @@
 """Builds the kernels: `python native/build.py host [--sanitize]`, `… wasm` (for Pyodide) or `… pool` (for the page's
 threads).
 
-Needs a C compiler only (`CC`, `CFLAGS` are honoured). Imported by the wheel's build hook: `build_host(out)` and
+Needs a C compiler only (`CC`, `CFLAGS` are honoured); for Windows it is the one of PyPI's package ziglang, which also
+builds for Windows elsewhere: `… host --system windows`. Imported by the wheel's build hook: `build_host(out)` and
 `build_wasm(out)` return the files that they left in `out`; what is up to date is not built again.
 """
 
@@ -78,6 +79,7 @@ SANITIZE = ["-g1", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
 # half the time.
 UNDEFINED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 UNDEFINED += ["-fno-sanitize=null"]  # AddressSanitizer sees each use of one; the checks are a fifth of the compiling
+LINK = {"linux": ["-shared", "-Wl,-z,nodelete"], "macos": ["-dynamiclib"], "windows": ["-shared", "-s"]}
 EXPORTS = "run signature instruction_set allocate free set_threads threads flush_denormals cancel".split()
 # LLVM 21 contracts c - a * b to a wrong instruction of relaxed SIMD; where fusing pays, the kernels ask for it (vfma).
 WASM = ["-msimd128", "-mbulk-memory", "-ffp-contract=off"]
@@ -328,21 +330,39 @@ def this_machine() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
-def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False, machine: str | None = None) -> list[Path]:
-    """Builds libpyapp.so for this machine's kind of processor into `out`, with kernels.h and the CUDA sources; for
-    another kind, `machine`, with the compiler that Debian has for it.
+def this_system() -> str:
+    return {"darwin": "macos", "win32": "windows"}.get(sys.platform, "linux")
+
+
+def host_compiler(machine: str | None, system: str) -> list[str]:
+    """The usual compiler: `cc`, Debian's for another kind of processor, `machine`, or zig's clang for Windows.
+
+    GCC for Windows places vectors of 32 bytes on the stack at addresses that are multiples of 16 only, which crashes
+    (its bug 54412). Visual C++ lacks the vector types that the kernels use.
+    """
+    if system == "windows":
+        return [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine or this_machine()}-windows-gnu"]
+    return ["cc" if machine is None else f"{machine}-linux-gnu-gcc"]
+
+
+def build_host(
+    out: Path | str = DEFAULT_OUT, sanitize: bool = False, machine: str | None = None, system: str | None = None
+) -> list[Path]:
+    """Builds libpyapp.so for this machine's kind of processor and system into `out`, with kernels.h and the CUDA
+    sources; for another kind, `machine`, or another system, "windows", with the compiler that is there for it.
 
     Raises BuildError without a compiler, on a failing source, or on a processor that simd.h does not know.
     """
-    usual = "cc" if machine is None else f"{machine}-linux-gnu-gcc"
+    system = system or this_system()
+    usual = host_compiler(machine, system)
     machine = machine or this_machine()
-    if machine not in HOST_SETS:
-        raise BuildError(f"no kernels for {machine}: native/simd.h knows {', '.join(HOST_SETS)}")
-    compiler = shlex.split(os.environ.get("CC", usual))
+    known = HOST_SETS if system != "windows" else ["x86_64"]  # zig names the sets of ARM otherwise
+    if machine not in known:
+        raise BuildError(f"no kernels for {machine} on {system}: there are some for {', '.join(known)}")
+    compiler = shlex.split(os.environ["CC"]) if "CC" in os.environ else usual
     flags = shlex.split(os.environ.get("ARCHFLAGS", "")) + shlex.split(os.environ.get("CFLAGS", ""))
     flags += ["-pthread"]
-    link = shlex.split(os.environ.get("LDFLAGS", ""))
-    link += ["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,nodelete"]
+    link = shlex.split(os.environ.get("LDFLAGS", "")) + LINK[system]
     target, key = Path(out) / "libpyapp.so", build_key(compiler, flags, link, machine)
     header = copy_header(Path(out))
     if not up_to_date(target, key):
@@ -481,7 +501,8 @@ def main() -> int:
     parser.add_argument(
         "--sanitize", action="store_true", help="host with AddressSanitizer and UBSan, into build/sanitized"
     )
-    parser.add_argument("--machine", help="host of another kind, as aarch64")
+    parser.add_argument("--machine", help="host with another kind of processor, as aarch64")
+    parser.add_argument("--system", choices=[*LINK], help="host of another system, as windows")
     arguments = parser.parse_args()
     try:
         if arguments.target == "wasm":
@@ -490,7 +511,7 @@ def main() -> int:
             built = build_pool(arguments.out or POOL_OUT)
         else:
             out = arguments.out or (SANITIZED_OUT if arguments.sanitize else DEFAULT_OUT)
-            built = build_host(out, arguments.sanitize, arguments.machine)
+            built = build_host(out, arguments.sanitize, arguments.machine, arguments.system)
     except BuildError as error:
         print(f"native: {error}", file=sys.stderr)
         return 1
