@@ -53,7 +53,7 @@ def compile_native(root: Path, target: str) -> list[Path]:
 
 def embedded_models(root: Path) -> list[Path]:
     """The files of the models that come with the package, as its registry names them."""
-    entries = json.loads((root / "pyapp" / "registry.json").read_text())["models"]
+    entries = json.loads((root / "pyapp" / "registry.json").read_text("utf-8"))["models"]
     files = [root / "web" / file["path"] for entry in entries if entry["kind"] == "embedded" for file in entry["files"]]
     return [path for path in files if path.is_file()]
 

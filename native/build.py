@@ -132,7 +132,7 @@ def run(command: Sequence[str]) -> str:
 
 def read_kernels() -> dict[str, list[list[str]]]:
     """Kernel name to the names of its pointers, dims and floats, from the KERNEL and CUDA_KERNEL lines of kernels.h."""
-    text = (NATIVE / "kernels.h").read_text()
+    text = (NATIVE / "kernels.h").read_text("utf-8")
     found = re.findall(r'^(?:CUDA_)?KERNEL\((\w+),((?:\s*"[^"]*")+)\)', text, re.MULTILINE)
     signatures = {name: "".join(re.findall(r'"([^"]*)"', pieces)) for name, pieces in found}
     return {
@@ -143,18 +143,18 @@ def read_kernels() -> dict[str, list[list[str]]]:
 
 def cuda_kernels() -> list[str]:
     """The kernels that CUDA alone has: the CUDA_KERNEL lines of kernels.h."""
-    return re.findall(r"^CUDA_KERNEL\((\w+),", (NATIVE / "kernels.h").read_text(), re.MULTILINE)
+    return re.findall(r"^CUDA_KERNEL\((\w+),", (NATIVE / "kernels.h").read_text("utf-8"), re.MULTILINE)
 
 
 def read_types() -> dict[str, int]:
     """Element type to its bytes, in the order of their codes, from the ELEMENT lines of kernels.h."""
-    text = (NATIVE / "kernels.h").read_text()
+    text = (NATIVE / "kernels.h").read_text("utf-8")
     return {name: int(size) for name, size in re.findall(r"^ELEMENT\((\w+), (\d+)\)", text, re.MULTILINE)}
 
 
 def read_opcodes() -> dict[str, dict[str, tuple[list[str], str]]]:
     """Kernel to its operations in the order of their codes, each with (operand types, result): the OPCODE lines."""
-    text = (NATIVE / "kernels.h").read_text()
+    text = (NATIVE / "kernels.h").read_text("utf-8")
     found: dict[str, dict[str, tuple[list[str], str]]] = {}
     for kernel, name, types, result in re.findall(r'^OPCODE\((\w+), (\w+), "([^"]*)", "([^"]*)"\)', text, re.MULTILINE):
         words = [list(read_types()) if word == "every" else TYPE_GROUPS.get(word, [word]) for word in types.split()]
@@ -199,7 +199,7 @@ def slots_header() -> str:
 
 def missing_kernels() -> list[str]:
     """Kernels of the library that no source defines with KERNEL(name)."""
-    text = "\n".join(path.read_text() for path in NATIVE.glob("*.c"))
+    text = "\n".join(path.read_text("utf-8") for path in NATIVE.glob("*.c"))
     defined = set(re.findall(r"^(?:\w+_)?KERNEL\((\w+)", text, re.MULTILINE))
     return [name for name in read_kernels() if name not in defined and name not in cuda_kernels()]
 
@@ -224,7 +224,7 @@ def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
 
 def compile_all(compiler: Sequence[str], flags: Sequence[str], jobs: list[Job], folder: Path) -> list[str]:
     """Compiles into `folder`, a few at a time; the objects' paths."""
-    (folder / "slots.h").write_text(slots_header())
+    (folder / "slots.h").write_text(slots_header(), "utf-8")
 
     def compile_one(job: Job) -> str:
         source, name, own = job
@@ -280,14 +280,14 @@ def copy_cuda(out: Path) -> list[Path]:
     folder = out / "cuda"
     folder.mkdir(parents=True, exist_ok=True)
     sources = [*(NATIVE / "cuda").glob("*.cu"), *(NATIVE / "cuda").glob("*.h"), *(NATIVE / name for name in FOR_CUDA)]
-    texts = {path.name: path.read_text() for path in sources} | {"slots.h": slots_header()}
+    texts = {path.name: path.read_text("utf-8") for path in sources} | {"slots.h": slots_header()}
     for old in folder.iterdir():
         if old.name not in texts:
             old.unlink()
     for name, text in texts.items():
         target = folder / name
-        if not target.exists() or target.read_text() != text:
-            target.write_text(text)
+        if not target.exists() or target.read_text("utf-8") != text:
+            target.write_text(text, "utf-8")
     return sorted(folder / name for name in texts)
 
 

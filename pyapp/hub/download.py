@@ -249,8 +249,11 @@ def _link(folder: Path, remote: Remote, revision: str, blob: Path) -> Path:
     if not pointer.is_file():
         pointer.unlink(missing_ok=True)
         try:
-            pointer.symlink_to(os.path.relpath(blob, pointer.parent))
-        except OSError:  # a file system without symbolic links
+            if os.name == "nt":  # symbolic links need an administrator's rights there
+                os.link(blob, pointer)
+            else:
+                pointer.symlink_to(os.path.relpath(blob, pointer.parent))
+        except OSError:  # a file system without links
             shutil.copyfile(blob, pointer)
     _note_revision(folder, remote, revision)
     return pointer
