@@ -249,7 +249,8 @@ def _cache() -> Path:
 
 def build(source: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Path:
     """Compiles a C source for this machine with `CC` (cc; on Windows the one of the package ziglang) and `CFLAGS`; the
-    library's path, in the user's cache or `folder`. The same source and flags are compiled once. KernelError without a compiler, or with its complaints.
+    library's path, in the user's cache or `folder`. The same source and flags are compiled once. KernelError without a
+    compiler, or with its complaints.
     """
     path = Path(source)
     if not path.is_file():
