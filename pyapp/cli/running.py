@@ -94,8 +94,8 @@ def open_closed_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     unknown = getattr(sys.stdin, "encoding", "").lower() in ASCII
-    if sys.stdin is not None and (unknown or (sys.platform == "win32" and not sys.stdin.isatty())):
-        sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
+    if isinstance(sys.stdin, io.TextIOWrapper) and (unknown or (sys.platform == "win32" and not sys.stdin.isatty())):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
