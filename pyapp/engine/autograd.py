@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError
-from .grad_mode import ANOMALY, GROUPS, STATE, WATCHERS
+from .grad_mode import ANOMALY, GROUPS, STATE, SUBCLASSES, WATCHERS
 from .launch import note_gradient
 from .shape import is_packed
-from .storage import CAPTURES
-from .tensor import Tensor, empty_contiguous
+from .storage import CAPTURES, Storage
+from .tensor import Tensor, empty_contiguous, make
 from .thread_local import ThreadLocal
 
 if TYPE_CHECKING:
+    from .device import Device
+    from .dtype import DType
     from .op import Op
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -125,6 +128,7 @@ class _Extensions:
     run_after: Any = None
     begin_pass: Any = None  # while there are GROUPS
     end_pass: Any = None
+    as_tensors: Any = None  # subclasses.py: while there are SUBCLASSES
 
 
 EXTENSIONS = _Extensions()
@@ -133,12 +137,47 @@ EXTENSIONS = _Extensions()
 class Described:
     """The attributes that a node reads of an op, for what is not in the registry: a Function, an alias."""
 
-    slices = saves_inputs = saves_output = False
+    slices = saves_inputs = saves_output = reads_layout = False
     reads = None
 
     def __init__(self, name: str, vjp: Callable[..., Any] | None) -> None:
         self.name = name
         self.vjp = vjp
+
+
+def _outline(argument: Tensor) -> Tensor:
+    made = blank(argument)
+    made._requires_grad = True
+    return made
+
+
+_references = sys.getrefcount
+
+
+class _Counted:
+    """Counts the references to an object that one variable holds, seen from its method."""
+
+    def count(self) -> int:
+        return _references(self)
+
+
+def _references_of_one() -> int:
+    node = _Counted()
+    return node.count()
+
+
+_ALONE = _references_of_one()  # of a node that a backward pass alone still holds
+_blanks: dict[tuple[DType, Device], Storage] = {}
+
+
+def blank(like: Tensor) -> Tensor:
+    """A tensor of that shape, dtype and device, which takes no memory: all elements are one, NaN. For a gradient that
+    does not read them."""
+    kind = like.dtype
+    storage = _blanks.get((kind, like.device))
+    if storage is None:
+        storage = _blanks[kind, like.device] = Storage.of_bytes(b"\xff" * kind.itemsize, like.device)
+    return make(storage, like.shape, (0,) * len(like.shape), kind)
 
 
 class Node:
@@ -217,6 +256,18 @@ class Node:
         )
 
     def release(self) -> None:
+        """After a pass that keeps no graph: frees what it holds. A node that saves no elements, and that something still
+        leads to, serves later passes too, and keeps the shapes of its arguments."""
+        if self.versions or self.op.reads_layout or self.args is None or _references(self) <= _ALONE:
+            self.drop()
+        else:
+            kept = [
+                argument if edge is None or argument is edge or argument.dtype.is_quantized else _outline(argument)
+                for argument, edge in zip(self.args, self.edges, strict=False)
+            ]
+            self.args = (*kept, *self.args[len(kept) :])
+
+    def drop(self) -> None:
         """Frees the saved tensors and the edges, so that a long chain is not freed by recursion."""
         self.args = self.output = None
         self.edges = ()

@@ -58,7 +58,7 @@ class _Recomputed(Node):
         return [(edge, found.get(id(edge))) for edge in wanted]
 
     def release(self) -> None:
-        super().release()
+        self.drop()
         self.again = None
 
 
