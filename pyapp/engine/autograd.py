@@ -518,6 +518,24 @@ def _walk(
     gradient is complete. With `wanted`, only along the paths that lead there. The hooks of the edges in `silent` do not
     run: their gradients are parts of those of another pass, which runs them.
     """
+    if SUBCLASSES.count and EXTENSIONS.as_tensors is not None:
+        with EXTENSIONS.as_tensors():
+            _propagate(roots, gradients, retain_graph, create_graph, deliver, wanted, stop, silent)
+    else:
+        _propagate(roots, gradients, retain_graph, create_graph, deliver, wanted, stop, silent)
+
+
+def _propagate(
+    roots: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    retain_graph: bool,
+    create_graph: bool,
+    deliver: Callable[[Edge, Tensor], None],
+    wanted: Sequence[Edge] | None,
+    stop: frozenset[int],
+    silent: frozenset[int],
+) -> None:
+    """As `_walk`, with tensors of all classes as plain ones."""
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
         pending.add(edge_of(root), _seed(root, gradient))
