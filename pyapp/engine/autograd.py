@@ -145,7 +145,12 @@ class Described:
         self.vjp = vjp
 
 
+_SMALL = 4096  # bytes of an argument that a node may keep as it is
+
+
 def _outline(argument: Tensor) -> Tensor:
+    if argument.dtype.is_quantized:
+        return argument
     made = blank(argument)
     made._requires_grad = True
     return made
@@ -256,16 +261,14 @@ class Node:
         )
 
     def release(self) -> None:
-        """After a pass that keeps no graph: frees what it holds. A node that saves no elements, and that something still
-        leads to, serves later passes too, and keeps the shapes of its arguments."""
+        """After a pass that keeps no graph: frees what it holds. A node that saves no elements, and to which something
+        still leads, serves later passes, too: it keeps the shapes of its arguments."""
         if self.versions or self.op.reads_layout or self.args is None or _references(self) <= _ALONE:
             self.drop()
         else:
-            kept = [
-                argument if edge is None or argument is edge or argument.dtype.is_quantized else _outline(argument)
-                for argument, edge in zip(self.args, self.edges, strict=False)
-            ]
-            self.args = (*kept, *self.args[len(kept) :])
+            for i, (edge, argument) in enumerate(zip(self.edges, self.args, strict=False)):
+                if edge is not None and argument is not edge and argument.storage.nbytes > _SMALL:
+                    self.args = (*self.args[:i], _outline(argument), *self.args[i + 1 :])
 
     def drop(self) -> None:
         """Frees the saved tensors and the edges, so that a long chain is not freed by recursion."""

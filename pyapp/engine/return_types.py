@@ -31,7 +31,10 @@ def printed_as(name: str) -> Any:
                 parts = tuple(parts[0])
             if len(parts) != count:
                 raise TypeError(f"return_types.{name}: takes {count} parts, got {len(parts)}")
-            return tuple.__new__(cls, parts)  # type: ignore[type-var]
+            return tuple.__new__(cls, parts)
+
+        def reduced(self: Any) -> Any:
+            return _remade, (name, tuple(self))
 
         def text(self: Any) -> str:
             parts = ",\n".join(f"{field}={part!r}" for field, part in zip(self._fields, self, strict=True))
@@ -39,7 +42,7 @@ def printed_as(name: str) -> Any:
 
         kind.__repr__ = text  # type: ignore[assignment]
         kind.__new__ = new  # type: ignore[assignment, method-assign]
-        kind.__reduce__ = lambda self: (_remade, (name, tuple(self)))  # type: ignore[method-assign, assignment]
+        kind.__reduce__ = reduced  # type: ignore[method-assign, assignment]
         kind.n_fields = kind.n_sequence_fields = count  # type: ignore[attr-defined]
         kind.n_unnamed_fields = 0  # type: ignore[attr-defined]
         KINDS[name] = kind

@@ -8,9 +8,9 @@ An operation with a tensor of such a class gives tensors of that class, or what 
             print(func.__name__)
             return super().__torch_function__(func, types, args, kwargs)
 
-Tensor imports this module when the first such class is defined. Until then operations pay nothing for it: those that are
-ops look here at the place where they look for a region of autocast; views and other methods get a wrapper. A function
-that is no op itself, such as `nn.functional.gelu_mlp(x)` of other functions, arrives as the ops that it is made of.
+Tensor imports this module when the first such class is defined. Until then operations pay nothing for it: ops look here
+where they look for a region of autocast; views and other methods get a wrapper. A function that is no op itself, such
+as `nn.functional.dropout`, arrives as the ops that it is made of.
 
 Other objects with `__torch_function__` are asked where an operation finds that they are no tensors.
 """

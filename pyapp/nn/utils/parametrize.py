@@ -77,10 +77,12 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     return bool(held) if tensor_name is None or not held else tensor_name in held
 
 
-def register_parametrization(module: Module, tensor_name: str, parametrization: Module) -> Module:
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
     """Replaces `module.<tensor_name>` by `parametrization(original)`. The original is the tensor, or its
-    `right_inverse` if the parametrization has one. ValueError if the name is neither a parameter nor a buffer, or if
-    the shape or dtype changes.
+    `right_inverse` if the parametrization has one. ValueError if the name is neither a parameter nor a buffer, or,
+    unless `unsafe`, if the shape or dtype changes.
     """
     if is_parametrized(module, tensor_name):
         module.parametrizations[tensor_name].append(parametrization)
@@ -89,7 +91,7 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     if value is None:
         raise ValueError(f"register_parametrization: {type(module).__name__} has no tensor {tensor_name!r}")
     held = ParametrizationList([parametrization], value)
-    if Initialization.on:
+    if Initialization.on and not unsafe:
         with no_grad():
             made = held()
         if made.shape != value.shape or made.dtype is not value.dtype:

@@ -70,8 +70,6 @@ def clone(x: Tensor) -> Tensor:
     return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
 
 
-
-
 def _clone_by_name(x: Tensor, memory_format: Any = None) -> Tensor:
     order = order_of("clone", memory_format, x.ndim)
     return clone(x) if order is None else _copied(x, order)
