@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from math import log2
 from typing import Any
 
@@ -43,7 +44,9 @@ class SobolEngine:
             raise ValueError(
                 f"draw: a sequence has 2^{self.MAXBIT} points: {self.num_generated:,} are drawn, not {n:,}"
             )
-        points = from_numpy(self._points.random(n)).to(kind)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that n is no power of two, which torch does not say either
+            points = from_numpy(self._points.random(n)).to(kind)
         self.num_generated += n
         if out is None:
             return points

@@ -161,6 +161,11 @@ greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessTh
 independent, multinomial = _IndependentConstraint, _Multinomial
 
 
+def over_dims(constraint: Constraint, count: int) -> Constraint:
+    """`constraint` for all elements of the last `count` dims together; itself for none."""
+    return independent(constraint, count) if count else constraint
+
+
 class dependent_property(property):
     """A property that gives a constraint which depends on the distribution's parameters: a decorator, alone or with
     what is known about all of them (`is_discrete`, `event_dim`).

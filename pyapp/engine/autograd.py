@@ -145,6 +145,7 @@ class Described:
         self.vjp = vjp
 
 
+_SERVED: tuple[int, ...] = ()  # the versions of a node that a pass has left for later ones
 _SMALL = 4096  # bytes of an argument that a node may keep as it is
 
 
@@ -212,7 +213,7 @@ class Node:
         # detached: the output refers to this node, and a cycle would keep its memory alive
         self.output: Any = output.detach() if op.saves_output else None  # a tensor; under hooks Saved
         self.read = None if op.reads is None else op.reads(self.edges)  # the saved arguments; None: all
-        self.versions = self._versions() if op.saves_inputs or op.saves_output else []
+        self.versions: Sequence[int] = self._versions() if op.saves_inputs or op.saves_output else []
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
@@ -266,6 +267,7 @@ class Node:
         if self.versions or self.op.reads_layout or self.args is None or _references(self) <= _ALONE:
             self.drop()
         else:
+            self.versions = _SERVED
             for i, (edge, argument) in enumerate(zip(self.edges, self.args, strict=False)):
                 if edge is not None and argument is not edge and argument.storage.nbytes > _SMALL:
                     self.args = (*self.args[:i], _outline(argument), *self.args[i + 1 :])
@@ -711,6 +713,18 @@ def gradients_at(
     return found
 
 
+def _freed_before(edges: list[Edge | None]) -> Node | None:
+    """A node that an earlier pass has freed: among these, or behind such as that pass has left."""
+    while edges:
+        node = edges.pop()
+        if isinstance(node, Node):
+            if node.args is None:
+                return node
+            if node.versions is _SERVED:
+                edges.extend(node.edges)
+    return None
+
+
 class _KeepsGraphs(ThreadLocal):
     """Whether `grad` keeps every graph."""
 
@@ -750,7 +764,7 @@ def grad(
     edges = [edge_of(t) for t in wanted]
     kept = (create_graph if retain_graph is None else retain_graph) or _Keeping.on
     ends = [edge for edge in map(edge_of, roots) if isinstance(edge, Node)]
-    freed = next((e for end in ends for e in (end, *end.edges) if isinstance(e, Node) and e.args is None), None)
+    freed = _freed_before([edge for end in ends for edge in (end, *end.edges)])
     found = gradients_at(edges, roots, weights, kept, create_graph, own=True)
     missing = [i for i, edge in enumerate(edges) if id(edge) not in found]
     if missing and not allow_unused and not materialize_grads:

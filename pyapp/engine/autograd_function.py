@@ -20,7 +20,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .autograd import STATE, Described, Edge, Node, RemovableHandle, blank, edge_of, no_grad
+from .autograd import _SERVED, STATE, Described, Edge, Node, RemovableHandle, blank, edge_of, no_grad
 from .grad_mode import WATCHERS
 from .graph_nodes import register_hook
 from .in_place import derive_views
@@ -59,6 +59,7 @@ class _FunctionNode(Node):
             self.context._saved = []
             self.drop()
         elif self.args is not None:
+            self.versions = _SERVED
             self.args = tuple([_without_memory(a, edge) for a, edge in zip(self.args, self.edges, strict=True)])
 
 

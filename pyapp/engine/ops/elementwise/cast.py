@@ -150,7 +150,7 @@ def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     """x itself if it is dense, else a dense row-major copy; or in another memory format."""
     try:
         if memory_format is not None and memory_format is not contiguous_format:
-            if memory_format is preserve_format:
+            if memory_format is preserve_format and not x.is_contiguous():
                 raise RuntimeError("contiguous: takes channels_last or contiguous_format, not preserve_format")
             return laid_out("contiguous", x, memory_format)
         if x.is_contiguous():

@@ -32,7 +32,7 @@ class Progress:
     """
 
     def __init__(self, iterations: int) -> None:
-        self.ivars = {"istep": 0, "iterations_left": iterations, "converged_count": 0}
+        self.ivars = {"istep": 1, "iterations_left": iterations, "converged_count": 0}
         self.fvars: dict[str, float] = {}
         self.bvars: dict[str, bool] = {}
         self.tvars: dict[str, Tensor] = {}
