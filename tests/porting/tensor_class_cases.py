@@ -260,7 +260,13 @@ def _registered(t: Any) -> Any:
     prune.l1_unstructured(layer, "weight", amount=2)
     prune.ln_structured(layer, "weight", amount=1, n=2, dim=0)
     (hook,) = layer._forward_pre_hooks.values()
-    return len(net), names, _kinds(hook, *hook), hook._tensor_name, len(hook), layer.weight
+    parametrize = importlib.import_module(f"{t.__name__}.nn.utils.parametrize")
+    one, other = t.nn.Linear(2, 2), t.nn.Linear(2, 2)
+    parametrize.register_parametrization(one, "weight", t.nn.Tanh(), unsafe=True)
+    parametrize.transfer_parametrizations_and_params(one, other)
+    moved = [t.equal(one.weight, other.weight), list(other.state_dict()), type(other).__name__]
+    before = parametrize.type_before_parametrizations(other).__name__
+    return len(net), names, _kinds(hook, *hook), hook._tensor_name, len(hook), layer.weight, moved, before
 
 
 def calls() -> dict[str, Any]:

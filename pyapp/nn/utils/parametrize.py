@@ -106,6 +106,33 @@ def register_parametrization(
     return module
 
 
+def type_before_parametrizations(module: Module) -> type:
+    """The class of a module before its tensors were parametrized."""
+    kind: type = getattr(module, "plain_class", type(module)) if is_parametrized(module) else type(module)
+    return kind
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Parametrizes tensors of `to_module` by the modules that parametrize those of `from_module`, with copies of their
+    originals: all tensors, or one. A tensor that `to_module` does not have is made. ValueError for one that
+    `from_module` has not parametrized.
+    """
+    if not is_parametrized(from_module, tensor_name):
+        raise ValueError(f"transfer_parametrizations_and_params: {tensor_name or 'no tensor'} is parametrized")
+    for name in [tensor_name] if tensor_name is not None else list(from_module.parametrizations):
+        held = from_module.parametrizations[name]
+        if not hasattr(to_module, name):
+            to_module.register_parameter(name, Parameter(getattr(from_module, name).detach().clone()))
+        for parametrization in held:
+            register_parametrization(to_module, name, parametrization, unsafe=True)
+        with no_grad():
+            for target, source in zip(to_module.parametrizations[name].originals(), held.originals(), strict=True):
+                target.copy_(source)
+    return to_module
+
+
 class _Thread(ThreadLocal):
     """What is computed once inside `cached`."""
 
