@@ -367,14 +367,21 @@ def _name(kind: DType) -> str:
     return "Tensor" if kind is Default.dtype or found is None else found
 
 
-def _construct(made: Tensor, *args: Any, device: Any = None) -> None:
+def _construct(cls: type, *args: Any, device: Any = None) -> Any:
     """torch's older constructor: uninitialised of given sizes, or from data, in the default dtype."""
     if device is not None and check_device(device) is not cpu:
         raise ValueError(f"Tensor: begins on the CPU; move it with .to({str(device)!r})")
     source = construct(args, Default.dtype)
+    made: Any = object.__new__(cls)
     made.point_to(source.storage, source.shape, source.strides, source.dtype, source.offset)
     set_requires_grad(made, False)
     set_node(made, None)
+    return made
 
 
-Tensor.__init__ = _construct  # type: ignore[method-assign, assignment]
+def _nothing_left(made: Tensor, *args: Any, **kwargs: Any) -> None:
+    """`__new__` has made the tensor. Classes that derive from Tensor have arguments of their own."""
+
+
+Tensor.__new__ = staticmethod(_construct)  # type: ignore[method-assign]
+Tensor.__init__ = _nothing_left  # type: ignore[method-assign, assignment]
