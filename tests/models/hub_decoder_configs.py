@@ -15,7 +15,7 @@ SMALL = {
     "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": E}
-LAYER_COUNTS = ("num_hidden_layers", "num_transformer_layers", "n_layer")
+LAYER_COUNTS = ("num_hidden_layers", "num_transformer_layers", "n_layer", "n_layers")
 EXPERT_COUNTS = ("num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts", "num_local_experts")
 LAYER = "model.layers.{}."
 KEPT_LAYERS = 2  # of whose tensors golden files have something
@@ -69,6 +69,53 @@ def layer_of(tensor: str) -> int:
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
+    "llada": {
+        "model_type": "llada",
+        "architectures": ["LLaDAModelLM"],
+        "d_model": D,
+        "n_layers": 2,
+        "n_heads": 4,
+        "n_kv_heads": 4,
+        "mlp_hidden_size": F,
+        "max_sequence_length": 128,
+        "vocab_size": V,
+        "embedding_size": V,
+        "weight_tying": False,
+        "rope_theta": 500000.0,
+        "rms_norm_eps": 1e-5,
+        "activation_type": "silu",
+        "block_type": "llama",
+        "rope": True,
+        "alibi": False,
+        "include_bias": False,
+        "include_qkv_bias": False,
+        "layer_norm_type": "rms",
+        "mlp_ratio": 4,
+        "multi_query_attention": None,
+        "mask_token_id": V - 1,
+        "eos_token_id": 2,
+        "pad_token_id": 2,
+    },
+    "llada_moe": SMALL
+    | {
+        "model_type": "llada",
+        "architectures": ["LLaDAMoEModelLM"],
+        "num_key_value_heads": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "expert_intermediate_size": E,
+        "dense_intermediate_size": 2 * F,
+        "shared_expert_intermediate_size": None,
+        "norm_topk_prob": None,
+        "qk_layernorm": True,
+        "moe_layer_freq": [1, 1],
+        "moe_router_score_function": "softmax",
+        "mask_token_id": V - 1,
+    },
+    "dream": SMALL | {"model_type": "Dream", "architectures": ["DreamModel"], "mask_token_id": V - 1},
+    "rnd1": SMALL
+    | EXPERTS
+    | {"model_type": "rnd1", "architectures": ["RND1"], "head_dim": 8, "norm_topk_prob": True, "mask_token_id": V - 1},
     "internlm2": SMALL
     | {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"], "bias": False, "rope_theta": 1e6},
     "xverse": SMALL | {"model_type": "xverse", "architectures": ["XverseForCausalLM"], "num_key_value_heads": 4},
@@ -414,6 +461,29 @@ _NEMOTRON = {
 _MIXER = ("mixer.in_proj", "mixer.conv1d", "mixer.A_log", "mixer.D", "mixer.dt_bias", "mixer.norm", "mixer.out_proj")
 _HEADS = ("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
 FILES: dict[str, Shapes] = {
+    "llada": {
+        f"model.transformer.{name}": shape
+        for name, shape in {
+            "wte.weight": (V, D),
+            "ln_f.weight": (D,),
+            "ff_out.weight": (V, D),
+            "blocks.{}.attn_norm.weight": (D,),
+            "blocks.{}.ff_norm.weight": (D,),
+            **{f"blocks.{{}}.{part}_proj.weight": (Q, D) for part in "qkv"},
+            "blocks.{}.attn_out.weight": (D, Q),
+            "blocks.{}.ff_proj.weight": (F, D),
+            "blocks.{}.up_proj.weight": (F, D),
+            "blocks.{}.ff_out.weight": (D, F),
+        }.items()
+    },
+    "llada_moe": OUTER
+    | NORMS
+    | attention(keys=Q)
+    | HEAD_NORMS
+    | {f"{LAYER}mlp.gate.weight": (4, D)}
+    | gated("mlp.experts.[]", E),
+    "dream": OUTER | NORMS | attention(bias="qkv") | gated("mlp", F),
+    "rnd1": OUTER | NORMS | attention() | HEAD_NORMS | {f"{LAYER}mlp.gate.weight": (4, D)} | gated("mlp.experts.[]", E),
     "internlm2": _INTERNLM,
     "xverse": OUTER | NORMS | attention(keys=Q) | gated("mlp", F),
     "orion": LLAMA | BIASES | {"model.norm.bias": (D,)},
