@@ -685,6 +685,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "mlp_layer_types": ["dense", "sparse"],
         "norm_topk_prob": True,
     },
+    "minimax": SMALL
+    | {
+        "model_type": "minimax",
+        "num_hidden_layers": 3,
+        "num_local_experts": 4,
+        "block_size": 4,
+        # transformers counts positions by the first layer's keys.
+        "layer_types": ["full_attention", "linear_attention", "linear_attention"],
+        "full_attn_alpha_factor": 1.4,
+        "linear_attn_alpha_factor": 1.3,
+        "mlp_alpha_factor": 1.2,
+        "mlp_beta_factor": 0.9,
+    },
     "minimax_m2": SMALL
     | {
         "model_type": "minimax_m2",
@@ -763,7 +776,8 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "mamba": {}, "mamba-biases": {}, "mamba2": {}, "rwkv6": {}, "rwkv7": {},
     **dict.fromkeys(["dbrx", "exaone", "internlm3", "jais2"], {}),
     "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
-    "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {}, "gemma4": {},
+    "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {},
+    "minimax": {"full_attn_alpha_factor": 1.2, "linear_attn_alpha_factor": 1.2, "mlp_beta_factor": 1.0}, "lfm2_moe": {}, "gemma4": {},
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
     "gemma4-experts": {},
     "qwen3_next": {"mlp_only_layers": []}, "afmoe": {"global_attn_every_n_layers": 4},
@@ -780,7 +794,7 @@ QUANTISED = list(CONFIGS)
 # remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys. The blocks
 # of Zamba 2 have no residuals.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
-             "olmo_hybrid-bare")  # fmt: skip
+             "olmo_hybrid-bare", "minimax")  # fmt: skip
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",

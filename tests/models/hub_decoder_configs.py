@@ -69,6 +69,38 @@ def layer_of(tensor: str) -> int:
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
+    "minimax_text_01": SMALL
+    | {
+        "model_type": "minimax_text_01",
+        "architectures": ["MiniMaxText01ForCausalLM"],
+        "num_hidden_layers": 8,
+        "attn_type_list": [0, 0, 0, 0, 0, 0, 0, 1],
+        "head_dim": 8,
+        "rotary_dim": 4,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "rms_norm_eps": 1e-6,
+        "postnorm": True,
+        "shared_intermediate_size": 0,
+        **{f"layernorm_{part}_alpha": 1.25 for part in ("full_attention", "linear_attention", "mlp")},
+        **{f"layernorm_{part}_beta": 1.0 for part in ("full_attention", "linear_attention", "mlp")},
+    },
+    "minimax_text_01": SMALL
+    | {
+        "model_type": "minimax_text_01",
+        "architectures": ["MiniMaxText01ForCausalLM"],
+        "num_hidden_layers": 8,
+        "attn_type_list": [0, 0, 0, 0, 0, 0, 0, 1],
+        "head_dim": 8,
+        "rotary_dim": 4,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "rms_norm_eps": 1e-6,
+        "postnorm": True,
+        "shared_intermediate_size": 0,
+        **{f"layernorm_{part}_alpha": 1.25 for part in ("full_attention", "linear_attention", "mlp")},
+        **{f"layernorm_{part}_beta": 1.0 for part in ("full_attention", "linear_attention", "mlp")},
+    },
     "llada": {
         "model_type": "llada",
         "architectures": ["LLaDAModelLM"],
@@ -461,6 +493,17 @@ _NEMOTRON = {
 _MIXER = ("mixer.in_proj", "mixer.conv1d", "mixer.A_log", "mixer.D", "mixer.dt_bias", "mixer.norm", "mixer.out_proj")
 _HEADS = ("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
 FILES: dict[str, Shapes] = {
+    "minimax_text_01": OUTER
+    | NORMS
+    | attention()
+    | {
+        f"{LAYER}self_attn.qkv_proj.weight": (3 * Q, D),
+        f"{LAYER}self_attn.out_proj.weight": (D, Q),
+        f"{LAYER}self_attn.output_gate.weight": (Q, D),
+        f"{LAYER}self_attn.norm.weight": (Q,),
+        f"{LAYER}block_sparse_moe.gate.weight": (4, D),
+    }
+    | gated("block_sparse_moe.experts.[]", F, ("w1", "w3", "w2")),
     "llada": {
         f"model.transformer.{name}": shape
         for name, shape in {
@@ -679,6 +722,10 @@ FILES: dict[str, Shapes] = {
 }
 # The layers that have the tensors with a part in their names.
 ONLY: dict[str, dict[str, tuple[int, ...]]] = {
+    "minimax_text_01": {
+        **dict.fromkeys((".qkv_proj.", ".out_proj.", ".output_gate.", ".self_attn.norm."), tuple(range(7))),
+        **dict.fromkeys((".q_proj.", ".k_proj.", ".v_proj.", ".o_proj."), (7,)),
+    },
     "ernie4_5_moe": {".experts.": (1,), ".shared_experts.": (1,), ".gate.": (1,), ".moe_statics.": (1,), ".mlp.": (0,)},
     "bailing_moe_v2": {".experts.": (1,), ".shared_experts.": (1,), ".gate.": (1,), ".mlp.": (0,)},
     "exaone_moe": {
@@ -708,6 +755,8 @@ ONLY: dict[str, dict[str, tuple[int, ...]]] = {
 }
 # llama.cpp rounds GELU to float16.
 ROUNDED = {"codeshell": 2e-3}
+# Blocks of weights change the logits of these by more: of many layers, one chooses another expert.
+SENSITIVE = {"minimax_text_01": 0.3}
 # Those that the tests write as GGUF files, and run with weights in block types: all.
 IN_GGUF: dict[str, dict[str, Any]] = dict.fromkeys(CONFIGS, {})
 QUANTISED = list(CONFIGS)

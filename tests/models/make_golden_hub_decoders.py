@@ -49,6 +49,8 @@ def convert(sources: Path, folder: Path, target: Path) -> None:
     base.ModelBase.load_hparams = staticmethod(lambda path, is_mistral_format=False: dict(settings))
     kind: Any = conversion.get_model_class(settings["architectures"][0])
     kind.set_vocab = no_words
+    if kind.__name__ == "MiniMaxText01Model":
+        kind._get_suppress_tokens = lambda self: None  # it asks the tokenizer
     if kind.__name__ == "Mistral3Model":
         kind.Ministral3Model.set_vocab = no_words
     if kind.__name__ == "BaichuanModel":  # whose own method calls itself without end

@@ -21,7 +21,7 @@ from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, module_of, read_model, settings_of, task_of
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.generation.generate import Session
-from tests.models.hub_decoder_configs import CONFIGS, KEPT_LAYERS, ROUNDED, expanded, layer_of
+from tests.models.hub_decoder_configs import CONFIGS, KEPT_LAYERS, ROUNDED, SENSITIVE, expanded, layer_of
 from tests.models.seeded import direction, draw
 from tests.models.test_decoders import TEXT, numbers
 from tests.together import check_each, fewer_in_browser
@@ -96,7 +96,7 @@ def test_as_llama_cpp(name: str, tmp_path: Path) -> None:
     assert "q8_0" in {parameter.dtype.name for parameter in small.parameters()}
     with pyapp.no_grad():
         error = np.abs(numbers(small(pyapp.tensor([TEXT], dtype="int32")))[0, -1] - expected["logits"][-96:])
-    assert error.mean() < 0.2 * np.abs(expected["logits"]).mean()
+    assert error.mean() < SENSITIVE.get(name, 0.2) * np.abs(expected["logits"]).mean()
 
 
 def test_unit_rows_of_baichuan_2() -> None:
