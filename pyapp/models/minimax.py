@@ -29,7 +29,8 @@ LIGHTNING_EPSILON = 1e-6  # of the norm of lightning attention
 FULL_EVERY = 8  # of how many layers one attends, where a GGUF file does not say it
 # Fields of the authors' own files.
 FIELDS = {
-    "layernorm_full_attention_alpha": "full_attn_alpha_factor", "layernorm_full_attention_beta": "full_attn_beta_factor",
+    "layernorm_full_attention_alpha": "full_attn_alpha_factor",
+    "layernorm_full_attention_beta": "full_attn_beta_factor",
     "layernorm_linear_attention_alpha": "linear_attn_alpha_factor",
     "layernorm_linear_attention_beta": "linear_attn_beta_factor", "layernorm_mlp_alpha": "mlp_alpha_factor",
     "layernorm_mlp_beta": "mlp_beta_factor",
@@ -93,8 +94,8 @@ class Config(DecoderConfig):
 
 
 class LightningAttention(Module):
-    """Linear attention: the state of a head is the sum of its keys' and values' products, which fades by the same factor
-    with each token, less in later layers.
+    """Linear attention: the state of a head is the sum of the products of its keys and values, which fades by the same
+    factor with each token, less in later layers.
     """
 
     def __init__(self, config: Config, layer: int) -> None:

@@ -678,6 +678,46 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "max_window_layers": 1,
         "attention_bias": True,
     },
+    "deepseek_v32": DEEPSEEK
+    | {
+        "model_type": "deepseek_v32",
+        "n_group": 4,
+        "topk_group": 2,
+        "n_shared_experts": 1,
+        "index_topk": 128,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+    },
+    "deepseek_v32-sparse": DEEPSEEK
+    | {
+        "model_type": "deepseek_v32",
+        "n_group": 4,
+        "topk_group": 2,
+        "n_shared_experts": 1,
+        "index_topk": 4,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+    },
+    "glm_moe_dsa": DEEPSEEK
+    | {
+        "model_type": "glm_moe_dsa",
+        "n_shared_experts": 1,
+        "index_topk": 128,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+        "num_hidden_layers": 3,
+        "index_topk_pattern": "FSF",
+    },
+    "glm_moe_dsa-sparse": DEEPSEEK
+    | {
+        "model_type": "glm_moe_dsa",
+        "n_shared_experts": 1,
+        "index_topk": 4,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+        "num_hidden_layers": 3,
+        "index_topk_pattern": "FSF",
+    },
     "glm4_moe_lite": DEEPSEEK
     | {
         "model_type": "glm4_moe_lite",
@@ -777,7 +817,8 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["dbrx", "exaone", "internlm3", "jais2"], {}),
     "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
     "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {},
-    "minimax": {"full_attn_alpha_factor": 1.2, "linear_attn_alpha_factor": 1.2, "mlp_beta_factor": 1.0}, "lfm2_moe": {}, "gemma4": {},
+    "minimax": {"full_attn_alpha_factor": 1.2, "linear_attn_alpha_factor": 1.2, "mlp_beta_factor": 1.0},
+    "lfm2_moe": {}, "gemma4": {},
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
     "gemma4-experts": {},
     "qwen3_next": {"mlp_only_layers": []}, "afmoe": {"global_attn_every_n_layers": 4},
@@ -794,7 +835,9 @@ QUANTISED = list(CONFIGS)
 # remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys. The blocks
 # of Zamba 2 have no residuals.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
-             "olmo_hybrid-bare", "minimax")  # fmt: skip
+             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse")  # fmt: skip
+# Texts of these are longer than their caches, which the model refuses.
+UNCACHED = ("deepseek_v32-sparse", "glm_moe_dsa-sparse")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",

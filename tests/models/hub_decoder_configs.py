@@ -85,22 +85,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **{f"layernorm_{part}_alpha": 1.25 for part in ("full_attention", "linear_attention", "mlp")},
         **{f"layernorm_{part}_beta": 1.0 for part in ("full_attention", "linear_attention", "mlp")},
     },
-    "minimax_text_01": SMALL
-    | {
-        "model_type": "minimax_text_01",
-        "architectures": ["MiniMaxText01ForCausalLM"],
-        "num_hidden_layers": 8,
-        "attn_type_list": [0, 0, 0, 0, 0, 0, 0, 1],
-        "head_dim": 8,
-        "rotary_dim": 4,
-        "num_local_experts": 4,
-        "num_experts_per_tok": 2,
-        "rms_norm_eps": 1e-6,
-        "postnorm": True,
-        "shared_intermediate_size": 0,
-        **{f"layernorm_{part}_alpha": 1.25 for part in ("full_attention", "linear_attention", "mlp")},
-        **{f"layernorm_{part}_beta": 1.0 for part in ("full_attention", "linear_attention", "mlp")},
-    },
     "llada": {
         "model_type": "llada",
         "architectures": ["LLaDAModelLM"],
