@@ -55,6 +55,7 @@ CLASSES = {
     "glm4v_moe": "Glm4vMoe",
     "glm46v": "Glm46V",
     "vipllava": "VipLlava",
+    "kosmos-2": "Kosmos2",
     "janus": "Janus",
     "deepseek_vl": "DeepseekVL",
     "glm_ocr": "GlmOcr",
@@ -77,6 +78,8 @@ def vectors(name: str) -> int:
         return 34  # 16 of the whole, and of the tiles two rows of eight, each with its end
     if config["model_type"] == "got_ocr2":
         return ((side + 3) // 4) ** 2
+    if "latent_query_num" in config:
+        return int(config["latent_query_num"])
     if "num_query_tokens" in config:
         return int(config["num_query_tokens"])
     if config["model_type"] in ("internvl", "aya_vision", "llama4"):
@@ -146,6 +149,8 @@ def golden(name: str) -> dict[str, Any]:
         pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
     if made.model_type == "gemma3":
         more["token_type_ids"] = (ids == IMAGE).long()
+    if made.model_type == "kosmos-2":
+        more["image_embeds_position_mask"] = (ids == IMAGE).long()
     if made.model_type == "paligemma":
         more["token_type_ids"] = torch.zeros_like(ids)
     if name in TILED:

@@ -41,6 +41,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "vision_feature_layer": [-1, 1], "vision_feature_select_strategy": "full",
         "projector_hidden_act": "relu", "multimodal_projector_bias": False,
     },
+    "kosmos2": {
+        "model_type": "kosmos-2", "latent_query_num": 5, "image_token_id": IMAGE,
+        "text_config": {
+            "model_type": "kosmos_2_text_model", "vocab_size": 96, "embed_dim": 32, "layers": 2, "ffn_dim": 48,
+            "attention_heads": 4, "max_position_embeddings": 192, "pad_token_id": 0,
+        },
+        "vision_config": {"model_type": "kosmos_2_vision_model", **_TOWER},
+    },
     "vipllava": {
         "model_type": "vipllava", "text_config": _LLAMA,
         "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},

@@ -238,6 +238,8 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         else:
             changes += [{"spatial_merge_size": value} for value in (0, -1, "many", 10**12, 0.5)]
             changes.append({"vision_feature_layer": [-1, 1]})
+    elif name == "kosmos2":
+        changes += [{"latent_query_num": 0}, {"text_config": config["text_config"] | {"add_cross_attention": True}}]
     elif name == "vipllava":
         changes += [{"vision_feature_layer": [-4]}, {"projector_layernorm_eps": 2.0}, {"projector_layernorm_eps": "x"}]
     elif name == "janus":
