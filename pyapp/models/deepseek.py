@@ -2,7 +2,7 @@
 groups beside experts that every token has. GLM-4.7-Flash (glm4_moe_lite) is V3 in other sizes, Youtu-LLM (Tencent 2025,
 arXiv 2512.24618) V3 without experts; DeepSeek V3.2 (2025, arXiv 2512.02556) and GLM-5 (Zhipu AI 2026) are V3 with an
 indexer, which chooses the tokens that each sees; Mistral Small 4 (Mistral AI 2026) has V2's scores of experts, and
-queries that grow with their positions.
+queries that grow with their positions. Sarvam 105B (Sarvam AI 2026) is V3 without groups of experts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,27 @@ from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMO
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "glm4_moe_lite", "youtu", "mistral4")
+MODEL_TYPES = (
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "glm_moe_dsa",
+    "glm4_moe_lite",
+    "youtu",
+    "mistral4",
+    "sarvam_mla",
+)
 IGNORED = r"(model\.)?layers\.(47|61|78)\..*"  # the layers of the published models that guess tokens ahead
 # The fields of experts where there are none.
 NO_EXPERTS = dict.fromkeys(
     ("moe_intermediate_size", "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group"), 1
 )
+# What a config.json of Sarvam leaves out, and its own names of fields.
+SARVAM = {
+    "q_lora_rank": None, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
+    "routed_scaling_factor": 2.5, "num_experts_per_tok": 8, "n_shared_experts": 1, "max_position_embeddings": 4096,
+}  # fmt: skip
+SARVAM_FIELDS = {"num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts"}
 # What a config.json of Mistral Small 4 leaves out.
 MISTRAL = {
     "max_position_embeddings": 1_048_576, "q_lora_rank": 1024, "kv_lora_rank": 256, "qk_nope_head_dim": 64,
@@ -124,8 +139,14 @@ class Config(LatentConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json."""
-        if values.get("kind", values.get("model_type")) == "mistral4":
+        kind = values.get("kind", values.get("model_type"))
+        if kind == "mistral4":
             values = {**MISTRAL, **values}
+        if kind == "sarvam_mla":
+            values = {**SARVAM, **{SARVAM_FIELDS.get(name, name): value for name, value in values.items()}}
+            scaling = values.get("rope_scaling")
+            if isinstance(scaling, dict) and scaling.get("type", scaling.get("rope_type")) == "deepseek_yarn":
+                values["rope_scaling"] = {**scaling, "type": "yarn", "rope_type": "yarn"}
         found: Config = super().from_dict(values)
         return found
 

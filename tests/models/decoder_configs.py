@@ -718,6 +718,27 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 3,
         "index_topk_pattern": "FSF",
     },
+    "sarvam_mla": DEEPSEEK | {"model_type": "sarvam_mla", "q_lora_rank": None, "num_key_value_heads": None},
+    "sarvam_moe": SMALL
+    | {
+        "model_type": "sarvam_moe",
+        "head_dim": 12,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "num_hidden_layers": 3,
+    },
+    "mellum": SMALL
+    | EXPERTS
+    | {
+        "model_type": "mellum",
+        "head_dim": 12,
+        "num_hidden_layers": 3,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "mlp_layer_types": ["sparse", "dense", "sparse"],
+    },
+    "hy_v3": SMALL | EXPERTS | {"model_type": "hy_v3", "head_dim": 12, "num_hidden_layers": 3, "num_shared_experts": 2},
     "glm4_moe_lite": DEEPSEEK
     | {
         "model_type": "glm4_moe_lite",

@@ -85,6 +85,32 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **{f"layernorm_{part}_alpha": 1.25 for part in ("full_attention", "linear_attention", "mlp")},
         **{f"layernorm_{part}_beta": 1.0 for part in ("full_attention", "linear_attention", "mlp")},
     },
+    "mellum": SMALL
+    | EXPERTS
+    | {
+        "model_type": "mellum",
+        "architectures": ["MellumForCausalLM"],
+        "head_dim": 8,
+        "num_hidden_layers": 4,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+        "norm_topk_prob": True,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+    },
+    "hy_v3": SMALL
+    | EXPERTS
+    | {
+        "model_type": "hy_v3",
+        "architectures": ["HYV3ForCausalLM"],
+        "head_dim": 8,
+        "num_hidden_layers": 3,
+        "num_shared_experts": 1,
+        "router_scaling_factor": 1.5,
+        "first_k_dense_replace": 1,
+    },
     "llada": {
         "model_type": "llada",
         "architectures": ["LLaDAModelLM"],
@@ -477,6 +503,20 @@ _NEMOTRON = {
 _MIXER = ("mixer.in_proj", "mixer.conv1d", "mixer.A_log", "mixer.D", "mixer.dt_bias", "mixer.norm", "mixer.out_proj")
 _HEADS = ("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
 FILES: dict[str, Shapes] = {
+    "mellum": OUTER
+    | NORMS
+    | attention()
+    | HEAD_NORMS
+    | {f"{LAYER}mlp.gate.weight": (4, D)}
+    | gated("mlp.experts.[]", E),
+    "hy_v3": OUTER
+    | NORMS
+    | attention()
+    | HEAD_NORMS
+    | gated("mlp", F)
+    | {f"{LAYER}mlp.router.gate.weight": (4, D), f"{LAYER}mlp.expert_bias": (4,)}
+    | gated("mlp.experts.[]", E)
+    | gated("mlp.shared_mlp", E),
     "minimax_text_01": OUTER
     | NORMS
     | attention()
@@ -706,6 +746,13 @@ FILES: dict[str, Shapes] = {
 }
 # The layers that have the tensors with a part in their names.
 ONLY: dict[str, dict[str, tuple[int, ...]]] = {
+    "hy_v3": {
+        ".experts.": (1, 2),
+        ".shared_mlp.": (1, 2),
+        ".router.": (1, 2),
+        ".expert_bias": (1, 2),
+        ".mlp.": (0,),
+    },
     "minimax_text_01": {
         **dict.fromkeys((".qkv_proj.", ".out_proj.", ".output_gate.", ".self_attn.norm."), tuple(range(7))),
         **dict.fromkeys((".q_proj.", ".k_proj.", ".v_proj.", ".o_proj."), (7,)),

@@ -315,6 +315,26 @@ def test_quantised_while_it_loads(name: str, dtype: str, tmp_path: Path) -> None
     assert np.abs(logits(found) - expected).mean() < close * np.abs(expected).mean()
 
 
+def test_sarvams_own_files(tmp_path: Path) -> None:
+    """The names of Ling 2.0, with queries, keys and values in one."""
+    model, state = model_and_state("sarvam_moe")
+    names = {
+        "model.embed_tokens.": "model.word_embeddings.", ".self_attn.o_proj.": ".attention.dense.",
+        ".self_attn.q_norm.": ".attention.query_layernorm.", ".self_attn.k_norm.": ".attention.key_layernorm.",
+        ".mlp.gate.e_score_correction_bias": ".mlp.gate.expert_bias",
+    }  # fmt: skip
+    own = {}
+    for name, value in state.items():
+        for ours, theirs in names.items():
+            name = name.replace(ours, theirs)
+        own[name] = value
+    for layer in range(3):
+        parts = [own.pop(f"model.layers.{layer}.self_attn.{part}_proj.weight") for part in "qkv"]
+        own[f"model.layers.{layer}.attention.query_key_value.weight"] = pyapp.cat(parts)
+    write_safetensors(tmp_path / "model.safetensors", own)
+    np.testing.assert_allclose(logits(load(tmp_path / "model.safetensors", "sarvam_moe")), logits(model), atol=1e-5)
+
+
 def test_everything_that_does_not_fit_is_named_at_once(tmp_path: Path) -> None:
     _, state = model_and_state("llama")
     del state["model.layers.1.mlp.up_proj.weight"]
@@ -451,6 +471,10 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("glm_moe_dsa", {"index_topk_pattern": "SFF"}, "indexer_types"),
     ("glm_moe_dsa", {"index_topk_pattern": "FX"}, "index_topk_pattern"),
     ("glm_moe_dsa", {"indexer_types": ["full"]}, "indexer_types"),
+    ("mellum", {"mlp_layer_types": ["odd"] * 3}, "mlp_layer_types"),
+    ("mellum", {"sliding_window": None}, "sliding_window"),
+    ("hy_v3", {"route_norm": False}, "route_norm"), ("hy_v3", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
+    ("sarvam_moe", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
     ("minimax", {"layer_types": ["full_attention"]}, "layer_types"), ("minimax", {"rotary_dim": 14}, "rotary_dim"),
     ("minimax", {"attn_type_list": [2], "layer_types": None}, "attn_type_list"),
     ("minimax", {"postnorm": False}, "postnorm"),
