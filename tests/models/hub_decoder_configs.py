@@ -111,6 +111,24 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "router_scaling_factor": 1.5,
         "first_k_dense_replace": 1,
     },
+    "jais": {
+        "model_type": "jais",
+        "architectures": ["JAISLMHeadModel"],
+        "vocab_size": V,
+        "n_embd": D,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_positions": 128,
+        "n_inner": F,
+        "activation_function": "swiglu",
+        "layer_norm_epsilon": 1e-5,
+        "position_embedding_type": "alibi",
+        "scale_attn_weights": True,
+        "mup_embeddings_scale": 3.0,
+        "mup_output_alpha": 2.0,
+        "mup_width_scale": 0.75,
+        "mup_scale_qk_dot_by_d": True,
+    },
     "llada": {
         "model_type": "llada",
         "architectures": ["LLaDAModelLM"],
@@ -503,6 +521,31 @@ _NEMOTRON = {
 _MIXER = ("mixer.in_proj", "mixer.conv1d", "mixer.A_log", "mixer.D", "mixer.dt_bias", "mixer.norm", "mixer.out_proj")
 _HEADS = ("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
 FILES: dict[str, Shapes] = {
+    "jais": {
+        "transformer.wte.weight": (V, D),
+        "transformer.ln_f.weight": (D,),
+        "transformer.ln_f.bias": (D,),
+        "lm_head.weight": (V, D),
+        **{
+            f"transformer.h.{{}}.{name}": shape
+            for name, shape in {
+                "ln_1.weight": (D,),
+                "ln_1.bias": (D,),
+                "ln_2.weight": (D,),
+                "ln_2.bias": (D,),
+                "attn.c_attn.weight": (D, 3 * D),
+                "attn.c_attn.bias": (3 * D,),
+                "attn.c_proj.weight": (D, D),
+                "attn.c_proj.bias": (D,),
+                "mlp.c_fc.weight": (D, F),
+                "mlp.c_fc.bias": (F,),
+                "mlp.c_fc2.weight": (D, F),
+                "mlp.c_fc2.bias": (F,),
+                "mlp.c_proj.weight": (F, D),
+                "mlp.c_proj.bias": (D,),
+            }.items()
+        },
+    },
     "mellum": OUTER
     | NORMS
     | attention()

@@ -153,6 +153,8 @@ def test_hostile_configurations() -> None:
         ("deepseek", {"moe_layer_freq": 2}, "moe_layer_freq"),
         ("arctic", {"use_residual": False}, "use_residual"),
         ("gpt_refact", {"multi_query": False}, "multi_query"),
+        ("jais", {"activation_function": "gelu"}, "activation_function"),
+        ("jais", {"mup_width_scale": "x"}, "mup_width_scale"),
         ("llada", {"alibi": True}, "alibi is True"),
         ("llada", {"mask_token_id": 96}, "mask_token_id is 96, of 96 tokens"),
         ("llada_moe", {"moe_layer_freq": [0, 1]}, "moe_layer_freq"),
