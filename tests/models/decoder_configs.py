@@ -728,6 +728,34 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
         "num_hidden_layers": 3,
     },
+    "cohere2_moe": SMALL
+    | {
+        "model_type": "cohere2_moe",
+        "head_dim": 8,
+        "num_hidden_layers": 3,
+        "sliding_window": 6,
+        "num_experts": 4,
+        "num_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "sliding_window_pattern": 2,
+        "logit_scale": 0.5,
+        "prefix_dense_intermediate_size": 40,
+        "tie_word_embeddings": True,
+    },
+    "cohere2_moe-sigmoid": SMALL
+    | {
+        "model_type": "cohere2_moe",
+        "head_dim": 8,
+        "num_experts": 4,
+        "num_shared_experts": 1,
+        "logit_scale": 0.5,
+        "sliding_window": 6,
+        "shared_expert_combination_strategy": "sum",
+        "expert_selection_fn": "sigmoid",
+        "rms_norm_eps": 1e-6,
+        "norm_topk_prob": False,
+        "tie_word_embeddings": True,
+    },
     "mellum": SMALL
     | EXPERTS
     | {

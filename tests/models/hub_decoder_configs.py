@@ -85,6 +85,24 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **{f"layernorm_{part}_alpha": 1.25 for part in ("full_attention", "linear_attention", "mlp")},
         **{f"layernorm_{part}_beta": 1.0 for part in ("full_attention", "linear_attention", "mlp")},
     },
+    "cohere2_moe": {
+        **SMALL,
+        "model_type": "cohere2_moe",
+        "architectures": ["Cohere2MoeForCausalLM"],
+        "head_dim": 8,
+        "num_hidden_layers": 4,
+        "sliding_window": 6,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "num_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "prefix_dense_intermediate_size": 40,
+        "logit_scale": 0.5,
+        "norm_topk_prob": True,
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+        "expert_selection_fn": "sigmoid",
+        "tie_word_embeddings": True,
+    },
     "mellum": SMALL
     | EXPERTS
     | {
@@ -521,6 +539,12 @@ _NEMOTRON = {
 _MIXER = ("mixer.in_proj", "mixer.conv1d", "mixer.A_log", "mixer.D", "mixer.dt_bias", "mixer.norm", "mixer.out_proj")
 _HEADS = ("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
 FILES: dict[str, Shapes] = {
+    "cohere2_moe": {name: shape for name, shape in OUTER.items() if name != "lm_head.weight"}
+    | {f"{LAYER}input_layernorm.weight": (D,), f"{LAYER}mlp.gate.weight": (4, D)}
+    | attention()
+    | gated("mlp", 40)
+    | gated("mlp.experts.[]", F)
+    | gated("mlp.shared_experts", F),
     "jais": {
         "transformer.wte.weight": (V, D),
         "transformer.ln_f.weight": (D,),
@@ -789,6 +813,12 @@ FILES: dict[str, Shapes] = {
 }
 # The layers that have the tensors with a part in their names.
 ONLY: dict[str, dict[str, tuple[int, ...]]] = {
+    "cohere2_moe": {
+        ".experts.": (1, 2, 3),
+        ".shared_experts.": (1, 2, 3),
+        ".gate.": (1, 2, 3),
+        ".mlp.": (0,),
+    },
     "hy_v3": {
         ".experts.": (1, 2),
         ".shared_mlp.": (1, 2),
