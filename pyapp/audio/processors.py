@@ -438,6 +438,48 @@ class WholeSpectrogramProcessor:
 
 
 @dataclass(frozen=True)
+class LongSpectrogramProcessor:
+    """What makes Whisper's log-mel spectrograms of whole recordings, each with silence behind it, for Qwen's models of
+    all senses: a last part of a frame of 10 ms counts.
+    """
+
+    bins: int = 128
+
+    stretch = 30 * SAMPLE_RATE  # samples of what is heard at once
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> LongSpectrogramProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
+        other spectrograms.
+        """
+        return cls(SpectrogramProcessor.from_settings(settings, where).bins)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other spectrograms."""
+        own = config.get("thinker_config", config)
+        own = own.get("audio_config") if isinstance(own, Mapping) else {}
+        read = own.get("num_mel_bins", 128) if isinstance(own, Mapping) else 128
+        if read != self.bins:
+            raise ModelError(
+                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
+                hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    def size(self, samples: int) -> tuple[int, int]:
+        """(bins, frames) of a recording of `samples` samples."""
+        return self.bins, -(-samples // HOP)
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (1, bins, frames)."""
+        [array] = _checked([samples])
+        bins, frames = self.size(len(array))
+        logs = log_mel_spectrogram(array, bins, frames * HOP - len(array) + FFT_SIZE)
+        return from_numpy(np.ascontiguousarray(logs[None, :, :frames]))
+
+
+@dataclass(frozen=True)
 class PairedSpectrogramProcessor:
     """What makes the input of Granite Speech: the power of FFTs of 512 samples each 10 ms, the ends reflected, in
     `bins` triangles of height 1 on HTK's scale, and logarithms as Whisper's; two frames side by side, a last one alone

@@ -52,7 +52,7 @@ class LoadedModel:
     """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values, `generation` the settings
     of its generation_config.json (pyapp/text/generation/generation_config.py), `processor` prepares the pictures of one
     that sees them (pyapp.vision.processors.ImageProcessor), or the recordings of one that hears
-    (pyapp.audio.processors).
+    (pyapp.audio.processors); `hearing`: what prepares the recordings of one that sees and hears.
     """
 
     name: str
@@ -61,6 +61,7 @@ class LoadedModel:
     config: dict[str, Any]
     generation: dict[str, Any] = field(default_factory=dict)
     processor: Any = None
+    hearing: Any = None
 
 
 def load_model(
@@ -128,6 +129,8 @@ def load_model(
         if task == SEES and (with_tokens := getattr(_seeing(settings), "with_tokens", None)) is not None:
             text = with_tokens(text)
         prepares = _preparation(files, settings, task, projector_file)
+        hears = HEARS in TASKS.get(MODEL_TYPES.get(settings["model_type"], ""), ())
+        hearing = _preparation(files, settings, HEARS, None) if hears and task == SEES else None
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
         if task == HEARS:
             from .loading.sound import add_own_adapter, files_of
@@ -149,7 +152,7 @@ def load_model(
     if adapter is not None:
         _add_adapter(model, adapter, tensor_parallel is not None)
     chosen = _generation(files.generation, report)
-    return LoadedModel(files.name, model, text, model.config.to_dict(), chosen, prepares)
+    return LoadedModel(files.name, model, text, model.config.to_dict(), chosen, prepares, hearing)
 
 
 @dataclass(frozen=True)
@@ -440,7 +443,7 @@ def architectures() -> dict[str, list[str]]:
 def task_of(settings: Mapping[str, Any]) -> str:
     """The task of a language model's configuration: whether it sees pictures, or hears."""
     kind = settings.get("model_type")
-    if isinstance(kind, str) and HEARS in TASKS.get(MODEL_TYPES.get(kind, ""), ()):
+    if isinstance(kind, str) and kind not in SEEING and HEARS in TASKS.get(MODEL_TYPES.get(kind, ""), ()):
         return HEARS
     if not isinstance(kind, str) or kind not in SEEING:
         return TEXT

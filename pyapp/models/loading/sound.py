@@ -156,9 +156,10 @@ def _built(
         report(Progress("reading the model", done, total, "bytes"))
 
     renamed = getattr(module, "renamed", str)
+    stored = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else None
     left = load_weights(
-        model, checkpoint, base=base_of(module, settings), renames=renamed, ignored=ignored_by(module), dtype=dtype,
-        device=device, progress=progress, config=config.to_dict(), strict=False,
+        model, checkpoint, stored=stored, base=base_of(module, settings), renames=renamed, ignored=ignored_by(module),
+        dtype=dtype, device=device, progress=progress, config=config.to_dict(), strict=False,
     )  # fmt: skip
     left = load_buffers(model, checkpoint, left, base_of(module, settings), renamed, device)
     if left:
