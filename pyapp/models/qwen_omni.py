@@ -1,6 +1,6 @@
 """Qwen2.5-Omni (Xu et al. 2025, arXiv 2503.20215) and Qwen3-Omni (Xu et al. 2025, arXiv 2509.17765): language models
-that see and hear. Pictures are seen as by Qwen2.5-VL and Qwen3-VL; an encoder hears two seconds of sound at once, or is that
-of Qwen3-ASR. This is the "thinker", which writes; the talker of the files, which speaks, is not read.
+that see and hear. Pictures are seen as by Qwen2.5-VL and Qwen3-VL; an encoder hears two seconds of sound at once, or
+is that of Qwen3-ASR. This is the "thinker", which writes; the talker of the files, which speaks, is not read.
 
 The parts are other architectures. Parameters have the names of Hugging Face's files, but for those of `NAMES`.
 """
