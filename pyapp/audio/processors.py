@@ -17,7 +17,18 @@ from pyapp.errors import ArgumentError, ModelError
 from .constants import SAMPLE_RATE
 from .filter_banks import POINTS, filter_bank, frames_of, window_of
 from .mel import BINS as FFT_BINS
-from .mel import DECADES, FFT_SIZE, FRAMES_AT_ONCE, HOP, SMALLEST_POWER, log_mel_spectrogram, triangles
+from .mel import (
+    DECADES,
+    FFT_SIZE,
+    FRAMES_AT_ONCE,
+    HOP,
+    SMALLEST_POWER,
+    log_mel_spectrogram,
+    mel_logs,
+    reflect,
+    triangles,
+)
+from .resampling import resample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -477,6 +488,87 @@ class LongSpectrogramProcessor:
         bins, frames = self.size(len(array))
         logs = log_mel_spectrogram(array, bins, frames * HOP - len(array) + FFT_SIZE)
         return from_numpy(np.ascontiguousarray(logs[None, :, :frames]))
+
+
+@dataclass(frozen=True)
+class SteadySpectrogramProcessor:
+    """What makes Whisper's log-mel spectrograms on a scale that does not depend on the recording, for Voxtral Realtime:
+    values are clamped to 8 decades below `loudest`.
+    """
+
+    bins: int = 128
+    loudest: float = 1.5
+
+    hop = HOP
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> SteadySpectrogramProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
+        other spectrograms.
+        """
+        settings = _feature_settings(settings, where)
+        found = SpectrogramProcessor.from_settings(settings, where)
+        if settings.get("win_length", FFT_SIZE) != FFT_SIZE:
+            raise ModelError(f"win_length is {settings['win_length']!r:.40}, expected {FFT_SIZE}", where=where)
+        loudest = settings.get("global_log_mel_max", cls.loudest)
+        if type(loudest) not in (int, float) or not abs(loudest) <= 100:
+            raise ModelError(f"global_log_mel_max is {loudest!r:.40}, expected a number", where=where)
+        return cls(found.bins, loudest)
+
+    check = LongSpectrogramProcessor.check
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (1, bins, N // 160)."""
+        [array] = _checked([samples])
+        logs = mel_logs(reflect(array), len(array) // HOP, self.bins)
+        return from_numpy((np.maximum(logs, np.float32(self.loudest - DECADES)) / 4 + 1)[None])
+
+
+@dataclass(frozen=True)
+class DelayedSampleProcessor:
+    """What prepares samples for Kyutai's speech to text: at `rate`, with `before` seconds of silence before them, and a
+    second more than the `delay` behind them.
+    """
+
+    rate: int = 24000
+    before: float = 0.0
+    delay: float = 0.0
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> DelayedSampleProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for values that cannot
+        be.
+        """
+        own = settings.get("feature_extractor")
+        settings = own if isinstance(own, Mapping) else settings
+        rate = settings.get("sampling_rate", cls.rate)
+        if type(rate) is not int or not 1000 <= rate <= 192_000:
+            raise ModelError(f"sampling_rate is {rate!r:.40}", where=where)
+        times = [settings.get(name, 0.0) for name in ("audio_silence_prefix_seconds", "audio_delay_seconds")]
+        if any(type(seconds) not in (int, float) or not 0 <= seconds <= 60 for seconds in times):
+            raise ModelError(f"the silence has {times!r:.60} seconds, expected 0 to 60", where=where)
+        return cls(rate, *times)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose codec has another rate."""
+        codec = config.get("codec_config")
+        wanted = codec.get("sampling_rate", 24000) if isinstance(codec, Mapping) else self.rate
+        if wanted != self.rate:
+            raise ModelError(
+                f"it makes {self.rate:,} samples a second, the codec has {wanted!r:.20}",
+                where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (1, 1, N')."""
+        [array] = _checked([samples])
+        array = array if self.rate == SAMPLE_RATE else resample(array, SAMPLE_RATE, self.rate)
+        silence = int(self.before * self.rate), int((self.delay + 1.0) * self.rate)
+        return from_numpy(np.pad(array, silence)[None, None])
 
 
 @dataclass(frozen=True)
