@@ -15,7 +15,7 @@ from pyapp.engine.ops import from_numpy
 from pyapp.errors import ArgumentError, ModelError
 
 from .constants import SAMPLE_RATE
-from .filter_banks import POINTS, filter_bank, frames_of, window_of
+from .filter_banks import POINTS, filter_bank, filters, frames_of, window_of
 from .mel import BINS as FFT_BINS
 from .mel import (
     DECADES,
@@ -92,6 +92,8 @@ class SampleProcessor:
     normalize: bool = True
     masks: bool = False
 
+    epsilon = EPSILON
+
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> SampleProcessor:
         """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate."""
@@ -103,7 +105,7 @@ class SampleProcessor:
         if not self.normalize:
             return np.asarray(samples, np.float32)
         centred = samples - samples.mean()
-        found: NDArray[np.float32] = (centred / np.sqrt(samples.var() + EPSILON)).astype(np.float32)
+        found: NDArray[np.float32] = (centred / np.sqrt(samples.var() + self.epsilon)).astype(np.float32)
         return found
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
@@ -186,6 +188,66 @@ class StandardizedProcessor:
         logs = np.log(_bank_power(np.pad(sound, POINTS // 2), window_of("hann"), frames, filters) + self.guard)
         found: NDArray[np.float64] = (logs - logs.mean(0)) / (logs.std(0, ddof=1) + self.epsilon)
         return found
+
+
+@dataclass(frozen=True)
+class SlopedSpectrogramProcessor:
+    """What makes LASR's log-mel spectrograms: frames of 25 ms each 10 ms, the power of an FFT of 512, triangles whose
+    sides are straight on HTK's scale, from 125 to 7,500 Hz, and natural logarithms of at least 1e-5.
+    """
+
+    bins: int = 128
+
+    hop = HOP
+    lowest, highest, least = 125.0, 7500.0, 1e-5
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> SlopedSpectrogramProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
+        other spectrograms.
+        """
+        settings = _feature_settings(settings, where)
+        for name, usual in (("n_fft", POINTS), ("hop_length", HOP), ("win_length", FFT_SIZE)):
+            if settings.get(name, usual) != usual:
+                raise ModelError(f"{name} is {settings[name]!r:.40}, expected {usual}", where=where)
+        bins = settings.get("feature_size", cls.bins)
+        if type(bins) is not int or not 1 <= bins <= POINTS // 4:
+            raise ModelError(f"feature_size is {bins!r:.40}, expected a whole number up to {POINTS // 4}", where=where)
+        return cls(bins)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other spectrograms."""
+        own = config.get("encoder_config")
+        read = own.get("num_mel_bins", 128) if isinstance(own, Mapping) else 128
+        if read != self.bins:
+            raise ModelError(
+                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
+                hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    frames_of = staticmethod(frames_of)
+
+    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
+        """Recordings, each float (N,) at 16 kHz, as a batch (B, F, bins) float32, silence after the shorter ones, and
+        the mask (B, F) int32 of what is not padding; None where nothing is. ArgumentError for less than a frame.
+        """
+        arrays = _checked(recordings)
+        counts = [self.frames_of(len(array)) for array in arrays]
+        if not min(counts):
+            raise ArgumentError(f"recordings have {counts} frames of 25 ms, expected one or more")
+        longest = max(map(len, arrays))
+        padded = [np.pad(array.astype(np.float64), (0, longest - len(array))) for array in arrays]
+        slopes = filters(self.bins, self.lowest, self.highest).T  # (257, bins)
+        found = np.empty((len(arrays), max(counts), self.bins), np.float32)
+        for row, sound in enumerate(padded):
+            parts = np.lib.stride_tricks.sliding_window_view(sound, FFT_SIZE)[::HOP]  # (F, 400)
+            for first in range(0, len(parts), FRAMES_AT_ONCE):
+                here = slice(first, first + FRAMES_AT_ONCE)
+                power = np.abs(np.fft.rfft(parts[here] * window_of("hann"), POINTS)) ** 2
+                found[row, here] = np.log(np.maximum(power @ slopes, self.least))
+        return from_numpy(found), _mask_of(counts)
 
 
 @dataclass(frozen=True)
