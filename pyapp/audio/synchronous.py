@@ -22,7 +22,7 @@ class SynchronousTranscription(UtteranceTranscription):
     longest = LONGEST
 
     def _prepare(self, loaded: Any) -> None:
-        self._prompt = self._model.prompt(self._tokenizer)
+        self._prompt = self._model.prompt(self._tokenizer, loaded.generation)
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:
         model, tokens = self._model, []

@@ -80,10 +80,7 @@ class Config:
         plausible = type(entries) is int and self.codec.codebook_size <= entries <= MOST_ENTRIES
         require(plausible, f"codebook_vocab_size is {entries!r:.60}, the codec has {self.codec.codebook_size} entries")
         require(self.values.get("tie_word_embeddings") is not True, "tie_word_embeddings is true, expected a head")
-        for name, number, end in (
-            ("audio_bos_token_id", self.empty, entries),
-            ("bos_token_id", self.start, self.vocab_size),
-        ):
+        for name, number, end in (("audio_bos_token_id", self.empty, entries), ("bos_token_id", self.start, self.rows)):
             plausible = type(number) is int and 0 <= number < end
             require(plausible, f"{name} is {number!r:.60}, expected a number below {end:,}")
 
@@ -116,6 +113,11 @@ class Config:
         return found
 
     @property
+    def rows(self) -> int:
+        """The rows of the table of vectors: those of tokens, of each codebook's codes, and of one for nothing."""
+        return self.vocab_size + self.num_codebooks * self.entries + 1
+
+    @property
     def vocab_size(self) -> int:
         """The tokens of texts."""
         found: int = self.text_config.vocab_size
@@ -136,8 +138,7 @@ class KyutaiSpeechToText(SynchronousModel):
         self.config = config
         architecture = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}")
         self.language_model = architecture.TASKS["causal-lm"](config.text_config)
-        rows = config.vocab_size + config.num_codebooks * config.entries + 1
-        self.language_model.model.embed_tokens = Embedding(rows, config.text_config.hidden_size)
+        self.language_model.model.embed_tokens = Embedding(config.rows, config.text_config.hidden_size)
         codec = importlib.import_module(f"pyapp.models.{MODULES[config.codec.to_dict()['model_type']]}")
         self.codec_model = codec.TASKS["audio-codec"](config.codec)
 
@@ -183,8 +184,9 @@ class KyutaiSpeechToText(SynchronousModel):
         found: Tensor = self.language_model.embedding(codes + offsets.reshape(1, -1, 1)).sum(1)
         return found
 
-    def prompt(self, tokenizer: Any) -> list[int]:
-        return [self.config.start]
+    def prompt(self, tokenizer: Any, generation: Mapping[str, Any]) -> list[int]:
+        given = generation.get("bos_token_id")
+        return [given if type(given) is int and 0 <= given < self.config.rows else self.config.start]
 
 
 def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:

@@ -129,7 +129,7 @@ def load_model(
         if task == SEES and (with_tokens := getattr(_seeing(settings), "with_tokens", None)) is not None:
             text = with_tokens(text)
         prepares = _preparation(files, settings, task, projector_file)
-        hears = HEARS in TASKS.get(MODEL_TYPES.get(settings["model_type"], ""), ())
+        hears = HEARS in TASKS.get(MODEL_TYPES.get(settings.get("model_type", ""), ""), ())
         hearing = _preparation(files, settings, HEARS, None) if hears and task == SEES else None
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
         if task == HEARS:

@@ -252,7 +252,7 @@ class VoxtralRealtime(SynchronousModel):
             raise InputError(f"Voxtral Realtime: {values.shape[2]} frames are not whole tokens of {self.config.frames}")
         return self.multi_modal_projector(x.reshape(x.shape[0], x.shape[1] // self.config.joined, -1))
 
-    def prompt(self, tokenizer: Any) -> list[int]:
+    def prompt(self, tokenizer: Any, generation: Mapping[str, Any]) -> list[int]:
         found = tokenizer.encode_guarded(PADDING)
         if len(found) != 1 or tokenizer.bos_id is None:
             raise ModelError(f"its tokenizer has no token {PADDING}", hint="Give the one that belongs to the model")

@@ -4,7 +4,7 @@ is said is written while it is said: a moment's vector is added to that of the t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...engine import Device, Tensor, no_grad, ops
@@ -38,8 +38,8 @@ class SynchronousModel(Module):
         """
         raise NotImplementedError
 
-    def prompt(self, tokenizer: Any) -> list[int]:
-        """The tokens before what is written."""
+    def prompt(self, tokenizer: Any, generation: Mapping[str, Any]) -> list[int]:
+        """The tokens before what is written; `generation`: the object of the generation_config.json, if there is one."""
         raise NotImplementedError
 
     def dequantize(self) -> None:

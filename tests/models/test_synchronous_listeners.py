@@ -1,5 +1,6 @@
-"""Models that hear a moment with each token that they write, against transformers (make_golden_synchronous.py): the
-tensors of their files, what is prepared of a recording, logits, and the tokens that they write; transcription.
+"""Models that hear a moment with each token that they write, against transformers
+(make_golden_synchronous_listeners.py): the tensors of their files, what is prepared of a recording, logits, and the
+tokens that they write; transcription.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.models.codec_configs import sound
 from tests.models.seeded import shown
 from tests.models.small_models import golden_of, numbers
 from tests.models.sound_configs import recording
-from tests.models.synchronous_configs import (
+from tests.models.synchronous_listener_configs import (
     AT_CODEC,
     CONFIGS,
     PADDING,
@@ -45,7 +46,7 @@ CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
 
 @cache
 def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_synchronous", name)
+    return golden_of("golden_synchronous_listeners", name)
 
 
 def write(folder: Path, name: str, **config: Any) -> Path:
@@ -92,7 +93,7 @@ def test_logits_and_tokens_are_those_of_transformers(case: Any) -> None:
         tokens = pyapp.arange(5, 5 + TOKENS).unsqueeze(0)
         logits = model(tokens, heard[:, :TOKENS])
         np.testing.assert_allclose(shown(numbers(logits), 100), expected["logits"], **CLOSE)
-        prompt = model.prompt(loaded.tokenizer)
+        prompt = model.prompt(loaded.tokenizer, loaded.generation)
         found = [*model.written(prompt, heard[0])]
         start = 1 if name == "kyutai" else 0  # transformers returns the prompt too
         assert found[: len(expected["written"]) - start] == expected["written"][start:]
@@ -117,13 +118,16 @@ def test_transcription(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(part) > SAMPLES / 2
     with pyapp.no_grad():
         heard = loaded.model.heard(loaded.model.prepared(loaded.processor, part))[0]
-        assert list(segment.tokens) == [*loaded.model.written(loaded.model.prompt(loaded.tokenizer), heard)]
+        assert list(segment.tokens) == [
+            *loaded.model.written(loaded.model.prompt(loaded.tokenizer, loaded.generation), heard)
+        ]
     assert isinstance(events[-1], Done)
     if name == "kyutai":
         rate = SETTINGS[name]["sampling_rate"]
         own = numbers(loaded.processor(samples))[0, 0]
         np.testing.assert_allclose(own[32:-1760], resample(samples, 16000, rate)[: len(own) - 1792], **CLOSE)
         assert not own[:32].any() and not own[-1760:].any()
+    assert loaded.model.prompt(loaded.tokenizer, {"bos_token_id": 7})[0] == (7 if name == "kyutai" else 1)
     cancel = Cancel()
     cancel.set()
     with pytest.raises(Cancelled):
@@ -148,7 +152,7 @@ AUDIO, TEXT = CONFIGS["voxtral"]["audio_config"], CONFIGS["voxtral"]["text_confi
 HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("kyutai", {"codec_config": {"model_type": "llama"}}, "'llama'"), ("kyutai", {"codec_config": 3}, "codec_config"),
     ("kyutai", {"num_codebooks": 9}, "the codec has 3"), ("kyutai", {"codebook_vocab_size": 8}, "codebook_vocab_size"),
-    ("kyutai", {"ffn_dim": 7}, "ffn_dim"), ("kyutai", {"bos_token_id": 40}, "bos_token_id is 40"),
+    ("kyutai", {"ffn_dim": 7}, "ffn_dim"), ("kyutai", {"bos_token_id": 92}, "bos_token_id is 92"),
     ("kyutai", {"audio_bos_token_id": -1}, "audio_bos_token_id"),
     ("kyutai", {"tie_word_embeddings": True}, "tie_word_embeddings"),
     ("voxtral", {"downsample_factor": 3}, "expected 2 times 3"), ("voxtral", {"audio_config": None}, "audio_config"),

@@ -1,6 +1,7 @@
-"""Makes golden_synchronous/NAME.json with transformers, one for each configuration of synchronous_configs.py:
+"""Makes golden_synchronous_listeners/NAME.json with transformers, one for each configuration of
+synchronous_listener_configs.py:
 
-    PYTHONPATH=. python tests/models/make_golden_synchronous.py [NAME …]
+    PYTHONPATH=. python tests/models/make_golden_synchronous_listeners.py [NAME …]
 
 A file has the names and shapes of the tensors as files have them, some numbers of what is prepared of a recording,
 logits of a text that is read with the recording's first moments, and the tokens that are written greedily. The weights
@@ -23,9 +24,9 @@ from tests.goldens import write_json
 from tests.models.codec_configs import sound
 from tests.models.seeded import rounded, shown
 from tests.models.sound_configs import recording
-from tests.models.synchronous_configs import AT_CODEC, CONFIGS, PADDING, SAMPLES, SETTINGS, TOKENS, weights
+from tests.models.synchronous_listener_configs import AT_CODEC, CONFIGS, PADDING, SAMPLES, SETTINGS, TOKENS, weights
 
-FOLDER = Path(__file__).with_name("golden_synchronous")
+FOLDER = Path(__file__).with_name("golden_synchronous_listeners")
 CLASSES = {
     "kyutai": "KyutaiSpeechToTextForConditionalGeneration", "voxtral": "VoxtralRealtimeForConditionalGeneration",
 }  # fmt: skip
