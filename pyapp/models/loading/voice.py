@@ -1,7 +1,7 @@
 """Load models that speak (VITS and the voices of MMS; SpeechT5, with its vocoder and the vectors of voices), with their
 characters, and language models that write the codes of a codec (Orpheus), or have one (CSM); Kokoro, with the vectors
 of its voices; Parler-TTS, with the tokenizers of texts and of descriptions; Bark, with what its voices said before;
-MetaVoice, with the vector of a voice; Dia, with its codec.
+MetaVoice, with the vector of a voice; Dia, with its codec; Pocket TTS, with its codec and a recording of a voice.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from pyapp.audio.described_voice import DescribedVoice, PromptTokens
 from pyapp.audio.dialogue_voice import USUAL_CODEC as CODEC_OF_DIALOGUES
 from pyapp.audio.dialogue_voice import DialogueTokens, DialogueVoice
 from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
+from pyapp.audio.latent_voice import USUAL_CODEC as CODEC_OF_LATENTS
+from pyapp.audio.latent_voice import CapitalTokens, LatentVoice
+from pyapp.audio.resampling import mix_channels, resample
 from pyapp.audio.spectrogram_voice import SpectrogramVoice, SpokenLetters
 from pyapp.audio.staged_voice import PROMPTS, StagedTokens, StagedVoice
 from pyapp.audio.styled_voice import StyledVoice
 from pyapp.audio.token_voice import VOICES, TextTokens, TokenVoice
 from pyapp.audio.two_stage_voice import USUAL_CODEC, OffsetTokens, TwoStageVoice
+from pyapp.audio.wav import read_wav
 from pyapp.dataclass import dataclass
 from pyapp.engine.ops import cat
 from pyapp.errors import ModelError
@@ -65,7 +69,8 @@ STYLED = ("kokoro",)  # and that speak in the style of vectors
 STAGED = ("bark",)  # and in stages
 DESCRIBED = ("parler_tts",)  # and in a voice that a text describes
 DIALOGUES = ("dia",)  # and in two voices
-WITH_SOUND = (*SPECTROGRAMS, *DIALOGUES)  # and whose vocoder or codec has files of its own
+LATENTS, OF_LATENTS = ("pocket_tts",), "audio-latents"  # and vectors of a codec; the task of that
+WITH_SOUND = (*SPECTROGRAMS, *DIALOGUES, *LATENTS)  # and whose vocoder or codec has files of its own
 USUAL_VOCODER = "microsoft/speecht5_hifigan"
 # Of MetaVoice: the pieces of texts, both networks, and the vector of a voice.
 STAGES = ("first_stage.meta.json", "first_stage.safetensors", "second_stage.safetensors")
@@ -79,7 +84,7 @@ class LoadedVoice(Loaded):
 
     tokenizer: (
         VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens | StagedTokens
-        | OffsetTokens | DialogueTokens
+        | OffsetTokens | DialogueTokens | CapitalTokens
     )  # fmt: skip
     settings: dict[str, Any]
 
@@ -96,6 +101,8 @@ class LoadedVoice(Loaded):
             return int(self.model.voices.shape[0])
         if isinstance(self.model, TwoStageVoice):
             return int(self.model.vectors.shape[0])
+        if isinstance(self.model, LatentVoice):
+            return max(1, len(self.model.voices))
         found: int = len(self.voices) or self.model.config.num_speakers
         return found
 
@@ -155,6 +162,9 @@ def load_voice(
     Bark, such as suno/bark-small, has files of what its voices said before, which speaker_embeddings_path.json names;
     those of a voice are read, or downloaded, when it speaks.
 
+    Pocket TTS, such as eustlb/pocket-tts, speaks in the voice of a recording: `voices` is a WAVE file of one, or a file
+    with vectors of its codec, (T, 32) each; `codec` is by default eustlb/pocket-tts-audio-tokenizer.
+
     Kokoro, such as hexgrad/Kokoro-82M, has the vectors of its voices in a folder `voices`, one file for each.
 
     MetaVoice, in candle's form (lmz/candle-metavoice): first_stage.meta.json with the pieces of texts,
@@ -176,6 +186,8 @@ def load_voice(
     name, files, settings = task_files(source, TASK, report, cancel, FILES)
     if settings["model_type"] in DIALOGUES:
         return _of_dialogues(name, files, settings, codec, dtype, device, report, cancel)
+    if settings["model_type"] in LATENTS:
+        return _of_latents(source, name, files, settings, codec, voices, dtype, device, report, cancel)
     if settings["model_type"] in SPECTROGRAMS:
         return _of_spectrograms(name, files, settings, codec, voices, dtype, device, report, cancel)
     if voices is not None:
@@ -292,6 +304,29 @@ def _has_other_sound(source: Any, report: Callable[[Event], None], cancel: Cance
     files = source if isinstance(source, Mapping) else hub.resolve(source, report=report, cancel=cancel).files
     config = files.get("config.json", files.get("config"))
     return config is not None and read_settings(config).get("model_type") in WITH_SOUND
+
+
+def _of_latents(
+    source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], codec: Any, voices: Any,
+    dtype: str | None, device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
+) -> LoadedVoice:  # fmt: skip
+    """Pocket TTS, with its codec, and the vectors of voices or a recording of one."""
+    words = tokenizer_of(source, name, files)
+    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    check_tokenizer(words, model, name)
+    sound = load_codec(codec or CODEC_OF_LATENTS, task=OF_LATENTS, device=device, report=report, cancel=cancel)
+    recorded = voices is not None and os.fspath(voices).lower().endswith(".wav")
+    found = []
+    if voices is not None and not recorded:
+        with open_checkpoint(voices) as checkpoint:
+            found = [checkpoint.read(entry, finite=True, device=device).to("float32") for entry in checkpoint.tensors]
+    voice = LatentVoice(model.eval(), sound.model, words, generation, found)
+    if recorded:
+        samples, rate = read_wav(voices)
+        voice.hear(resample(mix_channels(samples), rate, voice.sample_rate))
+    return LoadedVoice(name, voice, CapitalTokens(words), settings)
 
 
 def _of_dialogues(

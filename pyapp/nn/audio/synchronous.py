@@ -39,7 +39,7 @@ class SynchronousModel(Module):
         raise NotImplementedError
 
     def prompt(self, tokenizer: Any, generation: Mapping[str, Any]) -> list[int]:
-        """The tokens before what is written; `generation`: the object of the generation_config.json, if there is one."""
+        """The tokens before what is written; `generation`: the settings of the generation_config.json."""
         raise NotImplementedError
 
     def dequantize(self) -> None:
