@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from pyapp.errors import FileFormatError, ModelError
-from pyapp.text.tokenization.tokenizer import NativeBackend, Tokenizer
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizers_library import NativeBackend
 
 WHERE = "folder/tokenizer.json"
 TABLES = {
