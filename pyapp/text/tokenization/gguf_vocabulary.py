@@ -7,6 +7,7 @@ defaults for missing keys are used.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
 from math import isfinite
 from typing import Any
 
@@ -182,14 +183,15 @@ class GgufVocabulary:
             raise FileFormatError(
                 f"tokens {number} and {vocabulary[piece]} are both {piece!r:.60}", where=self._where, hint=HINT
             )
-        # A piece may begin with a space.
-        pairs = (line.partition(" ")[::2] if line[:1] != " " else _after_space(line) for line in lines)
+        parts = map(str.partition, lines, repeat(" "))
+        if any(line.startswith(" ") for line in lines):  # a piece may begin with a space
+            parts = map(_parted, lines)
         added = [
             added_token(number, piece, special=self._types[number] != USER_DEFINED)
             for piece, number in vocabulary.items()
             if self._types[number] in (CONTROL, USER_DEFINED, UNKNOWN)
         ]
-        return vocabulary, usable_merges(pairs, vocabulary), added
+        return vocabulary, usable_merges(((left, right) for left, _, right in parts), vocabulary), added
 
     def _rwkv(self) -> dict[str, Any]:
         """The longest piece that fits, with the special tokens that the file names."""
@@ -269,7 +271,7 @@ class GgufVocabulary:
         )  # fmt: skip
 
 
-def _after_space(line: str) -> tuple[str, str]:
-    """The pair in a line of merges whose first piece begins with a space."""
-    left, _, right = line[1:].partition(" ")
-    return line[:1] + left, right
+def _parted(line: str) -> tuple[str, str, str]:
+    """The pair in a line of merges, whose first piece may begin with a space, and what is between."""
+    left, space, right = line[1:].partition(" ")
+    return line[:1] + left, space, right
