@@ -73,8 +73,11 @@ def _assembled(document: Mapping[str, Any]) -> Any:
     """The library's tokenizer, its model made of Python's objects."""
     library, model = _library(), document["model"]
     merges = model["merges"]
-    if {*map(type, merges)} != {tuple}:
-        merges = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in merges]
+    kinds = {*map(type, merges)}
+    if kinds == {str}:
+        merges = [tuple(pair.split(" ")) for pair in merges]
+    elif kinds != {tuple}:
+        merges = list(map(tuple, merges))
     made = library.models.BPE(model["vocab"], merges, **_given(model, BPE))
     nothing = {"type": "BPE", "vocab": {}, "merges": []}
     rest = library.Tokenizer.from_str(json.dumps({**document, "model": nothing, "added_tokens": []}))
