@@ -769,6 +769,7 @@ GGUF_ARCHITECTURES = {
     "gpt2": "gpt2",
     "gptneox": "gpt_neox",
     "granite": "granite",
+    "granite_swa": "granite_swa",
     "granitehybrid": "granitemoehybrid",
     "granitemoe": "granitemoe",
     "hunyuan-dense": "hunyuan",
