@@ -177,6 +177,24 @@ def binary_cross_entropy(
     return reduce("binary_cross_entropy", values if weight is None else values * weight, reduction)
 
 
+_logit_values = element_function(lambda x, target, log_share: (1.0 - target) * x - log_share, 3)
+_logit_slope = element_function(lambda g, target, rest: g * ((1.0 - target) - rest), 3)
+
+
+@op(name="_loss_of_logits")
+def _loss_of_logits(input: Tensor, target: Tensor) -> Tensor:
+    """The binary cross-entropy of each logit; both of one shape and dtype."""
+    return _logit_values(input, target, logsigmoid(input))
+
+
+@_loss_of_logits.gradient
+def _d_loss_of_logits(g: Tensor, _: Any, input: Tensor, target: Tensor) -> Any:
+    return (
+        _logit_slope(g, target, (-input).sigmoid()) if input.requires_grad else None,
+        -(g * input) if target.requires_grad else None,
+    )
+
+
 @in_full_precision
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -191,8 +209,11 @@ def binary_cross_entropy_with_logits(
     """
     name = "binary_cross_entropy_with_logits"
     same_shape(name, input, target)
-    log_weight = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
-    values = (1 - target) * input - logsigmoid(input) * log_weight
+    if pos_weight is None and input.dtype is target.dtype and input.dtype.is_floating_point:
+        values = _loss_of_logits(input, target)
+    else:
+        log_weight = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
+        values = (1 - target) * input - logsigmoid(input) * log_weight
     return reduce(name, values if weight is None else values * weight, reduction)
 
 
