@@ -9,7 +9,7 @@ from ...engine.autocast import in_full_precision, would_widen
 from ...engine.device import cpu
 from ...engine.op import op
 from ...engine.ops.activation import logsigmoid
-from ...engine.ops.cross_entropy_loss import cross_entropy_of_planes
+from ...engine.ops.cross_entropy_loss import cross_entropy_of_planes, weighted_cross_entropy
 from ...engine.ops.cross_entropy_loss import nll_loss as nll_of_rows
 from ...engine.ops.element_updates import element_function
 from ...engine.user_errors import describe
@@ -129,6 +129,9 @@ def _cross_entropy(
         return ops.cross_entropy(logits, target, ignore_index)  # has a kernel
     if target.dtype.is_floating_point:
         return _probability_loss(input, logits, target, weight, reduction, label_smoothing)
+    fits = logits.shape[:-1] == target.shape and target.dtype.category == 1
+    if fits and reduction == "mean" and not (weight is not None and weight.requires_grad):
+        return weighted_cross_entropy(logits, target, weight, float(label_smoothing), ignore_index)
     scores = logits.log_softmax(-1)
     return _index_loss("cross_entropy", scores, target, weight, ignore_index, reduction, label_smoothing)
 
