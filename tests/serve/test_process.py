@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import signal
 import socket
@@ -108,6 +109,16 @@ def test_slow_and_huge_bodies(server: Process) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         connection.sendall(b"\x16\x03\x01 no http\r\n\r\n")
         assert b" 400 " in connection.recv(1000)
+    both = b"Content-Type: application/json\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    whole = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    for first, then, statuses in ((head + both, b"", [b"400"]), (head, b"", []), (whole, b"G", [b"200"])):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            connection.sendall(first)
+            found = connection.recv(1000)
+            connection.sendall(then)
+            while part := connection.recv(1000):  # until the server closes the connection: a head has no end
+                found += part
+            assert re.findall(rb"HTTP/1.1 (\d+)", found) == statuses, found
 
 
 def test_many_connections(server: Process) -> None:
