@@ -673,7 +673,7 @@ KERNEL(conv_transpose_f32,
  * windows. 16-bit floats are computed in float64, and each result is rounded. */
 
 /* The largest element of each window, and where it is in its plane (int64): the first of equal ones, but the last NaN.
- * A window without elements gives -infinity and -1. */
+ * A window without elements gives -infinity and -1. On processors also of int64, in windows of a given size. */
 KERNEL(max_pool, "y? indices? x | type planes size0 size1 size2 out0 out1 out2 kernel0 kernel1 kernel2 stride0 stride1 "
                  "stride2 pad0 pad1 pad2 dilation0 dilation1 dilation2 |")
 KERNEL(max_pool_backward,

@@ -116,21 +116,18 @@ INLINE int64_t row_of(const window *w, const span *s, int64_t i, int64_t j)
 
 #define real float
 #define LEAST -INFINITE
+#define is_nan(x) ((x) != (x))
 #define NAME(f) f##_float
 #include "pooling_rows.h"
-#undef real
-#undef LEAST
-#undef NAME
 #if !defined(__wasm__)
 #define real double
 #define LEAST -__builtin_inf()
+#define is_nan(x) ((x) != (x))
 #define NAME(f) f##_double
 #include "pooling_rows.h"
-#undef real
-#undef LEAST
-#undef NAME
 #define real int64_t
 #define LEAST INT64_MIN
+#define is_nan(x) 0
 #define NAME(f) f##_int64
 #include "pooling_rows.h"
 #endif

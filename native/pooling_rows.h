@@ -1,4 +1,5 @@
-/* Windows of one element type that follow one another along the last dim; included by pooling.c: real, LEAST, NAME(f). */
+/* Windows of one element type that follow one another along the last dim; included by pooling.c: real, LEAST,
+ * is_nan(x), NAME(f). */
 
 static __attribute__((unused)) void NAME(mean_row)(const window *w, const span *s, int64_t at, int64_t n)
 {
@@ -34,7 +35,7 @@ INLINE void NAME(keep_larger)(real *most, const real *x, int64_t begin, int64_t 
 {
     for (int64_t o = begin; o < end; o++) {
         const real value = x[o * stride];
-        most[o] = ((value > most[o]) | (value != value)) ? value : most[o];
+        most[o] = ((value > most[o]) | is_nan(value)) ? value : most[o];
     }
 }
 
@@ -44,7 +45,7 @@ INLINE void NAME(keep_places)(real *most, int64_t *places, const real *x, int64_
 {
     for (int64_t o = begin; o < end; o++) {
         const real value = x[o * stride];
-        const int more = (value > most[o]) | (value != value) | (places[o] < 0);
+        const int more = (value > most[o]) | is_nan(value) | (places[o] < 0);
         most[o] = more ? value : most[o];
         places[o] = more ? place + o * stride : places[o];
     }
@@ -84,3 +85,8 @@ static void NAME(max_row)(const window *w, const span *s, int64_t at, int64_t n)
             ((real *)w->grad_x)[w->plane + places[o]] += ((const real *)w->grad_y)[w->at + o];
 }
 #endif
+
+#undef real
+#undef LEAST
+#undef is_nan
+#undef NAME

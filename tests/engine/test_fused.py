@@ -229,7 +229,9 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         [normal(2, 4, 17)],
     ),
     "weighted_cross_entropy": (
-        lambda x: F.cross_entropy(x, int32(1, 0, 8, -100, 3), pyapp.arange(9.0) + 0.5, label_smoothing=0.1),
+        lambda x: F.cross_entropy(
+            x, int32(1, 0, 8, -100, 3), pyapp.arange(9.0, device=x.device) + 0.5, label_smoothing=0.1
+        ),
         [normal(5, 9)],
     ),
     "smoothed_cross_entropy": (

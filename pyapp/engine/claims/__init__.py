@@ -21,7 +21,7 @@ LATE = {
     "_solve_triangular _svd _svdvals cholesky det inverse matrix_exp",
     "logsumexp": "logsumexp",
     "losses": "_cross_entropy cross_entropy_backward _cross_entropy_planes cross_entropy_planes_backward "
-    "_nll_loss nll_loss_backward",
+    "_nll_loss _weighted_cross_entropy nll_loss_backward weighted_cross_entropy_backward",
     "optimizer_steps": "adafactor_step adamw_step muon_step scale_all sums_of_squares",
     "pooling": "_max_of_windows _mean_of_windows _places_of_max max_of_windows_backward mean_of_windows_backward",
     "resample": "_grid_sample grid_sample_backward _resampled _resampled_bytes",
