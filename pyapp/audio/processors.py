@@ -5,7 +5,7 @@ Whisper's spectrograms of long recordings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
+from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
 from pyapp.dataclass import dataclass
@@ -28,7 +28,7 @@ from .mel import (
     reflect,
     triangles,
 )
-from .resampling import resample
+from .resampling import ZERO_CROSSINGS, resample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -631,6 +631,16 @@ class DelayedSampleProcessor:
         array = array if self.rate == SAMPLE_RATE else resample(array, SAMPLE_RATE, self.rate)
         silence = int(self.before * self.rate), int((self.delay + 1.0) * self.rate)
         return from_numpy(np.pad(array, silence)[None, None])
+
+    def settled(self, count: int) -> int:
+        """The samples that it makes of `count` ones, and that more do not change."""
+        reach = ceil(ZERO_CROSSINGS * max(1.0, SAMPLE_RATE / self.rate)) + 1 if self.rate != SAMPLE_RATE else 0
+        return int(self.before * self.rate) + max(0, count - reach) * self.rate // SAMPLE_RATE
+
+    @property
+    def behind(self) -> int:
+        """The samples of silence at 16 kHz behind the given ones, and a moment more."""
+        return ceil((self.delay + 1.1) * SAMPLE_RATE)
 
 
 @dataclass(frozen=True)

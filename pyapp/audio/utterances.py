@@ -150,13 +150,13 @@ class UtteranceTranscription(SampleTranscription):
     def _write(self, start: int, end: int) -> Iterator[Event]:
         """The segment of an utterance, if anything is written of it."""
         tokens = self._written(self._samples.read(start, end))
-        text = self._text(tokens)
+        text = self.text(tokens)
         if text:
             yield from self._tell(
                 Draft(start // HOP, round(start / SAMPLE_RATE, 3), round(end / SAMPLE_RATE, 3), f" {text}", tokens), 0.0
             )
 
-    def _text(self, tokens: list[int]) -> str:
+    def text(self, tokens: list[int]) -> str:
         """What is said, of the tokens that the model wrote."""
         text: str = self._tokenizer.decode(tokens).strip()
         return text.upper() if self._tokenizer.settings.get("do_upper_case") is True else text
@@ -201,8 +201,8 @@ class PromptedTranscription(UtteranceTranscription):
             return None
         return ChatTemplate(self._tokenizer).render([{"role": "user", "content": said}])
 
-    def _text(self, tokens: list[int]) -> str:
-        found: str = self._model.said(super()._text(tokens)).strip()
+    def text(self, tokens: list[int]) -> str:
+        found: str = self._model.said(super().text(tokens)).strip()
         return found
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:
