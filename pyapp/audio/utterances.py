@@ -18,6 +18,7 @@ from pyapp.audio.word_times import Draft
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Event, Notice, Token
+from pyapp.nn.audio.sound_text import SECONDS
 from pyapp.text.chat.chat_template import ChatTemplate, sources
 from pyapp.text.generation.generate import generate_from
 from pyapp.text.generation.options import SamplingOptions
@@ -189,11 +190,16 @@ class PromptedTranscription(UtteranceTranscription):
         part_tokens(loaded)  # refuses a tokenizer without them
         ends = {self._tokenizer.piece(token) for token in self._tokenizer.stop_ids}
         text = self._model.transcription_prompt(self._model.part, self._options.language, ends, self._conversation)
-        before, after = text.split(self._model.part)
-        self._prompt = tuple(self._tokenizer.encode(part, bos=False, eos=False) for part in (before, after))
+        self._asked = text.split(self._model.part)
         size = self._processor.size(round((self.longest + 1) * SAMPLE_RATE))  # cuts may be a sample longer
-        most = self._model.tokens_in(0, 0, size) + sum(map(len, self._prompt)) + int(WINDOW * TOKENS_PER_SECOND)
+        asked = sum(map(len, self._prompt(self.longest)))
+        most = self._model.tokens_in(0, 0, size) + asked + int(WINDOW * TOKENS_PER_SECOND) + self._model.told_besides
         self._session = PictureSession(self._model, min(most, self._model.config.max_seq_len))
+
+    def _prompt(self, seconds: float) -> list[list[int]]:
+        """The tokens before and after a recording of so many seconds."""
+        texts = (part.replace(SECONDS, f"{seconds:.2f}") for part in self._asked)
+        return [self._tokenizer.encode(part, bos=False, eos=False) for part in texts]
 
     def _conversation(self, said: str) -> str | None:
         """The text of a conversation in which the user says this; None: the files have no chat template."""
@@ -210,9 +216,11 @@ class PromptedTranscription(UtteranceTranscription):
         for unseen in session.see([recording]):
             while not unseen.seen:
                 unseen.look(self._cancel.check)
-        ids = [*self._prompt[0], *recording.ids, *self._prompt[1]]
+        before, after = self._prompt(len(samples) / SAMPLE_RATE)
+        ids = [*before, *recording.ids, *after]
         session.reset()
-        options = SamplingOptions(temperature=0.0, max_new_tokens=most_tokens(samples))
+        most = most_tokens(samples) + self._model.told_besides
+        options = SamplingOptions(temperature=0.0, max_new_tokens=most)
         tokens = []
         for event in generate_from(session, self._tokenizer, ids, options):
             self._cancel.check()
