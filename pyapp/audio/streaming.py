@@ -58,42 +58,6 @@ class LiveOptions:
         return cls(trim=min(cls.trim, 0.6 * seconds), longest=min(cls.longest, 0.9 * seconds))
 
 
-def hears_live(model: Any) -> bool:
-    """Whether what load_speech_model returned hears live speech: Whisper, and models that hear a moment with each token
-    that they write.
-    """
-    return getattr(model, "processor", None) is None or _is_synchronous(model)
-
-
-def _is_synchronous(model: Any) -> bool:
-    if getattr(model, "processor", None) is None:
-        return False
-    from pyapp.nn.audio.synchronous import SynchronousModel
-
-    return isinstance(model.model, SynchronousModel)
-
-
-def live_options(model: Any) -> LiveOptions:
-    """The usual options for a model that hears live speech."""
-    if _is_synchronous(model):
-        return LiveOptions()
-    return LiveOptions.for_window(model.model.config.n_audio_ctx * SECONDS_PER_TIME)
-
-
-def live_transcriber(
-    model: Any,
-    options: TranscribeOptions | None = None,
-    live: LiveOptions | None = None,
-    cancel: Cancel | None = None,
-) -> Any:
-    """A LiveTranscriber, or what does the same with models that hear a moment with each token that they write."""
-    if _is_synchronous(model):
-        from pyapp.audio.live_synchronous import LiveSynchronousTranscriber
-
-        return LiveSynchronousTranscriber(model, options, live, cancel)
-    return LiveTranscriber(model, options, live, cancel)
-
-
 class LiveTranscriber:
     """Transcribes sound as it arrives. Events: Segment for final words, Partial for the others, Language.
 
@@ -113,7 +77,8 @@ class LiveTranscriber:
         options = options or TranscribeOptions(temperature=0.0)
         if getattr(model, "processor", None) is not None:
             raise ModelError("this model hears whole recordings only", hint="Choose a Whisper model for live speech")
-        self._model, self._live, self._cancel = model, live or live_options(model), cancel or Cancel()
+        window = model.model.config.n_audio_ctx * SECONDS_PER_TIME
+        self._model, self._live, self._cancel = model, live or LiveOptions.for_window(window), cancel or Cancel()
         self._options = replace(
             options, word_timestamps=True, without_timestamps=False, clip_timestamps="0", skip_silence=False
         )

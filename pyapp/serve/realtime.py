@@ -21,9 +21,10 @@ import numpy as np
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.live import hears_live, live_options, live_transcriber
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.resampling import Resampler
-from pyapp.audio.streaming import LiveOptions, hears_live, live_options, live_transcriber
+from pyapp.audio.streaming import LiveOptions
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Event, Segment

@@ -149,8 +149,8 @@ async def listen(
     between its blocks. `model`, `key` and `options` as for `transcribe`, but temperatures above 0 are tried only if
     given, and words of Whisper's models always have times. An hour takes no more memory than a minute.
     """
+    from pyapp.audio.live import live_transcriber
     from pyapp.audio.quality import Quality
-    from pyapp.audio.streaming import live_transcriber
 
     chosen = as_options(options if not isinstance(options, Mapping | None) else {"temperature": 0.0, **(options or {})})
     only_recordings(speakers=chosen.speakers)

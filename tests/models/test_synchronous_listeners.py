@@ -18,8 +18,9 @@ import pytest
 
 import pyapp
 from pyapp import tasks
+from pyapp.audio.live import live_transcriber
 from pyapp.audio.resampling import resample
-from pyapp.audio.streaming import LiveOptions, live_transcriber
+from pyapp.audio.streaming import LiveOptions
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import Cancelled, ModelError, OptionError
 from pyapp.events import Cancel, Done, Segment
