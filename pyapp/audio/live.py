@@ -1,5 +1,5 @@
-"""Which models transcribe live speech, and how: Whisper (pyapp.audio.streaming), and models that hear a moment with each
-token that they write (pyapp.audio.live_synchronous), which are imported when they are needed.
+"""What transcribes live speech: for Whisper pyapp.audio.streaming; for models that hear a moment with each token that
+they write pyapp.audio.live_synchronous, which is imported when it is needed.
 """
 
 from __future__ import annotations
