@@ -5,7 +5,7 @@ Whisper's spectrograms of long recordings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
+from math import ceil, isfinite, prod
 from typing import TYPE_CHECKING, Any
 
 from pyapp.dataclass import dataclass
@@ -28,7 +28,7 @@ from .mel import (
     reflect,
     triangles,
 )
-from .resampling import resample
+from .resampling import ZERO_CROSSINGS, resample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -631,6 +631,77 @@ class DelayedSampleProcessor:
         array = array if self.rate == SAMPLE_RATE else resample(array, SAMPLE_RATE, self.rate)
         silence = int(self.before * self.rate), int((self.delay + 1.0) * self.rate)
         return from_numpy(np.pad(array, silence)[None, None])
+
+    def settled(self, count: int) -> int:
+        """The samples that it makes of `count` ones, and that more do not change."""
+        reach = ceil(ZERO_CROSSINGS * max(1.0, SAMPLE_RATE / self.rate)) + 1 if self.rate != SAMPLE_RATE else 0
+        return int(self.before * self.rate) + max(0, count - reach) * self.rate // SAMPLE_RATE
+
+    @property
+    def behind(self) -> int:
+        """The samples of silence at 16 kHz behind the given ones, and a moment more."""
+        return ceil((self.delay + 1.1) * SAMPLE_RATE)
+
+
+@dataclass(frozen=True)
+class LevelledSampleProcessor:
+    """What prepares samples for VibeVoice: at `rate`, as loud as `level` says (decibels below full scale; None: as they
+    are), and with silence up to whole moments of `step` samples.
+    """
+
+    rate: int = 24000
+    level: float | None = -25.0
+    step: int = 3200
+    least: float = 1e-6  # what is added to loudness, so that silence has some
+
+    stretch = 60 * SAMPLE_RATE  # samples of what is heard at once
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> LevelledSampleProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for values that cannot
+        be.
+        """
+        own = settings.get("feature_extractor")
+        settings = own if isinstance(own, Mapping) else settings
+        rate, step = settings.get("sampling_rate", cls.rate), settings.get("pad_to_multiple_of", cls.step)
+        for name, given, most in (("sampling_rate", rate, 192_000), ("pad_to_multiple_of", step, 1 << 22)):
+            if type(given) is not int or not 1 <= given <= most:
+                raise ModelError(f"{name} is {given!r:.40}, expected a whole number up to {most:,}", where=where)
+        level, least = settings.get("target_dB_FS", cls.level), settings.get("eps", cls.least)
+        for name, number, most in (("target_dB_FS", level, 200), ("eps", least, 1)):
+            if type(number) not in (int, float) or not abs(number) <= most:
+                raise ModelError(f"{name} is {number!r:.40}, expected a number", where=where)
+        if rate < 1000:
+            raise ModelError(f"sampling_rate is {rate}", where=where)
+        return cls(rate, float(level) if settings.get("normalize_audio", True) else None, step, float(least))
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder has other moments."""
+        encoder = config.get("acoustic_tokenizer_encoder_config")
+        ratios = encoder.get("downsampling_ratios") if isinstance(encoder, Mapping) else None
+        wanted = prod(ratios) if isinstance(ratios, list) and all(type(one) is int for one in ratios) else self.step
+        if self.step != wanted:
+            raise ModelError(
+                f"pad_to_multiple_of is {self.step:,}, the model's moments have {wanted:,} samples",
+                where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    def size(self, samples: int) -> tuple[int, int]:
+        """(1, samples at the rate) of a recording of `samples` samples."""
+        return 1, -(-samples * self.rate // SAMPLE_RATE)
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (1, 1, N')."""
+        [array] = _checked([samples])
+        array = array if self.rate == SAMPLE_RATE else resample(array, SAMPLE_RATE, self.rate)
+        if self.level is not None and len(array):
+            loudness = np.sqrt(np.mean(np.square(array), dtype=np.float64)) + self.least
+            array = array * np.float32(10 ** (self.level / 20) / loudness)
+            highest = np.abs(array).max()
+            array = array / np.float32(highest + self.least) if highest > 1 else array
+        return from_numpy(np.pad(array, (0, -len(array) % self.step))[None, None])
 
 
 @dataclass(frozen=True)

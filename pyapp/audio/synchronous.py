@@ -22,13 +22,13 @@ class SynchronousTranscription(UtteranceTranscription):
     longest = LONGEST
 
     def _prepare(self, loaded: Any) -> None:
-        self._prompt = self._model.prompt(self._tokenizer, loaded.generation)
+        self.prompt = self._model.prompt(self._tokenizer, loaded.generation)
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:
         model, tokens = self._model, []
         with no_grad():
             heard = model.heard(model.prepared(self._processor, samples).to(model.device))[0]  # (T, D)
-        for token in model.written(self._prompt, heard):
+        for token in model.written(self.prompt, heard):
             self._cancel.check()
             tokens.append(token)
         return tokens

@@ -18,6 +18,7 @@ from pyapp.audio.word_times import Draft
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Event, Notice, Token
+from pyapp.nn.audio.sound_text import SECONDS
 from pyapp.text.chat.chat_template import ChatTemplate, sources
 from pyapp.text.generation.generate import generate_from
 from pyapp.text.generation.options import SamplingOptions
@@ -150,13 +151,13 @@ class UtteranceTranscription(SampleTranscription):
     def _write(self, start: int, end: int) -> Iterator[Event]:
         """The segment of an utterance, if anything is written of it."""
         tokens = self._written(self._samples.read(start, end))
-        text = self._text(tokens)
+        text = self.text(tokens)
         if text:
             yield from self._tell(
                 Draft(start // HOP, round(start / SAMPLE_RATE, 3), round(end / SAMPLE_RATE, 3), f" {text}", tokens), 0.0
             )
 
-    def _text(self, tokens: list[int]) -> str:
+    def text(self, tokens: list[int]) -> str:
         """What is said, of the tokens that the model wrote."""
         text: str = self._tokenizer.decode(tokens).strip()
         return text.upper() if self._tokenizer.settings.get("do_upper_case") is True else text
@@ -189,11 +190,16 @@ class PromptedTranscription(UtteranceTranscription):
         part_tokens(loaded)  # refuses a tokenizer without them
         ends = {self._tokenizer.piece(token) for token in self._tokenizer.stop_ids}
         text = self._model.transcription_prompt(self._model.part, self._options.language, ends, self._conversation)
-        before, after = text.split(self._model.part)
-        self._prompt = tuple(self._tokenizer.encode(part, bos=False, eos=False) for part in (before, after))
+        self._asked = text.split(self._model.part)
         size = self._processor.size(round((self.longest + 1) * SAMPLE_RATE))  # cuts may be a sample longer
-        most = self._model.tokens_in(0, 0, size) + sum(map(len, self._prompt)) + int(WINDOW * TOKENS_PER_SECOND)
+        asked = sum(map(len, self._prompt(self.longest)))
+        most = self._model.tokens_in(0, 0, size) + asked + int(WINDOW * TOKENS_PER_SECOND) + self._model.told_besides
         self._session = PictureSession(self._model, min(most, self._model.config.max_seq_len))
+
+    def _prompt(self, seconds: float) -> list[list[int]]:
+        """The tokens before and after a recording of so many seconds."""
+        texts = (part.replace(SECONDS, f"{seconds:.2f}") for part in self._asked)
+        return [self._tokenizer.encode(part, bos=False, eos=False) for part in texts]
 
     def _conversation(self, said: str) -> str | None:
         """The text of a conversation in which the user says this; None: the files have no chat template."""
@@ -201,8 +207,8 @@ class PromptedTranscription(UtteranceTranscription):
             return None
         return ChatTemplate(self._tokenizer).render([{"role": "user", "content": said}])
 
-    def _text(self, tokens: list[int]) -> str:
-        found: str = self._model.said(super()._text(tokens)).strip()
+    def text(self, tokens: list[int]) -> str:
+        found: str = self._model.said(super().text(tokens)).strip()
         return found
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:
@@ -210,9 +216,11 @@ class PromptedTranscription(UtteranceTranscription):
         for unseen in session.see([recording]):
             while not unseen.seen:
                 unseen.look(self._cancel.check)
-        ids = [*self._prompt[0], *recording.ids, *self._prompt[1]]
+        before, after = self._prompt(len(samples) / SAMPLE_RATE)
+        ids = [*before, *recording.ids, *after]
         session.reset()
-        options = SamplingOptions(temperature=0.0, max_new_tokens=most_tokens(samples))
+        most = most_tokens(samples) + self._model.told_besides
+        options = SamplingOptions(temperature=0.0, max_new_tokens=most)
         tokens = []
         for event in generate_from(session, self._tokenizer, ids, options):
             self._cancel.check()

@@ -163,6 +163,13 @@ class KyutaiSpeechToText(SynchronousModel):
         found: Tensor = processor(samples)
         return found
 
+    def settled(self, processor: Any, count: int) -> int:
+        return 1 + int(processor.settled(count)) // self.samples_per_moment
+
+    def behind(self, processor: Any) -> int:
+        found: int = processor.behind
+        return found
+
     def codes(self, values: Tensor) -> Tensor:
         """Samples values (B, 1, N) at the codec's rate → the codes (B, codebooks, T) of their whole moments."""
         count = values.shape[2] // self.samples_per_moment

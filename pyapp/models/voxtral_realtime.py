@@ -13,6 +13,7 @@ from functools import partial
 from math import log
 from typing import Any
 
+from pyapp.audio.mel import FFT_SIZE
 from pyapp.audio.processors import SteadySpectrogramProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
@@ -243,6 +244,14 @@ class VoxtralRealtime(SynchronousModel):
         step = self.config.frames * processor.hop
         behind = -len(samples) % step + (self.config.delay + BEHIND) * step
         found: Tensor = processor(np.pad(np.asarray(samples, np.float32), (BEFORE * step, behind)))
+        return found
+
+    def settled(self, processor: Any, count: int) -> int:
+        step, hop = self.config.frames * processor.hop, processor.hop
+        return max(0, BEFORE + (count - (step - hop + FFT_SIZE // 2)) // step + 1)
+
+    def behind(self, processor: Any) -> int:
+        found: int = (self.config.delay + BEHIND + 1) * self.config.frames * processor.hop
         return found
 
     def heard(self, values: Tensor) -> Tensor:

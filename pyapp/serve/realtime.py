@@ -21,13 +21,13 @@ import numpy as np
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.live import hears_live, live_options, live_transcriber
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.resampling import Resampler
-from pyapp.audio.streaming import LiveOptions, LiveTranscriber
+from pyapp.audio.streaming import LiveOptions
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Event, Segment
-from pyapp.text.tokenization.whisper_tokenizer import SECONDS_PER_TIME
 
 from .context import Context
 from .fields import Fields, parse_object
@@ -55,13 +55,13 @@ class Heard:
 
 
 class Listener:
-    """Live speech on the engine's thread: a LiveTranscriber that gets its sound in turns."""
+    """Live speech on the engine's thread: a transcriber that gets its sound in turns."""
 
     def __init__(
         self, model: Any, options: TranscribeOptions, live: LiveOptions, emit: Callable[[Listener, Heard], None]
     ) -> None:  # fmt: skip
         self.cancel = Cancel()
-        self._transcriber: LiveTranscriber | None = None
+        self._transcriber: Any = None  # as live_transcriber makes it
         self._arguments = model, options, live
         self._emit = emit
         self._waiting: deque[Any] = deque()  # samples; None: make all words final
@@ -78,7 +78,7 @@ class Listener:
             return False
         if self._transcriber is None:
             model, options, live = self._arguments
-            self._transcriber = LiveTranscriber(model, options, live, self.cancel)
+            self._transcriber = live_transcriber(model, options, live, self.cancel)
         blocks: list[Any] = []
         committed = False
         while self._waiting and not committed:
@@ -153,9 +153,9 @@ class Session:
         except OptionError as error:
             raise Problem(f"{error.where}: {error.what}", param=error.where) from None
 
-    def live(self, window: float) -> LiveOptions:
-        found = LiveOptions.for_window(window)
-        return found if self.pause is None else replace(found, pause=self.pause)
+    def live(self, usual: LiveOptions) -> LiveOptions:
+        """The usual options of a model, with the session's pause."""
+        return usual if self.pause is None else replace(usual, pause=self.pause)
 
     def described(self, id: str, model: str) -> dict[str, Any]:
         detection = {"type": "server_vad", "silence_duration_ms": round(1000 * self.pause)} if self.pause else None
@@ -284,10 +284,9 @@ class Conversation:
 
     def _give(self, samples: Any) -> None:
         if self._listener is None:
-            if getattr(self._model.loaded, "processor", None) is not None:
+            if not hears_live(self._model.loaded):
                 raise Problem(f"the model {self._model.name!r:.100} hears whole recordings only", param="model")
-            window = self._model.loaded.model.config.n_audio_ctx * SECONDS_PER_TIME
-            live = self._session.live(window)
+            live = self._session.live(live_options(self._model.loaded))
             self._listener = Listener(self._model.loaded, self._session.options, live, self._answer)
         listener, engine, model = self._listener, self._context.engine, self._model
 

@@ -147,10 +147,10 @@ async def listen(
 
     `audio` yields float32 (samples,) at 16 kHz from the microphone, and ends with the speech. The event loop runs
     between its blocks. `model`, `key` and `options` as for `transcribe`, but temperatures above 0 are tried only if
-    given, and words always have times. An hour takes no more memory than a minute.
+    given, and words of Whisper's models always have times. An hour takes no more memory than a minute.
     """
+    from pyapp.audio.live import live_transcriber
     from pyapp.audio.quality import Quality
-    from pyapp.audio.streaming import LiveTranscriber
 
     chosen = as_options(options if not isinstance(options, Mapping | None) else {"temperature": 0.0, **(options or {})})
     only_recordings(speakers=chosen.speakers)
@@ -158,7 +158,7 @@ async def listen(
     async with Step(loaded_model(model, key, cancel)) as loading:
         async for event in loading:
             yield event
-    transcriber = LiveTranscriber(loading.value, chosen, cancel=cancel)
+    transcriber = live_transcriber(loading.value, chosen, cancel=cancel)
     results: dict[str, Any] = {"text": "", "language": chosen.language, "task": chosen.task}
     breath = Breath()
     async with aclosing(blocks_of(audio, cancel)) as blocks:

@@ -19,7 +19,18 @@ from tests.goldens import write_json
 from tests.models.make_golden_picture_texts import by_files, rounded
 from tests.models.seeded import shown, sound_weights
 from tests.models.sound_configs import recording
-from tests.models.sound_text_configs import CONFIGS, EVEN, LONG, LONGER, PAIRED, SAMPLES, SETTINGS, WHOLE, texts
+from tests.models.sound_text_configs import (
+    CONFIGS,
+    EVEN,
+    LEVELLED,
+    LONG,
+    LONGER,
+    PAIRED,
+    SAMPLES,
+    SETTINGS,
+    WHOLE,
+    texts,
+)
 
 INPUTS = ("input_features", "input_features_mask")  # of Granite Speech
 FOLDER = Path(__file__).with_name("golden_sound_texts")
@@ -29,6 +40,7 @@ CLASSES = {
     "audioflamingo3": "AudioFlamingo3ForConditionalGeneration", "glmasr": "GlmAsrForConditionalGeneration",
     "musicflamingo": "MusicFlamingoForConditionalGeneration",
     "granite_speech_plus": "GraniteSpeechPlusForConditionalGeneration",
+    "vibevoice_asr": "VibeVoiceAsrForConditionalGeneration",
 }  # fmt: skip
 
 
@@ -68,6 +80,16 @@ def golden(name: str) -> dict[str, Any]:
         whole, alone = (dict(zip(INPUTS, (x.input_features, x.attention_mask), strict=True)) for x in (both, first))
         found = by_files(name, kind, made, sound_weights, torch.tensor(texts(name)), whole, alone)
         return found | {"mel": rounded(shown(first["input_features"].numpy(), 60))}
+    if name == "vibevoice_asr":
+        extract = transformers.VibeVoiceAcousticTokenizerFeatureExtractor(**LEVELLED)
+        both, first = (
+            extract([recording(n) for n in counts], sampling_rate=16000) for counts in (SAMPLES, SAMPLES[:1])
+        )
+        found = by_files(
+            name, kind, made, sound_weights, torch.tensor(texts(name)), {**both, "sample": False},
+            {**first, "sample": False},
+        )  # fmt: skip
+        return found | {"mel": rounded(shown(first["input_values"].numpy(), 60))}
     settings, counts = (LONGER, LONG) if name == "glmasr" else (SETTINGS, SAMPLES)
     sounds, masks = zip(*(spectrograms(recording(count), settings) for count in counts), strict=True)
     whole, alone = ({"input_features": values} for values in (torch.cat(sounds), sounds[0]))

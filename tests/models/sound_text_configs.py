@@ -13,6 +13,10 @@ _TEXT = {
     "model_type": "llama", "vocab_size": 400, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 192,
 }  # fmt: skip
+_FILTERS = {
+    "model_type": "vibevoice_acoustic_tokenizer_encoder", "hidden_size": 6, "kernel_size": 3, "num_filters": 2,
+    "downsampling_ratios": [4, 5, 8, 10], "depths": [1, 1, 2, 1, 1], "ffn_expansion": 2,
+}  # fmt: skip
 CONFIGS: dict[str, dict[str, Any]] = {
     "voxtral": {
         "model_type": "voxtral", "text_config": _TEXT, "audio_token_id": SOUND,
@@ -66,6 +70,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "intermediate_size": 20, "encoder_hidden_size": 72, "cross_attention_frequency": 1,
         },
     },
+    "vibevoice_asr": {
+        "model_type": "vibevoice_asr", "text_config": _TEXT | {"model_type": "qwen2"}, "audio_token_id": SOUND,
+        "acoustic_tokenizer_encoder_config": _FILTERS, "acoustic_tokenizer_chunk_size": 9600,
+        "semantic_tokenizer_encoder_config": _FILTERS | {"hidden_size": 10, "depths": [2, 1, 1, 1, 1]},
+    },
     "glmasr": {
         "model_type": "glmasr", "text_config": _TEXT, "audio_token_id": SOUND, "tie_word_embeddings": True,
         "audio_config": {
@@ -78,11 +87,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
 VECTORS = {
     "voxtral": (40, 20), "qwen2_audio": (39, 14), "granite_speech": (18, 6), "qwen3_asr": (20, 7),
     "audioflamingo3": (39, 14), "glmasr": (35, 7), "musicflamingo": (39, 14), "granite_speech_plus": (18, 6),
+    "vibevoice_asr": (16, 6),
 }  # fmt: skip
 SETTINGS = {"feature_size": 8, "chunk_length": 1, "sampling_rate": 16000, "hop_length": 160, "n_fft": 400}
 PAIRED = {"n_mels": 8}  # Granite Speech's
 WHOLE = {"feature_size": 8}  # Qwen3-ASR's
 LONGER = SETTINGS | {"chunk_length": 2}  # GLM-ASR's, whose moments are joined by four
+LEVELLED = {"sampling_rate": 16000, "pad_to_multiple_of": 1600}  # VibeVoice's
 SAMPLES = (25000, 9000)  # of the two recordings: two stretches and one
 EVEN = (25000, 8960)  # Qwen3-ASR's: transformers counts a part of a frame before silence, but not at the end
 LONG = (45000, 9000)  # GLM-ASR's
@@ -96,4 +107,4 @@ def texts(name: str) -> list[list[int]]:
 
 
 # Those that the tests run with their weights in block types.
-QUANTISED = ["voxtral"]
+QUANTISED = ["voxtral", "vibevoice_asr"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,16 @@ import pytest
 
 import pyapp
 from pyapp import tasks
+from pyapp.audio.live import live_transcriber
 from pyapp.audio.resampling import resample
+from pyapp.audio.streaming import LiveOptions
 from pyapp.audio.transcribe import transcribe_events
-from pyapp.errors import Cancelled, ModelError
+from pyapp.errors import Cancelled, ModelError, OptionError
 from pyapp.events import Cancel, Done, Segment
 from pyapp.formats import write_safetensors
 from pyapp.models import _index
 from pyapp.models.load import load_speech_model
+from pyapp.nn.audio.synchronous import Writer
 from tests.models.codec_configs import sound
 from tests.models.seeded import shown
 from tests.models.small_models import golden_of, numbers
@@ -132,6 +136,55 @@ def test_transcription(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cancel.set()
     with pytest.raises(Cancelled):
         list(transcribe_events(loaded, samples, cancel=cancel))
+
+
+def test_live_speech(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written while it is said is what is written of the whole; each push writes moments of its own."""
+    name, loaded, _ = case
+    model, rows, parts = loaded.model, list[int](), list[np.ndarray]()
+    prepare, written = type(model).prepared, Writer.written
+
+    def watched(own: Any, processor: Any, part: Any) -> pyapp.Tensor:
+        parts.append(np.array(part))
+        return prepare(own, processor, part)
+
+    def counted(own: Writer, heard: pyapp.Tensor) -> Iterator[int]:
+        rows.append(heard.shape[0])
+        return written(own, heard)
+
+    monkeypatch.setattr(type(model), "prepared", watched)
+    monkeypatch.setattr(Writer, "written", counted)
+    sound = np.concatenate([recording(SAMPLES), np.zeros(SAMPLES, np.float32), recording(2 * SAMPLES)])
+    live = live_transcriber(loaded, live=LiveOptions(interval=0.1, pause=0.3))
+    told: list[list[Segment]] = [[]]
+    for at in range(0, len(sound), 1600):
+        told[-1] += [event for event in live.push(sound[at : at + 1600]) if isinstance(event, Segment)]
+        if told[-1] and not live.speaking:
+            told.append([])
+    told[-1] += [event for event in live.finish() if isinstance(event, Segment)]
+    following = [*parts[1:], parts[0][:0]]
+    utterances = [part for part, after in zip(parts, following, strict=True) if len(after) < len(part)]
+    assert live.seconds == len(sound) / 16000 and len(told) == len(utterances) == 2
+    prompt, total = model.prompt(loaded.tokenizer, loaded.generation), 0
+    for segments, part in zip(told, utterances, strict=True):
+        with pyapp.no_grad():
+            heard = model.heard(prepare(model, loaded.processor, part))[0]
+        total += len(heard)
+        said = "".join(segment.text for segment in segments)
+        assert said.strip() == loaded.tokenizer.decode([*model.written(prompt, heard)]).strip()
+        assert [bool(segment.continues) for segment in segments] == [at > 0 for at in range(len(segments))]
+        assert all(segment.start <= segment.end for segment in segments)
+    assert sum(rows[:-2]) == total and len(rows) > 6  # the last ones are those of the wholes
+    for count in (3001, 5280):
+        settled = model.settled(loaded.processor, count)
+        with pyapp.no_grad():
+            found = model.heard(prepare(model, loaded.processor, sound[:count]))[0]
+            later = model.heard(prepare(model, loaded.processor, sound))[0]
+        assert 2 < settled < len(found)
+        np.testing.assert_allclose(numbers(found[:settled]), numbers(later[:settled]), **CLOSE)
+        assert np.abs(numbers(found[settled + 1 :]) - numbers(later[settled + 1 : len(found)])).max() > 0.01
+    with pytest.raises(OptionError, match="samples"):
+        live.push(np.zeros((2, 9), np.float32))
 
 
 @pytest.mark.parametrize("name", QUANTISED)

@@ -25,6 +25,7 @@ from ..sequence_to_sequence.sequence_to_sequence import EncoderLayer
 from ..vision_language.picture_text import ANY, PictureTextModel, Size
 
 WARM_UP = 64  # moments
+SECONDS = "<|AUDIO_DURATION|>"  # stands in a prompt for the seconds of its recording
 
 
 class SpectrogramEncoder(Module):
@@ -116,6 +117,7 @@ class SoundTextModel(PictureTextModel):
     sees = "audio"
     placeholder = part = "[AUDIO]"
     audio_tower: Any
+    told_besides = 0  # tokens that the model writes around what is said
 
     @property
     def tower(self) -> Module:
@@ -179,8 +181,8 @@ class SoundTextModel(PictureTextModel):
         conversation: Callable[[str], str | None] = lambda _: None,
     ) -> str:  # fmt: skip
         """The text after which the model writes what is said in a recording, for which `sound` stands in it, with the
-        names of special tokens; `language`: the code of the one that is spoken, if it is known; `ends`: the tokens that
-        end what it writes; `conversation`: makes the text of one in which a user says something, by the chat template,
-        or None, if the files have none.
+        names of special tokens, and SECONDS for the recording's length; `language`: the code of the one that is spoken,
+        if it is known; `ends`: the tokens that end what it writes; `conversation`: makes the text of one in which a
+        user says something, by the chat template, or None, if the files have none.
         """
         raise NotImplementedError

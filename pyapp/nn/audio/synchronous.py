@@ -56,38 +56,74 @@ class SynchronousModel(Module):
         x = model.embedding(tokens) + heard
         return model.head(model.stack(tokens, model.whole_text(tokens.shape[1], None), x))
 
+    def settled(self, processor: Any, count: int) -> int:
+        """The vectors that `heard` makes of `count` samples at 16 kHz, and that more samples do not change."""
+        raise NotImplementedError
+
+    def behind(self, processor: Any) -> int:
+        """The samples of silence at 16 kHz that `prepared` puts behind a recording, or a few more."""
+        raise NotImplementedError
+
     def written(self, prompt: Sequence[int], heard: Tensor) -> Iterator[int]:
         """The most likely tokens after a prompt (P,), one for each moment of heard (T, D) from the P-th on."""
-        if not 0 < len(prompt) <= heard.shape[0]:
-            return
-        model = self.language_model
+        return Writer(self, prompt, heard.shape[0]).written(heard)
+
+
+class Writer:
+    """Writes what a SynchronousModel hears, after a `prompt` (P,), up to a `longest` number of moments."""
+
+    def __init__(self, model: SynchronousModel, prompt: Sequence[int], longest: int) -> None:
+        self._model, self._prompt, self._longest = model, list(prompt), longest
+        self.moments = 0  # so far
+        self._token = 0  # the last one
+        self._graph: Graph | None = None
+        language, device = model.language_model, model.device
+        self._place, self._told = int32_tensor([0], device), int32_tensor([0], device)
+        self._write_place, self._write_told = writer(self._place), writer(self._told)
         with no_grad():
-            cache = model.new_cache(heard.shape[0])
-            place, told = int32_tensor([0], self.device), int32_tensor([0], self.device)
-            write_place, write_told = writer(place), writer(told)
-            now = ops.zeros(1, heard.shape[1], device=self.device)
-            first = int32_tensor(list(prompt), self.device)
-            x = model.embedding(first) + heard.narrow(0, 0, len(prompt))
-            x = model.stack(first, model.cached_text(place, cache), x)
-            token = int(model.head(x.narrow(0, x.shape[0] - 1, 1)).argmax())
-        yield token
+            self._cache = language.new_cache(max(1, longest))
 
-        def step() -> Tensor:
-            x = model.stack(told, model.cached_text(place, cache), model.embedding(told) + now)
-            return model.head(x).argmax()
-
-        graph: Graph | None = None
-        for moment in range(len(prompt), heard.shape[0]):
+    def written(self, heard: Tensor) -> Iterator[int]:
+        """The most likely tokens of the next moments (T, D), as SynchronousModel.written. Those of the prompt are heard
+        together, and are the first ones.
+        """
+        if self.moments + heard.shape[0] > self._longest:
+            raise ArgumentError(f"{self.moments + heard.shape[0]} moments are more than {self._longest}")
+        at, given = 0, len(self._prompt)
+        if not self.moments:
+            if not 0 < given <= heard.shape[0]:
+                return
             with no_grad():
-                write_place(moment)
-                write_told(token)
-                now.copy_(heard.narrow(0, moment, 1))
-                if moment == len(prompt):
-                    token = int(step())
-                elif graph is None:
-                    graph = capture(step)
-                    token = int(graph.outputs)
-                else:
-                    graph.replay()
-                    token = int(graph.outputs)
-            yield token
+                self._now = ops.zeros(1, heard.shape[1], device=self._model.device)
+                self._token = int(self._begun(heard.narrow(0, 0, given)))
+            at = self.moments = given
+            yield self._token
+        for moment in range(at, heard.shape[0]):
+            with no_grad():
+                self._write_place(self.moments)
+                self._write_told(self._token)
+                self._now.copy_(heard.narrow(0, moment, 1))
+                self._token = int(self._next())
+            self.moments += 1
+            yield self._token
+
+    def _begun(self, heard: Tensor) -> Tensor:
+        """The token after the prompt."""
+        model, first = self._model.language_model, int32_tensor(self._prompt, self._model.device)
+        x = model.stack(first, model.cached_text(self._place, self._cache), model.embedding(first) + heard)
+        return model.head(x.narrow(0, x.shape[0] - 1, 1)).argmax()
+
+    def _step(self) -> Tensor:
+        model = self._model.language_model
+        x = model.embedding(self._told) + self._now
+        return model.head(model.stack(self._told, model.cached_text(self._place, self._cache), x)).argmax()
+
+    def _next(self) -> Tensor:
+        """The token after the last one: the second step is recorded, and repeated from then on."""
+        if self.moments == len(self._prompt):
+            return self._step()
+        if self._graph is None:
+            self._graph = capture(self._step)
+        else:
+            self._graph.replay()
+        return self._graph.outputs
