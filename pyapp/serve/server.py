@@ -7,6 +7,7 @@ import errno
 import faulthandler
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -22,6 +23,7 @@ from pyapp.engine.storage import share_heap
 from pyapp.errors import PyappError
 
 from .app import make_app
+from .connections import KEEP_ALIVE, timely
 from .context import Context
 from .settings import Settings
 from .tls import check_tls
@@ -33,7 +35,6 @@ except ImportError:  # Windows has no limit of open files that a process could r
 
 log = logging.getLogger("pyapp.serve")
 WS_MESSAGE = 16 << 20  # bytes of a message of a websocket: OpenAI's limit of a buffer of sound
-KEEP_ALIVE = 30  # seconds that an idle connection stays open
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MORE_FILES = 1024  # open ones besides the connections: models, uploads, and connections that are refused
 NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # why a connection cannot be opened
@@ -89,13 +90,20 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """As uvicorn's, but the signal is not raised again at the end: a server that was told to end has not failed."""
         loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._on_signal)
+        if os.name == "nt":  # its event loops take no handlers
+            before = [signal.signal(number, lambda *_: self._on_signal()) for number in SIGNALS]
+        else:
+            for number in SIGNALS:
+                loop.add_signal_handler(number, self._on_signal)
         try:
             yield
         finally:
-            for number in SIGNALS:
-                loop.remove_signal_handler(number)
+            if os.name == "nt":
+                for number, handler in zip(SIGNALS, before, strict=True):
+                    signal.signal(number, handler)
+            else:
+                for number in SIGNALS:
+                    loop.remove_signal_handler(number)
 
     def _on_signal(self) -> None:
         if self.should_exit:
@@ -171,7 +179,7 @@ def run(
     context.engine.on_death = lambda: loop[0].call_soon_threadsafe(end)
     config = uvicorn.Config(
         make_app(context, end), host=settings.host, port=settings.port, log_config=None, access_log=False,
-        ws="websockets-sansio", ws_max_size=WS_MESSAGE, server_header=False,
+        http=timely(settings.read_seconds), ws="websockets-sansio", ws_max_size=WS_MESSAGE, server_header=False,
         timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=max(int(settings.grace), 0),
         ssl_certfile=certificate, ssl_keyfile=private_key,
     )  # fmt: skip

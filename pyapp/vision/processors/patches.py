@@ -66,7 +66,9 @@ class PaddleOCRVL(Qwen2VL):
         return super()._target(*at_least(height, width, self._side))
 
 
-@kind("Glm4v", size={"shortest_edge": 112 * 112, "longest_edge": 28 * 28 * 15000}, resample=3, statistics=CLIP)
+@kind(
+    "Glm4v", "Glm46V", size={"shortest_edge": 112 * 112, "longest_edge": 28 * 28 * 15000}, resample=3, statistics=CLIP
+)
 @dataclass(frozen=True)
 class Glm4v(Qwen2VL):
     """Each picture counts as the two frames of a patch, and small ones are made larger before."""

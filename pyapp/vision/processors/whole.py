@@ -13,7 +13,7 @@ from pyapp.engine import Tensor
 
 from .frames import as_square, cropped, mirrored
 from .processor import ImageProcessor, kind
-from .settings import CLIP, IMAGENET, SHORT_SIDE, check_whole, square, wrong
+from .settings import BOTH_SIDES, CLIP, IMAGENET, LARGEST, SHORT_SIDE, check_whole, square, wrong
 from .sizes import of_pair, shortest
 
 SHORT = {"shortest_edge": 224}
@@ -143,9 +143,36 @@ class Llava(ImageProcessor):
         return False
 
     def _resized(self, image: Tensor) -> Tensor:
-        if self.do_pad:
-            image = as_square(image, [int(min(max(value, 0), 1) * 255) for value in self.image_mean])
-        return super()._resized(image)
+        return super()._resized(as_square(image, _colour(self.image_mean)) if self.do_pad else image)
+
+
+@kind("Janus", "DeepseekVL", size=square(384), resample=3, statistics=CLIP, do_pad=True)
+@dataclass(frozen=True)
+class Janus(ImageProcessor):
+    """The longer side has a size, and the picture is in the middle of a square of the mean colour."""
+
+    min_size: int = 14  # pixels of the shorter side, at least
+
+    SIZES = (BOTH_SIDES,)
+
+    def _check(self) -> None:
+        super()._check()
+        check_whole("min_size", self.min_size, 1, LARGEST)
+        if self.size["height"] != self.size["width"] or self.min_size > self.size["height"]:
+            wrong("size and min_size", (self.size, self.min_size), "a square, and a side up to its own")
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        scale = self.size["height"] / max(height, width)
+        return max(round(height * scale), self.min_size), max(round(width * scale), self.min_size)
+
+    def _resized(self, image: Tensor) -> Tensor:
+        image = super()._resized(image)
+        return as_square(image, _colour(self.image_mean)) if self.do_resize and self.do_pad else image
+
+
+def _colour(mean: tuple[float, ...]) -> list[int]:
+    """Red, green and blue from 0 to 255 of numbers from 0 to 1."""
+    return [int(min(max(value, 0), 1) * 255) for value in mean]
 
 
 @kind("Vilt", size={"shortest_edge": 384}, resample=3, size_divisor=32, do_pad=True)
