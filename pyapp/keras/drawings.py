@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from pyapp.dataclass import dataclass
-
+from ..dataclass import dataclass
 from .core import InputLayer
 from .structures import flatten, map_structure
 
