@@ -56,7 +56,7 @@ modified_bessel_i0, modified_bessel_i1 = i0, i1
 
 def entr(x: Tensor) -> Tensor:
     """-x log(x): 0 at 0, -inf below."""
-    return where(x < 0, -math.inf, xlogy(-x, where(x > 0, x, 1.0)) + 0.0)  # 0 has no sign
+    return where(x < 0, -math.inf, 0.0 - xlogy(x, where(x > 0, x, 1.0)))  # 0 has no sign
 
 
 def ndtr(x: Tensor) -> Tensor:

@@ -24,8 +24,11 @@ _WITHOUT_EFFECT = {
 }  # fmt: skip
 # Initial values that change the base model's weights, which the adapter's file then does not fit.
 _CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
-# Parts of regular expressions that can take exponential time: a repeated group, and counted repetitions.
+# Parts of regular expressions that can take exponential time: a repeated group, and counted repetitions; and, where
+# there are many of them, parts that may be absent.
 _COSTLY = re.compile(r"\)[*+?{]|\{")
+_OPTIONAL = re.compile(r"(?<!\()\?")
+OPTIONAL_LIMIT = 8
 
 
 @dataclass
@@ -198,7 +201,10 @@ def _check_patterns(values: Mapping[str, Any], where: str) -> None:
         given = values.get(name)
         for pattern in given if isinstance(given, Mapping) else ():
             repeated = str(pattern).count("*") + str(pattern).count("+")
-            if len(str(pattern)) > PATTERN_LIMIT or repeated > 2 or _COSTLY.search(str(pattern)):
+            costly = (
+                repeated > 2 or _COSTLY.search(str(pattern)) or len(_OPTIONAL.findall(str(pattern))) > OPTIONAL_LIMIT
+            )
+            if len(str(pattern)) > PATTERN_LIMIT or costly:
                 raise ModelError(f"{name} has the pattern {pattern!r:.60}, which is too complex", where=where)
 
 

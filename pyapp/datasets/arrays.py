@@ -10,6 +10,7 @@ import os
 import pickle
 import zipfile
 import zlib
+from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +18,8 @@ from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 
 MEMBER_LIMIT = 1 << 28  # bytes of an array
+EXPANSION_LIMIT = 100  # times what an array has in the archive, above ROOM bytes
+ROOM = 1 << 20
 
 
 def read_arrays(path: str | os.PathLike[str], names: tuple[str, ...]) -> list[Any]:
@@ -43,6 +46,8 @@ def _array(archive: zipfile.ZipFile, name: str, where: str) -> Any:
     info = archive.getinfo(name)
     if info.file_size > MEMBER_LIMIT:
         _refuse(f"{name} announces {info.file_size:,} bytes, at most {MEMBER_LIMIT:,}", where)
+    if info.file_size > ROOM + EXPANSION_LIMIT * info.compress_size:
+        _refuse(f"{name} announces {info.file_size:,} bytes, and has {info.compress_size:,} in the archive", where)
     data = archive.read(info)
     file = io.BytesIO(data)
     try:
@@ -50,6 +55,8 @@ def _array(archive: zipfile.ZipFile, name: str, where: str) -> Any:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(file)
         if not dtype.hasobject:
+            if dtype.itemsize * prod(shape) != len(data) - file.tell():  # before NumPy takes memory for the shape
+                raise ValueError(f"an array of {shape} has {len(data) - file.tell():,} bytes")
             file.seek(0)
             return np.load(file, allow_pickle=False)
         found = _Reader(file).load()

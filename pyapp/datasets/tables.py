@@ -192,7 +192,8 @@ def table_of(frame: Any) -> Table:
 def _of_values(values: list[Any]) -> Column:
     kinds = {type(value) for value in values}
     if kinds <= {int}:
-        return tensor(values, dtype="int64")
+        fits = all(-(1 << 63) <= value < 1 << 63 for value in (min(values, default=0), max(values, default=0)))
+        return tensor(values, dtype="int64") if fits else values
     if kinds <= {int, float, type(None)} and kinds != {type(None)}:
         return tensor([float("nan") if value is None else value for value in values], dtype="float64")
     return values

@@ -5,7 +5,6 @@ and the whole, squares of neighbouring patches become one vector each, and LFM2 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -110,10 +109,11 @@ class Lfm2VlForConditionalGeneration(PictureTextModel):
 
     def prepared_by(self, processor: Any) -> Any:
         """The processor with the sides of patches and of what becomes one vector. What it says of tiles is kept."""
-        self.tile, self.thumbnail = processor.tile_size, processor.use_thumbnail
         patch, merged = self.config.vision_config.patch_size[0], self.config.merged
+        processor = processor.adapted(encoder_patch_size=patch, downsample_factor=merged)
+        self.tile, self.thumbnail = processor.tile_size, processor.use_thumbnail
         require(self.tile % (patch * merged) == 0, f"tile_size is {self.tile}, expected a multiple of {patch * merged}")
-        return replace(processor, encoder_patch_size=patch, downsample_factor=merged)
+        return processor
 
     def _counts(self, rows: int, columns: int, size: Size) -> tuple[int, int]:
         """The vectors of a tile, and of the whole."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import sqrt
 from typing import Any, ClassVar
 
@@ -20,7 +19,8 @@ from pyapp.errors import ArgumentError
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision.towers import VisionTower
 from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size, TwoLayers, states_of
-from pyapp.vision.processors import GRIDS, PINPOINTS, best_resolution
+from pyapp.vision.processors.sizes import best_resolution
+from pyapp.vision.processors.tiles import GRIDS, PINPOINTS
 
 from .loading import picture_text
 from .loading.config import require
@@ -150,7 +150,7 @@ class LlavaNextForConditionalGeneration(PictureTextModel):
 
     def prepared_for(self, processor: Any, count: int) -> Any:
         whole = count > 1 and self.config.most is not None
-        return replace(processor, kind="Llava", do_pad=True) if whole else processor
+        return processor.without_tiles() if whole else processor
 
     def _made(self, rows: int, columns: int, size: Size) -> tuple[int, int]:
         """The rows and columns of vectors that the tiles of a picture become."""

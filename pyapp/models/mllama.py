@@ -6,7 +6,6 @@ was seen instead of the text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -31,7 +30,7 @@ from pyapp.nn.vision_language.cross_pictures import (
     WholeTextWithSight,
 )
 from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Seen, Size
-from pyapp.vision.processors import least_canvas
+from pyapp.vision.processors.sizes import least_canvas
 
 from .loading import picture_text
 from .loading.config import DecoderConfig, check_depth, require
@@ -328,7 +327,7 @@ class MllamaForConditionalGeneration(PictureTextModel):
         return tower.max_num_tiles * tower.vectors, rows * columns * tower.vectors
 
     def prepared_by(self, processor: Any) -> Any:
-        return replace(processor, max_image_tiles=self.config.vision_config.max_num_tiles)
+        return processor.adapted(max_image_tiles=self.config.vision_config.max_num_tiles)
 
     def tiles_of(self, size: Size) -> tuple[int, int]:
         """The rows and columns of tiles of a picture of a size, before its preparation."""

@@ -94,6 +94,7 @@ def test_bad_adapters(tmp_path: Path) -> None:
     refused(ModelError, "unknown settings: use_qalora", use_qalora=True)
     refused(ModelError, "whose weights 'pissa' changed", init_lora_weights="pissa")
     refused(ModelError, "too complex", rank_pattern={"(a+)+b": 3})
+    refused(ModelError, "too complex", rank_pattern={".?" * 60 + "!": 3})
     refused(ModelError, "not valid", r="four")
     refused(ModelError, "numbers by patterns of names, not 3", rank_pattern=3)
     refused(ModelError, "a list of them, not \\[1.5\\]", layers_to_transform=[1.5])

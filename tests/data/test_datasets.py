@@ -322,6 +322,8 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1 is not enough")
     with pytest.raises(FileFormatError, match="not a Parquet file that can be read"):
         datasets.read_parquet(path)
+    parquet.write_table(pyarrow.table({"a": pyarrow.array([2**63], pyarrow.uint64())}), path)
+    assert datasets.read_parquet(path)["a"] == [2**63]  # which no int64 holds
     text = pyarrow.array([b"\xff"], pyarrow.binary()).view(pyarrow.string())
     parquet.write_table(pyarrow.table({"a": text}), path)
     with pytest.raises(FileFormatError, match="not a Parquet file that can be read"):

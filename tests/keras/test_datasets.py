@@ -44,6 +44,11 @@ def test_datasets_have_the_order_and_numbers_of_keras(folder: Path) -> None:
     assert keras.utils.pad_sequences(rows, maxlen=5).shape == (9, 5) and labels.shape == (9,)
 
 
+NO_ELEMENTS = (
+    b"\x93NUMPY\x01\x00\x3e\x00{'descr': '<f8', 'fortran_order': False, 'shape': (9999999,)}".ljust(71) + b"\n"
+)
+
+
 class Runs:
     def __reduce__(self) -> Any:
         return (os.system, ("touch should_not_be_there",))
@@ -81,6 +86,7 @@ def test_what_is_no_dataset_is_refused(folder: Path, tmp_path: Path, monkeypatch
         ("no lists", "something else than lists", packed(x=objects(1, 2), y=np.zeros(2))),
         ("no labels", "has no y.npy", packed(x=objects([1], [2]))),
         ("no array", "x.npy cannot be read", with_member(b"\x93NUMPY\x01\x00")),
+        ("a shape without elements", r"an array of \(9999999,\) has", with_member(NO_ELEMENTS)),
         ("a huge member", "announces 200,000 bytes", with_member(b"\0" * 200_000)),
         *[(f"cut at {size}", "damaged|cannot be read", whole[:size]) for size in (0, 30, len(whole) - 9)],
     ])  # fmt: skip

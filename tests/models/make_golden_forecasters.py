@@ -23,11 +23,11 @@ from chronos.chronos import ChronosConfig, ChronosModel
 from chronos.chronos2 import Chronos2Model, Chronos2Pipeline
 from chronos.chronos2.config import Chronos2CoreConfig
 from chronos.chronos_bolt import ChronosBoltModelForForecasting, ChronosBoltPipeline
-from safetensors.torch import load_file, save_file
 
 from tests.goldens import write_json
 from tests.models.forecaster_configs import CLASSES, CONFIGS, GROUPS, HORIZON, LENGTHS, LEVELS, gaps, series
 from tests.models.seeded import direction, picture_weights, rounded
+from tests.models.seeded_folders import load_seeded
 
 FOLDER = Path(__file__).with_name("golden_forecasters")
 FREQUENCY = 1
@@ -43,15 +43,8 @@ def model_of(name: str, folder: Path) -> tuple[Any, dict[str, Any]]:
         made, classes = Chronos2CoreConfig(**config), Chronos2Model
     elif kind != "chronos_bolt":
         classes = getattr(transformers, CLASSES[kind])
-    model = classes(made).float()
-    model.save_pretrained(folder)
-    stored = load_file(folder / "model.safetensors")
+    model, stored = load_seeded(classes(made), folder, picture_weights, lambda key: "inv_timescales" not in key)
     known = {key for key, _ in model.named_parameters(remove_duplicate=False)}
-    for key, value in stored.items():
-        if value.is_floating_point() and "inv_timescales" not in key:
-            stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
-    save_file(stored, folder / "model.safetensors", {"format": "pt"})
-    model = classes.from_pretrained(folder, attn_implementation="eager").float().eval()
     return model.requires_grad_(True), {key: value for key, value in stored.items() if loaded(key) in known}
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, CsmForConditionalGeneration
 
 from tests.goldens import write_json
 from tests.models.codec_configs import sound
 from tests.models.frame_voice_configs import CONFIGS, IDS, MOMENTS, SAMPLES
 from tests.models.seeded import frame_weights, rounded, shown
+from tests.models.seeded_folders import load_seeded
 
 FOLDER = Path(__file__).with_name("golden_frame_voices")
 
@@ -30,14 +30,7 @@ def golden(name: str) -> dict[str, Any]:
     config = dict(CONFIGS[name])
     made = AutoConfig.for_model(config.pop("model_type"), **config)
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        CsmForConditionalGeneration(made).float().save_pretrained(folder)
-        stored = load_file(folder / "model.safetensors")
-        for key, value in stored.items():
-            if value.is_floating_point():
-                stored[key] = torch.from_numpy(frame_weights(key, tuple(value.shape)))
-        save_file(stored, folder / "model.safetensors", {"format": "pt"})
-        model = CsmForConditionalGeneration.from_pretrained(folder, attn_implementation="eager").float().eval()
+        model, stored = load_seeded(CsmForConditionalGeneration(made), Path(place), frame_weights)
     heard = torch.from_numpy(sound(1, SAMPLES)[:1])
     with torch.no_grad():
         codes = model.codec_model.encode(heard, num_quantizers=config["num_codebooks"]).audio_codes[0]

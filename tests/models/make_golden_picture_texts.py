@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from tests.goldens import write_json
 from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, TILED, TOGETHER, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.seeded_folders import load_seeded
 
 DRAWING = ("model.vqmodel.", "model.generation_")  # Janus's part that draws
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # of norms of batches
@@ -183,16 +184,11 @@ def by_files(
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        kind(made).float().save_pretrained(folder)
-        stored = load_file(folder / "model.safetensors")
-        for key, value in stored.items():
-            if value.is_floating_point():
-                stored[key] = torch.from_numpy(weights(key, tuple(value.shape)))
-        save_file(stored, folder / "model.safetensors", {"format": "pt"})
+        model, stored = load_seeded(kind(made), folder, weights)
         stored = {
             key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(DRAWING)
         }
-        model = kind.from_pretrained(folder, attn_implementation="eager").float().eval().requires_grad_(True)
+        model.requires_grad_(True)
         mask = (ids != 0).long()
         logits = model(input_ids=ids, attention_mask=mask, **more).logits
         logits = logits * mask.unsqueeze(-1)  # those of padding mean nothing

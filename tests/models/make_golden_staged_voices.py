@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, BarkModel
 from transformers.models.bark.generation_configuration_bark import (
     BarkCoarseGenerationConfig,
@@ -26,6 +25,7 @@ from transformers.models.bark.generation_configuration_bark import (
 
 from tests.goldens import write_json
 from tests.models.seeded import direction, frame_weights, rounded, shown
+from tests.models.seeded_folders import load_seeded
 from tests.models.staged_voice_configs import CONFIGS, GENERATION, IDS, history
 
 FOLDER = Path(__file__).with_name("golden_staged_voices")
@@ -60,14 +60,7 @@ def golden(name: str) -> dict[str, Any]:
     config = dict(CONFIGS[name])
     made = AutoConfig.for_model(config.pop("model_type"), **config)
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        BarkModel(made).float().save_pretrained(folder)
-        stored = load_file(folder / "model.safetensors")
-        for key, value in stored.items():
-            if value.is_floating_point():
-                stored[key] = torch.from_numpy(frame_weights(key, tuple(value.shape)))
-        save_file(stored, folder / "model.safetensors", {"format": "pt"})
-        model = BarkModel.from_pretrained(folder, attn_implementation="eager").float().eval()
+        model, stored = load_seeded(BarkModel(made), Path(place), frame_weights)
     codes = torch.arange(60).reshape(1, 15, 4) * 7 % 17
     outputs = {
         "semantic": model.semantic(torch.tensor([[3, 50, 97, 11, 19]])).logits,

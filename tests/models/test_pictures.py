@@ -24,7 +24,7 @@ from pyapp.models.loading import open_clip
 from pyapp.models.loading.by_task import build
 from pyapp.models.loading.image_processors import usual_processor
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
-from pyapp.vision.processors import DEFAULTS
+from pyapp.vision.processors import KINDS
 from tests.models.picture_configs import (
     BOXES,
     CONFIGS,
@@ -459,7 +459,7 @@ def test_parts_that_contradict_each_other_are_named() -> None:
 @pytest.mark.native_only  # imports every model
 def test_the_usual_processors_are_known() -> None:
     found = {kind: usual_processor(kind) for kind in (*MODEL_TYPES, *SEEING)}
-    assert {kind for kind, name in found.items() if name is not None and name not in DEFAULTS} == set()
+    assert {kind for kind, name in found.items() if name is not None and name not in KINDS} == set()
     assert found["bert"] is None and found["sam2_video"] == "Sam2" and found["siglip2"] == "Siglip2"
     assert {kind for kind in SEEING if found[kind] is None} == set()
 

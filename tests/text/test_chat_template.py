@@ -124,7 +124,13 @@ def test_formats_of_texts() -> None:
 
 
 GROW = "{{% set n = namespace(x='ab') %}}{{% for a in range(99) %}}{{% set n.x = {} %}}{{% endfor %}}"
+TWICE = "{{% set n = namespace(x=[1]) %}}{{% for a in range(60) %}}{{% set n.x = {} %}}{{% endfor %}}{}"
 HOSTILE = {
+    "a list that is a text of more": TWICE.format("[n.x, n.x]", "{{ n.x }}"),
+    "list that is a text": TWICE.format("dict(a=n.x, b=n.x)", "{{ n.x == 1 }}"),
+    "that is a text of": TWICE.format("[u, u]|map('default', n.x)|list", "{{ n.x|tojson }}"),
+    "is a text of more": "{% set a = 'a' * 16000000 %}{{ [a, a] }}",
+    "lists that are nested": TWICE.format("{'a': [n.x]}", "{{ n.x }}"),
     "steps|more than 1 seconds": "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
     "counts further": "{{ range(999999999)|length }}",
     "text of more": "{{ 'a' * 999999999 }}",

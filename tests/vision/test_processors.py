@@ -147,6 +147,11 @@ def test_settings_that_cannot_be_are_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(ModelError, match="preprocessor_config.json"):
             processor("vit", **change)
+    for name in ("owlv2", "llama4", "mllama", "depth_pro", "zoedepth"):  # whose pictures have one height and width
+        with pytest.raises(ModelError, match="preprocessor_config.json: size"):
+            processor(name, size={"shortest_edge": 24})
+    with pytest.raises(ModelError, match="ViTImageProcessor has no crop_to_patches"):
+        processor("vit").adapted(crop_to_patches=True)
     with pytest.raises(ModelError, match="image_processor_type"):
         ImageProcessor.from_settings({})
     images = [pyapp.from_numpy(picture) for picture in pictures()]

@@ -64,7 +64,9 @@ def _update_elements(first: Tensor, others: tuple[Tensor, ...], program: Element
 
 @claims("computed_elements")
 def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbers: tuple[float, ...]) -> Any:
-    """Tensors of one shape, those after the first perhaps of one element, all of float32 or of one half type."""
+    """Tensors of one shape, those after the first perhaps of one element and no more dims, all of float32 or of one
+    half type.
+    """
     kind, half = tensors[0].dtype, 0
     if kind is not float32:
         if not is_half(tensors[0]) or IN_BROWSER or tensors[0].device is not cpu:
@@ -74,7 +76,7 @@ def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbe
     given: list[Tensor] = [y, first]
     single = 0
     for x in tensors:
-        if x.dtype is not kind or (x.shape != y.shape and (x is tensors[0] or x.numel() != 1)):
+        if x.dtype is not kind or (x.shape != y.shape and (x is tensors[0] or x.numel() != 1 or x.ndim > y.ndim)):
             return NotImplemented
         if x.device is not first.device:  # a number of the CPU, which the ops take
             return NotImplemented

@@ -12,7 +12,7 @@ from .._index import MODEL_TYPES, SEEING
 
 
 def usual_processor(model_type: str) -> str | None:
-    """The kind of image processor (pyapp.vision.processors.DEFAULTS) of a model_type; None where there is none."""
+    """The kind of image processor (pyapp.vision.processors.KINDS) of a model_type; None where there is none."""
     name = SEEING.get(model_type) or MODEL_TYPES.get(model_type)
     if name is None:
         return None

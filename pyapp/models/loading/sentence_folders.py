@@ -214,13 +214,13 @@ def _weights_of(files: Mapping[str, Any], part: Part) -> Any:
     names = [part.file(name) for name in ("model.safetensors", "pytorch_model.bin")]
     found = next((files[name] for name in names if name in files), None)
     if found is None:
-        raise ModelError(f"{names[0]} is missing", where=MODULES, hint="Give all files of the model")
+        raise ModelError(f"{names[0]:.200} is missing", where=MODULES, hint="Give all files of the model")
     return found
 
 
 def _part_config(files: Mapping[str, Any], name: str) -> dict[str, Any]:
     if name not in files:
-        raise ModelError(f"{name} is missing", where=MODULES, hint="Give all files of the model")
+        raise ModelError(f"{name:.200} is missing", where=MODULES, hint="Give all files of the model")
     found: dict[str, Any] = read_json(files[name], dict)
     return found
 

@@ -5,7 +5,6 @@ projector makes vectors of the size of embeddings of what it saw, and these stan
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -473,7 +472,7 @@ class MergedTiles(PictureTextModel):
         return found
 
     def prepared_by(self, processor: Any) -> Any:
-        return replace(processor, crop_to_patches=True)
+        return processor.adapted(crop_to_patches=True)
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
         x = states_of(self.vision_tower, pixel_values, self.config)

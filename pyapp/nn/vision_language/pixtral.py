@@ -4,7 +4,6 @@ positions of rows and columns, and its layers are those of language models.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ...engine import Tensor
@@ -95,9 +94,7 @@ class PixtralPictures(PictureTextModel):
         return None
 
     def prepared_by(self, processor: Any) -> Any:
-        return replace(
-            processor, patch_size=self.vision_tower.config.patch_size[0], merge_size=self.vision_tower.merged
-        )
+        return processor.adapted(patch_size=self.vision_tower.config.patch_size[0], merge_size=self.vision_tower.merged)
 
     def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
         return rows * columns

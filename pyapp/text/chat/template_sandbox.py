@@ -2,8 +2,10 @@
 and with limits on steps, time, the size of texts and the depth of calls.
 
 The settings and functions are those that transformers gives to chat templates
-(https://huggingface.co/docs/transformers/chat_templating_writing). Loops, calls and joined texts count as steps: each
-step checks the clock, and no single step can take long, because the sizes of its texts and numbers are limited.
+(https://huggingface.co/docs/transformers/chat_templating_writing). Loops, calls, filters and joined texts count as
+steps, which check the clock, and no single step can take long, because the sizes of its texts, lists and numbers are
+limited. A list that has another one twice counts it twice: sixty lists that each have the last one twice would take
+for ever to print or to compare.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, wraps
+from itertools import chain
 from typing import Any
 
 import jinja2
@@ -34,6 +37,8 @@ CALLS_LIMIT = 20
 NESTING_LIMIT = 40
 LINKS_LIMIT = 400  # operators of one expression
 RANGE_LIMIT = 100_000
+DEPTH_LIMIT = 100  # lists in one another
+NUMBER_SIZE = 20  # characters of a number in a list, as far as the limits count them
 # Filters and methods of jinja2 and str that pad or format to any width, and that no chat template needs.
 FILTERS = frozenset(
     ("center", "wordwrap", "format", "urlize", "xmlattr", "pprint", "filesizeformat", "random", "batch")
@@ -52,23 +57,56 @@ class TemplateRefusal(Exception):
 class _Budget:
     """What one rendering may still use."""
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, variables: Mapping[str, Any]) -> None:
         self.now = now
         self.calls = 0  # that are under way
         self._steps = 0
         self._deadline = time.monotonic() + SECONDS
+        # By id, the lists, tuples and dicts whose sizes are known, which are kept so that their ids stay theirs.
+        self._known: dict[int, tuple[Any, int, int]] = {}
+        self._kept = 0
+        self._limit = TEXT_LIMIT + self._size(dict(variables))[0]
 
     def step(self) -> None:
         self._steps += 1
         if self._steps > STEPS:
             raise TemplateLimit(f"it takes more than {STEPS:,} steps")
-        if not self._steps & 63 and time.monotonic() > self._deadline:
+        if not self._steps & 7 and time.monotonic() > self._deadline:
             raise TemplateLimit(f"it takes more than {SECONDS:g} seconds")
+
+    def sized(self, value: Any) -> Any:
+        """The value; TemplateLimit for a text, list or number that is too large."""
+        if isinstance(value, list | tuple | dict):
+            if self._kept > self._limit:
+                self._known.clear()
+                self._kept = 0
+            size, depth = self._size(value)
+            if size > self._limit:
+                raise TemplateLimit(f"it makes a list that is a text of more than {TEXT_LIMIT:,} characters")
+            if depth > DEPTH_LIMIT:
+                raise TemplateLimit(f"it makes lists that are nested more than {DEPTH_LIMIT} deep")
+        return sized(value)
+
+    def _size(self, value: Any) -> tuple[int, int]:
+        """(about the characters that printing a value gives, how deep the lists in it are nested)."""
+        if isinstance(value, str):
+            return len(value) + 2, 0
+        if not isinstance(value, list | tuple | dict):
+            return NUMBER_SIZE, 0
+        known = self._known.get(id(value))
+        if known is None:
+            size, depth = 2, 0
+            for part in chain(value.keys(), value.values()) if isinstance(value, dict) else value:
+                more, below = self._size(part)
+                size, depth = size + more, max(depth, below)
+            known = self._known[id(value)] = value, size, depth + 1
+            self._kept += NUMBER_SIZE * (len(value) + 1)
+        return known[1:]
 
 
 def sized(text: Any) -> Any:
     """The value; TemplateLimit for a text or number that is too large."""
-    if isinstance(text, str | list | tuple) and len(text) > TEXT_LIMIT:
+    if isinstance(text, str) and len(text) > TEXT_LIMIT:
         raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
     if isinstance(text, int) and abs(text) > NUMBER_LIMIT:
         raise TemplateLimit("it makes a number of more than 62 bits")
@@ -106,7 +144,9 @@ class _NoFiles(jinja2.BaseLoader):
 
 
 class _Names(Namespace):
-    """`namespace`, without names that begin with an underscore."""
+    """`namespace`, without names that begin with an underscore. Its text does not show its values, which may be
+    namespaces in turn.
+    """
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, rest = args[0], args[1:]
@@ -118,6 +158,9 @@ class _Names(Namespace):
     def __setitem__(self, name: str, value: Any) -> None:
         _check_name(name)
         Namespace.__setitem__(self, name, value)
+
+    def __repr__(self) -> str:
+        return "<namespace>"
 
 
 def _check_name(name: Any) -> None:
@@ -135,15 +178,16 @@ class _Environment(ImmutableSandboxedEnvironment):
             trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[_Generation, loopcontrols],
             loader=_NoFiles(),
         )  # fmt: skip
-        self.budget = _Budget(datetime.now())
+        self.budget = _Budget(datetime.now(), {})
         self.concat = joined  # type: ignore[method-assign]
         for name in FILTERS:
             self.filters.pop(name, None)
         self.filters |= {
             "tojson": _tojson, "indent": _limited(self.filters["indent"]), "replace": self._replace,
             "round": _limited(self.filters["round"]), "slice": _limited(self.filters["slice"]), "join": self._join,
-            "_counted": self._counted, "_joined": self._concatenate,
         }  # fmt: skip
+        self.filters = {name: self._stepped(function) for name, function in self.filters.items()}
+        self.filters |= {"_counted": self._counted, "_joined": self._concatenate, "_made": self._made}
         self.globals = {
             "raise_exception": _refuse, "strftime_now": lambda form: self.budget.now.strftime(_short(form)),
             "namespace": _Names, "dict": lambda *args, **values: dict(*args, **values), "range": self._range,
@@ -151,13 +195,15 @@ class _Environment(ImmutableSandboxedEnvironment):
         }  # fmt: skip
 
     def _generate(self, source: nodes.Template, name: Any, filename: Any, defer_init: bool = False) -> str:
-        """Changes a template before it becomes Python: loops and joined texts go through the functions that count."""
+        """Changes a template before it becomes Python: loops, joined texts and lists go through the functions that
+        count.
+        """
         _check_depth(source)
         for loop in source.find_all(nodes.For):
             if loop.recursive:
                 raise TemplateLimit("it has a recursive loop, which is not supported")
             loop.iter = nodes.Filter(loop.iter, "_counted", [], [], None, None, lineno=loop.lineno)
-        _replace_concatenations(source)
+        _replace_makers(source)
         code: str = super()._generate(source, name, filename, defer_init)
         return code
 
@@ -165,13 +211,15 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.budget.step()
         if operator == "*":
             for text, count in ((left, right), (right, left)):
-                if isinstance(text, str | list | tuple) and isinstance(count, int) and len(text) * count > TEXT_LIMIT:
-                    raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+                if isinstance(text, str | list | tuple) and isinstance(count, int):
+                    unit = 1 if isinstance(text, str) else NUMBER_SIZE
+                    if unit * len(text) * count > TEXT_LIMIT:
+                        raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
         elif operator == "**" and isinstance(right, int) and abs(right) > 64:
             raise TemplateLimit(f"it raises a number to the power {right}")
         elif operator == "%" and isinstance(left, str):
             _check_format(left, right)
-        return sized(super().call_binop(context, operator, left, right))
+        return self.budget.sized(super().call_binop(context, operator, left, right))
 
     def call(self, context: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         self.budget.step()
@@ -184,7 +232,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         if self.budget.calls > CALLS_LIMIT:
             raise TemplateLimit(f"its calls are nested more than {CALLS_LIMIT} deep")
         try:
-            return sized(super().call(context, function, *args, **kwargs))
+            return self.budget.sized(super().call(context, function, *args, **kwargs))
         finally:
             self.budget.calls -= 1
 
@@ -202,6 +250,21 @@ class _Environment(ImmutableSandboxedEnvironment):
         for item in items:
             self.budget.step()
             yield item
+
+    def _stepped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A filter that is a step, and whose result has a limit."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.budget.step()
+            return self.budget.sized(function(*args, **kwargs))
+
+        return call
+
+    def _made(self, value: Any) -> Any:
+        """A list, tuple or dict of a template."""
+        self.budget.step()
+        return self.budget.sized(value)
 
     def _concatenate(self, parts: Sequence[Any]) -> str:
         self.budget.step()
@@ -301,21 +364,30 @@ def _refuse(message: Any) -> Any:
     raise TemplateRefusal(str(message))
 
 
-def _replace_concatenations(node: Any) -> None:
-    """Turns `a ~ b` into a filter that joins within the limits."""
+def _replace_makers(node: Any) -> None:
+    """Turns `a ~ b` into a filter that joins within the limits, and gives lists to one that limits them."""
     for name, value in list(node.iter_fields()):
         if isinstance(value, list):
-            value[:] = [_without_concatenation(item) if isinstance(item, nodes.Node) else item for item in value]
+            value[:] = [_limited_maker(item) if isinstance(item, nodes.Node) else item for item in value]
         elif isinstance(value, nodes.Node):
-            setattr(node, name, _without_concatenation(value))
+            setattr(node, name, _limited_maker(value))
 
 
-def _without_concatenation(node: Any) -> Any:
-    _replace_concatenations(node)
+def _limited_maker(node: Any) -> Any:
+    _replace_makers(node)
     if isinstance(node, nodes.Concat):
         parts = nodes.List(node.nodes, lineno=node.lineno)
         return nodes.Filter(parts, "_joined", [], [], None, None, lineno=node.lineno)
+    made = isinstance(node, nodes.List | nodes.Dict) or (isinstance(node, nodes.Tuple) and node.ctx == "load")
+    if made and not all(isinstance(part, nodes.Const) for part in _parts(node)):  # constants are small
+        return nodes.Filter(node, "_made", [], [], None, None, lineno=node.lineno)
     return node
+
+
+def _parts(node: Any) -> Iterator[Any]:
+    """The parts of a list, and the keys and values of a dict."""
+    for part in node.items:
+        yield from (part.key, part.value) if isinstance(part, nodes.Pair) else (part,)
 
 
 def _check_depth(tree: nodes.Template) -> None:
@@ -370,8 +442,11 @@ def render_source(source: str, variables: Mapping[str, Any], now: datetime | Non
         raise TemplateLimit(f"it has more than {SOURCE_LIMIT:,} characters")
     with _ONE_AT_A_TIME:
         environment, template = _compiled(source)
-        environment.budget = _Budget(now or datetime.now())
-        return joined(template.generate(**variables))
+        environment.budget = _Budget(now or datetime.now(), variables)
+        try:
+            return joined(template.generate(**variables))
+        finally:  # a template that is kept for its next rendering keeps no messages
+            environment.budget = _Budget(datetime.now(), {})
 
 
 _ONE_AT_A_TIME = threading.Lock()

@@ -9,7 +9,7 @@ masked before them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyapp.errors import FileFormatError, ModelError
@@ -31,7 +31,7 @@ MBART50 = (
     "xh_ZA", "gl_ES", "sl_SI",
 )  # fmt: skip
 # By "language_codes" of the settings.
-M2M100 = {
+M2M100_LANGUAGES = {
     "m2m100": (
         "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
         "hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt "
@@ -46,72 +46,6 @@ SEAMLESS = ("<pad>", "<unk>", "<s>", "</s>")
 PEGASUS = ("<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
 LANGUAGE = re.compile(r"<lang:\w+>")  # tokens of Speech2Text's languages, in its vocab.json
 NEVER = -1e4  # the score of pieces that vocab.json has and the .model file has not
-# By class: the tokens before the pieces, how many pieces these replace, and the languages after them.
-OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
-    "XLMRoberta": (FAIRSEQ, 3, ()),
-    "MLuke": (FAIRSEQ, 3, ()),
-    "Camembert": (("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1, ()),
-    "MBart": (FAIRSEQ, 3, MBART),
-    "MBart50": (FAIRSEQ, 3, MBART50),
-    "PLBart": (FAIRSEQ, 3, PLBART),
-}
-MASK_BEHIND = {"DebertaV2": "[MASK]", "Barthez": "<mask>"}  # by class: a mask that is not a piece comes after them
-LLAMA = (
-    "", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "BaiChuan", "InternLM", "InternLM2", "Orion",
-    "Arctic",
-)  # fmt: skip
-
-
-def document_of_class(
-    model: SentencePieceModel, settings: Mapping[str, Any], where: str, numbers: Mapping[str, int] | None = None
-) -> dict[str, Any]:
-    """The tokenizer.json of a .model file with the ids and special tokens of the class that `settings`
-    (tokenizer_config.json) name; `numbers`: those of a vocab.json beside it, which M2M100 and Speech2Text
-    have. ModelError for a class
-    that is not known, FileFormatError for numbers with gaps or without special tokens.
-    """
-    kind = settings.get("tokenizer_class")
-    kind = kind.removesuffix("Fast").removesuffix("Tokenizer") if isinstance(kind, str) else ""
-    if kind in OF_FAIRSEQ:
-        front, replaced, languages = OF_FAIRSEQ[kind]
-        many = kind == "PLBart" and settings.get("language_codes") == "multi"
-        _number_as_fairseq(model, front, replaced, (*languages, *(PLBART_MORE if many else ("<mask>",))))
-    elif kind == "SeamlessM4T":
-        _number_as_fairseq(model, SEAMLESS, 3, ())
-    elif kind == "Pegasus":
-        _number_as_fairseq(model, PEGASUS, 2, ())
-    elif kind == "M2M100":
-        _number_as_listed(model, numbers, languages_of_m2m100(settings, where), where)
-    elif kind == "Speech2Text":
-        _number_as_listed(model, numbers, [piece for piece in numbers or () if LANGUAGE.fullmatch(piece)], where)
-    post = _post_processor(kind, model, settings, where)
-    document = sentencepiece_document(model, post, where)
-    if steps := _first_steps(kind, settings):
-        document["normalizer"] = sequence("normalizers", [*steps, *steps_of(document["normalizer"])])
-    first = kind == "SeamlessM4T" or (settings.get("legacy") is False and kind in ("T5", *LLAMA))
-    if first and model.add_dummy_prefix:
-        _only_first_space(document)
-    if kind == "SeamlessM4T":  # whose space before a text is one of its own, if it has any
-        for step in steps_of(document["normalizer"]):
-            if step["type"] == "Strip":
-                step["strip_left"] = False
-    added = {entry["id"]: entry for entry in document["added_tokens"]}
-    if kind == "T5":
-        count = settings.get("extra_ids", T5_EXTRA_IDS)
-        count = count if type(count) is int and 0 <= count <= EXTRA_IDS_LIMIT else T5_EXTRA_IDS
-        last = len(model.pieces) + count - 1
-        added |= {last - index: added_token(last - index, f"<extra_id_{index}>") for index in range(count)}
-    listed = more_tokens(settings)
-    if kind in MASK_BEHIND:
-        mask, behind = token_name(settings, "mask_token", MASK_BEHIND[kind]), len(model.pieces)
-        if mask not in model.pieces and mask not in {entry["content"] for entry in listed.values()}:
-            added[behind] = added_token(behind, mask) | {"lstrip": kind == "Barthez"}
-    for number, entry in listed.items():
-        piece = model.pieces[number] if number < len(model.pieces) else entry["content"]
-        if piece == entry["content"]:
-            added[number] = entry
-    document["added_tokens"] = [added[number] for number in sorted(added)]
-    return document
 
 
 def _number_as_fairseq(
@@ -157,21 +91,9 @@ def _name_special(model: SentencePieceModel) -> None:
 def languages_of_m2m100(settings: Mapping[str, Any], where: str) -> list[str]:
     """The tokens of the languages of an M2M100."""
     kind = settings.get("language_codes", "m2m100")
-    if kind not in M2M100:
-        raise ModelError(f"language_codes is {kind!r:.40}, expected one of {', '.join(M2M100)}", where=where)
-    return [f"__{code}__" for code in M2M100[kind].split()]
-
-
-def _first_steps(kind: str, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a class does to a text before sentencepiece's own normaliser."""
-    steps: list[dict[str, Any]] = []
-    if kind == "Albert":
-        steps += [{"type": "Replace", "pattern": {"String": mark}, "content": '"'} for mark in ("``", "''")]
-        if settings.get("keep_accents") is not True:
-            steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
-    if settings.get("do_lower_case", kind == "Albert") is True and kind in ("Albert", "DebertaV2"):
-        steps.append({"type": "Lowercase"})
-    return steps
+    if kind not in M2M100_LANGUAGES:
+        raise ModelError(f"language_codes is {kind!r:.40}, expected one of {', '.join(M2M100_LANGUAGES)}", where=where)
+    return [f"__{code}__" for code in M2M100_LANGUAGES[kind].split()]
 
 
 def steps_of(normalizer: Mapping[str, Any] | None) -> list[Any]:
@@ -192,62 +114,303 @@ def _only_first_space(document: dict[str, Any]) -> None:
     document["pre_tokenizer"]["prepend_scheme"] = "first"
 
 
-def _post_processor(
-    kind: str, model: SentencePieceModel, settings: Mapping[str, Any], where: str
-) -> dict[str, Any] | None:
-    number_of = {piece: number for number, piece in enumerate(model.pieces)}
+class SentencePieceClass:
+    """A class of tokenizers: the ids of the pieces, what is done to a text before sentencepiece's own normaliser, and
+    the special tokens around a text. Subclasses say what differs.
+    """
 
-    def named(role: str, usual: str, number: int) -> list[tuple[str, int]]:
-        name = token_name(settings, role, usual)
-        if name in number_of:
-            return [(name, number_of[name])]
-        return [(model.pieces[number], number)] if number >= 0 else []
+    NAMES: tuple[str, ...] = ()  # without "Tokenizer"
 
-    bos = named("bos_token", "<s>", model.bos_id)
-    eos = named("eos_token", "</s>", model.eos_id)
-    if kind in ("XLMRoberta", "MLuke", "Camembert", "Barthez"):
-        return template(bos, eos, between=[*eos, *eos], second_type=0)
-    if kind in ("MBart", "MBart50"):
-        name = token_name(settings, "src_lang", "en_XX")
-        if name not in OF_FAIRSEQ[kind][2]:
-            raise ModelError(f"src_lang {name!r:.40} is not a language of this tokenizer", where=where)
-        language = [(name, number_of[name])]
-        if kind == "MBart":
-            return template([], [*eos, *language], between=[], second_type=0)
-        return template(language, eos, between=[], second_type=0)
-    if kind == "PLBart":
-        many = settings.get("language_codes") == "multi"
-        name = token_name(settings, "src_lang", "en_XX" if many else "")
+    def __init__(
+        self, model: SentencePieceModel, settings: Mapping[str, Any], where: str, numbers: Mapping[str, int] | None
+    ) -> None:
+        self.model, self.settings, self.where, self.numbers = model, settings, where, numbers
+
+    def number(self) -> None:
+        """Gives the pieces their ids. Those of the .model file are usual."""
+
+    def first_steps(self) -> list[dict[str, Any]]:
+        """The steps of a normalizer that come before sentencepiece's own."""
+        return []
+
+    def spaces_beginnings_only(self) -> bool:
+        """Whether a space is put before the beginning of a text only, not after special tokens within it."""
+        return False
+
+    def finish(self, document: dict[str, Any]) -> None:
+        """Changes the normalizer and pre-tokenizer of a tokenizer.json."""
+        if self.spaces_beginnings_only() and self.model.add_dummy_prefix:
+            _only_first_space(document)
+
+    def tokens_behind(self, listed: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+        """Tokens after the pieces, by id. listed: those that the settings name."""
+        return {}
+
+    def post_processor(self) -> dict[str, Any] | None:
+        """The special tokens around a text, and around two texts."""
+        raise NotImplementedError
+
+    def named(self, role: str, usual: str, number: int) -> list[tuple[str, int]]:
+        """A special token by its name, or else by its number; nothing if the pieces do not have it."""
+        name = token_name(self.settings, role, usual)
+        if name in self.model.pieces:
+            return [self.numbered(name)]
+        return [(self.model.pieces[number], number)] if number >= 0 else []
+
+    def numbered(self, name: str) -> tuple[str, int]:
+        """A piece and its id, the last one of several alike."""
+        return name, len(self.model.pieces) - 1 - self.model.pieces[::-1].index(name)
+
+    @property
+    def bos(self) -> list[tuple[str, int]]:
+        return self.named("bos_token", "<s>", self.model.bos_id)
+
+    @property
+    def eos(self) -> list[tuple[str, int]]:
+        return self.named("eos_token", "</s>", self.model.eos_id)
+
+    def language(self, name: str, known: Sequence[str]) -> tuple[str, int]:
+        """The token of a language. ModelError if it is not among the known ones."""
+        if name not in known:
+            raise ModelError(
+                f"src_lang {name.strip('_')!r:.40} is not a language of this tokenizer", where=self.where
+            )  # fmt: skip
+        return self.numbered(name)
+
+    def mask_behind(self, listed: Mapping[int, Mapping[str, Any]], usual: str, lstrip: bool) -> dict[int, Any]:
+        """The mask after the pieces, unless it is one of them, or is listed."""
+        mask, behind = token_name(self.settings, "mask_token", usual), len(self.model.pieces)
+        if mask in self.model.pieces or mask in {entry["content"] for entry in listed.values()}:
+            return {}
+        return {behind: added_token(behind, mask) | {"lstrip": lstrip}}
+
+
+class Barthez(SentencePieceClass):
+    NAMES: tuple[str, ...] = ("Barthez",)
+
+    def tokens_behind(self, listed: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+        return self.mask_behind(listed, "<mask>", True)
+
+    def post_processor(self) -> dict[str, Any] | None:
+        return template(self.bos, self.eos, between=[*self.eos, *self.eos], second_type=0)
+
+
+class XLMRoberta(SentencePieceClass):
+    NAMES: tuple[str, ...] = ("XLMRoberta", "MLuke")
+
+    def number(self) -> None:
+        _number_as_fairseq(self.model, FAIRSEQ, 3, ("<mask>",))
+
+    def post_processor(self) -> dict[str, Any] | None:
+        return template(self.bos, self.eos, between=[*self.eos, *self.eos], second_type=0)
+
+
+class Camembert(XLMRoberta):
+    NAMES: tuple[str, ...] = ("Camembert",)
+
+    def number(self) -> None:
+        front = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")
+        _number_as_fairseq(self.model, front, 1, ("<mask>",))
+
+
+class MBart(SentencePieceClass):
+    NAMES: tuple[str, ...] = ("MBart",)
+    languages: Sequence[str] = MBART
+
+    def number(self) -> None:
+        _number_as_fairseq(self.model, FAIRSEQ, 3, (*self.languages, "<mask>"))
+
+    def around(self, language: tuple[str, int]) -> dict[str, Any] | None:
+        return template([], [*self.eos, language], between=[], second_type=0)
+
+    def post_processor(self) -> dict[str, Any] | None:
+        return self.around(self.language(token_name(self.settings, "src_lang", "en_XX"), self.languages))
+
+
+class MBart50(MBart):
+    NAMES: tuple[str, ...] = ("MBart50",)
+    languages = MBART50
+
+    def around(self, language: tuple[str, int]) -> dict[str, Any] | None:
+        return template([language], self.eos, between=[], second_type=0)
+
+
+class PLBart(SentencePieceClass):
+    NAMES: tuple[str, ...] = ("PLBart",)
+
+    @property
+    def many(self) -> bool:
+        """Whether it has more than three languages, and no mask."""
+        return bool(self.settings.get("language_codes") == "multi")
+
+    def number(self) -> None:
+        _number_as_fairseq(self.model, FAIRSEQ, 3, (*PLBART, *(PLBART_MORE if self.many else ("<mask>",))))
+
+    def post_processor(self) -> dict[str, Any] | None:
+        name = token_name(self.settings, "src_lang", "en_XX" if self.many else "")
         if not name:
-            return template([], eos, between=[], second_type=0)
+            return template([], self.eos, between=[], second_type=0)
         name = name if name.startswith("__") else f"__{name}__"
-        if name not in (*PLBART, *(PLBART_MORE if many else ())):
-            raise ModelError(f"src_lang {name.strip('_')!r:.40} is not a language of this tokenizer", where=where)
-        return template([], [*eos, (name, number_of[name])], between=[], second_type=0)
-    if kind == "M2M100":
-        name = f"__{token_name(settings, 'src_lang', 'en')}__"
-        if name not in languages_of_m2m100(settings, where):
-            raise ModelError(f"src_lang {name.strip('_')!r:.40} is not a language of this tokenizer", where=where)
-        return template([(name, number_of[name])], eos, between=[], second_type=0)
-    if kind in ("Albert", "DebertaV2"):
-        sep = named("sep_token", "[SEP]", model.eos_id)
-        return template(named("cls_token", "[CLS]", model.bos_id), sep, between=sep)
-    if kind == "SeamlessM4T":
-        name = f"__{token_name(settings, 'src_lang', 'eng').strip('_')}__"
-        numbers = [number for number, entry in more_tokens(settings).items() if entry["content"] == name]
-        return template([(name, number) for number in numbers[:1]], eos, between=[], second_type=0)
-    if kind == "Speech2Text":
-        name = f"<lang:{token_name(settings, 'tgt_lang', '')}>"
-        language = [(name, number_of[name])] if name in number_of else []
-        return template(language, eos, between=[], second_type=0)
-    if kind == "Pegasus":
-        return template([], eos, between=[], second_type=0)
-    if kind == "T5" or (not kind and model.kind == "unigram"):
-        return template([], eos, second_type=0)
-    if kind in LLAMA:
-        front = bos if settings.get("add_bos_token", True) is not False else []
-        return template(front, eos if settings.get("add_eos_token") is True else [])
-    raise ModelError(
-        f"the tokenizer's class {kind!r:.60} is not known for a sentencepiece model", where=where,
-        hint="Give its tokenizer.json: `save_pretrained` of the fast tokenizer of transformers writes one",
+        language = self.language(name, (*PLBART, *(PLBART_MORE if self.many else ())))
+        return template([], [*self.eos, language], between=[], second_type=0)
+
+
+class SeamlessM4T(SentencePieceClass):
+    NAMES: tuple[str, ...] = ("SeamlessM4T",)
+
+    def number(self) -> None:
+        _number_as_fairseq(self.model, SEAMLESS, 3, ())
+
+    def spaces_beginnings_only(self) -> bool:
+        return True
+
+    def finish(self, document: dict[str, Any]) -> None:
+        super().finish(document)
+        for step in steps_of(document["normalizer"]):  # the space before a text is one of its own, if it has any
+            if step["type"] == "Strip":
+                step["strip_left"] = False
+
+    def post_processor(self) -> dict[str, Any] | None:
+        name = f"__{token_name(self.settings, 'src_lang', 'eng').strip('_')}__"
+        numbers = [number for number, entry in more_tokens(self.settings).items() if entry["content"] == name]
+        return template([(name, number) for number in numbers[:1]], self.eos, between=[], second_type=0)
+
+
+class M2M100(SentencePieceClass):
+    NAMES: tuple[str, ...] = ("M2M100",)
+
+    def number(self) -> None:
+        _number_as_listed(self.model, self.numbers, languages_of_m2m100(self.settings, self.where), self.where)
+
+    def post_processor(self) -> dict[str, Any] | None:
+        name = f"__{token_name(self.settings, 'src_lang', 'en')}__"
+        language = self.language(name, languages_of_m2m100(self.settings, self.where))
+        return template([language], self.eos, between=[], second_type=0)
+
+
+class Speech2Text(SentencePieceClass):
+    NAMES: tuple[str, ...] = ("Speech2Text",)
+
+    def number(self) -> None:
+        languages = [piece for piece in self.numbers or () if LANGUAGE.fullmatch(piece)]
+        _number_as_listed(self.model, self.numbers, languages, self.where)
+
+    def post_processor(self) -> dict[str, Any] | None:
+        name = f"<lang:{token_name(self.settings, 'tgt_lang', '')}>"
+        language = [self.numbered(name)] if name in self.model.pieces else []
+        return template(language, self.eos, between=[], second_type=0)
+
+
+class DebertaV2(SentencePieceClass):
+    NAMES: tuple[str, ...] = ("DebertaV2",)
+    lowers_letters = False  # unless the settings say so
+
+    def first_steps(self) -> list[dict[str, Any]]:
+        lowers = self.settings.get("do_lower_case", self.lowers_letters) is True
+        return [{"type": "Lowercase"}] if lowers else []
+
+    def tokens_behind(self, listed: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+        return self.mask_behind(listed, "[MASK]", False)
+
+    def post_processor(self) -> dict[str, Any] | None:
+        sep = self.named("sep_token", "[SEP]", self.model.eos_id)
+        return template(self.named("cls_token", "[CLS]", self.model.bos_id), sep, between=sep)
+
+
+class Albert(DebertaV2):
+    NAMES: tuple[str, ...] = ("Albert",)
+    lowers_letters = True
+
+    def first_steps(self) -> list[dict[str, Any]]:
+        steps: list[dict[str, Any]]
+        steps = [{"type": "Replace", "pattern": {"String": mark}, "content": '"'} for mark in ("``", "''")]
+        if self.settings.get("keep_accents") is not True:
+            steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
+        return [*steps, *super().first_steps()]
+
+    def tokens_behind(self, listed: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+        return {}
+
+
+class Pegasus(SentencePieceClass):
+    NAMES: tuple[str, ...] = ("Pegasus",)
+
+    def number(self) -> None:
+        _number_as_fairseq(self.model, PEGASUS, 2, ())
+
+    def post_processor(self) -> dict[str, Any] | None:
+        return template([], self.eos, between=[], second_type=0)
+
+
+class Llama(SentencePieceClass):
+    NAMES: tuple[str, ...] = (
+        "", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "BaiChuan", "InternLM", "InternLM2",
+        "Orion", "Arctic",
     )  # fmt: skip
+
+    def spaces_beginnings_only(self) -> bool:
+        return self.settings.get("legacy") is False
+
+    def post_processor(self) -> dict[str, Any] | None:
+        front = self.bos if self.settings.get("add_bos_token", True) is not False else []
+        return template(front, self.eos if self.settings.get("add_eos_token") is True else [])
+
+
+class Unigram(Llama):
+    """A unigram model whose settings name no class."""
+
+    NAMES: tuple[str, ...] = ()
+
+    def post_processor(self) -> dict[str, Any] | None:
+        return template([], self.eos, second_type=0)
+
+
+class T5(Unigram):
+    NAMES: tuple[str, ...] = ("T5",)
+
+    def tokens_behind(self, listed: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+        count = self.settings.get("extra_ids", T5_EXTRA_IDS)
+        count = count if type(count) is int and 0 <= count <= EXTRA_IDS_LIMIT else T5_EXTRA_IDS
+        last = len(self.model.pieces) + count - 1
+        return {last - index: added_token(last - index, f"<extra_id_{index}>") for index in range(count)}
+
+
+def _classes(of: type[SentencePieceClass]) -> Iterator[tuple[str, type[SentencePieceClass]]]:
+    for found in of.__subclasses__():
+        yield from ((name, found) for name in found.NAMES)
+        yield from _classes(found)
+
+
+CLASSES = dict(_classes(SentencePieceClass))  # by name
+
+
+def document_of_class(
+    model: SentencePieceModel, settings: Mapping[str, Any], where: str, numbers: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """The tokenizer.json of a .model file with the ids and special tokens of the class that `settings`
+    (tokenizer_config.json) name; `numbers`: those of a vocab.json beside it, which M2M100 and Speech2Text
+    have. ModelError for a class
+    that is not known, FileFormatError for numbers with gaps or without special tokens.
+    """
+    name = settings.get("tokenizer_class")
+    name = name.removesuffix("Fast").removesuffix("Tokenizer") if isinstance(name, str) else ""
+    if name not in CLASSES:
+        raise ModelError(
+            f"the tokenizer's class {name!r:.60} is not known for a sentencepiece model", where=where,
+            hint="Give its tokenizer.json: `save_pretrained` of the fast tokenizer of transformers writes one",
+        )  # fmt: skip
+    found = Unigram if not name and model.kind == "unigram" else CLASSES[name]
+    tokenizer = found(model, settings, where, numbers)
+    tokenizer.number()
+    document = sentencepiece_document(model, tokenizer.post_processor(), where)
+    if steps := tokenizer.first_steps():
+        document["normalizer"] = sequence("normalizers", [*steps, *steps_of(document["normalizer"])])
+    tokenizer.finish(document)
+    listed = more_tokens(settings)
+    added = {entry["id"]: entry for entry in document["added_tokens"]} | tokenizer.tokens_behind(listed)
+    for number, entry in listed.items():
+        piece = model.pieces[number] if number < len(model.pieces) else entry["content"]
+        if piece == entry["content"]:
+            added[number] = entry
+    document["added_tokens"] = [added[number] for number in sorted(added)]
+    return document
