@@ -71,6 +71,7 @@ SAMPLING: dict[str, Schema] = {
     "typical_p": number(0, 1, default=1), "seed": whole(-SEEDS, SEEDS - 1), "stop": TEXTS,
     "frequency_penalty": number(-2, 2, default=0), "presence_penalty": number(-2, 2, default=0),
     "repetition_penalty": number(0.01, 100, default=1), "no_repeat_ngram": whole(0, 1000, default=0),
+    "denoising": OBJECT,
     "logit_bias": {"type": "object", "additionalProperties": number()}, "n": whole(1, 64, default=1),
     "response_format": an_object(
         type=one_of("text", "json_object", "json_schema", "json", "regex"), json_schema=OBJECT, value={}),

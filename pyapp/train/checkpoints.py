@@ -111,7 +111,9 @@ def check_settings(path: Path, wanted: Mapping[str, Any], usual: Mapping[str, An
     different = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
     if different:
         pairs = ", ".join(
-            f"other {name}" if _is_digest(found.get(name)) else f"{name} {found.get(name)} there, {wanted.get(name)} here"
+            f"other {name}"
+            if _is_digest(found.get(name))
+            else f"{name} {found.get(name)} there, {wanted.get(name)} here"
             for name in different
         )
         raise PyappError(
