@@ -80,6 +80,26 @@ ELSEWHERE = """async () => {
 }"""
 
 
+# A page that is closed at once: the change of its database has no time to end.
+CLOSING = """async (id) => {
+  const { HistoryStore } = await import("/modules/history/history-store.js");
+  const store = new HistoryStore("story");
+  const entry = id ? (await store.read(id)).entry : store.begin("one");
+  if (!id) await store.put(entry, { text: "begun" });
+  Object.defineProperty(document, "visibilityState", { value: "hidden" });
+  store.opening = new Promise(() => {}); // the disk is slower than the end of the page
+  store.put(entry, { text: id ? "more" : "written" });
+  return entry.id;
+}"""
+KEPT = """async () => {
+  const { HistoryStore } = await import("/modules/history/history-store.js");
+  const store = new HistoryStore("story");
+  const read = async ({ id }) => (await store.read(id)).content.text;
+  const texts = await Promise.all((await store.list()).map(read));
+  return [texts, Object.keys(localStorage).filter((name) => name.startsWith("pyapp.left.")).length];
+}"""
+
+
 @pytest.fixture
 def modules() -> Iterator[SiteServer]:
     with SiteServer(ROOT / "web") as server:
@@ -128,6 +148,19 @@ def test_the_history_is_changed_in_another_tab_or_cleared(browser: BrowserContex
     page.wait_for_timeout(300)
     assert page.evaluate("putAgain('after that').then(found)") == ["My talk", "after that", ["abc"]]
     page.close()
+
+
+def test_a_page_that_is_closed_while_it_stores(browser: BrowserContext, modules: SiteServer) -> None:
+    """What it had no time to write is there on the next page, once, and can go on."""
+    address, entry = f"{modules.url}app.webmanifest", None
+    for text in ("written", "more"):
+        page = browser.new_page()
+        page.goto(address)
+        entry = page.evaluate(CLOSING, entry)
+        page.goto("about:blank")
+        page.goto(address)
+        assert page.evaluate(KEPT) == [[text], 0]
+        page.close()
 
 
 def test_the_names_of_files_are_those_that_every_system_stores(browser: BrowserContext, modules: SiteServer) -> None:

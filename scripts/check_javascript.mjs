@@ -28,7 +28,8 @@ function resolveImport(specifier, importer) {
   const path = resolve(dirname(importer.identifier), specifier);
   const assembled = /(^|\/)(node_modules|pyodide|tokenizers|mediabunny)\/[^/]*\.m?js$/.test(specifier) || /\/(node_modules|bench\/peers)\//.test(path);
   if (!relative || assembled) return outside(specifier, { source: readFileSync(importer.identifier, "utf8") });
-  return load(path.replace(/\/(tests|bench)\/modules\//, "/web/modules/")); // as the servers of tests and benches mount them
+  // As the servers of tests, benches and examples mount them.
+  return load(path.replace(/\/(tests|bench)\/modules\//, "/web/modules/").replace("/examples/javascript/pyapp/", "/web/"));
 }
 
 const listed = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.js", "*.mjs"], { encoding: "utf8" });

@@ -15,6 +15,7 @@
 import { UserError, megabytes, nameOf } from "../shared/protocol.js";
 import { randomId } from "../shared/random-id.js";
 import { asked, change, takeRecords } from "./database.js";
+import { arrive, leave, leftOf } from "./left.js";
 
 const DATABASE = "pyapp-history";
 const ENTRIES = "entries"; // by id
@@ -44,6 +45,11 @@ export class HistoryStore {
     this.waiting = 0;
     /** Ids of what could not be written as it is now. @type {Set<string>} */
     this.failed = new Set();
+    /** When what was kept of an entry, by its id, was to be written: it is forgotten once that is. @type {Map<string, number>} */
+    this.left = new Map();
+    /** Resolves when what earlier pages had no time to write is here. @type {Promise<void>} */
+    this.recovered = this.#recover();
+    this.recovered.catch(() => {}); // it stays where it is, for the next page
     /** Resolves when the records of earlier versions are here. @type {Promise<void>} */
     this.moved = earlier ? takeRecords(earlier.database, earlier.table, (records) => this.#adopt(records.map(earlier.itemOf), earlier.textOf)) : Promise.resolve();
   }
@@ -65,6 +71,14 @@ export class HistoryStore {
     }
   }
 
+  async #recover() {
+    for (const { entry, content } of leftOf(this.kind)) {
+      const there = await this.#read(entry.id);
+      if (!there || there.entry.updated < entry.updated) await this.put(entry, content, { updated: entry.updated });
+      arrive(entry.id);
+    }
+  }
+
   /** Whether something is not written yet. */
   get busy() {
     return this.waiting > 0;
@@ -77,6 +91,7 @@ export class HistoryStore {
 
   /** @returns {Promise<HistoryEntry[]>} the last changed first */
   async list() {
+    await this.recovered.catch(() => {});
     await this.moved.catch(() => {}); // the view says why
     return (await this.#all()).filter(({ kind }) => kind === this.kind).sort((a, b) => b.updated - a.updated);
   }
@@ -116,6 +131,10 @@ export class HistoryStore {
    */
   put(entry, content, { files: changed, allFiles, updated = Date.now() } = {}) {
     const copy = structuredClone(content); // as it is now: the write may wait
+    if (document.visibilityState === "hidden" && this.keeps) {
+      leave({ ...entry, updated }, copy); // the page may be closed before it is written
+      this.left.set(entry.id, updated);
+    }
     return this.#writeOf(entry.id, async (database) => {
       this.failed.delete(entry.id);
       const changes = { updated, revision: (entry.revision ?? 0) + 1 };
@@ -144,6 +163,7 @@ export class HistoryStore {
         entries.put({ ...entry, ...changes, fileBytes });
         transaction.objectStore(CONTENTS).put({ id, content: copy });
       });
+      if (this.left.get(entry.id) === updated) arrive(entry.id);
       Object.assign(entry, changes);
     });
   }
@@ -188,6 +208,12 @@ export class HistoryStore {
 
   /** @param {string} id @returns {Promise<HistoryItem | null>} null if it was deleted */
   async read(id) {
+    await this.recovered.catch(() => {});
+    return this.#read(id);
+  }
+
+  /** @param {string} id @returns {Promise<HistoryItem | null>} */
+  async #read(id) {
     await this.last.catch(() => {});
     const database = await this.opened;
     if (!database) return structuredCloneOf(this.inMemory.get(id));
@@ -218,6 +244,7 @@ export class HistoryStore {
   async remove(id) {
     const item = await this.read(id);
     await this.#write(async (database) => {
+      arrive(id);
       this.inMemory.delete(id);
       this.failed.delete(id);
       if (!database) return;
