@@ -53,6 +53,7 @@ class GradScaler:
         # By optimizer whose gradients are unscaled: whether they are finite; until that is read, a flag on each device.
         self._finite: dict[int, list[Tensor] | bool] = {}
         self._stepped: set[int] = set()
+        self._used = False  # whether anything was scaled
 
     def is_enabled(self) -> bool:
         return self._enabled
@@ -83,6 +84,7 @@ class GradScaler:
         """A loss, or several, times the scale."""
         if not self._enabled:
             return outputs
+        self._used = True
         if isinstance(outputs, Tensor):
             return outputs * self._scale
         return type(outputs)(self.scale(output) for output in outputs)
@@ -129,8 +131,14 @@ class GradScaler:
             raise RuntimeError("step: closures are not supported while the scaler is enabled")
         if id(optimizer) in self._stepped:
             raise RuntimeError("step: it has been called for this optimizer since the last update()")
+        if not self._used:
+            raise AssertionError("step: no loss was scaled: call scale(loss).backward() first")
         if id(optimizer) not in self._finite:
             self.unscale_(optimizer)
+        if self._finite[id(optimizer)] == []:
+            raise AssertionError(
+                "step: no parameter of this optimizer has a gradient: call scale(loss).backward() first"
+            )
         self._stepped.add(id(optimizer))
         return optimizer.step(*args, **kwargs) if self._is_finite(id(optimizer)) else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..engine.ops.linalg.eigen import eigvalsh
 from ..engine.ops.linalg.factor import cholesky_ex
 from ..engine.tensor import Tensor
 
@@ -13,7 +14,7 @@ __all__ = [
     "half_open_interval",
     "independent", "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky", "lower_triangular",
     "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite", "positive_integer",
-    "real", "real_vector", "simplex", "square", "symmetric", "unit_interval",
+    "positive_semidefinite", "real", "real_vector", "simplex", "square", "symmetric", "unit_interval",
 ]  # fmt: skip
 
 
@@ -160,6 +161,11 @@ greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessTh
 independent, multinomial = _IndependentConstraint, _Multinomial
 
 
+def over_dims(constraint: Constraint, count: int) -> Constraint:
+    """`constraint` for all elements of the last `count` dims together; itself for none."""
+    return independent(constraint, count) if count else constraint
+
+
 class dependent_property(property):
     """A property that gives a constraint which depends on the distribution's parameters: a decorator, alone or with
     what is known about all of them (`is_discrete`, `event_dim`).
@@ -217,6 +223,12 @@ one_hot = Constraint(
     name="OneHot",
 )  # fmt: skip
 lower_triangular = Constraint("lower triangular matrices", lambda x: _every(x.tril() == x), 2, name="LowerTriangular")
+
+
+def _is_semidefinite(x: Tensor) -> Tensor:
+    return _is_symmetric(x).logical_and((eigvalsh(x) >= 0).all(-1))
+
+
 lower_cholesky = Constraint(
     "lower triangular matrices with a diagonal above 0", _is_lower_cholesky, 2, name="LowerCholesky"
 )
@@ -233,4 +245,7 @@ positive_definite = Constraint(
     "symmetric matrices with eigenvalues above 0",
     lambda x: _is_symmetric(x).logical_and(cholesky_ex((x + x.mT) / 2 )[1] == 0), 2, name="PositiveDefinite",
 )  # fmt: skip
+positive_semidefinite = Constraint(
+    "symmetric matrices with no eigenvalue below 0", _is_semidefinite, 2, name="PositiveSemidefinite"
+)
 dependent = Constraint("what depends on other values", lambda x: x == x, name="Dependent")

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..engine import no_grad
 from ..engine.tensor import Tensor
-from .constraints import independent, positive, real, simplex
+from .constraints import over_dims, positive, real, simplex
 from .continuous import Normal
 from .distribution import Distribution, Independent, as_tensors
 from .transforms import ComposeTransform, StickBreakingTransform, Transform, sum_last
@@ -42,7 +42,7 @@ class TransformedDistribution(Distribution):
         if not self.transforms:
             return self.base_dist.support
         found = self.transforms[-1].codomain
-        return independent(found, len(self._event_shape) - found.event_dim)
+        return over_dims(found, len(self._event_shape) - found.event_dim)
 
     def _made_of(self, x: Tensor) -> Tensor:
         y = self._whole(x)

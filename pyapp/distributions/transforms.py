@@ -222,7 +222,7 @@ class AffineTransform(Transform):
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.loc, self.scale = loc, scale
-        self.domain = self.codomain = constraints.independent(constraints.real, event_dim)
+        self.domain = self.codomain = constraints.over_dims(constraints.real, event_dim)
 
     @property
     def sign(self) -> Any:
@@ -599,8 +599,8 @@ class _Parts(Transform):
         self.transforms, self.dim = [part.with_cache(cache_size) for part in tseq], dim
         self.bijective = all(part.bijective for part in self.transforms)
         most = max(part.domain.event_dim for part in self.transforms)
-        self.domain = constraints.independent(constraints.real, most)
-        self.codomain = constraints.independent(constraints.real, most)
+        self.domain = constraints.over_dims(constraints.real, most)
+        self.codomain = constraints.over_dims(constraints.real, most)
 
     def _split(self, x: Tensor) -> Any:
         raise NotImplementedError

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError
-from .grad_mode import ANOMALY, GROUPS, STATE, WATCHERS
+from .grad_mode import ANOMALY, GROUPS, STATE, SUBCLASSES, WATCHERS
 from .launch import note_gradient
 from .shape import is_packed
-from .storage import CAPTURES
-from .tensor import Tensor, empty_contiguous
+from .storage import CAPTURES, Storage
+from .tensor import Tensor, empty_contiguous, make
 from .thread_local import ThreadLocal
 
 if TYPE_CHECKING:
+    from .device import Device
+    from .dtype import DType
     from .op import Op
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -125,6 +128,7 @@ class _Extensions:
     run_after: Any = None
     begin_pass: Any = None  # while there are GROUPS
     end_pass: Any = None
+    as_tensors: Any = None  # subclasses.py: while there are SUBCLASSES
 
 
 EXTENSIONS = _Extensions()
@@ -133,12 +137,53 @@ EXTENSIONS = _Extensions()
 class Described:
     """The attributes that a node reads of an op, for what is not in the registry: a Function, an alias."""
 
-    slices = saves_inputs = saves_output = False
+    slices = saves_inputs = saves_output = reads_layout = False
     reads = None
 
     def __init__(self, name: str, vjp: Callable[..., Any] | None) -> None:
         self.name = name
         self.vjp = vjp
+
+
+_SERVED: tuple[int, ...] = ()  # the versions of a node that a pass has left for later ones
+_SMALL = 4096  # bytes of an argument that a node may keep as it is
+
+
+def _outline(argument: Tensor) -> Tensor:
+    if argument.dtype.is_quantized:
+        return argument
+    made = blank(argument)
+    made._requires_grad = True
+    return made
+
+
+_references = sys.getrefcount
+
+
+class _Counted:
+    """Counts the references to an object that one variable holds, seen from its method."""
+
+    def count(self) -> int:
+        return _references(self)
+
+
+def _references_of_one() -> int:
+    node = _Counted()
+    return node.count()
+
+
+_ALONE = _references_of_one()  # of a node that a backward pass alone still holds
+_blanks: dict[tuple[DType, Device], Storage] = {}
+
+
+def blank(like: Tensor) -> Tensor:
+    """A tensor of that shape, dtype and device, which takes no memory: all elements are one, NaN. For a gradient that
+    does not read them."""
+    kind = like.dtype
+    storage = _blanks.get((kind, like.device))
+    if storage is None:
+        storage = _blanks[kind, like.device] = Storage.of_bytes(b"\xff" * kind.itemsize, like.device)
+    return make(storage, like.shape, (0,) * len(like.shape), kind)
 
 
 class Node:
@@ -168,7 +213,7 @@ class Node:
         # detached: the output refers to this node, and a cycle would keep its memory alive
         self.output: Any = output.detach() if op.saves_output else None  # a tensor; under hooks Saved
         self.read = None if op.reads is None else op.reads(self.edges)  # the saved arguments; None: all
-        self.versions = self._versions() if op.saves_inputs or op.saves_output else []
+        self.versions: Sequence[int] = self._versions() if op.saves_inputs or op.saves_output else []
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
@@ -205,8 +250,9 @@ class Node:
         vjp = self.op.vjp
         assert vjp is not None
         output = self.output
-        if create_graph and output is not None:  # the detached tensor must be connected to the graph again
-            output = self.op(*self.args)
+        if create_graph and output is not None:  # connected to the graph again: the arguments may be written since
+            output = output.detach()
+            output._requires_grad, output.node = True, self
         found = vjp(gradient, output, *self.args)
         return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
 
@@ -217,6 +263,17 @@ class Node:
         )
 
     def release(self) -> None:
+        """After a pass that keeps no graph: frees what it holds. A node that saves no elements, and to which something
+        still leads, serves later passes, too: it keeps the shapes of its arguments."""
+        if self.versions or self.op.reads_layout or self.args is None or _references(self) <= _ALONE:
+            self.drop()
+        else:
+            self.versions = _SERVED
+            for i, (edge, argument) in enumerate(zip(self.edges, self.args, strict=False)):
+                if edge is not None and argument is not edge and argument.storage.nbytes > _SMALL:
+                    self.args = (*self.args[:i], _outline(argument), *self.args[i + 1 :])
+
+    def drop(self) -> None:
         """Frees the saved tensors and the edges, so that a long chain is not freed by recursion."""
         self.args = self.output = None
         self.edges = ()
@@ -467,6 +524,24 @@ def _walk(
     gradient is complete. With `wanted`, only along the paths that lead there. The hooks of the edges in `silent` do not
     run: their gradients are parts of those of another pass, which runs them.
     """
+    if SUBCLASSES.count and EXTENSIONS.as_tensors is not None:
+        with EXTENSIONS.as_tensors():
+            _propagate(roots, gradients, retain_graph, create_graph, deliver, wanted, stop, silent)
+    else:
+        _propagate(roots, gradients, retain_graph, create_graph, deliver, wanted, stop, silent)
+
+
+def _propagate(
+    roots: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    retain_graph: bool,
+    create_graph: bool,
+    deliver: Callable[[Edge, Tensor], None],
+    wanted: Sequence[Edge] | None,
+    stop: frozenset[int],
+    silent: frozenset[int],
+) -> None:
+    """As `_walk`, with tensors of all classes as plain ones."""
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
         pending.add(edge_of(root), _seed(root, gradient))
@@ -639,6 +714,18 @@ def gradients_at(
     return found
 
 
+def _freed_before(edges: list[Edge | None]) -> Node | None:
+    """A node that an earlier pass has freed: among these, or behind such as that pass has left."""
+    while edges:
+        node = edges.pop()
+        if isinstance(node, Node):
+            if node.args is None:
+                return node
+            if node.versions is _SERVED:
+                edges.extend(node.edges)
+    return None
+
+
 class _KeepsGraphs(ThreadLocal):
     """Whether `grad` keeps every graph."""
 
@@ -678,7 +765,7 @@ def grad(
     edges = [edge_of(t) for t in wanted]
     kept = (create_graph if retain_graph is None else retain_graph) or _Keeping.on
     ends = [edge for edge in map(edge_of, roots) if isinstance(edge, Node)]
-    freed = next((e for end in ends for e in (end, *end.edges) if isinstance(e, Node) and e.args is None), None)
+    freed = _freed_before([edge for end in ends for edge in (end, *end.edges)])
     found = gradients_at(edges, roots, weights, kept, create_graph, own=True)
     missing = [i for i, edge in enumerate(edges) if id(edge) not in found]
     if missing and not allow_unused and not materialize_grads:

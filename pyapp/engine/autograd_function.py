@@ -20,12 +20,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .autograd import STATE, Described, Edge, Node, RemovableHandle, edge_of, no_grad
+from .autograd import _SERVED, STATE, Described, Edge, Node, RemovableHandle, blank, edge_of, no_grad
 from .grad_mode import WATCHERS
 from .graph_nodes import register_hook
 from .in_place import derive_views
 from .operands import unbroadcast
-from .saved_tensors import Saved, blank, connected, current_hooks
+from .saved_tensors import Saved, connected, current_hooks
 from .tensor import Tensor, make
 from .user_errors import describe
 
@@ -45,6 +45,28 @@ class Gradients(dict[int, Tensor]):
     def _accumulate(self, other: Gradients) -> None:
         """The sum, in place of this one."""
         self.update(self + other)
+
+
+class _FunctionNode(Node):
+    """The node of a Function. What its context saved is freed with it; one that saved nothing serves later passes."""
+
+    __slots__ = ("context",)
+
+    context: Context
+
+    def release(self) -> None:
+        if self.context._saved:
+            self.context._saved = []
+            self.drop()
+        elif self.args is not None:
+            self.versions = _SERVED
+            self.args = tuple([_without_memory(a, edge) for a, edge in zip(self.args, self.edges, strict=True)])
+
+
+def _without_memory(argument: Any, edge: Edge | None) -> Any:
+    """An argument of which only the shape is still needed."""
+    is_needed = not isinstance(argument, Tensor) or argument is edge or argument.dtype.is_quantized
+    return argument if is_needed else blank(argument)
 
 
 class OutputNode(Node):
@@ -207,7 +229,8 @@ def _attach(cls: type[Function], ctx: Context, args: tuple[Any, ...], outputs: l
 
     described = Described(cls.__name__, vjp)
     first = next(t for t in outputs if isinstance(t, Tensor))
-    node = Node(described, (), first)  # type: ignore[arg-type]
+    node = _FunctionNode(described, (), first)  # type: ignore[arg-type]
+    node.context = ctx
     node.edges = tuple(edge_of(a) if isinstance(a, Tensor) and a._requires_grad else None for a in args)
     node.args = tuple(_kept(a, ctx) for a in args)
     ctx._finish(node, outputs)
@@ -249,8 +272,16 @@ def _checked(name: str, gradients: tuple[Any, ...], args: tuple[Any, ...]) -> tu
                 f"{name}.backward: gradient {i} is {describe(gradient)}, the argument {describe(argument)}"
             )
         if gradient.shape != argument.shape:
-            found[i] = unbroadcast(gradient, argument)
+            gradient = unbroadcast(gradient, argument)
+        found[i] = gradient if gradient.dtype is argument.dtype else _of_kind(gradient, argument)
     return tuple(found)
+
+
+def _of_kind(gradient: Tensor, argument: Tensor) -> Tensor:
+    """A gradient in the dtype of its argument, as torch gives it; of sparse gradients and those of integers nothing
+    changes."""
+    kind = argument.dtype
+    return gradient.to(kind) if kind.has_gradient and gradient.dense and not kind.is_quantized else gradient
 
 
 def _expands(argument: Tensor, gradient: Tensor) -> bool:

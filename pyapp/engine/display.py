@@ -105,7 +105,7 @@ def tensor_repr(x: Tensor) -> str:
     if x.device.type == "meta":
         notes = [f"device='{x.device}'", f"size={tuple(x.shape)}"]
         notes += [] if kind is _dtype.Default.dtype else [f"dtype={kind!r}"]
-        return annotated("tensor(...", notes + of_graph(x))
+        return annotated(f"{_kind_of(x)}(...", notes + of_graph(x))
     if kind not in (_dtype.Default.dtype, _dtype.int64, _dtype.bool_, _dtype.complex64):
         notes.append(f"dtype={kind!r}")
     if x.device.type != "cpu":
@@ -116,7 +116,14 @@ def tensor_repr(x: Tensor) -> str:
             notes.insert(0, f"dtype={kind!r}")
         if x.shape != (0,):
             notes.insert(0, f"size={tuple(x.shape)}")
-    return annotated(f"tensor({numbers(x, 7)}", notes)
+    kind_of = _kind_of(x)
+    return annotated(f"{kind_of}({numbers(x, len(kind_of) + 1)}", notes)
+
+
+def _kind_of(x: Tensor) -> str:
+    """The word tensor; of a class that derives from Tensor its name."""
+    name = type(x).__name__
+    return "tensor" if name == "Tensor" else name
 
 
 def numbers(x: Tensor, indent: int) -> str:

@@ -1,8 +1,11 @@
-"""torch's names for orders of elements in memory. New tensors are dense and row-major (contiguous_format, strided).
-Functions accept the other formats without effect; only `is_contiguous` tests the given format.
+"""torch's names for orders of elements in memory. Results of operations are dense and row-major (contiguous_format,
+strided). What is asked for another order by `memory_format` gives it: `to`, `contiguous`, `clone`, `resize_`, and the
+functions that make tensors; the operations that follow read it, and give row-major results.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class _Named:
@@ -36,6 +39,20 @@ strided = layout("strided")
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
 sparse_csc = layout("sparse_csc")
+
+
+def order_of(name: str, format: Any, ndim: int) -> tuple[int, ...] | None:
+    """The order of dims in memory, the outermost first; None where it is row-major. TypeError for what is no memory
+    format, RuntimeError for a number of dims that it does not have.
+    """
+    if format is None or format is contiguous_format or format is preserve_format:
+        return None
+    if not isinstance(format, memory_format):
+        raise TypeError(f"{name}: memory_format is one of torch's, such as channels_last, not {format!r}")
+    dims = 5 if format is channels_last_3d else 4
+    if ndim != dims:
+        raise RuntimeError(f"{name}: {format.name} is the order of {dims} dims, the tensor has {ndim}")
+    return (0, *range(2, dims), 1)
 
 
 __top_level__ = [

@@ -37,6 +37,7 @@ RESERVED: dict[str, str] = {}  # names of the package's own ops, imported or not
 LATE_CLAIMS: dict[str, str] = {}  # by the name of the op: the module with its claim, imported at the op's first call
 PARTS: dict[str, Kernel] = {}  # by the name of the op: complex tensors by real ops of their parts
 _PARTS_MODULE = "pyapp.engine.ops.complex_by_parts"
+ASK: list[Callable[..., Any]] = []  # of subclasses.py, once there are classes that derive from Tensor
 _CLAIMS: dict[str, Kernel] = {}  # by the name of the op, which may be defined later
 _CLAIMS_IN_PLACE: dict[str, Callable[..., bool]] = {}
 
@@ -298,8 +299,11 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                 if found is None:
                     return operation._by_name(args, kwargs)
                 args, kwargs = found, {}
-            if REGIONS.count and operation.autocast is not None and AUTOCAST.dtype is not None:
-                return run_by_rule(operation.autocast, operation.call, args)
+            if REGIONS.count:
+                if ASK and (result := ASK[0](call, args, kwargs)) is not NotImplemented:
+                    return result
+                if operation.autocast is not None and AUTOCAST.dtype is not None:
+                    return run_by_rule(operation.autocast, operation.call, args)
             for argument in args:
                 if isinstance(argument, Tensor) and argument._requires_grad:
                     if STATE.enabled:
@@ -319,7 +323,7 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
         except MISTAKES as error:
             if (moved := at_home(args)) is not args:
                 return call(*moved, **kwargs)
-            if (result := tell(error, operation.name, args, kwargs)) is None:
+            if (result := tell(error, operation.name, args, kwargs, call)) is None:
                 raise
             return result
 
@@ -338,7 +342,7 @@ def _view_dispatcher(operation: Op) -> Callable[..., Any]:
                 return operation._with_gradient(args)
             return _link_to_base(operation, args, definition(*args))
         except MISTAKES as error:
-            if (found := tell(error, operation.name, args, {})) is None:
+            if (found := tell(error, operation.name, args, {}, call)) is None:
                 raise
             return found
 

@@ -58,7 +58,7 @@ class _Recomputed(Node):
         return [(edge, found.get(id(edge))) for edge in wanted]
 
     def release(self) -> None:
-        super().release()
+        self.drop()
         self.again = None
 
 
@@ -98,6 +98,10 @@ def checkpoint(
     """
     if determinism_check not in ("default", "none"):
         raise ValueError(f"checkpoint: determinism_check is 'default' or 'none', not {determinism_check!r}")
+    if use_reentrant and kwargs:
+        raise ValueError(
+            f"checkpoint: with use_reentrant=True the function takes no keyword arguments: {', '.join(kwargs)}"
+        )
     if not STATE.enabled:
         return function(*args, **kwargs)
     first, second = context_fn()

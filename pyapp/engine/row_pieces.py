@@ -38,7 +38,7 @@ class _Known(Node):
         return [(edge, (known * gradient).to(known.dtype)) for edge, known in self.known]
 
     def release(self) -> None:
-        super().release()
+        self.drop()
         self.known = None
 
 

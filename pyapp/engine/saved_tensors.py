@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .autograd import EXTENSIONS, Described, Edge, Node
-from .device import Device
-from .dtype import DType
+from .autograd import EXTENSIONS, Described, Edge, Node, blank
 from .grad_mode import STATE, WATCHERS
 from .launch import stop_capture
-from .storage import Storage
 from .tensor import Tensor, make
 from .thread_local import ThreadLocal
 
@@ -111,19 +108,6 @@ class Saved:
         return make(found.storage, found.shape, found.strides, found.dtype, found.offset)
 
 
-_blanks: dict[tuple[DType, Device], Storage] = {}
-
-
-def blank(like: Tensor) -> Tensor:
-    """A tensor of that shape, dtype and device, which takes no memory: all elements are one, NaN. For a gradient that
-    does not read them."""
-    kind = like.dtype
-    storage = _blanks.get((kind, like.device))
-    if storage is None:
-        storage = _blanks[kind, like.device] = Storage.of_bytes(b"\xff" * kind.itemsize, like.device)
-    return make(storage, like.shape, (0,) * len(like.shape), kind)
-
-
 def pack_saved(node: Node) -> None:
     """Passes the saved tensors of a new node to this thread's hooks, if there are any."""
     hooks, op = current_hooks(), node.op
@@ -153,6 +137,12 @@ class PackedNode(Node):
 
     def _versions(self) -> list[int]:
         return []  # what the hooks kept need not be the memory that was saved
+
+    def release(self) -> None:
+        if any(isinstance(value, Saved) for value in (*(self.args or ()), self.output)):
+            self.drop()
+        else:
+            super().release()
 
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
         if self.args is None:
@@ -185,5 +175,5 @@ _ALIAS = Described("Alias", lambda gradient, *_: (gradient,))
 EXTENSIONS.pack_saved = pack_saved
 
 __all__ = [
-    "Saved", "blank", "connected", "current_hooks", "disable_saved_tensors_hooks", "pack_saved", "saved_tensors_hooks",
+    "Saved", "connected", "current_hooks", "disable_saved_tensors_hooks", "pack_saved", "saved_tensors_hooks",
 ]  # fmt: skip

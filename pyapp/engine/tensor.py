@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import struct
 from collections.abc import Sequence
 from functools import cache
@@ -56,6 +57,8 @@ def _type_string(name: str) -> Any:
     return np.dtype(name).str
 
 
+_new = object.__new__
+_PACKAGE = __name__.partition(".")[0]
 set_attribute = object.__setattr__  # of a tensor, without the question whether it is guarded
 _GEOMETRY = ("storage", "shape", "strides", "dtype", "device", "offset", "address")
 
@@ -81,6 +84,11 @@ _HOW_TO_CHANGE = {
     "shape": "use reshape() or resize_()", "strides": "use as_strided()", "dtype": "use to(dtype)",
     "device": "use to(device)",
 }  # fmt: skip
+
+
+def _of_subclasses(name: str) -> Any:
+    """A function of subclasses.py, which few programs need."""
+    return getattr(importlib.import_module(".subclasses", __package__), name)
 
 
 class Tensor(_Slots, TensorMethods):
@@ -110,6 +118,26 @@ class Tensor(_Slots, TensorMethods):
     after_hooks: list[Any] | None = None
     view_of: tuple[Any, tuple[Any, ...], Tensor] | None = None  # of a view: its op, arguments, memory's owner
     views: list[ref[Tensor]] | None = None  # views of this tensor that autograd must know when it is written
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] != _PACKAGE:
+            _of_subclasses("begin")(cls)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What an operation gives that a tensor of this class takes part in: by default tensors of the class. See
+        subclasses.py."""
+        return _of_subclasses("torch_function")(cls, func, types, args, kwargs)
+
+    def as_subclass(self, cls: type) -> Any:
+        """The same memory, with its place in the graph, as a tensor of a class that derives from Tensor."""
+        return _of_subclasses("as_subclass")(self, cls)
+
+    @staticmethod
+    def _make_subclass(cls: type, data: Tensor, require_grad: bool = False, **settings: Any) -> Any:
+        """A leaf of a class that derives from Tensor, over the memory of `data`."""
+        return _of_subclasses("make_subclass")(cls, data, require_grad, **settings)
 
     __array_priority__ = 1000  # NumPy's operators leave the work to ours
 
@@ -407,9 +435,13 @@ class Tensor(_Slots, TensorMethods):
             )
         kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad", "node")}
         left_out: tuple[str, ...] = ("hooks", "after_hooks", "view_of", "views")
-        if self.__dict__.get("is_parameter"):
+        if self.is_parameter:
             left_out += ("_grad",)
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """The class, made without its __new__, which may want arguments; and the state."""
+        return _without_arguments, (type(self),), self.__getstate__()
 
     def __repr__(self) -> str:
         from .display import tensor_repr
@@ -506,8 +538,12 @@ class Tensor(_Slots, TensorMethods):
 OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
 
 
+def _without_arguments(cls: type) -> Any:
+    """A tensor of a class, before its state is set."""
+    return _new(cls)
+
+
 _STATE = ("storage", "shape", "strides", "dtype", "offset")
-_new = object.__new__
 
 
 def _no_bytes(dtype: DType) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .device import cpu, get_default_device
 from .dtype import as_dtype
+from .memory_format import order_of
 from .op import _NUMPY_NAMES, Op, named_first
 from .out_arguments import into_out
 from .tensor import Tensor
@@ -51,7 +52,7 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
                     args = named_first(name, names, args, kwargs)
             return function(*args, **kwargs)
         except MISTAKES as error:
-            if (found := tell(error, name, args, kwargs)) is None:
+            if (found := tell(error, name, args, kwargs, call)) is None:
                 raise
             return found
 
@@ -75,8 +76,9 @@ _ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
 
 
 def as_factory(function: Any) -> Any:
-    """Wraps a function that creates tensors so that it accepts torch's settings of memory. They have no effect: every
-    new tensor is dense and row-major. Adds `device` and `requires_grad` if the function does not have them.
+    """Wraps a function that creates tensors so that it accepts torch's settings of memory. Of them `memory_format` has
+    an effect: with channels_last the elements are in that order, else row-major. Adds `device` and `requires_grad` if
+    the function does not have them.
     """
     body = function
     while hasattr(body, "__wrapped__"):
@@ -105,8 +107,15 @@ def as_factory(function: Any) -> Any:
             learns = kwargs.pop("requires_grad", False)
             made = into_out(call, args, {**more, **kwargs})
             return made.requires_grad_() if learns else made
+        order = kwargs.get("memory_format")
         for name in _ACCEPTED & kwargs.keys():
             del kwargs[name]
+        if order is not None:
+            learns = kwargs.pop("requires_grad", False)
+            made = call(*args, **kwargs)
+            if order_of(call.__name__, order, made.ndim) is not None:
+                made = made.contiguous(memory_format=order)
+            return made.requires_grad_() if learns else made
         more = {name: kwargs.pop(name) for name in lacks if name in kwargs}
         made = function(*args, **kwargs)
         made = made.to(device=more["device"]) if more.get("device") is not None else placed(made, args)

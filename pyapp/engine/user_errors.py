@@ -5,6 +5,7 @@ nothing until an error is raised.
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -46,16 +47,22 @@ class NotDense(OperationNotImplementedError):
     run: Callable[[str, Iterable[Any], dict[str, Any]], Any]
 
 
-def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
+def tell(
+    error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any], function: Callable[..., Any] | None = None
+) -> Any:
     """Sets the error's function name and call. The outermost function, which the user called, is the last to do so.
     Call it in `except MISTAKES as error:`, before `raise`: unless it gives the result, for tensors that are not dense
-    and for old forms of calls.
+    and for old forms of calls; and of a `function` that got other objects with `__torch_function__`.
     """
     if isinstance(error, NotDense) and (found := error.run(name, args, kwargs)) is not NotImplemented:
         return found
     if isinstance(error, (TypeError, AttributeError)):
         from .old_forms import old_form  # late, as below
 
+        if function is not None and any(hasattr(type(x), "__torch_function__") for x in _each(args, kwargs)):
+            others = importlib.import_module(".subclasses", __package__)
+            if (found := others.ask_others(function, args, kwargs)) is not NotImplemented:
+                return found
         if (form := old_form(name, args, kwargs)) is not None:
             warn(form[0])
             return form[1]()
@@ -78,6 +85,12 @@ def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any
         return None
     raised = kind(plain(error), where=name, call=call).with_traceback(error.__traceback__)
     raise raised from error.__cause__
+
+
+def _each(args: Iterable[Any], kwargs: dict[str, Any]) -> Iterable[Any]:
+    """The arguments, and what is in lists and tuples among them."""
+    for value in (*args, *kwargs.values()):
+        yield from value if isinstance(value, (list, tuple)) else (value,)
 
 
 def raised_inside(error: Exception) -> bool:
@@ -104,7 +117,7 @@ def named(function: Any, name: str | None = None) -> Any:
         try:
             return into_out(function, args, kwargs) if "out" in kwargs else function(*args, **kwargs)
         except MISTAKES as error:
-            if (found := tell(error, name, args, kwargs)) is None:
+            if (found := tell(error, name, args, kwargs, call)) is None:
                 raise
             return found
 

@@ -53,7 +53,7 @@ class LoadedModel:
     """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values, `generation` the settings
     of its generation_config.json (pyapp/text/generation/generation_config.py), `processor` prepares the pictures of one
     that sees them (pyapp.vision.processors.ImageProcessor), or the recordings of one that hears
-    (pyapp.audio.processors).
+    (pyapp.audio.processors); `hearing`: what prepares the recordings of one that sees and hears.
     """
 
     name: str
@@ -62,6 +62,7 @@ class LoadedModel:
     config: dict[str, Any]
     generation: dict[str, Any] = field(default_factory=dict)
     processor: Any = None
+    hearing: Any = None
 
 
 def load_model(
@@ -129,6 +130,8 @@ def load_model(
         if task == SEES and (with_tokens := getattr(_seeing(settings), "with_tokens", None)) is not None:
             text = with_tokens(text)
         prepares = _preparation(files, settings, task, projector_file)
+        hears = HEARS in TASKS.get(MODEL_TYPES.get(settings.get("model_type", ""), ""), ())
+        hearing = _preparation(files, settings, HEARS, None) if hears and task == SEES else None
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
         if task == HEARS:
             from .loading.sound import add_own_adapter, files_of
@@ -150,7 +153,7 @@ def load_model(
     if adapter is not None:
         _add_adapter(model, adapter, tensor_parallel is not None)
     chosen = {**getattr(model, "usual_settings", {}), **_generation(files.generation, report)}
-    return LoadedModel(files.name, model, text, model.config.to_dict(), chosen, prepares)
+    return LoadedModel(files.name, model, text, model.config.to_dict(), chosen, prepares, hearing)
 
 
 @dataclass(frozen=True)
@@ -441,7 +444,7 @@ def architectures() -> dict[str, list[str]]:
 def task_of(settings: Mapping[str, Any]) -> str:
     """The task of a language model's configuration: whether it sees pictures, or hears."""
     kind = settings.get("model_type")
-    known = TASKS.get(MODEL_TYPES.get(kind, ""), ()) if isinstance(kind, str) else ()
+    known = TASKS.get(MODEL_TYPES.get(kind, ""), ()) if isinstance(kind, str) and kind not in SEEING else ()
     for task in (HEARS, DENOISES):
         if task in known:
             return task

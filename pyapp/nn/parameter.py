@@ -17,18 +17,34 @@ __all__ = ["Buffer", "Parameter", "UninitializedParameter"]
 
 class _IsParameter(type):
     def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, Tensor) and value.is_parameter
+        if cls is Parameter:
+            return isinstance(value, Tensor) and value.is_parameter
+        return super().__instancecheck__(value)
 
 
-class Parameter(metaclass=_IsParameter):
-    """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters."""
+class Parameter(Tensor, metaclass=_IsParameter):
+    """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters. Its own
+    class is Tensor; classes that derive from Parameter are those of their tensors.
+    """
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
+    is_parameter = True
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         data = empty(0) if data is None else data.detach()
+        if cls is not Parameter:
+            data.__class__ = cls
         if requires_grad and not data.dtype.is_quantized:
             data.requires_grad_()
         data.is_parameter = True
         return data
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Operations give plain tensors."""
+        return func(*args, **(kwargs or {}))
+
+
+Parameter.__torch_function__.__func__.plain = True  # type: ignore[attr-defined]
 
 
 class Buffer:

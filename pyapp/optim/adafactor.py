@@ -24,6 +24,8 @@ class Adafactor(Optimizer):
     takes_complex = False
     needs_whole = True
 
+    flags = ("foreach",)
+
     def __init__(
         self,
         params: Iterable[Any],

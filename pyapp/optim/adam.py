@@ -145,6 +145,8 @@ class NAdam(_AdamVariant):
         weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
         maximize: bool = False, **flags: Any,
     ) -> None:  # fmt: skip
+        if momentum_decay < 0:
+            raise ValueError(f"NAdam: momentum_decay is at least 0, not {momentum_decay!r}")
         super().__init__(
             params, lr, betas, eps, weight_decay, maximize, flags, momentum_decay=momentum_decay,
             decoupled_weight_decay=decoupled_weight_decay,

@@ -153,6 +153,8 @@ class Optimizer:
             raise TypeError(f"{name} has no setting {', '.join(sorted(unknown))}")
         if flags.get("differentiable"):
             raise NotImplementedError(f"{name}: steps have no gradients; compute them without an optimiser")
+        if flags.get("fused") and flags.get("foreach"):
+            raise RuntimeError(f"{name}: fused and foreach are two ways to run a step: choose one of them")
         kept = {name: flags.get(name, _FLAGS[name]) for name in self.flags}
         self.defaults = {**defaults, **({} if maximize is None else {"maximize": maximize}), **kept}
         self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # as in torch, for user-defined optimisers

@@ -51,7 +51,9 @@ TASK_OF = {
     "mask-generation": "cut-out", "token-classification": "token-classification",
     "question-answering": "question-answering", "visual-document-retrieval": "rank-pages",
     "time-series-forecasting": "forecast", "video-classification": "classify-video",
-    "audio-frame-classification": "label-sound",
+    "audio-frame-classification": "label-sound", "visual-question-answering": "answer-image",
+    "keypoint-detection": "key-points", "keypoint-matching": "match-points", "pose-estimation": "pose",
+    "image-to-image": "upscale",
 }  # fmt: skip
 # What fills masks is served as an embedder unless its task is given: so are many embedders' files.
 TASKS = (

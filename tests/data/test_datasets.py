@@ -21,7 +21,14 @@ from pyapp.datasets import pictures, texts
 from pyapp.datasets.files import DataFile
 from pyapp.errors import DownloadError, FileFormatError, ModelNotFoundError, OptionError, StorageFullError
 from pyapp.formats import write_safetensors
-from pyapp.utils.data import DataLoader, Subset, TensorDataset, default_collate
+from pyapp.utils.data import (
+    DataLoader,
+    RandomSampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+)
 from tests import hub_server as server
 
 
@@ -350,3 +357,28 @@ def test_batches_of_tensors_are_their_rows() -> None:
             assert type(found) is list and [x.tolist() for x in found] == [x.tolist() for x in expected]
     with pytest.raises(IndexError, match="9"):
         next(iter(DataLoader(rows, batch_sampler=[[0, 9]])))
+
+
+class Batched:
+    """A dataset that gives several examples at once."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> int:
+        raise AssertionError("asked one by one")
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return [10 * i for i in indices]
+
+
+def test_loaders_refuse_what_torch_refuses() -> None:
+    assert [b.tolist() for b in DataLoader(Subset(Batched(), [5, 1, 2]), batch_size=2)] == [[50, 10], [20]]
+    loader = DataLoader(range(3), batch_size=2)
+    for wrong in (lambda: setattr(loader, "batch_size", 3), lambda: DataLoader([1], multiprocessing_context="spawn")):
+        with pytest.raises(ValueError, match="DataLoader"):
+            wrong()
+    with pytest.raises(ValueError, match="list of numbers"):
+        WeightedRandomSampler([[0.5, 0.5]], 2)
+    with pytest.raises(TypeError, match="replacement is True or False"):
+        RandomSampler(range(3), replacement=3)

@@ -227,6 +227,13 @@ def test_memory_is_freed_without_the_collector() -> None:
         y.backward()
         del y
         assert gone() is None
+        h = pyapp.ones(5000, requires_grad=True) * 1  # a node that serves later passes does not keep large arguments
+        gone = weakref.ref(h)
+        y = (h + 1).sum()
+        del h
+        y.backward()
+        assert gone() is None
+        y.backward()
     finally:
         gc.enable()
 

@@ -99,6 +99,29 @@ def test_functions_free_their_memory() -> None:
         gc.enable()
 
 
+class TimesThree(pyapp.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.factor = 3
+        return x.float() * 3
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient * ctx.factor
+
+
+def test_a_function_that_saved_nothing_serves_a_second_pass() -> None:
+    x = pyapp.ones(2, dtype=pyapp.bfloat16, requires_grad=True)
+    y = TimesThree.apply(x).sum()
+    y.backward()
+    y.backward()
+    assert x.grad.tolist() == [6, 6] and x.grad.dtype is pyapp.bfloat16  # the argument's, not the gradient's
+    z = Exp.apply(leaf64(1, 2)).sum()
+    z.backward()
+    with pytest.raises(RuntimeError, match="retain_graph"):
+        z.backward()
+
+
 class SquareInPlace(pyapp.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

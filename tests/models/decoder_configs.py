@@ -853,7 +853,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "qwen2_moe": {"mlp_only_layers": [], "use_sliding_window": False, "sliding_window": 0},
     "gemma2": {"query_pre_attn_scalar": 12, "final_logit_softcapping": 5.0},
     "gemma3": {"query_pre_attn_scalar": 12, "layer_types": None},
-    "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {},
+    "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {}, "granite_swa": {"layer_rope_theta": [0, 1e4, 1e4]},
     "deepseek_v2-lite": {}, "glm": {}, "glm4": {}, "olmoe": {"clip_qkv": None},
     "deepseek_v3": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
                                      "mscale": 0.7, "mscale_all_dim": 0.7}},

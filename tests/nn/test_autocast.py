@@ -138,7 +138,7 @@ def test_a_scale_does_not_grow_beyond_float32() -> None:
     weight = pyapp.ones(2, requires_grad=True)
     optimizer = pyapp.optim.SGD([weight], lr=0.0)
     for scale in (2.0**127, 2.0**127):
-        weight.grad = pyapp.zeros(2)
+        scaler.scale(weight.sum() * 0).backward()
         scaler.step(optimizer)
         scaler.update()
         assert scaler.get_scale() == scale
@@ -171,12 +171,12 @@ def test_a_region_within_another_converts_weights_to_its_own_type() -> None:
 def test_a_region_changes_no_op() -> None:
     """Ops are the same objects, with the same claims, whatever ran before."""
     x = pyapp.ones(2, 2)
-    before = {name: dict(vars(op)) for name, op in OPS.items()}
+    before, users = {name: dict(vars(op)) for name, op in OPS.items()}, REGIONS.count
     with pyapp.autocast("cpu"):
-        assert REGIONS.count and (x @ x).dtype is pyapp.bfloat16
+        assert REGIONS.count > users and (x @ x).dtype is pyapp.bfloat16
         with pyapp.autocast("cpu", enabled=False):
             assert (x @ x).dtype is pyapp.float32
-    assert REGIONS.count == 0 and (x @ x).dtype is pyapp.float32
+    assert REGIONS.count == users and (x @ x).dtype is pyapp.float32
     assert all(vars(OPS[name]) == attributes for name, attributes in before.items())
 
 
@@ -223,6 +223,12 @@ def test_the_order_of_a_scalers_calls() -> None:
     scaler = pyapp.amp.GradScaler("cpu", init_scale=4.0)
     with pytest.raises(RuntimeError, match="no gradients were unscaled"):
         scaler.update()
+    with pytest.raises(AssertionError, match="no loss was scaled"):
+        scaler.step(optimizer)
+    scaler.scale(weight.sum())
+    with pytest.raises(AssertionError, match="no parameter of this optimizer has a gradient"):
+        scaler.step(optimizer)
+    scaler.update(4.0)
     scaler.scale(weight.sum()).backward()
     scaler.step(optimizer)
     assert weight.tolist() == [0, 0]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.porting import distribution_cases
+from tests.porting import distribution_cases, tensor_class_cases
 
 # -- functions of functions, of x and y
 
@@ -500,7 +500,8 @@ def calls() -> dict[str, Any]:
     found = {f"function {n}": lambda t, f=f: f(t, t.tensor(X), t.tensor(Y)) for n, f in FUNCTIONS.items()}
     found |= {f"distribution {n}": lambda t, n=n: distribution(t, n) for n in DISTRIBUTIONS}
     found |= {f"constructor {i}": f for i, f in enumerate(CONSTRUCTORS)}
-    return found | {f"program {n}": f for n, f in PROGRAMS.items()} | distribution_cases.calls()
+    found |= {f"program {n}": f for n, f in PROGRAMS.items()}
+    return found | distribution_cases.calls() | tensor_class_cases.calls()
 
 
 def plain(value: Any) -> Any:

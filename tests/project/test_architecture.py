@@ -31,7 +31,7 @@ LAYERS = [
         *"signal special testing".split(),
         *("sparse", "traced_numbers", "types", "utils", "version", "webgpu"),
     },
-    {"optim", "adapters", "foreach", "serialization", "_C", "_utils"},
+    {"optim", "adapters", "foreach", "overrides", "quasirandom", "serialization", "_C", "_utils"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},

@@ -237,6 +237,7 @@ if TYPE_CHECKING:
     from .linalg.factor import orgqr as orgqr
     from .linalg.factor import ormqr as ormqr
     from .linalg.factor import qr as qr
+    from .linalg.lobpcg import lobpcg as lobpcg
     from .linalg.low_rank import pca_lowrank as pca_lowrank
     from .linalg.low_rank import svd_lowrank as svd_lowrank
     from .linalg.matrix_functions import matrix_exp as matrix_exp
@@ -753,6 +754,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "linear_activated": "activated_products",
     "linear_scan": "recurrences",
     "linspace": "create",
+    "lobpcg": "linalg.lobpcg",
     "local_response_norm": "normalization",
     "log": "elementwise.exponential",
     "log10": "elementwise.exponential",
@@ -1104,7 +1106,6 @@ METHOD_MODULES: dict[str, str] = {
     "as_strided": "view",
     "as_strided_": "view",
     "as_strided_scatter": "scattering",
-    "as_subclass": "torch_answers",
     "asin": "elementwise.trigonometry",
     "asin_": "elementwise.trigonometry",
     "asinh": "elementwise.trigonometry",
@@ -1614,6 +1615,7 @@ OP_MODULES: dict[str, str] = {
     "_cached_self_attention": "kv_cache",
     "_cat": "stacking",
     "_channel_norm": "normalization",
+    "_chosen_eigenpairs": "linalg.lobpcg",
     "_clamp": "elementwise.limits",
     "_convolution": "conv",
     "_convolution_channels_last": "channels_last",
@@ -1722,6 +1724,7 @@ OP_MODULES: dict[str, str] = {
     "_variance": "reduce",
     "_view_as_complex": "complex_numbers",
     "_view_as_real": "complex_numbers",
+    "_weighted_cross_entropy": "cross_entropy_loss",
     "_where": "elementwise.select",
     "_windows": "sliding_windows",
     "_without_nan": "reduce",
@@ -1899,5 +1902,6 @@ OP_MODULES: dict[str, str] = {
     "trunc": "elementwise.rounding",
     "update_elements": "element_updates",
     "var": "reduce",
+    "weighted_cross_entropy_backward": "cross_entropy_loss",
     "xlogy": "elementwise.exponential",
 }

@@ -13,6 +13,7 @@ from ..declare import function, method
 from ..dtype import Default, as_dtype
 from ..launch import refuse_capture
 from ..lazy import np
+from ..memory_format import order_of
 from ..numpy_arrays import tensor_of
 from ..shape import as_shape, contiguous_strides
 from ..storage import Storage
@@ -44,13 +45,17 @@ def _resize(x: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         whole.copy_from(x.storage, 0, 0, x.storage.nbytes)
     else:
         whole = x.storage
-    x.point_to(whole, shape, _row_major(shape), x.dtype, x.offset)
+    x.point_to(whole, shape, _dense_strides(shape, memory_format), x.dtype, x.offset)
     x.view_of = x.views = None
     return x
 
 
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return contiguous_strides(shape)
+def _dense_strides(shape: tuple[int, ...], memory_format: Any = None) -> tuple[int, ...]:
+    order = order_of("resize_", memory_format, len(shape))
+    if order is None:
+        return contiguous_strides(shape)
+    steps = contiguous_strides(tuple(shape[d] for d in order))
+    return tuple(steps[order.index(d)] for d in range(len(shape)))
 
 
 @method()
@@ -149,7 +154,7 @@ def is_set_to(x: Tensor, tensor: Tensor) -> bool:
 @method()
 def resize_as_(x: Tensor, other: Tensor, *, memory_format: Any = None) -> Tensor:
     """resize_ to the shape of another tensor."""
-    return _resize(x, other.shape)
+    return _resize(x, other.shape, memory_format=memory_format)
 
 
 @method()

@@ -87,7 +87,7 @@ def get_device(x: Tensor) -> int | None:
 
 
 function("is_inference", method=True)(_no)
-for _name in ("as_subclass", "pin_memory", "share_memory_"):
+for _name in ("pin_memory", "share_memory_"):
     method(_name)(_itself)
 for _name in ("is_pinned", "is_shared"):
     method(_name)(_no)

@@ -8,6 +8,7 @@ convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import partial
@@ -347,7 +348,8 @@ def inverse(order: list[int]) -> list[int]:
 
 def _rows(order: list[int]) -> Callable[[Tensor], Tensor]:
     def ordered(matrix: Tensor) -> Tensor:
-        return ops.index_select(matrix, 0, ops.tensor(order, dtype="int64", device=matrix.device))
+        index = Tensor.from_buffer(array("q", order), (len(order),), "int64")  # without NumPy
+        return ops.index_select(matrix, 0, index.to(matrix.device))
 
     return ordered
 

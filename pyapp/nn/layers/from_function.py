@@ -100,8 +100,9 @@ def torch_function(function: Any, name: str | None = None) -> Any:
                 args = (kwargs.pop("input"),)
             return function(*args, **kwargs)
         except MISTAKES as error:
-            tell(error, called, args, kwargs)
-            raise
+            if (found := tell(error, called, args, kwargs, call)) is None:
+                raise
+            return found
 
     names_itself(call)
     call.__name__ = call.__qualname__ = called

@@ -12,6 +12,7 @@ from typing import Any
 from ...engine.autograd import RemovableHandle
 from ..hooks import register_everywhere
 from ..module import Module
+from ..registrations import REGISTRATIONS
 from ..state import EXTRA as _EXTRA_STATE_KEY_SUFFIX
 from ..state import IncompatibleKeys as _IncompatibleKeys
 
@@ -45,7 +46,33 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
     return register_everywhere(Module, "backward", hook)
 
 
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, name, parameter)` runs when a parameter is registered in any module. Its result, unless None,
+    replaces the parameter."""
+    return _register("parameter", hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, name, buffer)` runs when a buffer is registered in any module. Its result, unless None, replaces
+    the buffer."""
+    return _register("buffer", hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, name, submodule)` runs when a module is registered in another. Its result, unless None, replaces
+    the submodule."""
+    return _register("module", hook)
+
+
+def _register(kind: str, hook: Callable[..., Any]) -> RemovableHandle:
+    hooks = getattr(REGISTRATIONS, kind)
+    hooks.append(hook)
+    return RemovableHandle(hooks, hook)
+
+
 __all__ = [
-    "_EXTRA_STATE_KEY_SUFFIX", "Module", "_IncompatibleKeys", "register_module_forward_hook",
-    "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+    "_EXTRA_STATE_KEY_SUFFIX", "Module", "_IncompatibleKeys", "register_module_buffer_registration_hook",
+    "register_module_forward_hook", "register_module_forward_pre_hook", "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook", "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
 ]  # fmt: skip

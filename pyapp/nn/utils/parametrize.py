@@ -77,10 +77,12 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     return bool(held) if tensor_name is None or not held else tensor_name in held
 
 
-def register_parametrization(module: Module, tensor_name: str, parametrization: Module) -> Module:
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
     """Replaces `module.<tensor_name>` by `parametrization(original)`. The original is the tensor, or its
-    `right_inverse` if the parametrization has one. ValueError if the name is neither a parameter nor a buffer, or if
-    the shape or dtype changes.
+    `right_inverse` if the parametrization has one. ValueError if the name is neither a parameter nor a buffer, or,
+    unless `unsafe`, if the shape or dtype changes.
     """
     if is_parametrized(module, tensor_name):
         module.parametrizations[tensor_name].append(parametrization)
@@ -89,7 +91,7 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     if value is None:
         raise ValueError(f"register_parametrization: {type(module).__name__} has no tensor {tensor_name!r}")
     held = ParametrizationList([parametrization], value)
-    if Initialization.on:
+    if Initialization.on and not unsafe:
         with no_grad():
             made = held()
         if made.shape != value.shape or made.dtype is not value.dtype:
@@ -102,6 +104,33 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     module.parametrizations[tensor_name] = held
     setattr(type(module), tensor_name, _property(tensor_name))
     return module
+
+
+def type_before_parametrizations(module: Module) -> type:
+    """The class of a module before its tensors were parametrized."""
+    kind: type = getattr(module, "plain_class", type(module)) if is_parametrized(module) else type(module)
+    return kind
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Parametrizes tensors of `to_module` by the modules that parametrize those of `from_module`, with copies of their
+    originals: all tensors, or one. A tensor that `to_module` does not have is made. ValueError for one that
+    `from_module` has not parametrized.
+    """
+    if not is_parametrized(from_module, tensor_name):
+        raise ValueError(f"transfer_parametrizations_and_params: {tensor_name or 'no tensor'} is parametrized")
+    for name in [tensor_name] if tensor_name is not None else list(from_module.parametrizations):
+        held = from_module.parametrizations[name]
+        if not hasattr(to_module, name):
+            to_module.register_parameter(name, Parameter(getattr(from_module, name).detach().clone()))
+        for parametrization in held:
+            register_parametrization(to_module, name, parametrization, unsafe=True)
+        with no_grad():
+            for target, source in zip(to_module.parametrizations[name].originals(), held.originals(), strict=True):
+                target.copy_(source)
+    return to_module
 
 
 class _Thread(ThreadLocal):

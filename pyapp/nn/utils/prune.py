@@ -6,7 +6,7 @@ A method gives the mask of a tensor; a second one on the same parameter prunes w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
@@ -43,6 +43,22 @@ class BasePruningMethod:
     what is left of a pruned tensor, as a vector; "structured" and "global" ones see it whole."""
 
     PRUNING_TYPE = "unstructured"
+    _tensor_name: str  # of the parameter that it prunes; it is a hook of the module, and of that name
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        """As a hook before forward: sets the pruned tensor."""
+        object.__setattr__(module, self._tensor_name, self.apply_mask(module))
+
+    def apply_mask(self, module: Module) -> Tensor:
+        """The parameter where its mask is 1, and 0 elsewhere."""
+        pruned: Tensor = getattr(module, f"{self._tensor_name}_orig") * getattr(module, f"{self._tensor_name}_mask")
+        return pruned
+
+    def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
+        """A tensor as this method prunes it, by itself."""
+        scores = t if importance_scores is None else importance_scores
+        mask = ops.ones_like(t) if default_mask is None else default_mask
+        return t * self.compute_mask(scores, mask).to(t.dtype)
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no compute_mask")
@@ -78,15 +94,49 @@ class BasePruningMethod:
             delattr(module, name)
             module.register_parameter(f"{name}_orig", original)
             module.register_buffer(f"{name}_mask", mask)
-            handle = module.register_forward_pre_hook(lambda owner, _: _write(owner, name))
-            module.__dict__.setdefault("_pruned", {})[name] = handle
-        _write(module, name)
+        made._tensor_name = name
+        pruned = module.__dict__.setdefault("_pruned", {})
+        hook: BasePruningMethod = made
+        if name in pruned:
+            handle, first = pruned[name]
+            handle.remove()
+            hook = first if isinstance(first, PruningContainer) else PruningContainer(first)
+            hook.add_pruning_method(made)
+        pruned[name] = module.register_forward_pre_hook(hook), hook
+        hook(module, None)
         return made
 
 
-def _write(module: Module, name: str) -> None:
-    """Sets the pruned tensor."""
-    object.__setattr__(module, name, getattr(module, f"{name}_orig") * getattr(module, f"{name}_mask"))
+class PruningContainer(BasePruningMethod):
+    """The methods that have pruned one parameter, in their order."""
+
+    def __init__(self, *methods: BasePruningMethod) -> None:
+        self._pruning_methods: tuple[BasePruningMethod, ...] = ()
+        for method in methods:
+            self.add_pruning_method(method)
+
+    def add_pruning_method(self, method: BasePruningMethod) -> None:
+        """One more method. TypeError for what is none, ValueError for one of another parameter."""
+        if not isinstance(method, BasePruningMethod):
+            raise TypeError(f"add_pruning_method: takes a BasePruningMethod, not {type(method).__name__}")
+        name = getattr(self, "_tensor_name", method._tensor_name)
+        if method._tensor_name != name:
+            raise ValueError(f"add_pruning_method: the others prune {name!r}, this one {method._tensor_name!r}")
+        self._tensor_name = name
+        self._pruning_methods = (*self._pruning_methods, method)
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """That of the last method, on what the mask has left."""
+        return self._pruning_methods[-1]._mask(t, t, default_mask.to(t.dtype))
+
+    def __len__(self) -> int:
+        return len(self._pruning_methods)
+
+    def __iter__(self) -> Iterator[BasePruningMethod]:
+        return iter(self._pruning_methods)
+
+    def __getitem__(self, index: int) -> BasePruningMethod:
+        return self._pruning_methods[index]
 
 
 class Identity(BasePruningMethod):
@@ -228,7 +278,7 @@ def global_unstructured(
 
 def remove(module: Module, name: str) -> Module:
     """Makes the pruned tensor an ordinary parameter. What was pruned stays 0."""
-    handle = module.__dict__.get("_pruned", {}).pop(name, None)
+    handle, _ = module.__dict__.get("_pruned", {}).pop(name, (None, None))
     if handle is None:
         raise ValueError(f"remove: {name!r} of {type(module).__name__} is not pruned")
     handle.remove()

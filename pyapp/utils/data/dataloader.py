@@ -14,6 +14,8 @@ from .dataset import IterableDataset
 from .fetching import EndOfStream, Fetcher
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
 
 class DataLoader:
     """Batches of `batch_size` examples, made by `collate_fn`; with `batch_size=None` single examples. `shuffle` draws a
@@ -43,6 +45,8 @@ class DataLoader:
         streams = isinstance(dataset, IterableDataset)
         self._check(streams, batch_size, shuffle, sampler, batch_sampler, drop_last)
         self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        if multiprocessing_context is not None and not num_workers:
+            raise ValueError("DataLoader: multiprocessing_context is for num_workers above 0")
         self.dataset, self.num_workers, self.generator = dataset, num_workers, generator
         self.pin_memory, self.drop_last, self.timeout = pin_memory, drop_last, timeout
         self.worker_init_fn, self.multiprocessing_context = worker_init_fn, multiprocessing_context
@@ -58,6 +62,12 @@ class DataLoader:
             self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
         usual = default_convert if batch_size is None and batch_sampler is None else default_collate
         self.collate_fn: Callable[[Any], Any] = collate_fn or usual
+        self._made = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and self.__dict__.get("_made", False):
+            raise ValueError(f"DataLoader: {name} is set when the loader is made; make another one")
+        super().__setattr__(name, value)
 
     @staticmethod
     def _check(

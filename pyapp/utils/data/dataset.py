@@ -139,6 +139,12 @@ class Subset(Dataset[Any]):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
+    def __getitems__(self, indices: Sequence[int]) -> Any:
+        """The examples at several indices, by the dataset's own `__getitems__` where it has one."""
+        every = getattr(self.dataset, "__getitems__", None)
+        places = [self.indices[i] for i in indices]
+        return [self.dataset[i] for i in places] if every is None else every(places)
+
     def __len__(self) -> int:
         return len(self.indices)
 

@@ -41,6 +41,8 @@ class RandomSampler(Sampler[int]):
         self, data_source: Sized, replacement: bool = False, num_samples: int | None = None,
         generator: Generator | None = None,
     ) -> None:  # fmt: skip
+        if not isinstance(replacement, bool):
+            raise TypeError(f"RandomSampler: replacement is True or False, not {replacement!r}")
         if num_samples is None and not len(data_source):
             raise ValueError("RandomSampler: the dataset has no examples; a DataLoader with shuffle=True needs one")
         if num_samples is not None and num_samples <= 0:
@@ -89,6 +91,8 @@ class WeightedRandomSampler(Sampler[int]):
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
             raise ValueError(f"WeightedRandomSampler: num_samples is a positive integer, not {num_samples!r}")
         self.weights = tensor(weights, dtype="float64")
+        if self.weights.ndim != 1:
+            raise ValueError(f"WeightedRandomSampler: weights are a list of numbers, not of shape {self.weights.shape}")
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
     def __iter__(self) -> Iterator[int]:

@@ -1,0 +1,279 @@
+"""Classes that derive from Tensor and Parameter, `__torch_function__`, and what else of torch programs seldom use."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from typing import Any
+
+
+def _kinds(*values: Any) -> list[str]:
+    return [type(value).__name__ for value in values]
+
+
+def _results(t: Any) -> Any:
+    """The classes of results of operations."""
+
+    class Mine(t.Tensor):
+        def twice(self) -> Any:
+            return self * 2
+
+    F = t.nn.functional
+    x = t.arange(6.0).reshape(2, 3).as_subclass(Mine)
+    y = t.ones(3).as_subclass(Mine).requires_grad_()
+    loss = (y.twice() * t.arange(3.0)).sum()
+    loss.backward()
+    x += 1
+    x[0, 0] = 9.0
+    found = [
+        x + 1, 1 + x, t.ones(3) + x, x.twice(), t.exp(x), x.view(6), x[0], x.T, x.data, x.detach(), x.clone(),
+        x.double(), t.zeros_like(x), x.new_zeros(2), x == x, x.max(dim=1), x.max(dim=1)[0], x.split(1)[0],
+        t.cat([x, x]), t.transpose(x, 0, 1), F.relu(x), F.linear(x, t.ones(2, 3)), F.layer_norm(x, (3,)),
+        t.einsum("ij->ji", x), x.mul_(2), t.linalg.norm(x), t.where(x > 1, x, x), loss, y.grad, x.sum().item(),
+        x.tolist(), Mine([1.0, 2.0]), Mine(2, 3), t.Tensor._make_subclass(Mine, t.ones(1), True),
+    ]  # fmt: skip
+    with t.no_grad():
+        found += [x.reshape(3, 2), t.unsqueeze(x, 0)]
+    with t._C.DisableTorchFunctionSubclass():
+        found += [x + 1]
+    return _kinds(*found), x, y.grad, repr(y), isinstance(x, Mine)
+
+
+def _siblings(t: Any) -> Any:
+    """Classes that know nothing of one another; a derived one beside its base."""
+
+    class One(t.Tensor):
+        pass
+
+    class Other(t.Tensor):
+        pass
+
+    class Derived(One):
+        pass
+
+    a, b, c = (t.ones(1).as_subclass(kind) for kind in (One, Other, Derived))
+    try:
+        a + b
+        refused = False
+    except TypeError:
+        refused = True
+    return refused, _kinds(a + c, c + a, t.stack([a, c]))
+
+
+def _asked(t: Any) -> Any:
+    """What `__torch_function__` is asked; a class that keeps its kind through clone alone."""
+    calls: list[str] = []
+
+    class Logged(t.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            calls.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    class Loose(t.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            with t._C.DisableTorchFunctionSubclass():
+                found = func(*args, **(kwargs or {}))
+            return found.as_subclass(cls) if func is t.Tensor.clone else found
+
+    x, y = t.ones(2, 2).as_subclass(Logged), t.ones(2).as_subclass(Loose)
+    calls.clear()
+    x.sum(dim=0), x.view(4), t.add(x, x), x.mul_(2), x.unsqueeze(0), x.max(dim=1), t.cat((x, x), dim=1), x + 1
+    t.nn.functional.softmax(x, dim=0), t.matmul(x, x)
+    return calls, _kinds(y + 1, y.clone())
+
+
+def _others(t: Any) -> Any:
+    """Objects that are no tensors, with `__torch_function__`."""
+    table: dict[Any, Any] = {}
+
+    class Scalar:
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return table[func](*args, **(kwargs or {})) if func in table else NotImplemented
+
+    class Wrapped:
+        def __init__(self, tensor: Any) -> None:
+            self.tensor = tensor
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            def inner(value: Any) -> Any:
+                if isinstance(value, (list, tuple)):
+                    return [inner(each) for each in value]
+                return value.tensor if isinstance(value, Wrapped) else value
+
+            return Wrapped(func(*map(inner, args), **{k: inner(v) for k, v in (kwargs or {}).items()}))
+
+    F = t.nn.functional
+    table[t.mean] = lambda x: x.value * 2
+    table[t.add] = lambda x, y: ("add", *_kinds(x, y))
+    table[F.relu] = lambda x, inplace=False: "relu"
+    s, w = Scalar(3.0), Wrapped(t.arange(4.0).reshape(2, 2))
+    found: list[Any] = [t.mean(s), t.add(s, t.ones(2)), t.add(t.ones(2), s), F.relu(s)]
+    try:
+        t.mul(s, 3)
+    except TypeError:
+        found.append("refused")
+    results = [
+        t.softmax(w, dim=0), F.relu(w), t.sum(w, 0), F.linear(w, t.ones(2, 2)), t.cat([w, w]), t.transpose(w, 0, 1),
+        F.layer_norm(w, (2,)), t.matmul(t.ones(2, 2), w), F.cross_entropy(w, t.tensor([0, 1])), t.zeros_like(w),
+    ]  # fmt: skip
+    overrides = importlib.import_module(f"{t.__name__}.overrides")
+    asks = [overrides.has_torch_function((x,)) for x in (s, t.ones(1), 3)] + [overrides.is_tensor_like(s)]
+    return found, [result.tensor for result in results], asks, overrides.resolve_name(t.add)
+
+
+def _parameters(t: Any) -> Any:
+    """Classes of parameters."""
+
+    class Scaled(t.nn.Parameter):
+        def __new__(cls, data: Any, requires_grad: bool = True, scale: float = 2.0) -> Any:
+            made = t.Tensor._make_subclass(cls, data, requires_grad)
+            made.scale = scale
+            return made
+
+    layer = t.nn.Linear(2, 1, bias=False)
+    layer.weight = Scaled(t.ones(1, 2), scale=3.0)
+    optimizer = t.optim.SGD(layer.parameters(), lr=0.1)
+    layer(t.ones(1, 2)).sum().backward()
+    optimizer.step()
+    layer.double()
+    again = type(layer.state_dict()["weight"])
+    return (
+        layer.weight, layer.weight.scale, _kinds(layer.weight, layer.weight + 1), again is t.Tensor,
+        isinstance(layer.weight, t.nn.Parameter), [name for name, _ in layer.named_parameters()],
+    )  # fmt: skip
+
+
+def _twice(t: Any) -> Any:
+    """A second backward pass without the graph being kept: through what saves no elements."""
+    F = t.nn.functional
+    through = {
+        "mean": lambda x: x.mean(), "sum": lambda x: x.sum(1), "view": lambda x: x.view(-1), "permute": lambda x: x.t(),
+        "index": lambda x: x[0], "cat": lambda x: t.cat([x, x]), "stack": lambda x: t.stack([x, x]),
+        "neg": lambda x: -x, "sub": lambda x: 1 - x, "clone": lambda x: x.clone(), "flip": lambda x: x.flip(0),
+        "expand": lambda x: x.expand(4, 2, 3),
+        "pad": lambda x: F.pad(x, (1, 1)), "split": lambda x: x.split(1)[0], "to": lambda x: x.double(),
+        "add": lambda x: x + x, "cumsum": lambda x: x.cumsum(0), "tril": lambda x: x.tril(),
+        "round": lambda x: x.round(), "exp": lambda x: x.exp(), "relu": lambda x: x.relu(), "mul": lambda x: x * x,
+        "std": lambda x: x.std(), "linear": lambda x: F.linear(x, t.ones(2, 3)),
+        "large": lambda x: x.repeat(100, 10).sum(0) + 1,
+    }  # fmt: skip
+    found = []
+    for name, function in through.items():
+        x = t.arange(6.0).reshape(2, 3).requires_grad_()
+        y = (function(x) + 0).sum()
+        y.backward()
+        try:
+            y.backward()
+            found.append([name, x.grad])
+        except RuntimeError:
+            found.append([name, "refused"])
+    x = t.ones(3, requires_grad=True)
+    trunk = x + 1
+    (trunk * 2).sum().backward(), (trunk - 3).exp().sum().backward()
+    return found, x.grad
+
+
+def _memory(t: Any) -> Any:
+    """Orders of elements in memory."""
+    x, five = t.arange(120.0).reshape(2, 3, 4, 5), t.zeros(2, 3, 4, 5, 6)
+    last, last_3d = t.channels_last, t.channels_last_3d
+    found = [
+        x.to(memory_format=last), x.contiguous(memory_format=last), x.clone(memory_format=last),
+        x.to(t.float64, memory_format=last), x.double(memory_format=last), t.empty(2, 3, 4, 5, memory_format=last),
+        t.zeros_like(x, memory_format=last), five.to(memory_format=last_3d),
+        t.zeros(0).resize_(2, 3, 4, 5, memory_format=last),
+    ]  # fmt: skip
+    told = [[y.stride(), y.is_contiguous(), y.is_contiguous(memory_format=last)] for y in found]
+    y = found[0]
+    refused = False
+    try:
+        t.zeros(2, 3).to(memory_format=last)
+    except RuntimeError:
+        refused = True
+    leaf = x.clone().requires_grad_()
+    (leaf.to(memory_format=last) * y).sum().backward()
+    back = [y.contiguous().stride(), y.to(memory_format=t.contiguous_format).stride(), y.to(memory_format=last) is y]
+    return told, back, y, leaf.grad, refused
+
+
+def _eigenpairs(t: Any) -> Any:
+    a = t.diag(t.arange(1.0, 41.0)).double()
+    a[0, 1] = a[1, 0] = 0.5
+    start = t.eye(40, 2).double() + 0.01
+    b, inverse, steps = t.diag(t.linspace(1.0, 2.0, 40)).double(), t.diag(1 / t.arange(1.0, 41.0)).double(), []
+    _, vectors = t.lobpcg(a, k=2, X=start, niter=200)
+    values_b, by_b = t.lobpcg(
+        a, k=2, B=b, iK=inverse, largest=False, X=start, niter=200, tracker=lambda w: steps.append(w.ivars["istep"])
+    )
+    leaf = a[:12, :12].clone().requires_grad_()
+    values, some = t.lobpcg(leaf, k=2, largest=False, X=start[:12], niter=500, tol=1e-12)
+    (values[0] * 2 + (some**2)[:, 1] @ t.arange(12.0).double()).backward()
+    refused = False
+    try:
+        t.lobpcg(t.eye(4), k=2)
+    except ValueError:
+        refused = True
+    return (
+        t.lobpcg(a, k=1, X=start, niter=200)[0],
+        (a @ vectors - vectors * t.tensor([40.0, 39.0])).abs().max().item() < 1e-3,
+        [round(v, 4) for v in values_b.tolist()], (by_b.T @ b @ by_b).round(), steps[:2],
+        t.lobpcg(t.stack([a, 2 * a]), k=2, X=start.repeat(2, 1, 1), niter=200)[0],
+        [[round(v, 4) for v in row] for row in (leaf.grad + leaf.grad.T)[:3, :3].tolist()], refused,
+    )  # fmt: skip
+
+
+def _returned(t: Any) -> Any:
+    """Results of several parts, made by hand."""
+    made = t.return_types.max((t.ones(2), t.zeros(2).long()))
+    copied = pickle.loads(pickle.dumps(t.return_types.sort([t.ones(2), t.zeros(2).long()])))
+    refused = False
+    try:
+        t.return_types.max((t.ones(2),))
+    except TypeError:
+        refused = True
+    return made.values, made.indices, type(copied).__name__, copied[1], t.return_types.max.n_fields, refused
+
+
+def _registered(t: Any) -> Any:
+    """Hooks of registration; pruning methods among the hooks of a module; what several functions saved."""
+    names: list[str] = []
+    module = t.nn.modules.module
+    handles = [
+        getattr(module, f"register_module_{kind}_registration_hook")(lambda owner, name, value: names.append(name))
+        for kind in ("parameter", "buffer", "module")
+    ]
+    net = t.nn.Sequential(t.nn.Linear(2, 2), t.nn.BatchNorm1d(2))
+    for handle in handles:
+        handle.remove()
+    t.nn.Linear(2, 2)
+    prune = importlib.import_module(f"{t.__name__}.nn.utils.prune")
+    layer = t.nn.Linear(3, 3)
+    with t.no_grad():
+        layer.weight.copy_(t.arange(9.0).reshape(3, 3) - 4)
+    prune.l1_unstructured(layer, "weight", amount=2)
+    prune.ln_structured(layer, "weight", amount=1, n=2, dim=0)
+    (hook,) = layer._forward_pre_hooks.values()
+    parametrize = importlib.import_module(f"{t.__name__}.nn.utils.parametrize")
+    one, other = t.nn.Linear(2, 2), t.nn.Linear(2, 2)
+    parametrize.register_parametrization(one, "weight", t.nn.Tanh(), unsafe=True)
+    parametrize.transfer_parametrizations_and_params(one, other)
+    moved = [t.equal(one.weight, other.weight), list(other.state_dict()), type(other).__name__]
+    before = parametrize.type_before_parametrizations(other).__name__
+    return len(net), names, _kinds(hook, *hook), hook._tensor_name, len(hook), layer.weight, moved, before
+
+
+def calls() -> dict[str, Any]:
+    """All cases by name."""
+    own = {
+        "results": _results, "siblings": _siblings, "asked": _asked, "others": _others, "parameters": _parameters,
+        "a second pass": _twice, "orders in memory": _memory, "lobpcg": _eigenpairs, "parts": _returned,
+        "registration": _registered,
+    }  # fmt: skip
+    return {f"classes {name}": case for name, case in own.items()}
