@@ -4,17 +4,20 @@ before a decoder that writes texts and the places of things in the picture.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
+from pyapp.errors import ModelError
 from pyapp.nn import Linear, Module
 from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Attention
 from pyapp.nn.vision.towers import VisionTower
 from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
+from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .loading import picture_text
 from .loading.config import require
@@ -28,6 +31,25 @@ NAMES = {
     "text_model.": "language_model.", "vision_model.model.": "vision_tower.",
     "image_to_text_projection.": "multi_modal_projector.",
 }  # fmt: skip
+
+
+PLACEHOLDER, PART, END = "<image>", "</chunk>", "</image>"
+
+
+def with_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer of files, in which the tokens around pictures are ordinary words, with these as special tokens.
+    ModelError for one without them.
+    """
+    document, missing = json.loads(tokenizer.to_json()), {PLACEHOLDER, PART, END}
+    for entry in document.get("added_tokens") or []:
+        if entry.get("content") in missing:
+            entry["special"] = True
+            missing.remove(entry["content"])
+    if missing:
+        raise ModelError(
+            f"its tokenizer has no token {', '.join(sorted(missing))}", hint="Take the files of kosmos-2-patch14-224"
+        )
+    return Tokenizer(document, tokenizer.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +121,7 @@ class Projector(Module):
 class Kosmos2ForConditionalGeneration(PictureTextModel):
     """Pictures and text to text."""
 
-    placeholder, part = "<image>", "</chunk>"
+    placeholder, part = PLACEHOLDER, PART
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
@@ -116,7 +138,7 @@ class Kosmos2ForConditionalGeneration(PictureTextModel):
         return found * self.language_model.stack.scale
 
     def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
-        return f"<image>{super().picture_text(rows, columns, size)}</image>"
+        return f"{PLACEHOLDER}{super().picture_text(rows, columns, size)}{END}"
 
 
 def renamed(name: str) -> str:

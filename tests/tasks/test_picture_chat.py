@@ -19,6 +19,7 @@ import pyapp
 from pyapp import tasks
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel
+from pyapp.formats import write_safetensors
 from pyapp.formats.png import encode_png
 from pyapp.formats.source import FileSource
 from pyapp.models import load_model
@@ -27,8 +28,21 @@ from pyapp.tasks.keeper import keeper
 from pyapp.text.chat.chat_template import ChatTemplate
 from pyapp.text.pictures import PictureSession, pictures_first
 from pyapp.text.tokenization import tokenizer as tokenizer_module
+from tests.models.picture_text_configs import CONFIGS
+from tests.models.seeded import picture_weights
 from tests.text.chat_model import write_chat_model
-from tests.text.picture_chat_model import IDS, MORE, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
+from tests.text.picture_chat_model import GOLDEN as MODELS
+from tests.text.picture_chat_model import (
+    IDS,
+    MORE,
+    SIZE,
+    SIZES,
+    TEMPLATES,
+    byte_tokenizer,
+    conversation,
+    photo,
+    write_picture_chat_model,
+)
 from tests.together import fewer_in_browser
 
 pytest.importorskip("jinja2")
@@ -130,6 +144,29 @@ def test_a_prompt_with_pictures(folders: dict[str, Path]) -> None:
         place = before + loaded.model.placeholder + after  # type: ignore[attr-defined]
         first = run(tasks.generate(loaded, f"{place}{place}A fox?", GREEDY, pictures=shown))
         assert run(tasks.generate(loaded, "A fox?", GREEDY, pictures=shown))[0] == first[0]
+
+
+def test_kosmos_writes_about_a_picture(tmp_path: Path) -> None:
+    """The tokens around pictures are ordinary words in its files."""
+    more = {"</chunk>": SIZE, "</image>": SIZE + 1}
+    config = CONFIGS["kosmos2"] | {"image_token_id": SIZE}
+    config["text_config"] = config["text_config"] | {"vocab_size": SIZE + 2, "pad_token_id": 1}
+    stored = json.loads((MODELS / "kosmos2.json").read_text())["parameters"]
+    words = ("embed_tokens.weight", "lm_head.weight")
+    shapes = {name: (SIZE + 2, shape[1]) if name.endswith(words) else shape for name, (shape, _) in stored.items()}
+    tensors = {name: np.ascontiguousarray(picture_weights(name, tuple(shape))) for name, shape in shapes.items()}
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    document = byte_tokenizer(True, more)
+    for entry in document["added_tokens"]:
+        entry["special"] = entry["content"] not in ("<image>", *more)
+    prepares = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 16},
+                "crop_size": {"height": 16, "width": 16}}  # fmt: skip
+    for name, value in (("config", config), ("tokenizer", document), ("preprocessor_config", prepares)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(value))
+    found, done, _ = run(tasks.generate(str(tmp_path), "A fox?", GREEDY, pictures=pictures()[:1]))
+    assert done.type == "done" and found, done
+    around = [IDS["<s>"], IDS["<image>"], *[SIZE] * 5, SIZE + 1]
+    assert done.results["prompt_tokens"] == len(around) + len("A fox?")
 
 
 def test_prompts_that_cannot_be(folders: dict[str, Path], tmp_path: Path) -> None:
