@@ -145,6 +145,7 @@ class Described:
         self.vjp = vjp
 
 
+_MOST_LEFT = 500  # nodes that a pass leaves for later ones: a chain of them is freed by recursion
 _SERVED: tuple[int, ...] = ()  # the versions of a node that a pass has left for later ones
 _SMALL = 4096  # bytes of an argument that a node may keep as it is
 
@@ -261,16 +262,17 @@ class Node:
             "pass retain_graph=True to it"
         )
 
-    def release(self) -> None:
+    def release(self) -> bool:
         """After a pass that keeps no graph: frees what it holds. A node that saves no elements, and to which something
-        still leads, serves later passes, too: it keeps the shapes of its arguments."""
+        still leads, serves later passes, too: it keeps the shapes of its arguments. Whether it is such a node."""
         if self.versions or self.op.reads_layout or self.args is None or _references(self) <= _ALONE:
             self.drop()
-        else:
-            self.versions = _SERVED
-            for i, (edge, argument) in enumerate(zip(self.edges, self.args, strict=False)):
-                if edge is not None and argument is not edge and argument.storage.nbytes > _SMALL:
-                    self.args = (*self.args[:i], _outline(argument), *self.args[i + 1 :])
+            return False
+        self.versions = _SERVED
+        for i, (edge, argument) in enumerate(zip(self.edges, self.args, strict=False)):
+            if edge is not None and argument is not edge and argument.storage.nbytes > _SMALL:
+                self.args = (*self.args[:i], _outline(argument), *self.args[i + 1 :])
+        return True
 
     def drop(self) -> None:
         """Frees the saved tensors and the edges, so that a long chain is not freed by recursion."""
@@ -550,6 +552,7 @@ def _propagate(
     grouped = GROUPS.count > 0
     around = EXTENSIONS.begin_pass(map(edge_of, roots), order, needed) if grouped else None
     order.reverse()
+    left = 0  # nodes that serve later passes
     while order:
         node = order.pop()
         gradient = pending.take(node)
@@ -573,7 +576,10 @@ def _propagate(
         if uses:
             _deliver_complete(node, uses, pending, deliver, silent)
         if not retain_graph:
-            node.release()
+            if left < _MOST_LEFT:
+                left += node.release()
+            else:
+                node.drop()
     for leaf in list(pending.leaves.values()):
         whole = pending.take(leaf)
         assert whole is not None

@@ -54,13 +54,17 @@ class _FunctionNode(Node):
 
     context: Context
 
-    def release(self) -> None:
-        if self.context._saved:
-            self.context._saved = []
+    def release(self) -> bool:
+        if self.context._saved or self.args is None:
             self.drop()
-        elif self.args is not None:
-            self.versions = _SERVED
-            self.args = tuple([_without_memory(a, edge) for a, edge in zip(self.args, self.edges, strict=True)])
+            return False
+        self.versions = _SERVED
+        self.args = tuple([_without_memory(a, edge) for a, edge in zip(self.args, self.edges, strict=True)])
+        return True
+
+    def drop(self) -> None:
+        super().drop()
+        self.context._saved = []
 
 
 def _without_memory(argument: Any, edge: Edge | None) -> Any:

@@ -138,11 +138,11 @@ class PackedNode(Node):
     def _versions(self) -> list[int]:
         return []  # what the hooks kept need not be the memory that was saved
 
-    def release(self) -> None:
+    def release(self) -> bool:
         if any(isinstance(value, Saved) for value in (*(self.args or ()), self.output)):
             self.drop()
-        else:
-            super().release()
+            return False
+        return super().release()
 
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
         if self.args is None:
