@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,13 +14,11 @@ from ..errors import ArgumentError
 from .grad_mode import ANOMALY, GROUPS, STATE, SUBCLASSES, WATCHERS
 from .launch import note_gradient
 from .shape import is_packed
-from .storage import CAPTURES, Storage
-from .tensor import Tensor, empty_contiguous, make
+from .storage import CAPTURES
+from .tensor import Tensor, empty_contiguous
 from .thread_local import ThreadLocal
 
 if TYPE_CHECKING:
-    from .device import Device
-    from .dtype import DType
     from .op import Op
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -129,6 +128,8 @@ class _Extensions:
     begin_pass: Any = None  # while there are GROUPS
     end_pass: Any = None
     as_tensors: Any = None  # subclasses.py: while there are SUBCLASSES
+    leave: Any = None  # left_nodes.py, which a pass imports that leaves nodes for others
+    freed_before: Any = None
 
 
 EXTENSIONS = _Extensions()
@@ -143,19 +144,6 @@ class Described:
     def __init__(self, name: str, vjp: Callable[..., Any] | None) -> None:
         self.name = name
         self.vjp = vjp
-
-
-_MOST_LEFT = 500  # nodes that a pass leaves for later ones: a chain of them is freed by recursion
-_SERVED: tuple[int, ...] = ()  # the versions of a node that a pass has left for later ones
-_SMALL = 4096  # bytes of an argument that a node may keep as it is
-
-
-def _outline(argument: Tensor) -> Tensor:
-    if argument.dtype.is_quantized:
-        return argument
-    made = blank(argument)
-    made._requires_grad = True
-    return made
 
 
 _references = sys.getrefcount
@@ -174,17 +162,12 @@ def _references_of_one() -> int:
 
 
 _ALONE = _references_of_one()  # of a node that a backward pass alone still holds
-_blanks: dict[tuple[DType, Device], Storage] = {}
+_MOST_LEFT = 500  # nodes that a pass leaves for later ones: a chain of them is freed by recursion
 
 
-def blank(like: Tensor) -> Tensor:
-    """A tensor of that shape, dtype and device, which takes no memory: all elements are one, NaN. For a gradient that
-    does not read them."""
-    kind = like.dtype
-    storage = _blanks.get((kind, like.device))
-    if storage is None:
-        storage = _blanks[kind, like.device] = Storage.of_bytes(b"\xff" * kind.itemsize, like.device)
-    return make(storage, like.shape, (0,) * len(like.shape), kind)
+def _left_nodes() -> Any:
+    """left_nodes.py, imported when it is first needed."""
+    return importlib.import_module(".left_nodes", __package__)
 
 
 class Node:
@@ -268,10 +251,7 @@ class Node:
         if self.versions or self.op.reads_layout or self.args is None or _references(self) <= _ALONE:
             self.drop()
             return False
-        self.versions = _SERVED
-        for i, (edge, argument) in enumerate(zip(self.edges, self.args, strict=False)):
-            if edge is not None and argument is not edge and argument.storage.nbytes > _SMALL:
-                self.args = (*self.args[:i], _outline(argument), *self.args[i + 1 :])
+        (EXTENSIONS.leave or _left_nodes().leave)(self)
         return True
 
     def drop(self) -> None:
@@ -525,24 +505,6 @@ def _walk(
     gradient is complete. With `wanted`, only along the paths that lead there. The hooks of the edges in `silent` do not
     run: their gradients are parts of those of another pass, which runs them.
     """
-    if SUBCLASSES.count and EXTENSIONS.as_tensors is not None:
-        with EXTENSIONS.as_tensors():
-            _propagate(roots, gradients, retain_graph, create_graph, deliver, wanted, stop, silent)
-    else:
-        _propagate(roots, gradients, retain_graph, create_graph, deliver, wanted, stop, silent)
-
-
-def _propagate(
-    roots: Sequence[Tensor],
-    gradients: Sequence[Tensor | None],
-    retain_graph: bool,
-    create_graph: bool,
-    deliver: Callable[[Edge, Tensor], None],
-    wanted: Sequence[Edge] | None,
-    stop: frozenset[int],
-    silent: frozenset[int],
-) -> None:
-    """As `_walk`, with tensors of all classes as plain ones."""
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
         pending.add(edge_of(root), _seed(root, gradient))
@@ -651,6 +613,12 @@ def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
             hook(edge)
 
 
+def _pass(create_graph: bool) -> Any:
+    """The context of a backward pass."""
+    mode = enable_grad() if create_graph else no_grad()
+    return EXTENSIONS.as_tensors(mode) if SUBCLASSES.count else mode
+
+
 def _several(given: Any) -> list[Any]:
     """Tensors and GradientEdges, of which one may be given alone."""
     return [given] if isinstance(given, Tensor) or hasattr(given, "edge") else list(given)
@@ -686,7 +654,7 @@ def backward(
         elif isinstance(edge, Node):  # on the paths to those
             _accumulate(edge, gradient, delivery)
 
-    with enable_grad() if create_graph else no_grad():
+    with _pass(create_graph):
         kept = create_graph if retain_graph is None else retain_graph
         _walk(roots, weights, kept, create_graph, deliver, only and [edge_of(t) for t in only])
 
@@ -713,22 +681,10 @@ def gradients_at(
         if own and isinstance(edge, Node):
             _accumulate(edge, gradient.clone() if edge.retained else gradient, delivery)
 
-    with enable_grad() if create_graph else no_grad():
+    with _pass(create_graph):
         silent = frozenset() if own else frozenset(map(id, edges))
         _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop, silent)
     return found
-
-
-def _freed_before(edges: list[Edge | None]) -> Node | None:
-    """A node that an earlier pass has freed: among these, or behind such as that pass has left."""
-    while edges:
-        node = edges.pop()
-        if isinstance(node, Node):
-            if node.args is None:
-                return node
-            if node.versions is _SERVED:
-                edges.extend(node.edges)
-    return None
 
 
 class _KeepsGraphs(ThreadLocal):
@@ -770,7 +726,7 @@ def grad(
     edges = [edge_of(t) for t in wanted]
     kept = (create_graph if retain_graph is None else retain_graph) or _Keeping.on
     ends = [edge for edge in map(edge_of, roots) if isinstance(edge, Node)]
-    freed = _freed_before([edge for end in ends for edge in (end, *end.edges)])
+    freed = (EXTENSIONS.freed_before or _left_nodes().freed_before)(ends)
     found = gradients_at(edges, roots, weights, kept, create_graph, own=True)
     missing = [i for i, edge in enumerate(edges) if id(edge) not in found]
     if missing and not allow_unused and not materialize_grads:

@@ -19,20 +19,9 @@ class Found(NamedTuple):
 
 
 def printed_as(name: str) -> Any:
-    """A decorator of a named tuple: its texts begin with the name. As torch's it can be made of one sequence of all
-    parts, and is what it was after copies and pickles.
-    """
+    """A decorator of a named tuple: its texts begin with the name."""
 
     def decorate(kind: Kind) -> Kind:
-        count = len(kind._fields)  # type: ignore[attr-defined]
-
-        def new(cls: type, *parts: Any) -> Any:
-            if len(parts) != count and len(parts) == 1:
-                parts = tuple(parts[0])
-            if len(parts) != count:
-                raise TypeError(f"return_types.{name}: takes {count} parts, got {len(parts)}")
-            return tuple.__new__(cls, parts)
-
         def reduced(self: Any) -> Any:
             return _remade, (name, tuple(self))
 
@@ -41,10 +30,7 @@ def printed_as(name: str) -> Any:
             return f"pyapp.return_types.{name}(\n{parts})"
 
         kind.__repr__ = text  # type: ignore[assignment]
-        kind.__new__ = new  # type: ignore[assignment, method-assign]
         kind.__reduce__ = reduced  # type: ignore[method-assign, assignment]
-        kind.n_fields = kind.n_sequence_fields = count  # type: ignore[attr-defined]
-        kind.n_unnamed_fields = 0  # type: ignore[attr-defined]
         KINDS[name] = kind
         return kind
 

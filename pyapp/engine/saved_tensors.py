@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .autograd import EXTENSIONS, Described, Edge, Node, blank
+from .autograd import EXTENSIONS, Described, Edge, Node
 from .grad_mode import STATE, WATCHERS
 from .launch import stop_capture
+from .left_nodes import blank
 from .tensor import Tensor, make
 from .thread_local import ThreadLocal
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from .device import cpu, get_default_device
 from .dtype import as_dtype
-from .memory_format import order_of
 from .op import _NUMPY_NAMES, Op, named_first
 from .out_arguments import into_out
 from .tensor import Tensor
@@ -113,8 +112,7 @@ def as_factory(function: Any) -> Any:
         if order is not None:
             learns = kwargs.pop("requires_grad", False)
             made = call(*args, **kwargs)
-            if order_of(call.__name__, order, made.ndim) is not None:
-                made = made.contiguous(memory_format=order)
+            made = made.to(memory_format=order)
             return made.requires_grad_() if learns else made
         more = {name: kwargs.pop(name) for name in lacks if name in kwargs}
         made = function(*args, **kwargs)
