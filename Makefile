@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
-.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-cuda test-cuda-sanitize test-cuda-compile lint format bench bench-cuda lock clean \
+.PHONY: help run site page wheel wheel-windows test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-windows test-cuda test-cuda-sanitize test-cuda-compile lint format bench bench-cuda lock clean \
 	ready browser-ready lint-ready cuda-ready
 
 help: ## list the targets
@@ -21,6 +21,10 @@ page: ready # the same, with precompressed copies that are quick to make
 
 wheel: ready ## write the host's and the wasm wheel to dist-wheels/
 	$(RUN) -m scripts.wheels host wasm --out dist-wheels
+
+wheel-windows: ready ## write the wheel for Windows to dist-wheels/
+	@$(SETUP) windows
+	$(RUN) -m scripts.wheels windows --out dist-wheels
 
 ready: # the compilers, the virtual environment with pyapp in it, the npm packages
 	@$(SETUP) system build
@@ -54,7 +58,12 @@ test-sanitize: ready ## the kernels' tests under AddressSanitizer and UBSan
 
 test-arm: ready ## the kernels' tests with ARM's instruction sets, in an emulator
 	@$(SETUP) system build arm
-	$(RUN) -m scripts.arm
+	$(RUN) -m scripts.other_systems arm
+
+test-windows: ready ## the kernels' tests in the build for Windows, in Wine
+	@$(SETUP) system build windows
+	@$(SETUP) windows
+	$(RUN) -m scripts.other_systems windows
 
 test-cuda-compile: ready ## compile the CUDA sources that have changed, for every architecture; needs no card
 	$(RUN) -m scripts.cuda_compile --check || ($(SETUP) cuda && $(RUN) -m scripts.cuda_compile)

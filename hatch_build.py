@@ -4,8 +4,9 @@ The host's wheel also gets the embedded models, pyapp/recipes, which trains them
 train them, and it is no server.
 
 The target is wasm32 when PYAPP_TARGET=wasm is set (`make wheel`, with the Emscripten found on the machine) or when
-`pyodide build` drives the build; otherwise it is the machine itself. The library is loaded by ctypes, so a wheel fits
-every Python of its platform: py3-none-<platform>.
+`pyodide build` drives the build; it is Windows when PYAPP_TARGET=windows is set (`make wheel-windows`, on Linux);
+otherwise it is the machine itself. The library is loaded by ctypes, so a wheel fits every Python of its platform:
+py3-none-<platform>.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def target_and_platform() -> tuple[str, str]:
     if "emscripten" in platform or os.environ.get("PYODIDE"):
         # pyodide-build replaces this tag by that of its ABI.
         return "wasm", platform if "emscripten" in platform else "emscripten_wasm32"
+    if os.environ.get("PYAPP_TARGET") == "windows":
+        return "windows", "win_amd64"
     return "host", platform
 
 
@@ -41,13 +44,16 @@ def compile_native(root: Path, target: str) -> list[Path]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    compiled: list[Path] = module.build_wasm() if target == "wasm" else module.build_host()
-    return compiled
+    if target == "windows":
+        built: list[Path] = module.build_host(root / "build" / "windows", machine="x86_64", system="windows")
+    else:
+        built = module.build_wasm() if target == "wasm" else module.build_host()
+    return built
 
 
 def embedded_models(root: Path) -> list[Path]:
     """The files of the models that come with the package, as its registry names them."""
-    entries = json.loads((root / "pyapp" / "registry.json").read_text())["models"]
+    entries = json.loads((root / "pyapp" / "registry.json").read_text("utf-8"))["models"]
     files = [root / "web" / file["path"] for entry in entries if entry["kind"] == "embedded" for file in entry["files"]]
     return [path for path in files if path.is_file()]
 
@@ -71,8 +77,7 @@ class NativeBuildHook(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform}"
         if version != "editable":
-            folder = Path(self.root) / LIBRARIES
-            places = {str(path): f"{LIBRARIES}/{path.relative_to(folder).as_posix()}" for path in built}
+            places = {str(path): f"{LIBRARIES}/{path.relative_to(built[0].parent).as_posix()}" for path in built}
             build_data["force_include"].update(places)
-            if target == "host":
+            if target != "wasm":
                 build_data["force_include"].update(only_on_the_host(Path(self.root)))

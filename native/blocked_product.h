@@ -5,10 +5,10 @@
  * columns.
  */
 #define VECTOR JOIN(ELEMENT, vector)
-#define UNALIGNED JOIN(ELEMENT, unaligned)
+#define VECTOR_UNALIGNED JOIN(ELEMENT, unaligned)
 #define TILE JOIN(NAME, tile)
 typedef ELEMENT VECTOR __attribute__((vector_size(4 * LANES)));
-typedef ELEMENT UNALIGNED __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
+typedef ELEMENT VECTOR_UNALIGNED __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 
 /* sum (EXACT_ROWS x width) = a * b, of packed a (k x EXACT_ROWS) and b (k x width). */
 static __attribute__((noinline)) void TILE(ELEMENT *sum, const ELEMENT *a, const ELEMENT *b, int64_t k)
@@ -18,11 +18,11 @@ static __attribute__((noinline)) void TILE(ELEMENT *sum, const ELEMENT *a, const
     for (int64_t i = 0; i < k; i++, a += EXACT_ROWS, b += EXACT_VECTORS * WIDTH)
         UNROLL for (int v = 0; v < EXACT_VECTORS; v++)
         {
-            const VECTOR right = *(const UNALIGNED *)(b + v * WIDTH);
+            const VECTOR right = *(const VECTOR_UNALIGNED *)(b + v * WIDTH);
             UNROLL for (int r = 0; r < EXACT_ROWS; r++) total[r][v] += a[r] * right;
         }
     UNROLL for (int r = 0; r < EXACT_ROWS; r++) UNROLL for (int v = 0; v < EXACT_VECTORS; v++) *
-        (UNALIGNED *)(sum + (r * EXACT_VECTORS + v) * WIDTH) = total[r][v];
+        (VECTOR_UNALIGNED *)(sum + (r * EXACT_VECTORS + v) * WIDTH) = total[r][v];
 }
 
 /* rows x columns of c. The tile has the work; the rest is packing. */
@@ -42,7 +42,7 @@ COMPACT void NAME(const exact_product *p, int64_t first_row, int64_t last_row, i
                     const int64_t at = (k + i) * p->b_row + j * p->b_column;
                     if (same && p->b_column == 1 && j + WIDTH <= end)
                         for (int v = 0; v < WIDTH; v += VECTOR_WIDTH)
-                            *(UNALIGNED *)(to + v) = *(const UNALIGNED *)((const ELEMENT *)p->b + at + v);
+                            *(VECTOR_UNALIGNED *)(to + v) = *(const VECTOR_UNALIGNED *)((const ELEMENT *)p->b + at + v);
                     else
                         for (int64_t w = 0; w < WIDTH; w++)
                             to[w] = j + w < end ? LOAD(p->b, at + w * p->b_column, p->bytes) : 0;
@@ -58,8 +58,8 @@ COMPACT void NAME(const exact_product *p, int64_t first_row, int64_t last_row, i
                     if (same && j + WIDTH <= end) {
                         for (int64_t r = 0; r < tall; r++)
                             for (int v = 0; v < WIDTH; v += VECTOR_WIDTH) {
-                                UNALIGNED *to = (UNALIGNED *)((ELEMENT *)p->c + (m + r) * p->c_row + j + v);
-                                VECTOR total = *(const UNALIGNED *)(sum + r * WIDTH + v);
+                                VECTOR_UNALIGNED *to = (VECTOR_UNALIGNED *)((ELEMENT *)p->c + (m + r) * p->c_row + j + v);
+                                VECTOR total = *(const VECTOR_UNALIGNED *)(sum + r * WIDTH + v);
                                 if (k)
                                     total += *to;
                                 *to = total;
@@ -81,5 +81,5 @@ COMPACT void NAME(const exact_product *p, int64_t first_row, int64_t last_row, i
 #undef LOAD
 #undef STORE
 #undef VECTOR
-#undef UNALIGNED
+#undef VECTOR_UNALIGNED
 #undef TILE

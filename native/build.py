@@ -1,7 +1,8 @@
 """Builds the kernels: `python native/build.py host [--sanitize]`, `… wasm` (for Pyodide) or `… pool` (for the page's
 threads).
 
-Needs a C compiler only (`CC`, `CFLAGS` are honoured). Imported by the wheel's build hook: `build_host(out)` and
+Needs a C compiler only (`CC`, `CFLAGS` are honoured); for Windows it is the one of PyPI's package ziglang, which also
+builds for Windows elsewhere: `… host --system windows`. Imported by the wheel's build hook: `build_host(out)` and
 `build_wasm(out)` return the files that they left in `out`; what is up to date is not built again.
 """
 
@@ -78,6 +79,7 @@ SANITIZE = ["-g1", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
 # half the time.
 UNDEFINED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 UNDEFINED += ["-fno-sanitize=null"]  # AddressSanitizer sees each use of one; the checks are a fifth of the compiling
+LINK = {"linux": ["-shared", "-Wl,-z,nodelete"], "macos": ["-dynamiclib"], "windows": ["-shared", "-s"]}
 EXPORTS = "run signature instruction_set allocate free set_threads threads flush_denormals cancel".split()
 # LLVM 21 contracts c - a * b to a wrong instruction of relaxed SIMD; where fusing pays, the kernels ask for it (vfma).
 WASM = ["-msimd128", "-mbulk-memory", "-ffp-contract=off"]
@@ -130,7 +132,7 @@ def run(command: Sequence[str]) -> str:
 
 def read_kernels() -> dict[str, list[list[str]]]:
     """Kernel name to the names of its pointers, dims and floats, from the KERNEL and CUDA_KERNEL lines of kernels.h."""
-    text = (NATIVE / "kernels.h").read_text()
+    text = (NATIVE / "kernels.h").read_text("utf-8")
     found = re.findall(r'^(?:CUDA_)?KERNEL\((\w+),((?:\s*"[^"]*")+)\)', text, re.MULTILINE)
     signatures = {name: "".join(re.findall(r'"([^"]*)"', pieces)) for name, pieces in found}
     return {
@@ -141,18 +143,18 @@ def read_kernels() -> dict[str, list[list[str]]]:
 
 def cuda_kernels() -> list[str]:
     """The kernels that CUDA alone has: the CUDA_KERNEL lines of kernels.h."""
-    return re.findall(r"^CUDA_KERNEL\((\w+),", (NATIVE / "kernels.h").read_text(), re.MULTILINE)
+    return re.findall(r"^CUDA_KERNEL\((\w+),", (NATIVE / "kernels.h").read_text("utf-8"), re.MULTILINE)
 
 
 def read_types() -> dict[str, int]:
     """Element type to its bytes, in the order of their codes, from the ELEMENT lines of kernels.h."""
-    text = (NATIVE / "kernels.h").read_text()
+    text = (NATIVE / "kernels.h").read_text("utf-8")
     return {name: int(size) for name, size in re.findall(r"^ELEMENT\((\w+), (\d+)\)", text, re.MULTILINE)}
 
 
 def read_opcodes() -> dict[str, dict[str, tuple[list[str], str]]]:
     """Kernel to its operations in the order of their codes, each with (operand types, result): the OPCODE lines."""
-    text = (NATIVE / "kernels.h").read_text()
+    text = (NATIVE / "kernels.h").read_text("utf-8")
     found: dict[str, dict[str, tuple[list[str], str]]] = {}
     for kernel, name, types, result in re.findall(r'^OPCODE\((\w+), (\w+), "([^"]*)", "([^"]*)"\)', text, re.MULTILINE):
         words = [list(read_types()) if word == "every" else TYPE_GROUPS.get(word, [word]) for word in types.split()]
@@ -197,7 +199,7 @@ def slots_header() -> str:
 
 def missing_kernels() -> list[str]:
     """Kernels of the library that no source defines with KERNEL(name)."""
-    text = "\n".join(path.read_text() for path in NATIVE.glob("*.c"))
+    text = "\n".join(path.read_text("utf-8") for path in NATIVE.glob("*.c"))
     defined = set(re.findall(r"^(?:\w+_)?KERNEL\((\w+)", text, re.MULTILINE))
     return [name for name in read_kernels() if name not in defined and name not in cuda_kernels()]
 
@@ -222,7 +224,7 @@ def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
 
 def compile_all(compiler: Sequence[str], flags: Sequence[str], jobs: list[Job], folder: Path) -> list[str]:
     """Compiles into `folder`, a few at a time; the objects' paths."""
-    (folder / "slots.h").write_text(slots_header())
+    (folder / "slots.h").write_text(slots_header(), "utf-8")
 
     def compile_one(job: Job) -> str:
         source, name, own = job
@@ -278,14 +280,14 @@ def copy_cuda(out: Path) -> list[Path]:
     folder = out / "cuda"
     folder.mkdir(parents=True, exist_ok=True)
     sources = [*(NATIVE / "cuda").glob("*.cu"), *(NATIVE / "cuda").glob("*.h"), *(NATIVE / name for name in FOR_CUDA)]
-    texts = {path.name: path.read_text() for path in sources} | {"slots.h": slots_header()}
+    texts = {path.name: path.read_text("utf-8") for path in sources} | {"slots.h": slots_header()}
     for old in folder.iterdir():
         if old.name not in texts:
             old.unlink()
     for name, text in texts.items():
         target = folder / name
-        if not target.exists() or target.read_text() != text:
-            target.write_text(text)
+        if not target.exists() or target.read_text("utf-8") != text:
+            target.write_text(text, "utf-8")
     return sorted(folder / name for name in texts)
 
 
@@ -328,21 +330,39 @@ def this_machine() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
-def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False, machine: str | None = None) -> list[Path]:
-    """Builds libpyapp.so for this machine's kind of processor into `out`, with kernels.h and the CUDA sources; for
-    another kind, `machine`, with the compiler that Debian has for it.
+def this_system() -> str:
+    return {"darwin": "macos", "win32": "windows"}.get(sys.platform, "linux")
+
+
+def host_compiler(machine: str | None, system: str) -> list[str]:
+    """The usual compiler: `cc`, Debian's for another kind of processor, `machine`, or zig's clang for Windows.
+
+    GCC for Windows places vectors of 32 bytes on the stack at addresses that are multiples of 16 only, which crashes
+    (its bug 54412). Visual C++ lacks the vector types that the kernels use.
+    """
+    if system == "windows":
+        return [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine or this_machine()}-windows-gnu"]
+    return ["cc" if machine is None else f"{machine}-linux-gnu-gcc"]
+
+
+def build_host(
+    out: Path | str = DEFAULT_OUT, sanitize: bool = False, machine: str | None = None, system: str | None = None
+) -> list[Path]:
+    """Builds libpyapp.so for this machine's kind of processor and system into `out`, with kernels.h and the CUDA
+    sources; for another kind, `machine`, or another system, "windows", with the compiler that is there for it.
 
     Raises BuildError without a compiler, on a failing source, or on a processor that simd.h does not know.
     """
-    usual = "cc" if machine is None else f"{machine}-linux-gnu-gcc"
+    system = system or this_system()
+    usual = host_compiler(machine, system)
     machine = machine or this_machine()
-    if machine not in HOST_SETS:
-        raise BuildError(f"no kernels for {machine}: native/simd.h knows {', '.join(HOST_SETS)}")
-    compiler = shlex.split(os.environ.get("CC", usual))
+    known = HOST_SETS if system != "windows" else ["x86_64"]  # zig names the sets of ARM otherwise
+    if machine not in known:
+        raise BuildError(f"no kernels for {machine} on {system}: there are some for {', '.join(known)}")
+    compiler = shlex.split(os.environ["CC"]) if "CC" in os.environ else usual
     flags = shlex.split(os.environ.get("ARCHFLAGS", "")) + shlex.split(os.environ.get("CFLAGS", ""))
     flags += ["-pthread"]
-    link = shlex.split(os.environ.get("LDFLAGS", ""))
-    link += ["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,nodelete"]
+    link = shlex.split(os.environ.get("LDFLAGS", "")) + LINK[system]
     target, key = Path(out) / "libpyapp.so", build_key(compiler, flags, link, machine)
     header = copy_header(Path(out))
     if not up_to_date(target, key):
@@ -481,7 +501,8 @@ def main() -> int:
     parser.add_argument(
         "--sanitize", action="store_true", help="host with AddressSanitizer and UBSan, into build/sanitized"
     )
-    parser.add_argument("--machine", help="host of another kind, as aarch64")
+    parser.add_argument("--machine", help="host with another kind of processor, as aarch64")
+    parser.add_argument("--system", choices=[*LINK], help="host of another system, as windows")
     arguments = parser.parse_args()
     try:
         if arguments.target == "wasm":
@@ -490,7 +511,7 @@ def main() -> int:
             built = build_pool(arguments.out or POOL_OUT)
         else:
             out = arguments.out or (SANITIZED_OUT if arguments.sanitize else DEFAULT_OUT)
-            built = build_host(out, arguments.sanitize, arguments.machine)
+            built = build_host(out, arguments.sanitize, arguments.machine, arguments.system)
     except BuildError as error:
         print(f"native: {error}", file=sys.stderr)
         return 1

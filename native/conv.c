@@ -330,7 +330,7 @@ KERNEL(windows_f32)
         convolve_direct(record, first, last);
         return KERNEL_OK;
     }
-    if (NARROW && n <= NARROW && d[windows_f32_k_stride3] == 1 && d[windows_f32_k3] >= LANES / 2) {
+    if (NARROW > 0 && n <= NARROW && d[windows_f32_k_stride3] == 1 && d[windows_f32_k3] >= LANES / 2) {
         worker_share(items * m, TILE_ROWS, worker, workers, &first, &last);
         correlate_narrow(record, first, last);
         return KERNEL_OK;

@@ -13,7 +13,11 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#if defined(_WIN32)
+#include <windows.h>
+#else
 #include <unistd.h>
+#endif
 
 enum {
     THREAD_LIMIT = 64,
@@ -137,6 +141,7 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
+#if !defined(_WIN32)
 /* After fork only the calling thread lives on: the child starts its own pool when it needs one. */
 static void before_fork(void) { pthread_mutex_lock(&owner); }
 static void after_fork_parent(void) { pthread_mutex_unlock(&owner); }
@@ -151,12 +156,15 @@ static void after_fork_child(void)
 }
 
 static void install_fork_handlers(void) { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
+#endif
 
 /* Starts the missing threads; the pool also works with fewer threads than requested. */
 static void start_threads(int threads)
 {
+#if !defined(_WIN32)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, install_fork_handlers);
+#endif
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -172,7 +180,13 @@ static void start_threads(int threads)
 
 static int default_threads(void)
 {
+#if defined(_WIN32)
+    DWORD_PTR allowed = 0, present = 0;
+    GetProcessAffinityMask(GetCurrentProcess(), &allowed, &present);
+    long cores = __builtin_popcountll(allowed);
+#else
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
 #if defined(__linux__)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)

@@ -7,7 +7,11 @@
 #include <string.h>
 #if !defined(__wasm__)
 #include "pool.h"
+#if defined(_WIN32)
+#include <malloc.h>
+#else
 #include <sys/mman.h>
+#endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -19,7 +23,11 @@
 #ifndef PYAPP_SIGNATURE
 #error "build.py gives -DPYAPP_SIGNATURE, the FNV-1a hash of kernels.h"
 #endif
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
 #define EXPORT __attribute__((visibility("default"), used))
+#endif
 
 enum { LARGEST_ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
@@ -124,10 +132,18 @@ EXPORT void *pyapp_allocate(intptr_t bytes)
         return memory;
     }
 #endif
+#if defined(_WIN32)
+    return _aligned_malloc(bytes ? (size_t)bytes : 1, LARGEST_ALIGNMENT);
+#else
     return posix_memalign(&memory, LARGEST_ALIGNMENT, bytes ? (size_t)bytes : 1) == 0 ? memory : NULL;
+#endif
 }
 
+#if defined(_WIN32)
+EXPORT void pyapp_free(void *memory) { _aligned_free(memory); }
+#else
 EXPORT void pyapp_free(void *memory) { free(memory); }
+#endif
 
 #if defined(__wasm__)
 EXPORT void pyapp_set_threads(int32_t threads) { (void)threads; }

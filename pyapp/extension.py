@@ -34,6 +34,7 @@ from .errors import KernelError
 from .extension_arguments import Signature, c_type
 from .extension_cuda import CudaKernels
 
+WINDOWS_COMPILER = [sys.executable, "-m", "ziglang", "cc"]  # the extra "windows"
 HOST_FLAGS = ["-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno"]
 WASM_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-msimd128", "-mbulk-memory", "-ffp-contract=fast", "-fno-math-errno"]
 
@@ -247,13 +248,15 @@ def _cache() -> Path:
 
 
 def build(source: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Path:
-    """Compiles a C source for this machine with `CC` (cc) and `CFLAGS`; the library's path, in the user's cache or
-    `folder`. The same source and flags are compiled once. KernelError without a compiler, or with its complaints.
+    """Compiles a C source for this machine with `CC` (cc; on Windows the one of the package ziglang) and `CFLAGS`; the
+    library's path, in the user's cache or `folder`. The same source and flags are compiled once. KernelError without a
+    compiler, or with its complaints.
     """
     path = Path(source)
     if not path.is_file():
         raise KernelError("there is no such source file", where=str(path))
-    command = [*_words("CC", "cc"), *HOST_FLAGS, *_words("CFLAGS")]
+    compiler = WINDOWS_COMPILER if sys.platform == "win32" and "CC" not in os.environ else _words("CC", "cc")
+    command = [*compiler, *HOST_FLAGS, *_words("CFLAGS")]
     digest = hashlib.sha256(
         repr((command, platform.node(), platform.machine())).encode() + path.read_bytes()
     ).hexdigest()[:16]

@@ -1,10 +1,12 @@
 """Installs the missing tools and packages for a target of the Makefile. Uses Python's standard library only.
 
-python3 scripts/setup.py system build browser lint arm  Debian packages, only those whose command is missing
+python3 scripts/setup.py system build browser lint arm windows
+                                                       Debian packages, only those whose command is missing
 python3 scripts/setup.py ready                         .venv with the locked development packages and pyapp itself,
                                                        its kernels, and node_modules, as package-lock.json says
 python3 scripts/setup.py cuda                          the extra "cuda": NVIDIA's bindings and compiler
 python3 scripts/setup.py cublas                        "cublas" beside it: NVIDIA's products of matrices
+python3 scripts/setup.py windows                       "windows": a compiler for Windows
 python3 scripts/setup.py bench                         bench/node_modules: the peers that benches run beside us
 """
 
@@ -38,6 +40,7 @@ SYSTEM = {
         "aarch64-linux-gnu-gcc": ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
         "qemu-aarch64": ["qemu-user"],
     },
+    "windows": {"wine": ["wine", "wine64"]},
 }
 
 
@@ -133,6 +136,8 @@ def main(arguments: list[str]) -> None:
             run(*PIP, "install", "-q", "--no-build-isolation", "-e", ".[cuda]")
         case ["cublas"]:
             run(*PIP, "install", "-q", "--no-build-isolation", "-e", ".[cuda,cublas]")
+        case ["windows"]:
+            run(*PIP, "install", "-q", "--no-build-isolation", "-e", ".[windows]")
         case ["bench"]:
             node("bench")
         case _:

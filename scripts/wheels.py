@@ -1,7 +1,7 @@
-"""Builds our wheels, for the host and for wasm32, and the kernels of the page's threads; downloads the wheels that the
-page and its tests load.
+"""Builds our wheels, for the host, wasm32 and Windows, and the kernels of the page's threads; downloads the wheels that
+the page and its tests load.
 
-python -m scripts.wheels [host] [wasm] [--out build/wheels]
+python -m scripts.wheels [host] [wasm] [windows] [--out build/wheels]
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def backend(project: Path = ROOT, **environment: str) -> BuildBackendHookCaller:
 
 
 def build(target: str, out: Path = OUT) -> Path:
-    """Builds our wheel for "host" or "wasm" into `out`."""
+    """Builds our wheel for "host", "wasm" or "windows" into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     return out / backend(PYAPP_TARGET=target).build_wheel(str(out))
 
@@ -123,7 +123,7 @@ def pure(wheel: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build pyapp's wheels.")
-    parser.add_argument("targets", nargs="*", choices=["host", "wasm"], default=["host", "wasm"])
+    parser.add_argument("targets", nargs="*", choices=["host", "wasm", "windows"], default=["host", "wasm"])
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     for target in arguments.targets:

@@ -105,7 +105,8 @@ def _run(arguments: Sequence[str], color: bool | None) -> int:
         raise_again()
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):  # characters outside the locale become "?"
-                stream.reconfigure(errors="replace")
+                whole = sys.platform == "win32" and not stream.isatty()  # its pipes and files would be in a code page
+                stream.reconfigure(errors="replace", encoding="utf-8" if whole else None)
         show_text_only()
         output = sys.stdout
         code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False, color=color)

@@ -86,15 +86,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def open_closed_streams() -> None:
     """Connects standard streams that the caller closed (`>&-`) to the null device. Otherwise the next opened file would
     get the stream's number and be written to. A closed stdin stays None, which commands check; where the locale says
-    nothing of its encoding, it is UTF-8.
+    nothing of its encoding, it is UTF-8, as are pipes and files on Windows.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
-    if sys.stdin is not None and getattr(sys.stdin, "encoding", "").lower() in ASCII:
-        sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
+    unknown = getattr(sys.stdin, "encoding", "").lower() in ASCII
+    if isinstance(sys.stdin, io.TextIOWrapper) and (unknown or (sys.platform == "win32" and not sys.stdin.isatty())):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import sys
@@ -13,6 +14,8 @@ from typing import IO, Any, TypeAlias
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import NO_ROOM, PyappError, StorageFullError
+
+SYNCHRONIZE, ERROR_ACCESS_DENIED = 0x100000, 5  # of Windows
 
 AnySink: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
@@ -119,8 +122,15 @@ def _new_file(partial: Path) -> IO[bytes]:
 
 
 def _is_running(process: int) -> bool:
-    if os.name != "posix":
-        return True  # os.kill would end it
+    if os.name == "nt":  # os.kill would end it
+        kernel32 = ctypes.WinDLL("kernel32")  # type: ignore[attr-defined,unused-ignore]
+        kernel32.OpenProcess.restype = ctypes.c_void_p
+        handle = kernel32.OpenProcess(SYNCHRONIZE, False, process)
+        if handle is None:  # none, or another user's
+            return bool(kernel32.GetLastError() == ERROR_ACCESS_DENIED)
+        ended = kernel32.WaitForSingleObject(ctypes.c_void_p(handle), 0) == 0
+        kernel32.CloseHandle(ctypes.c_void_p(handle))
+        return not ended
     try:
         os.kill(process, 0)
     except ProcessLookupError:

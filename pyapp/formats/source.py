@@ -83,6 +83,8 @@ def open_regular(path: str | os.PathLike[str]) -> FileIO:
 
     if "\0" in os.fspath(path):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path).replace("\0", "\\0"))
+    if os.name == "nt" and os.path.isdir(path):  # the system says "permission denied"
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     file = open(path, "rb", buffering=0, opener=opener)
     mode = os.fstat(file.fileno()).st_mode
     for is_kind, what in _OTHER_KINDS:

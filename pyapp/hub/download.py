@@ -246,11 +246,14 @@ def _link(folder: Path, remote: Remote, revision: str, blob: Path) -> Path:
     """
     pointer = folder / "snapshots" / remote.commit / remote.path
     pointer.parent.mkdir(parents=True, exist_ok=True)
-    if not pointer.is_file():
+    if not pointer.is_file() or pointer.stat().st_mtime < blob.stat().st_mtime:  # an old copy or hard link
         pointer.unlink(missing_ok=True)
         try:
-            pointer.symlink_to(os.path.relpath(blob, pointer.parent))
-        except OSError:  # a file system without symbolic links
+            if os.name == "nt":  # symbolic links need an administrator's rights there
+                os.link(blob, pointer)
+            else:
+                pointer.symlink_to(os.path.relpath(blob, pointer.parent))
+        except OSError:  # a file system without links
             shutil.copyfile(blob, pointer)
     _note_revision(folder, remote, revision)
     return pointer
@@ -295,7 +298,7 @@ def full_disk(folder: Path, setting: str = Remote.cache_setting) -> Iterator[Non
             raise
         if error.errno in NO_ROOM:
             raise storage_full(folder, None, setting) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG):
             raise DownloadError(
                 f"the cache cannot be written to ({error.strerror})",
                 where=str(folder),

@@ -7,6 +7,7 @@ import errno
 import faulthandler
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -89,13 +90,20 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """As uvicorn's, but the signal is not raised again at the end: a server that was told to end has not failed."""
         loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._on_signal)
+        if os.name == "nt":  # its event loops take no handlers
+            before = [signal.signal(number, lambda *_: self._on_signal()) for number in SIGNALS]
+        else:
+            for number in SIGNALS:
+                loop.add_signal_handler(number, self._on_signal)
         try:
             yield
         finally:
-            for number in SIGNALS:
-                loop.remove_signal_handler(number)
+            if os.name == "nt":
+                for number, handler in zip(SIGNALS, before, strict=True):
+                    signal.signal(number, handler)
+            else:
+                for number in SIGNALS:
+                    loop.remove_signal_handler(number)
 
     def _on_signal(self) -> None:
         if self.should_exit:

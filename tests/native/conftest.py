@@ -1,6 +1,6 @@
 """Every kernel test runs for each instruction set of this machine, and for the WebAssembly builds under node; with
 sanitizers, for the first set or the widest, case by case, or for both where PYAPP_SANITIZED is "all"; on a card
-(PYAPP_TEST_CUDA), for CUDA's kernels alone; with PYAPP_TEST_ARM for those of ARM alone.
+(PYAPP_TEST_CUDA), for CUDA's kernels alone; with PYAPP_TEST_SYSTEM for those of another system alone.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import pytest
 
 from pyapp.engine.launch import MissingKernel
 from tests.cuda.emulated import COMPILER, REAL, SANITIZE
-from tests.native.arm import CHOSEN as ARM
-from tests.native.arm import load_arm
 from tests.native.emulated import EmulatedKernels, runs
 from tests.native.kernels import LIBRARY, Kernels, load_all
+from tests.native.other_systems import CHOSEN as OTHER_SYSTEM
+from tests.native.other_systems import load_other_system
 from tests.native.piped import PipedKernels
 from tests.native.wasm import load_wasm
 
 
 @cache
 def loaded() -> list[Kernels]:
-    if SANITIZE or REAL or ARM:  # CUDA's or ARM's kernels alone
+    if SANITIZE or REAL or OTHER_SYSTEM:  # those kernels alone
         return []
     if not LIBRARY.exists():
         raise pytest.UsageError(f"{LIBRARY} is missing: run `python native/build.py host`")
@@ -46,15 +46,15 @@ def loaded_for(name: str) -> list[Kernels]:
 
 @cache
 def loaded_piped() -> list[PipedKernels]:
-    if ARM:
-        return [*load_arm()]
+    if OTHER_SYSTEM:
+        return [*load_other_system()]
     return [] if "PYAPP_LIBRARY" in os.environ or SANITIZE or REAL else [*load_wasm()]
 
 
 @cache
 def loaded_emulated() -> list[EmulatedKernels]:
-    """CUDA's kernels; none with sanitizers of C, for ARM, or without a C++ compiler."""
-    if ARM:
+    """CUDA's kernels; none with sanitizers of C, for another system, or without a C++ compiler."""
+    if OTHER_SYSTEM:
         return []
     there = REAL or shutil.which(COMPILER) is not None
     return [EmulatedKernels()] if there and "PYAPP_LIBRARY" not in os.environ else []

@@ -5,9 +5,10 @@ the same interface as the host's library (kernels.py).
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,9 +28,10 @@ class PipedKernels:
     pointer = "I"  # the letter of struct for an address there
     arrays = 0  # the address there of the arrays
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self.name = name
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        variables, pipe = {**os.environ, **(environment or {})}, subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0, env=variables)
         self.library = SimpleNamespace(pyapp_set_threads=lambda threads: None, pyapp_threads=lambda: 1)
         self.signature = self.read(SIGNATURE_BYTES).decode()
 

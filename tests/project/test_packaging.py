@@ -163,6 +163,13 @@ def test_pyodide_build_gets_the_wasm_target(monkeypatch: pytest.MonkeyPatch) -> 
     assert hook.target_and_platform() == ("wasm", "emscripten_5_0_3_wasm32")
 
 
+def test_windows_is_a_target_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make wheel-windows`: with the compiler of ziglang, for x86-64 alone."""
+    monkeypatch.delenv("PYODIDE", raising=False)
+    monkeypatch.setenv("PYAPP_TARGET", "windows")
+    assert load_hook().target_and_platform() == ("windows", "win_amd64")
+
+
 # -- the site
 
 

@@ -153,7 +153,7 @@ def read_source(path: Path, multiprocessors: int = MULTIPROCESSORS) -> dict[str,
     """The kernels of one source, but for what makes operands, for a card with so many multiprocessors."""
     steps: dict[str, dict[int, Step]] = {}
     asked: dict[str, dict[str, Number]] = {"SCRATCH": {}, "COUNTERS": {}, "VARIANT": {}}
-    text = path.read_text()
+    text = path.read_text("utf-8")
     if hidden := _HIDDEN.search(text):
         raise KernelError("a kernel does not begin its line", where=str(path), hint=hidden[0][:80])
     macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
@@ -199,7 +199,7 @@ def operands() -> dict[str, dict[str, Step]]:
     """By kernel and slot: what makes a 16-bit operand for NVIDIA's library of products."""
     found: dict[str, dict[str, Step]] = {}
     for path in sorted(SOURCES.glob("*.cu")):
-        text = path.read_text()
+        text = path.read_text("utf-8")
         macros: Macros | None = None
         for kind, parts in _lines(text):
             if kind != "OPERANDS":
@@ -224,20 +224,20 @@ def all_steps() -> list[Step]:
 def varied() -> frozenset[str]:
     """The sources that have kernels with variants."""
     return frozenset(
-        path.stem for path in SOURCES.glob("*.cu") if re.search(r"^VARIANT\(", path.read_text(), re.MULTILINE)
+        path.stem for path in SOURCES.glob("*.cu") if re.search(r"^VARIANT\(", path.read_text("utf-8"), re.MULTILINE)
     )
 
 
 @functools.cache
 def headers(folder: Path = SOURCES) -> dict[str, str]:
     """The headers that the sources include, by name."""
-    return {path.name: path.read_text() for path in sorted(folder.glob("*.h"))}
+    return {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.h"))}
 
 
 def text_of(source: str, kernel: str = "", variant: int = 0, multiprocessors: int = MULTIPROCESSORS) -> str:
     """The text of one source; with a kernel, as that alone is compiled for one of its variants; NO_VARIANT: without
     any. For a card with so many multiprocessors."""
-    text = (SOURCES / f"{source}.cu").read_text()
+    text = (SOURCES / f"{source}.cu").read_text("utf-8")
     if multiprocessors != MULTIPROCESSORS and "multiprocessors.h" in _included(text, SOURCES):
         text = f"#define MULTIPROCESSORS {multiprocessors}\n{text}"
     if not kernel:

@@ -53,7 +53,7 @@ class Program:
 
 def _text(path: Path) -> str:
     """A source without its comments."""
-    return re.sub(r" *//.*$", "", path.read_text(), flags=re.MULTILINE)
+    return re.sub(r" *//.*$", "", path.read_text("utf-8"), flags=re.MULTILINE)
 
 
 def _read(path: Path) -> dict[str, Program]:

@@ -245,7 +245,7 @@ class Workers:
         code = process.exitcode
         how = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
         hint = "; the system ends processes that take too much memory: use fewer workers or smaller batches" if (
-            code == -signal.SIGKILL) else "; run it with num_workers=0 to see why"  # fmt: skip
+            code == -getattr(signal, "SIGKILL", 9)) else "; run it with num_workers=0 to see why"  # fmt: skip
         return RuntimeError(f"DataLoader: worker process {worker} (pid {process.pid}) {how}{hint}")
 
 
