@@ -27,7 +27,13 @@ def _as_torchs(name: str) -> Any:
             return tuple.__new__(cls, parts)
 
         kind.__new__ = new
+        kind.__reduce__ = lambda self: (_remade, (name, tuple(self)))
     return kind
+
+
+def _remade(name: str, parts: tuple[Any, ...]) -> Any:
+    """A result in a pickle, of a type that was asked for here."""
+    return _as_torchs(name)(parts) if name in KINDS else __getattr__(name)(parts)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, NamedTuple, TypeVar
 
 from .tensor import Tensor
@@ -22,29 +21,19 @@ def printed_as(name: str) -> Any:
     """A decorator of a named tuple: its texts begin with the name."""
 
     def decorate(kind: Kind) -> Kind:
-        def reduced(self: Any) -> Any:
-            return _remade, (name, tuple(self))
-
         def text(self: Any) -> str:
             parts = ",\n".join(f"{field}={part!r}" for field, part in zip(self._fields, self, strict=True))
             return f"pyapp.return_types.{name}(\n{parts})"
 
         kind.__repr__ = text  # type: ignore[assignment]
-        kind.__reduce__ = reduced  # type: ignore[method-assign, assignment]
         KINDS[name] = kind
         return kind
 
     return decorate
 
 
-def _remade(name: str, parts: tuple[Any, ...]) -> Any:
-    """The result of several parts in a pickle."""
-    package = __name__.partition(".")[0]
-    return getattr(importlib.import_module(f"{package}.return_types"), name)(parts)
-
-
 def found(name: str) -> type[Found]:
-    """The kind of Found that a function of that name gives."""
-    body = {"__slots__": (), "__module__": __name__}
+    """The kind of Found that a function of that name gives. Pickles and copies are as of Found."""
+    body = {"__slots__": (), "__module__": __name__, "__reduce__": lambda self: (Found, tuple(self))}
     made: type[Found] = printed_as(name)(type(name, (Found,), body))
     return made

@@ -162,6 +162,18 @@ def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs:
 Tensor.__torch_function__ = __torch_function__  # type: ignore[attr-defined]
 
 
+def _without_arguments(cls: type) -> Any:
+    """A tensor of a class, made without its __new__, which may want arguments, before its state is set."""
+    return object.__new__(cls)
+
+
+def _reduced(x: Tensor, protocol: Any) -> Any:
+    return _without_arguments, (type(x),), x.__getstate__()
+
+
+Tensor.__reduce_ex__ = _reduced  # type: ignore[method-assign, assignment]
+
+
 def as_subclass(x: Tensor, cls: type) -> Any:
     """The same memory, with its place in the graph, as a tensor of a class that derives from Tensor."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):

@@ -419,10 +419,6 @@ class Tensor(_Slots, TensorMethods):
             left_out += ("_grad",)
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """The class, made without its __new__, which may want arguments; and the state."""
-        return _without_arguments, (type(self),), self.__getstate__()
-
     def __repr__(self) -> str:
         from .display import tensor_repr
 
@@ -516,11 +512,6 @@ class Tensor(_Slots, TensorMethods):
 
 
 OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
-
-
-def _without_arguments(cls: type) -> Any:
-    """A tensor of a class, before its state is set."""
-    return _new(cls)
 
 
 _STATE = ("storage", "shape", "strides", "dtype", "offset")
