@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from e2e.model_files import write_model, write_pair, write_tokenizer
 from e2e.page import StoryPage
+from scripts.serve import SiteServer
 from tests.text.embedder import write_embedder
 
 Broken = Callable[[Path], list[Path]]
@@ -308,6 +309,22 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     story.wait_ready()
     page.evaluate("opened('once.md', 'Once, in a file that was opened,')")  # with the installed page
     expect(page.locator("#prompt")).to_have_value("Once, in a file that was opened,")
+
+
+def test_a_field_takes_a_text_of_a_length(still: StoryPage, still_site: SiteServer) -> None:
+    """What is too long is cut, by words that say so: browsers need seconds for each letter behind it."""
+    page = still.page
+    page.goto(still_site.url)
+    for view, field in (("story", "#prompt"), ("translate", "#translate-text"), ("chat", "#chat-field")):
+        page.goto(f"{still_site.url}#{view}")
+        page.locator(field).select_text()
+        page.keyboard.insert_text("the fox ran. " * 10_000)
+        told = page.get_by_text("Of 130,000, the first 100,000 are here")
+        expect(told).to_have_count(1)
+        assert len(page.locator(field).input_value()) == 100_000
+        page.keyboard.insert_text("more")
+        expect(page.get_by_text("It is full.")).to_have_count(1)
+        page.locator(field).fill("")
 
 
 @pytest.mark.parametrize(

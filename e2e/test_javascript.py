@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -32,6 +33,10 @@ RUN = """async (body) => {
   const AsyncFunction = (async () => {}).constructor;
   return new AsyncFunction("engine", "Engine", "said", "fetched", body)(globalThis.engine, Engine, said, fetched);
 }"""
+EMBED = """
+const embedder = await engine.load("embed", [new URL("model.gguf", location.href)]);
+export const vectors: Float32Array[] = await embedder.run(["a", "b"]);
+"""
 Script = Callable[[str], Any]
 
 
@@ -174,30 +179,20 @@ def test_an_answer_about_a_page(run: Script, answerer: Path) -> None:
 
 def test_types(dist: Path, tmp_path: Path) -> None:
     """Programs in TypeScript find the types beside pyapp.js, and what is wrong with their calls."""
-    program = """
-        import { Engine, UserError } from "./pyapp/pyapp.js";
-        const engine = new Engine({ threads: 2, task: "transcribe" });
-        const speech = await engine.load("transcribe", "speech");
-        const { segments } = await speech.run(new Float32Array(16000), { language: "en" });
-        const end: number = segments[0].end;
-        const embedder = await engine.load("embed", [new URL("model.gguf", location.href)]);
-        const vectors: Float32Array[] = await embedder.run(["a", "b"]);
-    """
-    (tmp_path / "right.ts").write_text(program)
-    (tmp_path / "wrong.ts").write_text(
-        program.replace('"transcribe", "speech"', '"sing", "speech"').replace("end: number", "end: string")
-    )
+    program = (EXAMPLE / "subtitles.ts").read_text()
+    (tmp_path / "right.ts").write_text(program + EMBED)
+    wrong_call = (program + EMBED).replace('"transcribe", "speech"', '"sing", "speech"')
+    (tmp_path / "wrong.ts").write_text(wrong_call.replace("Float32Array[]", "string[]"))
+    settings = json.loads((EXAMPLE / "tsconfig.json").read_text())
     (tmp_path / "pyapp").symlink_to(dist)
-    options = (
-        "--ignoreConfig --noEmit --strict --target es2022 --module esnext --moduleResolution bundler --lib es2023,dom"
-    )
-    compiler = [str(ROOT / "node_modules/.bin/tsc"), *options.split(), "--preserveSymlinks", "--types", ""]
-    right, wrong = (
-        subprocess.run([*compiler, str(tmp_path / name)], capture_output=True, text=True)
-        for name in ("right.ts", "wrong.ts")
-    )
+    compiler = [str(ROOT / "node_modules/.bin/tsc"), "--preserveSymlinks", "--project"]
+    found = []
+    for name in ("right", "wrong"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(settings | {"files": [f"{name}.ts"]}))
+        found.append(subprocess.run([*compiler, str(tmp_path / f"{name}.json")], capture_output=True, text=True))
+    right, wrong = found
     assert right.returncode == 0, right.stdout
-    assert "'\"sing\"' is not assignable" in wrong.stdout and "string" in wrong.stdout, wrong.stdout
+    assert "'\"sing\"' is not assignable" in wrong.stdout and "type 'string'" in wrong.stdout, wrong.stdout
 
 
 def test_the_site_on_another_host(plain_browser: BrowserContext, dist: Path) -> None:
@@ -267,10 +262,36 @@ def test_the_guide(plain_browser: BrowserContext, host: SiteServer) -> None:
     page.close()
 
 
-def test_the_example(plain_browser: BrowserContext, host: SiteServer) -> None:
+def test_the_examples(plain_browser: BrowserContext, host: SiteServer) -> None:
     page = plain_browser.new_page()
     page.goto(host.url)
     page.get_by_role("button", name="Write").click()
     expect(page.locator("#status")).to_have_text("Done.")
     assert len(page.locator("#story").inner_text()) > 100
+
+    page.goto(f"{host.url}component.html")
+    given = page.locator("text-reader[src]")
+    expect(given.locator("div")).to_contain_text("Total")
+    chosen = page.locator("text-reader:not([src])")
+    page.evaluate("document.body.addEventListener('read', ({ detail }) => (globalThis.heard = detail))")
+    chosen.locator("input").set_input_files(SAMPLES / "reader/samples/bill.png")
+    expect(chosen.locator("div")).to_contain_text("Total")
+    assert page.evaluate("heard") == given.locator("div").text_content()
+    chosen.locator("input").set_input_files(EXAMPLE / "component.html")
+    expect(chosen.get_by_role("status")).to_contain_text("picture")
+    page.close()
+
+
+def test_the_example_of_a_microphone(one_browser: BrowserContext, host: SiteServer) -> None:
+    one_browser.grant_permissions(["microphone"])
+    page = one_browser.new_page()
+    page.goto(f"{host.url}microphone.html")
+    page.get_by_role("button", name="Listen").click()
+    expect(page.locator("#text")).to_contain_text(re.compile(r"\w+ \w+ \w+"))
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#status")).to_have_text("Done.")
+    one_browser.clear_permissions()
+    page.get_by_role("button", name="Listen").click()
+    expect(page.locator("#status")).to_contain_text("The browser refused access to the microphone.")
+    expect(page.get_by_role("button", name="Listen")).to_be_enabled()
     page.close()

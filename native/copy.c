@@ -33,6 +33,7 @@ static int64_t magnitude(int64_t value) { return value < 0 ? -value : value; }
     for (int64_t i = 0; i < n; i++)                                                                                    \
     ((type *)to)[i * to_step] = ((const type *)from)[i * from_step]
 
+typedef uint8_t any8;
 typedef uint16_t any16 __attribute__((may_alias));
 typedef uint32_t any32 __attribute__((may_alias));
 typedef uint64_t any64 __attribute__((may_alias));
@@ -55,23 +56,46 @@ static void copy_dense(char *to, const char *from, int64_t bytes)
 }
 
 /* One element n times, or n elements backwards. The compiler makes vectors where it knows the step. */
-static void repeat_or_reverse(any32 *to, const any32 *from, int64_t n, int step)
-{
-    if (step)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = from[-i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            to[i] = *from;
-}
+#define REPEAT_OR_REVERSE(type)                                                                                        \
+    static void repeat_or_reverse_##type(void *target, const void *source, int64_t n, int step)                        \
+    {                                                                                                                  \
+        type *to = target;                                                                                             \
+        const type *from = source;                                                                                     \
+        if (step)                                                                                                      \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = from[-i];                                                                                      \
+        else                                                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = *from;                                                                                         \
+    }
+REPEAT_OR_REVERSE(any32)
+#if !defined(__wasm__) /* there the others as any step: code is downloaded */
+REPEAT_OR_REVERSE(any8)
+REPEAT_OR_REVERSE(any16)
+REPEAT_OR_REVERSE(any64)
+#endif
 
 static void copy_row(char *to, const char *from, int64_t n, int64_t to_step, int64_t from_step, int64_t bytes)
 {
-    if (to_step == 1 && from_step == 1)
+    if (to_step == 1 && from_step == 1) {
         copy_dense(to, from, n * bytes);
-    else if (bytes == 4 && to_step == 1 && (from_step == 0 || from_step == -1))
-        repeat_or_reverse((any32 *)to, (const any32 *)from, n, (int)from_step);
-    else if (bytes == 4)
+        return;
+    }
+    if (to_step == 1 && (from_step == 0 || from_step == -1)) {
+        if (bytes == 4) {
+            repeat_or_reverse_any32(to, from, n, (int)from_step);
+            return;
+        }
+#if !defined(__wasm__)
+        if (bytes == 1 || bytes == 2 || bytes == 8) {
+            (bytes == 1   ? repeat_or_reverse_any8
+             : bytes == 2 ? repeat_or_reverse_any16
+                          : repeat_or_reverse_any64)(to, from, n, (int)from_step);
+            return;
+        }
+#endif
+    }
+    if (bytes == 4)
         COPY_AS(any32);
     else if (bytes == 8)
         COPY_AS(any64);
@@ -143,6 +167,50 @@ static void turn(any32 *to, const any32 *from, int64_t rows, int64_t n, ptrdiff_
     }
 }
 
+#if !defined(__wasm__)
+/* The same of 1 and 2 bytes: squares of `side` rows, of which each round brings two elements side / 2 rows apart side by
+ * side. */
+#define TURN(name, element, side, rounds, FIRST, SECOND)                                                               \
+    typedef element name##_row __attribute__((vector_size(16)));                                                       \
+    typedef element name##_unaligned __attribute__((vector_size(16), aligned(1), may_alias));                          \
+    static void turn_##name(void *target, const void *source, int64_t rows, int64_t n, ptrdiff_t to_row,               \
+                            ptrdiff_t from_row)                                                                        \
+    {                                                                                                                  \
+        element *to = target;                                                                                          \
+        const element *from = source;                                                                                  \
+        int64_t row = 0;                                                                                               \
+        for (; row + side <= rows; row += side) {                                                                      \
+            int64_t i = 0;                                                                                             \
+            for (; i + side <= n; i += side) {                                                                         \
+                name##_row a[side], b[side];                                                                           \
+                for (int j = 0; j < side; j++)                                                                         \
+                    a[j] = *(const name##_unaligned *)(from + row + (i + j) * from_row);                               \
+                for (int round = 0; round < rounds; round++) {                                                         \
+                    UNROLL for (int j = 0; j < side / 2; j++)                                                          \
+                    {                                                                                                  \
+                        b[2 * j] = FIRST(a[j], a[j + side / 2]);                                                       \
+                        b[2 * j + 1] = SECOND(a[j], a[j + side / 2]);                                                  \
+                    }                                                                                                  \
+                    memcpy(a, b, sizeof a);                                                                            \
+                }                                                                                                      \
+                for (int j = 0; j < side; j++)                                                                         \
+                    *(name##_unaligned *)(to + (row + j) * to_row + i) = a[j];                                         \
+            }                                                                                                          \
+            for (int j = 0; j < side; j++)                                                                             \
+                copy_row((char *)(to + (row + j) * to_row + i), (const char *)(from + row + j + i * from_row), n - i,  \
+                         1, from_row, sizeof *to);                                                                     \
+        }                                                                                                              \
+        for (; row < rows; row++)                                                                                      \
+            copy_row((char *)(to + row * to_row), (const char *)(from + row), n, 1, from_row, sizeof *to);             \
+    }
+#define FIRST_EIGHT(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define LAST_EIGHT(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define FIRST_FOUR(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define LAST_FOUR(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+TURN(bytes, any8, 16, 4, FIRST_EIGHT, LAST_EIGHT)
+TURN(halves, any16, 8, 3, FIRST_FOUR, LAST_FOUR)
+#endif
+
 /* The elements of the present tile along an axis. */
 static int64_t extent(const axis *along)
 {
@@ -182,6 +250,10 @@ KERNEL(copy_strided)
         const int64_t n = extent(inner), rows = in == over ? 1 : extent(across);
         if (TURNS && bytes == 4 && in != over && inner->to == 1 && across->from == 1)
             turn((any32 *)to, (const any32 *)from, rows, n, across->to, inner->from);
+#if !defined(__wasm__)
+        else if (bytes < 3 && in != over && inner->to == 1 && across->from == 1)
+            (bytes == 1 ? turn_bytes : turn_halves)(to, from, rows, n, across->to, inner->from);
+#endif
         else
             for (int64_t row = 0; row < rows; row++)
                 copy_row(to + row * across->to * bytes, from + row * across->from * bytes, n, inner->to, inner->from,

@@ -36,7 +36,7 @@ static void prepare(paths *p, float *scratch, int64_t rows)
         *all[i] = row;
     p->alpha = row;
     for (int64_t s = 3; s < p->states; s += 2)
-        if (p->labels[s >> 1] != p->labels[(s >> 1) - 1] && p->labels[s >> 1] != p->blank)
+        if (p->labels[s >> 1] != p->labels[(s >> 1) - 1])
             p->skip[s] = p->skip_back[s - 2] = 0;
 }
 

@@ -88,8 +88,10 @@ SMALL_CODE static double sum_any(const void *p, int64_t at, int64_t n, int type)
 #define get(p, i, type) element_at(p, i, type)
 #define put(p, i, x, type) put_element(p, i, x, type)
 #include "pooling.h"
+#undef real
+#undef NAME
 
-/* ---- Windows of float32 that follow one another along the last dim: `n` from window `at` on, an element of each at a
+/* ---- Windows of float32, double or int64 that follow one another along the last dim: `n` from window `at` on, an element of each at a
  * time. span s has the first two dims. */
 
 enum { BLOCK = 64 };
@@ -112,66 +114,25 @@ INLINE int64_t row_of(const window *w, const span *s, int64_t i, int64_t j)
     return ((s[0].first + i * s[0].step) * g->size[1] + s[1].first + j * s[1].step) * g->size[2];
 }
 
-static void mean_row(const window *w, const span *s, int64_t at, int64_t n)
-{
-    const geometry *g = w->geometry;
-    const float *x = (const float *)w->x + (w->x ? w->plane : 0);
-    float *grad_x = (float *)w->grad_x + (w->grad_x ? w->plane : 0);
-    const int64_t stride = g->stride[2];
-    float total[BLOCK], divisor[BLOCK]; /* of gradients, `total` is what each element of a window gets */
-    for (int64_t o = 0; o < n; o++) {
-        const span last = span_of(g, 2, at + o);
-        const int64_t elements = w->counted ? s[0].all * s[1].all * last.all : s[0].count * s[1].count * last.count;
-        divisor[o] = (float)(w->divisor ? w->divisor : elements);
-        total[o] = w->grad_x ? ((const float *)w->grad_y)[w->at + o] / divisor[o] : 0;
-    }
-    for (int64_t i = 0; i < s[0].count; i++)
-        for (int64_t j = 0; j < s[1].count; j++)
-            for (int64_t k = 0, row = row_of(w, s, i, j); k < g->kernel[2]; k++) {
-                const column c = column_of(g, at, k, n);
-                if (w->grad_x)
-                    for (int64_t o = c.begin; o < c.end; o++)
-                        grad_x[row + c.first + o * stride] += total[o];
-                else
-                    for (int64_t o = c.begin; o < c.end; o++)
-                        total[o] += x[row + c.first + o * stride];
-            }
-    for (int64_t o = 0; o < n && w->y; o++)
-        ((float *)w->y)[w->at + o] = total[o] / divisor[o];
-}
-
-#if !defined(__wasm__) /* where code must be short, max_planes does it */
-/* Elements begin .. end - 1, `stride` apart. The largest so far stays where it is NaN. */
-INLINE void keep_larger(float *most, const float *x, int64_t begin, int64_t end, const int64_t stride)
-{
-    for (int64_t o = begin; o < end; o++) {
-        const float value = x[o * stride];
-        most[o] = ((value > most[o]) | (value != value)) ? value : most[o];
-    }
-}
-
-/* The largest elements, but not where they are. */
-static void max_row(const window *w, const span *s, int64_t at, int64_t n)
-{
-    const geometry *g = w->geometry;
-    const float *x = (const float *)w->x + w->plane;
-    float most[BLOCK];
-    for (int64_t o = 0; o < n; o++)
-        most[o] = -INFINITE;
-    for (int64_t i = 0; i < s[0].count; i++)
-        for (int64_t j = 0; j < s[1].count; j++)
-            for (int64_t k = 0, row = row_of(w, s, i, j); k < g->kernel[2]; k++) {
-                const column c = column_of(g, at, k, n);
-                const float *from = x + row + c.first;
-                if (g->stride[2] == 1)
-                    keep_larger(most, from, c.begin, c.end, 1);
-                else if (g->stride[2] == 2)
-                    keep_larger(most, from, c.begin, c.end, 2);
-                else
-                    keep_larger(most, from, c.begin, c.end, g->stride[2]);
-            }
-    memcpy((float *)w->y + w->at, most, (size_t)n * sizeof *most);
-}
+#define real float
+#define LEAST -INFINITE
+#define NAME(f) f##_float
+#include "pooling_rows.h"
+#undef real
+#undef LEAST
+#undef NAME
+#if !defined(__wasm__)
+#define real double
+#define LEAST -__builtin_inf()
+#define NAME(f) f##_double
+#include "pooling_rows.h"
+#undef real
+#undef LEAST
+#undef NAME
+#define real int64_t
+#define LEAST INT64_MIN
+#define NAME(f) f##_int64
+#include "pooling_rows.h"
 #endif
 
 /* ---- The largest elements of float32 windows, LANES windows at a time, whichever rows they are in. */
@@ -338,6 +299,12 @@ static void max_pairs(window *w, int64_t first, int64_t last, int64_t elements, 
 }
 #endif
 
+#if defined(__wasm__)
+enum { TYPES_POOLED = TYPES_FLOAT };
+#else
+enum { TYPES_POOLED = TYPES_FLOAT | BIT(TYPE_int64) };
+#endif
+
 /* The dims of every kernel here begin with the type, the number of planes and the geometry. */
 static int pool(const int64_t *dims, window w, int means, int worker, int workers)
 {
@@ -348,7 +315,7 @@ static int pool(const int64_t *dims, window w, int means, int worker, int worker
     memcpy(&g, dims + 2, sizeof g);
     if (!planes)
         return KERNEL_OK;
-    if (!type_in(dims[0], TYPES_FLOAT) || planes < 0)
+    if (!type_in(dims[0], TYPES_POOLED) || planes < 0)
         return KERNEL_BAD_ARGUMENT;
     for (int d = 0; d < 3; d++) {
         if (g.size[d] < 0 || g.out[d] < 0 || g.kernel[d] < 0 || g.stride[d] < 1 || g.pad[d] < 0 || g.dilation[d] < 1 ||
@@ -359,18 +326,24 @@ static int pool(const int64_t *dims, window w, int means, int worker, int worker
     }
     w.geometry = &g;
     const int in_rows = type == TYPE_float32 && g.kernel[2] && elements <= INT32_MAX;
+    if (type == TYPE_int64 && (means || !g.kernel[2] || w.grad_x))
+        return KERNEL_BAD_ARGUMENT;
     worker_share(planes, 1, worker, workers, &first, &last);
     if (w.grad_x && last > first)
         memset((char *)w.grad_x + first * elements * type_bytes(type), 0,
                (size_t)((last - first) * elements * type_bytes(type)));
-    void (*row)(const window *, const span *, int64_t, int64_t) = in_rows && means ? mean_row : NULL;
+    void (*row)(const window *, const span *, int64_t, int64_t) = in_rows && means ? mean_row_float : NULL;
 #if !defined(__wasm__)
     if (in_rows && !means && are_pairs(&g)) {
         max_pairs(&w, first, last, elements, outputs);
         return KERNEL_OK;
     }
     if (in_rows && !means && !w.indices && !w.grad_x)
-        row = max_row;
+        row = max_row_float;
+    if (type == TYPE_float64 && g.kernel[2])
+        row = means ? mean_row_double : max_row_double;
+    if (type == TYPE_int64)
+        row = max_row_int64;
 #endif
     if (in_rows && !row && g.kernel[0] && g.kernel[1]) {
         max_planes(&w, first, last, elements, outputs);

@@ -198,6 +198,7 @@ static double product_of(const double *x, int64_t n)
            ((products[1] * products[5]) * (products[3] * products[7]));
 }
 
+#if defined(__wasm__)
 /* Whether a dense line of bools has one that is `sought`. */
 static int has_bool(const uint8_t *x, int64_t n, int sought)
 {
@@ -214,32 +215,7 @@ static int has_bool(const uint8_t *x, int64_t n, int sought)
             return 1;
     return 0;
 }
-
-#if !defined(__wasm__) /* there as the others: code is downloaded */
-static int has_float(const float *x, int64_t n, int sought)
-{
-    int64_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES) {
-        vint found = vsplat_int(0);
-        for (int j = 0; j < 4; j++)
-            found |= vload(x + i + j * LANES) != 0.0f; /* NaN is true */
-        if (!sought) {
-            found = vsplat_int(0);
-            for (int j = 0; j < 4; j++)
-                found |= vload(x + i + j * LANES) == 0.0f;
-        }
-        int32_t some = 0;
-        for (int lane = 0; lane < LANES; lane++)
-            some |= found[lane];
-        if (some)
-            return 1;
-    }
-    for (; i < n; i++)
-        if ((x[i] != 0) == sought)
-            return 1;
-    return 0;
-}
-
+#else /* there as the others: code is downloaded */
 /* The product of a dense row of f32 in double, in chains that do not wait for each other. */
 static double product_of_row(const float *x, int64_t n)
 {
@@ -273,17 +249,26 @@ static double squares_of_row(const float *x, int64_t n)
 }
 #endif
 
+#if defined(__wasm__)
+enum { CHAINS = 8 };
+#else
+enum { CHAINS = 32 }; /* that do not wait for each other */
+#endif
+
 /* Adds a part to result 0; `lost` is the sum of the rounding errors of earlier additions (Neumaier 1974). */
 static SMALL_CODE void add_part(state *s, double *lost, const double *x, int64_t n, int squares)
 {
-    double sums[8] = {0};
+    double sums[CHAINS] = {0};
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int j = 0; j < 8; j++)
+    for (; i + CHAINS <= n; i += CHAINS)
+        for (int j = 0; j < CHAINS; j++)
             sums[j] += squares ? x[i + j] * x[i + j] : x[i + j];
     for (; i < n; i++)
         sums[0] += squares ? x[i] * x[i] : x[i];
-    const double more = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+    for (int half = CHAINS / 2; half; half /= 2)
+        for (int j = 0; j < half; j++)
+            sums[j] += sums[j + half];
+    const double more = sums[0];
     const double total = s->real[0] + more;
     const double rounded =
         __builtin_fabs(s->real[0]) >= __builtin_fabs(more) ? (s->real[0] - total) + more : (more - total) + s->real[0];
@@ -322,6 +307,141 @@ typedef struct reduction {
     double correction;
     int type, y_type, is_real;
 } reduction;
+
+#if !defined(__wasm__)
+/* ---- Rows and columns in their own type */
+
+#define element uint8_t
+#define whole int8_t
+#define is_float 0
+#define total uint32_t
+#define NAME(f) f##_uint8
+#include "reduce_rows.h"
+#define element int8_t
+#define whole int8_t
+#define is_float 0
+#define total int32_t
+#define NAME(f) f##_int8
+#include "reduce_rows.h"
+#define element int16_t
+#define whole int16_t
+#define is_float 0
+#define total int32_t
+#define NAME(f) f##_int16
+#include "reduce_rows.h"
+#define element int32_t
+#define whole int32_t
+#define is_float 0
+#define total int64_t
+#define NAME(f) f##_int32
+#include "reduce_rows.h"
+#define element int64_t
+#define whole int64_t
+#define is_float 0
+#define adds uint64_t
+#define NAME(f) f##_int64
+#include "reduce_rows.h"
+#define element float
+#define whole int32_t
+#define is_float 1
+#define NAME(f) f##_float32
+#include "reduce_rows.h"
+#define element double
+#define whole int64_t
+#define is_float 1
+#define adds double
+#define NAME(f) f##_float64
+#include "reduce_rows.h"
+
+/* Bools, of which every byte but 0 is true. */
+static int along_bools(const reduction *r, const uint8_t *x, int64_t at)
+{
+    const int one = r->opcode == REDUCE_any || r->opcode == REDUCE_max;
+    int64_t sum = 0;
+    if (one || r->opcode == REDUCE_all || r->opcode == REDUCE_min) {
+        ((uint8_t *)r->y)[at] = has_uint8(x, r->reduced, one) == one;
+        return 1;
+    }
+    if (r->opcode != REDUCE_sum)
+        return 0;
+    for (int64_t k = 0; k < r->reduced; k += BLOCK) {
+        const int64_t n = r->reduced - k < BLOCK ? r->reduced - k : BLOCK;
+        uint32_t part = 0;
+        for (int64_t i = 0; i < n; i++)
+            part += x[k + i] != 0;
+        sum += part;
+    }
+    ((int64_t *)r->y)[at] = sum;
+    return 1;
+}
+
+/* Result `at` of a dense row; 0 where it is not computed in the type of the elements. */
+static int along_of_type(const reduction *r, const char *x, int64_t at)
+{
+    switch (r->type) {
+    case TYPE_bool:
+        return along_bools(r, (const uint8_t *)x, at);
+    case TYPE_uint8:
+        return along_uint8(r, x, at);
+    case TYPE_int8:
+        return along_int8(r, x, at);
+    case TYPE_int16:
+        return along_int16(r, x, at);
+    case TYPE_int32:
+        return along_int32(r, x, at);
+    case TYPE_int64:
+        return along_int64(r, x, at);
+    case TYPE_float32:
+        return along_float32(r, x, at);
+    case TYPE_float64:
+        return along_float64(r, x, at);
+    default:
+        return 0;
+    }
+}
+
+/* Results at .. at + n - 1, columns of rows whose neighbours lie side by side; 0 where they are not computed in the type of
+ * the elements. */
+static int across_of_type(const reduction *r, const char *x, int64_t at, int64_t n)
+{
+    const int larger = r->opcode == REDUCE_max;
+    if (r->opcode == REDUCE_sum && r->type == TYPE_float64 && r->y_type == TYPE_float64)
+        sums_across_float64((double *)r->y + at, (const double *)(const void *)x, r->reduced, r->x_reduced, n);
+    else if (r->opcode == REDUCE_sum && r->type == TYPE_int64)
+        sums_across_int64((int64_t *)r->y + at, (const int64_t *)(const void *)x, r->reduced, r->x_reduced, n);
+    else if (larger || r->opcode == REDUCE_min)
+        switch (r->type) {
+#define ACROSS_TYPE(element, name)                                                                                     \
+    case TYPE_##name:                                                                                                  \
+        across_##name((element *)r->y + at, (const element *)(const void *)x, r->reduced, r->x_reduced, n, larger);    \
+        break;
+            ACROSS_TYPE(uint8_t, uint8)
+            ACROSS_TYPE(int8_t, int8)
+            ACROSS_TYPE(int16_t, int16)
+            ACROSS_TYPE(int32_t, int32)
+            ACROSS_TYPE(int64_t, int64)
+            ACROSS_TYPE(float, float32)
+            ACROSS_TYPE(double, float64)
+        default:
+            return 0;
+        }
+    else
+        return 0;
+    return 1;
+}
+
+/* The largest or smallest of a line of halves, NaN if one is. */
+static float extreme_of_halves(const view *line, int64_t count, int larger)
+{
+    float found = 0, part[PART];
+    for (int64_t k = 0; k < count && found == found; k += PART) {
+        const int64_t n = count - k < PART ? count - k : PART;
+        const float next = extreme_of_row(read_floats(part, line, k, n), n, larger);
+        found = k == 0 || next != next || (larger ? next > found : next < found) ? next : found;
+    }
+    return found;
+}
+#endif
 
 static void write_results(const reduction *r, const state *s, int64_t at, int64_t n)
 {
@@ -403,11 +523,6 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
             return;
         }
 #if !defined(__wasm__)
-        if (r->opcode == REDUCE_any || r->opcode == REDUCE_all) {
-            const int sought = r->opcode == REDUCE_any;
-            ((uint8_t *)r->y)[at] = has_float(row, r->reduced, sought) == sought;
-            return;
-        }
         if (r->opcode == REDUCE_prod || r->opcode == REDUCE_sum_squares) {
             s.real[0] = (r->opcode == REDUCE_prod ? product_of_row : squares_of_row)(row, r->reduced);
             write_results(r, &s, at, 1);
@@ -415,11 +530,21 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
         }
 #endif
     }
+#if defined(__wasm__)
     if (r->type == TYPE_bool && r->x_reduced == 1 && (r->opcode == REDUCE_any || r->opcode == REDUCE_all)) {
         const int sought = r->opcode == REDUCE_any;
         ((uint8_t *)r->y)[at] = has_bool((const uint8_t *)x, r->reduced, sought) == sought;
         return;
     }
+#else
+    if (r->x_reduced == 1 && along_of_type(r, x, at))
+        return;
+    if (type_in(r->type, TYPES_HALF) && (r->opcode == REDUCE_max || r->opcode == REDUCE_min)) {
+        const float found = extreme_of_halves(&line, r->reduced, r->opcode == REDUCE_max);
+        write_floats(r->y, r->type, at, &found, 1);
+        return;
+    }
+#endif
     if (r->opcode == REDUCE_sum && r->y_type != TYPE_float64 && type_in(r->type, TYPES_HALF | BIT(TYPE_float32))) {
         s.real[0] = sum_of_halves(&line, r->reduced);
         write_results(r, &s, at, 1);
@@ -447,13 +572,19 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
             wholes_along(r->opcode, &s, part.whole, n, k);
             continue;
         }
-        read_doubles(part.real, &line, k, n);
-        if (r->opcode == REDUCE_sum || r->opcode == REDUCE_sum_squares)
-            add_part(&s, &lost, part.real, n, r->opcode == REDUCE_sum_squares);
-        else if (r->opcode == REDUCE_prod)
-            s.real[0] *= product_of(part.real, n);
+        const double *from = part.real;
+#if !defined(__wasm__)
+        if (r->type == TYPE_float64) /* where they lie */
+            from = read_bits(part.real, &line, k, n, sizeof *part.real);
         else
-            reals_along(r->opcode, &s, part.real, n, k);
+#endif
+            read_doubles(part.real, &line, k, n);
+        if (r->opcode == REDUCE_sum || r->opcode == REDUCE_sum_squares)
+            add_part(&s, &lost, from, n, r->opcode == REDUCE_sum_squares);
+        else if (r->opcode == REDUCE_prod)
+            s.real[0] *= product_of(from, n);
+        else
+            reals_along(r->opcode, &s, from, n, k);
     }
     s.real[0] += lost;
     write_results(r, &s, at, 1);
@@ -480,26 +611,6 @@ static SMALL_CODE void reduce_across(const reduction *r, int64_t at, int64_t n)
     }
     write_results(r, &s, at, n);
 }
-
-#if !defined(__wasm__)
-/* The largest or the smallest of columns first .. first + n - 1 of f32, vectors of them row by row. */
-static void extreme_strip(float *y, const float *x, int64_t rows, int64_t stride, int64_t n, int larger)
-{
-    enum { VECTORS = PART / LANES };
-    vfloat best[VECTORS];
-    for (int j = 0; j * LANES < n; j++)
-        best[j] = vload_up_to(x + j * LANES, n - j * LANES);
-    for (int64_t row = 1; row < rows; row++) {
-        x += stride;
-        for (int j = 0; j * LANES < n; j++) {
-            const vfloat next = vload_up_to(x + j * LANES, n - j * LANES);
-            best[j] = larger ? vmaximum(best[j], next) : vminimum(best[j], next);
-        }
-    }
-    for (int j = 0; j * LANES < n; j++)
-        vstore_up_to(y + j * LANES, best[j], n - j * LANES);
-}
-#endif
 
 static int y_type_fits(const reduction *r)
 {
@@ -558,9 +669,9 @@ KERNEL(reduce)
                         sum_strip(y + j, x + j, r.reduced, r.x_reduced, n - i - j, 1);
             }
 #if !defined(__wasm__)
-        else if (r.type == TYPE_float32 && (opcode == REDUCE_max || opcode == REDUCE_min) && r.x_inner == 1)
-            extreme_strip((float *)r.y + at, (const float *)(const void *)r.x + tile / tiles * r.x_outer + column,
-                          r.reduced, r.x_reduced, n, opcode == REDUCE_max);
+        else if (r.x_inner == 1 &&
+                 across_of_type(&r, r.x + (tile / tiles * r.x_outer + column) * type_bytes(r.type), at, n))
+            continue;
 #endif
         else
             reduce_across(&r, at, n);

@@ -175,6 +175,12 @@ static __attribute__((noinline)) void combine(void *y, int64_t at, const void *s
     if (type == TYPE_int32)
         COMBINE(int32_t, uint32_t, NEVER)
 #if !defined(__wasm__) /* code is downloaded */
+    if (type == TYPE_uint8)
+        COMBINE(uint8_t, uint32_t, NEVER)
+    if (type == TYPE_int8)
+        COMBINE(int8_t, uint32_t, NEVER)
+    if (type == TYPE_int16)
+        COMBINE(int16_t, uint32_t, NEVER)
     if (n == 1 && opcode == SCATTER_add && type_in(type, TYPES_HALF)) {
         const int kind = type == TYPE_float16 ? KIND_F16 : KIND_BF16;
         const float sum = scalar_at(y, at, kind) + scalar_at(source, 0, kind);
@@ -262,19 +268,42 @@ KERNEL(scatter)
         const int64_t base = next_run(&y_lines, line, &one, &ignored);
         const int64_t places = next_run(&index, line, &one, &ignored);
         const char *from = source.p + next_run(&source, line, &one, &ignored) * bytes;
+#define PLACE                                                                                                          \
+    (wide ? ((const int64_t *)(const void *)index.p)[places + k * index_step]                                          \
+          : ((const int32_t *)(const void *)index.p)[places + k * index_step])
+#define EACH_PLACE(type, operator)                                                                                     \
+    {                                                                                                                  \
+        type *y = (type *)record->pointers[scatter_y] + base;                                                          \
+        const type *values = (const type *)(const void *)from;                                                         \
+        for (int64_t k = 0; k < length; k++) {                                                                         \
+            const int64_t place = PLACE;                                                                               \
+            if (place >= low && place < high)                                                                          \
+                y[place * y_step] operator values[k * source_step];                                                    \
+        }                                                                                                              \
+        continue;                                                                                                      \
+    }
+        if (opcode == SCATTER_set && bytes == 4)
+            EACH_PLACE(any32, =)
+        if (opcode == SCATTER_add && type == TYPE_float32)
+            EACH_PLACE(float, +=)
+#if !defined(__wasm__)
+        if (opcode == SCATTER_set && bytes == 8)
+            EACH_PLACE(any64, =)
+        if (opcode == SCATTER_set && bytes == 2)
+            EACH_PLACE(any16, =)
+        if (opcode == SCATTER_set)
+            EACH_PLACE(uint8_t, =)
+        if (opcode == SCATTER_add && type == TYPE_float64)
+            EACH_PLACE(double, +=)
+        if (opcode == SCATTER_add && type == TYPE_int64)
+            EACH_PLACE(any64, +=)
+        if (opcode == SCATTER_add && type == TYPE_int32)
+            EACH_PLACE(any32, +=)
+#endif
         for (int64_t k = 0; k < length; k++, from += source_step * bytes) {
-            const int64_t at = places + k * index_step;
-            const int64_t place =
-                wide ? ((const int64_t *)(const void *)index.p)[at] : ((const int32_t *)(const void *)index.p)[at];
-            const int64_t to = base + place * y_step;
-            if (place < low || place >= high)
-                continue;
-            if (opcode == SCATTER_set && bytes == 4)
-                ((any32 *)record->pointers[scatter_y])[to] = *(const any32 *)(const void *)from;
-            else if (type == TYPE_float32 && opcode == SCATTER_add)
-                ((float *)record->pointers[scatter_y])[to] += *(const float *)(const void *)from;
-            else
-                combine(record->pointers[scatter_y], to, from, 1, opcode, type);
+            const int64_t place = PLACE;
+            if (place >= low && place < high)
+                combine(record->pointers[scatter_y], base + place * y_step, from, 1, opcode, type);
         }
     }
     return KERNEL_OK;

@@ -21,8 +21,8 @@ from pyapp.tasks.keeper import keeper
 # By the page's task: the tasks of its models in pyapp.models._index, the usual one first. A model that is dropped on
 # the page goes to the first of these that has one of its tasks (scripts/site.py).
 MODEL_TASKS = {
-    "chat": ("causal-lm", "image-text-to-text"),
-    "generate": ("causal-lm",),
+    "chat": ("causal-lm", "image-text-to-text", "text-diffusion"),
+    "generate": ("causal-lm", "text-diffusion"),
     "translate": ("seq2seq-lm",),
     "embed": ("features",),
     "image-to-text": ("image-to-text",),

@@ -101,6 +101,16 @@ class Token(Event):
 
 
 @dataclass(frozen=True)
+class Draft(Event):
+    """The text behind the last Token of a model that writes by masked diffusion, which replaces the last Draft: tokens
+    appear in their places, and "▒" stands for one that is not known yet.
+    """
+
+    type: ClassVar[str] = "draft"
+    text: str
+
+
+@dataclass(frozen=True)
 class Thought(Event):
     """Text of a model's thinking, which comes before its answer and is not part of it."""
 

@@ -14,6 +14,7 @@
  * @typedef {{signal?: AbortSignal, onProgress?: (progress: Progress) => void}} LoadOptions
  * @typedef {{threads: number, isolated: boolean, instructionSet: string, pyodide: string}} About `isolated`: the page may have threads
  */
+import { Microphone } from "./modules/audio/microphone.js";
 import { Listening, Run } from "./modules/embed/run.js";
 import { LISTEN, TASKS } from "./modules/embed/tasks.js";
 import { Engine as WorkerEngine } from "./modules/page/engine.js";
@@ -22,7 +23,7 @@ import { UserError } from "./modules/shared/protocol.js";
 import { DEFAULT_HUB } from "./modules/shared/registry.js";
 import { siteUrl } from "./modules/shared/site.js";
 
-export { UserError };
+export { Microphone, UserError };
 
 /** One worker with Python and the kernels, and the models that it has loaded: one of each task at a time. */
 export class Engine {

@@ -30,7 +30,7 @@ DEVICE float score_of(const sample &p, int64_t time, int64_t s)
 /* Whether a path may go from state s - 2 to s: between two different labels. */
 DEVICE bool skips(const sample &p, int64_t s)
 {
-    return s >= 3 && s & 1 && p.labels[s >> 1] != p.labels[(s >> 1) - 1] && p.labels[s >> 1] != p.blank;
+    return s >= 3 && s & 1 && p.labels[s >> 1] != p.labels[(s >> 1) - 1];
 }
 
 /* A state's score at a time, from the same state and one or two before (after: by = 1) at the time before. */

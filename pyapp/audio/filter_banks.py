@@ -61,11 +61,11 @@ def window_of(name: str) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=4)
-def filters(bins: int) -> NDArray[np.float64]:
-    """(bins, 257): triangles of height 1; the bin at 8 kHz is in none."""
+def filters(bins: int, lowest: float = LOWEST, highest: float = SAMPLE_RATE / 2) -> NDArray[np.float64]:
+    """(bins, 257): triangles of height 1 from `lowest` to `highest` Hz; the bin at 8 kHz is in none."""
     if not 1 <= bins <= POINTS // 4:
         raise OptionError(f"must be from 1 to {POINTS // 4}, not {bins}", where="bins")
-    low, high = (1127 * np.log(1 + hertz / 700) for hertz in (LOWEST, SAMPLE_RATE / 2))
+    low, high = (1127 * np.log(1 + hertz / 700) for hertz in (lowest, highest))
     step = (high - low) / (bins + 1)
     left = low + step * np.arange(bins)[:, None]
     mel = 1127 * np.log(1 + np.arange(POINTS // 2 + 1) * (SAMPLE_RATE / POINTS) / 700)

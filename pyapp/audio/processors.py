@@ -15,9 +15,20 @@ from pyapp.engine.ops import from_numpy
 from pyapp.errors import ArgumentError, ModelError
 
 from .constants import SAMPLE_RATE
-from .filter_banks import POINTS, filter_bank, frames_of, window_of
+from .filter_banks import POINTS, filter_bank, filters, frames_of, window_of
 from .mel import BINS as FFT_BINS
-from .mel import DECADES, FFT_SIZE, FRAMES_AT_ONCE, HOP, SMALLEST_POWER, log_mel_spectrogram, triangles
+from .mel import (
+    DECADES,
+    FFT_SIZE,
+    FRAMES_AT_ONCE,
+    HOP,
+    SMALLEST_POWER,
+    log_mel_spectrogram,
+    mel_logs,
+    reflect,
+    triangles,
+)
+from .resampling import resample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,6 +92,8 @@ class SampleProcessor:
     normalize: bool = True
     masks: bool = False
 
+    epsilon = EPSILON
+
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> SampleProcessor:
         """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate."""
@@ -92,7 +105,7 @@ class SampleProcessor:
         if not self.normalize:
             return np.asarray(samples, np.float32)
         centred = samples - samples.mean()
-        found: NDArray[np.float32] = (centred / np.sqrt(samples.var() + EPSILON)).astype(np.float32)
+        found: NDArray[np.float32] = (centred / np.sqrt(samples.var() + self.epsilon)).astype(np.float32)
         return found
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
@@ -175,6 +188,66 @@ class StandardizedProcessor:
         logs = np.log(_bank_power(np.pad(sound, POINTS // 2), window_of("hann"), frames, filters) + self.guard)
         found: NDArray[np.float64] = (logs - logs.mean(0)) / (logs.std(0, ddof=1) + self.epsilon)
         return found
+
+
+@dataclass(frozen=True)
+class SlopedSpectrogramProcessor:
+    """What makes LASR's log-mel spectrograms: frames of 25 ms each 10 ms, the power of an FFT of 512, triangles whose
+    sides are straight on HTK's scale, from 125 to 7,500 Hz, and natural logarithms of at least 1e-5.
+    """
+
+    bins: int = 128
+
+    hop = HOP
+    lowest, highest, least = 125.0, 7500.0, 1e-5
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> SlopedSpectrogramProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
+        other spectrograms.
+        """
+        settings = _feature_settings(settings, where)
+        for name, usual in (("n_fft", POINTS), ("hop_length", HOP), ("win_length", FFT_SIZE)):
+            if settings.get(name, usual) != usual:
+                raise ModelError(f"{name} is {settings[name]!r:.40}, expected {usual}", where=where)
+        bins = settings.get("feature_size", cls.bins)
+        if type(bins) is not int or not 1 <= bins <= POINTS // 4:
+            raise ModelError(f"feature_size is {bins!r:.40}, expected a whole number up to {POINTS // 4}", where=where)
+        return cls(bins)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other spectrograms."""
+        own = config.get("encoder_config")
+        read = own.get("num_mel_bins", 128) if isinstance(own, Mapping) else 128
+        if read != self.bins:
+            raise ModelError(
+                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
+                hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    frames_of = staticmethod(frames_of)
+
+    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
+        """Recordings, each float (N,) at 16 kHz, as a batch (B, F, bins) float32, silence after the shorter ones, and
+        the mask (B, F) int32 of what is not padding; None where nothing is. ArgumentError for less than a frame.
+        """
+        arrays = _checked(recordings)
+        counts = [self.frames_of(len(array)) for array in arrays]
+        if not min(counts):
+            raise ArgumentError(f"recordings have {counts} frames of 25 ms, expected one or more")
+        longest = max(map(len, arrays))
+        padded = [np.pad(array.astype(np.float64), (0, longest - len(array))) for array in arrays]
+        slopes = filters(self.bins, self.lowest, self.highest).T  # (257, bins)
+        found = np.empty((len(arrays), max(counts), self.bins), np.float32)
+        for row, sound in enumerate(padded):
+            parts = np.lib.stride_tricks.sliding_window_view(sound, FFT_SIZE)[::HOP]  # (F, 400)
+            for first in range(0, len(parts), FRAMES_AT_ONCE):
+                here = slice(first, first + FRAMES_AT_ONCE)
+                power = np.abs(np.fft.rfft(parts[here] * window_of("hann"), POINTS)) ** 2
+                found[row, here] = np.log(np.maximum(power @ slopes, self.least))
+        return from_numpy(found), _mask_of(counts)
 
 
 @dataclass(frozen=True)
@@ -435,6 +508,129 @@ class WholeSpectrogramProcessor:
         logs = log_mel_spectrogram(array, self.bins, max(0, self.least - len(array)))
         filled = np.pad(logs, ((0, 0), (0, -logs.shape[1] % self.multiple)))
         return from_numpy(np.ascontiguousarray(filled[None]))
+
+
+@dataclass(frozen=True)
+class LongSpectrogramProcessor:
+    """What makes Whisper's log-mel spectrograms of whole recordings, each with silence behind it, for Qwen's models of
+    all senses: a last part of a frame of 10 ms counts.
+    """
+
+    bins: int = 128
+
+    stretch = 30 * SAMPLE_RATE  # samples of what is heard at once
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> LongSpectrogramProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
+        other spectrograms.
+        """
+        return cls(SpectrogramProcessor.from_settings(settings, where).bins)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other spectrograms."""
+        own = config.get("thinker_config", config)
+        own = own.get("audio_config") if isinstance(own, Mapping) else {}
+        read = own.get("num_mel_bins", 128) if isinstance(own, Mapping) else 128
+        if read != self.bins:
+            raise ModelError(
+                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
+                hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    def size(self, samples: int) -> tuple[int, int]:
+        """(bins, frames) of a recording of `samples` samples."""
+        return self.bins, -(-samples // HOP)
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (1, bins, frames)."""
+        [array] = _checked([samples])
+        bins, frames = self.size(len(array))
+        logs = log_mel_spectrogram(array, bins, frames * HOP - len(array) + FFT_SIZE)
+        return from_numpy(np.ascontiguousarray(logs[None, :, :frames]))
+
+
+@dataclass(frozen=True)
+class SteadySpectrogramProcessor:
+    """What makes Whisper's log-mel spectrograms on a scale that does not depend on the recording, for Voxtral Realtime:
+    values are clamped to 8 decades below `loudest`.
+    """
+
+    bins: int = 128
+    loudest: float = 1.5
+
+    hop = HOP
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> SteadySpectrogramProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
+        other spectrograms.
+        """
+        settings = _feature_settings(settings, where)
+        found = SpectrogramProcessor.from_settings(settings, where)
+        if settings.get("win_length", FFT_SIZE) != FFT_SIZE:
+            raise ModelError(f"win_length is {settings['win_length']!r:.40}, expected {FFT_SIZE}", where=where)
+        loudest = settings.get("global_log_mel_max", cls.loudest)
+        if type(loudest) not in (int, float) or not abs(loudest) <= 100:
+            raise ModelError(f"global_log_mel_max is {loudest!r:.40}, expected a number", where=where)
+        return cls(found.bins, loudest)
+
+    check = LongSpectrogramProcessor.check
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (1, bins, N // 160)."""
+        [array] = _checked([samples])
+        logs = mel_logs(reflect(array), len(array) // HOP, self.bins)
+        return from_numpy((np.maximum(logs, np.float32(self.loudest - DECADES)) / 4 + 1)[None])
+
+
+@dataclass(frozen=True)
+class DelayedSampleProcessor:
+    """What prepares samples for Kyutai's speech to text: at `rate`, with `before` seconds of silence before them, and a
+    second more than the `delay` behind them.
+    """
+
+    rate: int = 24000
+    before: float = 0.0
+    delay: float = 0.0
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> DelayedSampleProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for values that cannot
+        be.
+        """
+        own = settings.get("feature_extractor")
+        settings = own if isinstance(own, Mapping) else settings
+        rate = settings.get("sampling_rate", cls.rate)
+        if type(rate) is not int or not 1000 <= rate <= 192_000:
+            raise ModelError(f"sampling_rate is {rate!r:.40}", where=where)
+        times = [settings.get(name, 0.0) for name in ("audio_silence_prefix_seconds", "audio_delay_seconds")]
+        if any(type(seconds) not in (int, float) or not 0 <= seconds <= 60 for seconds in times):
+            raise ModelError(f"the silence has {times!r:.60} seconds, expected 0 to 60", where=where)
+        return cls(rate, *times)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose codec has another rate."""
+        codec = config.get("codec_config")
+        wanted = codec.get("sampling_rate", 24000) if isinstance(codec, Mapping) else self.rate
+        if wanted != self.rate:
+            raise ModelError(
+                f"it makes {self.rate:,} samples a second, the codec has {wanted!r:.20}",
+                where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (1, 1, N')."""
+        [array] = _checked([samples])
+        array = array if self.rate == SAMPLE_RATE else resample(array, SAMPLE_RATE, self.rate)
+        silence = int(self.before * self.rate), int((self.delay + 1.0) * self.rate)
+        return from_numpy(np.pad(array, silence)[None, None])
 
 
 @dataclass(frozen=True)

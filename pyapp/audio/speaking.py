@@ -169,7 +169,8 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
         raise OptionError(f"{options.speaker} is too large: the model has {has}", where="speaker")
     parts: list[tuple[str, Any]] = []
     unknown: dict[str, None] = {}
-    for number, part in enumerate(pieces(text)):
+    said = pieces(text)
+    for number, part in enumerate(model.passages(said) if hasattr(model, "passages") else said):
         read = tokenizer.read(part, options.phonemes)
         unknown |= dict.fromkeys(read.unknown)
         parts += [(part, read)] if read.ids else []

@@ -71,12 +71,15 @@ def transcribe_events(
         detector = EnergyDetector()
     if getattr(model, "processor", None) is not None:
         from pyapp.audio.characters import CharacterTranscription, TransducerTranscription
+        from pyapp.audio.synchronous import SynchronousTranscription
         from pyapp.audio.utterances import PromptedTranscription, UtteranceTranscription
+        from pyapp.nn.audio.synchronous import SynchronousModel
         from pyapp.nn.sequence_to_sequence.sequence_to_sequence import SequenceToSequence
 
         kind: Any = UtteranceTranscription if isinstance(model.model, SequenceToSequence) else CharacterTranscription
         kind = PromptedTranscription if hasattr(model.model, "transcription_prompt") else kind
         kind = TransducerTranscription if hasattr(model.model, "pieces") else kind
+        kind = SynchronousTranscription if isinstance(model.model, SynchronousModel) else kind
         return kind(model, audio, options, cancel or Cancel(), detector, turns).events()
     return Transcription(model, audio, options, cancel or Cancel(), detector, turns, encoder).events()
 

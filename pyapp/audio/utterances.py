@@ -23,7 +23,7 @@ from pyapp.text.generation.generate import generate_from
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.text.languages import LANGUAGES
-from pyapp.text.pictures import PictureSession, Recording, part_token
+from pyapp.text.pictures import PictureSession, Recording, part_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -185,7 +185,8 @@ class PromptedTranscription(UtteranceTranscription):
     def _prepare(self, loaded: Any) -> None:
         self.longest = min(WINDOW - 2, self._processor.stretch / SAMPLE_RATE)  # the window shows more, to cut well
         self.pause = self.longest / 4
-        self._loaded, self._part = loaded, part_token(loaded)
+        self._loaded = loaded
+        part_tokens(loaded)  # refuses a tokenizer without them
         ends = {self._tokenizer.piece(token) for token in self._tokenizer.stop_ids}
         text = self._model.transcription_prompt(self._model.part, self._options.language, ends, self._conversation)
         before, after = text.split(self._model.part)

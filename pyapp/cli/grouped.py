@@ -96,9 +96,13 @@ def option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:
     return click.option(*names, cls=GroupedOption, group=group, **settings)
 
 
-CHOICE, REPETITION, ENDING, FORM, SPEED, SEVERAL = (
+CHOICE, REPETITION, ENDING, FORM, SPEED, SEVERAL, DENOISING = (
     "Choice of tokens", "Repetition", "Length and end", "Form of the text", "Speculation", "Several texts",
+    "Masked diffusion (LLaDA, Dream)",
 )  # fmt: skip
+
+
+OF_DENOISING = ("steps", "block_length", "remasking", "guidance_scale")  # settings in the setting "denoising"
 
 
 def own(usual: float) -> str:
@@ -176,6 +180,20 @@ def _of_speed() -> list[Callable[[F], F]]:
     ]  # fmt: skip
 
 
+def _of_denoising() -> list[Callable[[F], F]]:
+    return [
+        option(DENOISING, "--steps", type=click.IntRange(min=1), metavar="N",
+               help="Passes of the model; fewer are faster. [default: one for each new token]"),
+        option(DENOISING, "--block-length", type=click.IntRange(min=1), metavar="N",
+               help="Write N tokens after N tokens. [default: as the model does]"),
+        option(DENOISING, "--remasking", metavar="NAME",
+               help="Which predictions stay: low_confidence, random, maskgit_plus, topk_margin, entropy or origin. "
+               "[default: as the model does]"),
+        option(DENOISING, "--guidance-scale", type=click.FloatRange(1, 100), metavar="NUMBER",
+               help="Above 1, follow the prompt more closely, in twice the time. [default: 1]"),
+    ]  # fmt: skip
+
+
 def _of_several() -> list[Callable[[F], F]]:
     return [
         option(SEVERAL, "--samples", type=click.IntRange(1, 256), default=DEFAULTS.samples, show_default=True,
@@ -192,6 +210,7 @@ def _of_several() -> list[Callable[[F], F]]:
 def generation_options(most: int | None, several: bool = True) -> Callable[[F], F]:
     """The options of SamplingOptions; `most` is the default of max_new_tokens."""
     found: list[Callable[[F], F]] = [*_of_ending(most), *_of_choice(), *_of_repetition(), *_of_form(), *_of_speed()]
+    found += _of_denoising()
     found += _of_several() if several else []
 
     def decorate(function: F) -> F:
@@ -212,6 +231,9 @@ def settings_of(settings: dict[str, Any]) -> dict[str, Any]:
         for name, value in settings.items()
         if name != "draft" and source(name) is not ParameterSource.DEFAULT
     }
+    denoising = {name: values.pop(name) for name in OF_DENOISING if name in values}
+    if denoising:
+        values["denoising"] = denoising
     if "logit_bias" in values:
         values["logit_bias"] = biases(values["logit_bias"])
     if values.get("json_schema") is not None:

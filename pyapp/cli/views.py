@@ -6,12 +6,13 @@ import json
 import shutil
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from pyapp.events import Done, Error, Event, Metric, Notice, Progress, Token
+from pyapp.events import Done, Draft, Error, Event, Metric, Notice, Progress, Token
 
 # Of a terminal: all but tabs and ends of lines.
 CONTROLS = dict.fromkeys([code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"], "\ufffd")
@@ -105,8 +106,16 @@ class JsonView(View):
             self.outcome = "error" if isinstance(event, Error) else event.reason
 
 
+def cells(text: str) -> int:
+    """The columns of a terminal that a line takes."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
 class StoryView(View):
-    """Streams the text; ends with its figures."""
+    """Streams the text; ends with its figures. A Draft is shown behind it where someone watches: as much of its first
+    line as there is room for.
+    """
 
     REASONS = {
         "stop": "the text ended",
@@ -121,8 +130,15 @@ class StoryView(View):
         super().__init__()
         self._prompt = prompt
         self._last = ""
+        self._column = 0
+        self._drawn = False
+        self._watched = sys.stdout.isatty() and sys.stderr.isatty()
 
     def show(self, event: Event) -> None:
+        if isinstance(event, Draft):
+            self._draw(event.text)
+            return
+        self._erase()
         if isinstance(event, Token):
             self.close()
             self._write(event.text)
@@ -137,6 +153,28 @@ class StoryView(View):
             sys.stdout.write(text)
             sys.stdout.flush()
             self._last = text[-1]
+            *lines, last = text.split("\n")
+            self._column = cells(last) + (0 if lines else self._column)
+
+    def _draw(self, draft: str) -> None:
+        """Shows a draft on standard error, behind the text, and puts the cursor back."""
+        if not self._watched:
+            return
+        width = shutil.get_terminal_size().columns
+        room = width - 1 - self._column % width
+        line = plain(draft).replace("\n", " ").replace("\t", " ")
+        while line and cells(line) > room:
+            line = line[:-1]
+        back = f"\x1b[{cells(line)}D" if line else ""
+        sys.stderr.write(f"\x1b[K{line}{back}")
+        sys.stderr.flush()
+        self._drawn = True
+
+    def _erase(self) -> None:
+        if self._drawn:
+            sys.stderr.write("\x1b[K")
+            sys.stderr.flush()
+            self._drawn = False
 
     def error(self, event: Error) -> None:
         self._end_line()
@@ -212,7 +250,8 @@ class InspectView(View):
 
 
 COMMANDS_OF = {
-    "causal-lm": "chat, generate", "features": "embed", "masked-lm": "fill-mask", "question-answering": "answer",
+    "causal-lm": "chat, generate", "text-diffusion": "chat, generate",
+    "features": "embed", "masked-lm": "fill-mask", "question-answering": "answer",
     "seq2seq-lm": "translate", "sequence-classification": "classify, rerank", "token-classification": "label",
     "image-classification": "classify-image", "image-to-text": "caption, read", "image-text-to-text": "chat --image",
     "mask-generation": "segment --point, --box", "object-detection": "detect", "semantic-segmentation": "segment",

@@ -234,8 +234,9 @@ class Node:
         vjp = self.op.vjp
         assert vjp is not None
         output = self.output
-        if create_graph and output is not None:  # the detached tensor must be connected to the graph again
-            output = self.op(*self.args)
+        if create_graph and output is not None:  # connected to the graph again: the arguments may be written since
+            output = output.detach()
+            output._requires_grad, output.node = True, self
         found = vjp(gradient, output, *self.args)
         return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
 

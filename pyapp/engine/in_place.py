@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
+from .autocast import REGIONS
 from .autograd import STATE, Node, enable_grad, no_grad
 from .launch import refuse_capture
 from .op import Op, claim_in_place_of, op
@@ -93,6 +94,28 @@ def _d_put_view(g: Tensor, _: Any, x: Tensor, part: Tensor, op: Op, rest: tuple[
     )
 
 
+def _write_directly(x: Tensor, op: Op, args: tuple[Any, ...]) -> bool:
+    """Writes the op's result into x by a kernel, and gives x the op's node, where x owns its memory; the op's gradient
+    reads no argument. False, and nothing is written, elsewhere."""
+    if x.view_of is not None or x.dtype.is_complex or (REGIONS.count and op.autocast is not None):
+        return False
+    old = _previous(x, False)
+    with no_grad():
+        if op.claim_in_place is None or not op.claim_in_place(x, *args):
+            return False
+    _take_node(x, True, Node(op, (old, *args), x))
+    return True
+
+
+def _take_node(owner: Tensor, requires_grad: bool, node: Any) -> None:
+    """Gives a tensor that owns its memory the node of what was written, and its views those that follow."""
+    before = owner.node
+    owner._requires_grad, owner.node = requires_grad, node
+    if before is not None and before.retained is not None and node is not None:  # `grad` is of the newest value
+        node.retained, before.retained = before.retained, None
+    derive_views(owner)
+
+
 def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], copy: bool = True) -> Tensor:
     """Writes `compute(previous value of x)` into x, and x gets its gradient. `copy`: compute saves its argument."""
     refuse_capture(name)
@@ -107,11 +130,7 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
         found = _put_view(_previous(owner, False), found, op, tuple(args[1:]))
     with no_grad():
         x.copy_(result)
-    before = owner.node
-    owner._requires_grad, owner.node = found._requires_grad, found.node
-    if before is not None and before.retained is not None and owner.node is not None:  # `grad` is of the newest value
-        owner.node.retained, before.retained = before.retained, None
-    derive_views(owner)
+    _take_node(owner, found._requires_grad, found.node)
     return x
 
 
@@ -175,7 +194,6 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
     """
     own = name + "_"
     op = operation if isinstance(operation, Op) else None
-    keeps = op is None or (op.vjp is not None and op.saves_inputs)
 
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         try:
@@ -183,6 +201,11 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
             if STATE.enabled:
                 for argument in (x, *args, *kwargs.values()):
                     if isinstance(argument, Tensor) and argument._requires_grad:
+                        refuse_capture(own)
+                        _check(x, own)
+                        keeps = op is None or op.vjp is None or op.saves_inputs
+                        if op is not None and not (keeps or kwargs) and _write_directly(x, op, args):
+                            return x
                         return write_tracked(x, own, lambda old: call(old, *args, **kwargs), keeps)
             if op is None:
                 claim = claim_in_place_of(name)

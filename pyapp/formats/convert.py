@@ -54,6 +54,7 @@ FILE_TYPES = {
     "float32": 0, "float16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_K": 10, "q3_K": 11,
     "q4_K": 14, "q5_K": 16, "q6_K": 18, "iq4_nl": 25, "iq4_xs": 30, "bfloat16": 32, "mxfp4": 38,
 }  # fmt: skip
+OF_ACTIVATIONS = ("q8_1", "q8_K")
 # Types of files that pyapp reads as float32 only.
 READ_AS_FLOAT32 = re.compile(r"q8_group|.* of (ggml|ggmf|ggjt)( v\d+)?")
 
@@ -97,6 +98,11 @@ def quantize_file(
     """
     path, kind = Path(target), type_name(kind)
     _check_target(source, path, kind)
+    if kind in OF_ACTIVATIONS and path.suffix == ".gguf":
+        raise OptionError(
+            f"{kind} is llama.cpp's type of activations: it ends with a crash on matrices of it", where="type",
+            hint="Take q8_0, or write a .safetensors file",
+        )  # fmt: skip
     pattern = _compiled(keep)
     importance = {} if imatrix is None else read_imatrix(imatrix)
     opened = open_checkpoint(source)

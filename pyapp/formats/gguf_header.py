@@ -150,8 +150,7 @@ class HeaderReader:
         if code == ARRAY:
             return self._arrays(self._fitting(count, 8, what), what, depth + 1)
         if code == STRING:
-            texts = [self._scalar(code, what) for _ in range(self._fitting(count, 4, what))]
-            return "array of string", texts
+            return "array of string", self._strings(self._fitting(count, 4, what), what)
         name, spelled = SCALARS[code]
         raw = self.take(count * struct.calcsize("<" + spelled), what)
         if code == BOOL:
@@ -160,6 +159,28 @@ class HeaderReader:
             return f"array of {name}", [byte == 1 for byte in raw]
         numbers: array[Any] = array(spelled, raw)
         return f"array of {name}", numbers.tolist()
+
+    def _strings(self, count: int, what: str) -> list[str]:
+        """`count` strings. Those that lie whole in the buffer are taken out of it in one loop: a vocabulary and its
+        merges are half a million.
+        """
+        unpack = struct.Struct("<I" if self.version == 1 else "<Q").unpack_from
+        width = 4 if self.version == 1 else 8
+        found: list[str] = []
+        while len(found) < count:
+            found.append(self._scalar(STRING, what))  # also fills the buffer
+            buffer, at = self._buffer, self.position - self._buffer_start
+            last = len(buffer) - width  # where the length of a string can begin
+            for _ in range(count - len(found)):
+                if at > last:
+                    break
+                end = at + width + unpack(buffer, at)[0]
+                if end > len(buffer):
+                    break
+                found.append(buffer[at + width : end].decode("utf-8", "surrogateescape"))
+                at = end
+            self.position = self._buffer_start + at
+        return found
 
     def _arrays(self, count: int, what: str, depth: int) -> tuple[str, list[Any]]:
         """An array of arrays. Its type is that of the first inner array that is not empty."""

@@ -45,7 +45,7 @@ from .optimizers import Optimizer
 from .quantizers import Quantizer
 from .regularizers import Regularizer
 from .rematerialization import RematScope, remat
-from .scopes import device, name_scope
+from .scopes import StatelessScope, device, name_scope
 from .symbolic_tensors import Input, InputSpec, KerasTensor
 from .variables import Variable
 
@@ -54,14 +54,15 @@ __version__ = "3.15.1"
 __all__ = [
     "DTypePolicy", "FloatDTypePolicy", "Function", "Functional", "Initializer", "Input", "InputSpec",
     "KerasTensor", "Layer", "Loss", "Metric", "Model", "Operation", "Optimizer", "Quantizer", "Regularizer",
-    "RematScope", "Sequential", "Variable", "activations", "backend", "callbacks", "config", "constraints", "device",
-    "dtype_policies", "initializers", "layers", "losses", "metrics", "mixed_precision", "models", "name_scope",
-    "ops", "optimizers", "quantizers", "random", "regularizers", "remat", "saving", "tree", "utils", "version",
+    "RematScope", "Sequential", "StatelessScope", "Variable", "activations", "backend", "callbacks", "config",
+    "constraints", "device", "dtype_policies", "initializers", "layers", "losses", "metrics", "mixed_precision",
+    "models", "name_scope", "ops", "optimizers", "quantizers", "random", "regularizers", "remat", "saving", "tree",
+    "utils", "version",
 ]  # fmt: skip
 
 
-_LATE = ("applications", "datasets", "distribution", "preprocessing")  # imported on first use
-__all__ += _LATE
+_LATE = ("applications", "datasets", "distribution", "preprocessing", "wrappers")  # imported on first use
+__all__ += [name for name in _LATE if name != "wrappers"]  # that needs scikit-learn
 
 
 def __getattr__(name: str) -> Any:

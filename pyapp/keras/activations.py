@@ -109,12 +109,21 @@ def softsign(x: Tensor) -> Tensor:
     return x / (x.abs() + 1)
 
 
-def softmax(x: Tensor, axis: int = -1) -> Tensor:
-    return x.softmax(axis)
+def softmax(x: Tensor, axis: Any = -1) -> Tensor:
+    """Exponentials divided by their sum along an axis or several, or over all elements for None."""
+    axis = tuple(range(x.ndim)) if axis is None else axis
+    if not isinstance(axis, (tuple, list)):
+        return x.softmax(axis)
+    powers = (x - x.amax(tuple(axis), True)).exp()
+    return powers / powers.sum(tuple(axis), True)
 
 
-def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    return x.log_softmax(axis)
+def log_softmax(x: Tensor, axis: Any = -1) -> Tensor:
+    """The logarithm of softmax."""
+    axis = tuple(range(x.ndim)) if axis is None else axis
+    if not isinstance(axis, (tuple, list)):
+        return x.log_softmax(axis)
+    return x - x.logsumexp(tuple(axis), True)
 
 
 def exponential(x: Tensor) -> Tensor:

@@ -8,13 +8,17 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
-from ..engine import Tensor, as_dtype, ops
+from ..engine import DType, Tensor, as_dtype, ops
 from ..engine.lazy import np
+from ..engine.ops.promotion import promote_types
 from ..train.batches import is_array
 from ..train.floats import floatx
 from .settings import SETTINGS
 
-__all__ = ["as_floats", "as_tensor", "axes_of", "channels_last", "is_channels_first", "sum_dtype"]
+__all__ = [
+    "as_floats", "as_tensor", "axes_of", "channels_last", "common_dtype", "is_channels_first",
+    "is_wide_unsigned", "number_dtype", "sum_dtype",
+]  # fmt: skip
 
 
 def as_tensor(x: Any, dtype: Any = None) -> Tensor:
@@ -39,6 +43,38 @@ def as_floats(x: Any) -> Tensor:
     """Floats as they are, whole numbers and truth values in the dtype of `set_floatx`."""
     values = as_tensor(x)
     return values if values.dtype.is_floating_point else values.to(floatx())
+
+
+_WIDE_UNSIGNED = ("uint16", "uint32", "uint64")
+
+
+def is_wide_unsigned(first: DType, second: DType) -> bool:
+    """Whether one of two dtypes is an unsigned one of more than a byte, which pyapp's own functions do not mix."""
+    return first.name in _WIDE_UNSIGNED or second.name in _WIDE_UNSIGNED
+
+
+def common_dtype(first: DType, second: DType) -> DType:
+    """The dtype of a result of tensors of two dtypes, whatever their dims are. Large unsigned numbers with other whole
+    numbers are what holds both, and float32 where nothing does (the lattice of Keras and JAX)."""
+    whole = not (first.is_floating_point or second.is_floating_point or first.is_complex or second.is_complex)
+    if first is second or not whole or not is_wide_unsigned(first, second):
+        return promote_types(first, second)
+    if "bool" in (first.name, second.name):
+        return second if first.name == "bool" else first
+    unsigned = [kind for kind in (first, second) if kind.name.startswith("uint")]
+    if len(unsigned) == 2:
+        return max(unsigned, key=lambda kind: kind.itemsize)
+    signed = second if unsigned[0] is first else first
+    bits = 8 * max(signed.itemsize, 2 * unsigned[0].itemsize)
+    return as_dtype(f"int{bits}" if bits <= 64 else "float32")
+
+
+def number_dtype(number: bool | int | float | type, other: DType) -> DType:
+    """The dtype that a Python number has beside a tensor of another: that one where it holds numbers of this kind."""
+    kind = number if isinstance(number, type) else type(number)
+    if kind is float and not (other.is_floating_point or other.is_complex):
+        return as_dtype(floatx())
+    return as_dtype("int32") if kind is int and other.name == "bool" else other
 
 
 def axes_of(axis: Any, x: Tensor) -> list[int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from ..engine import as_dtype
-from ..engine.ops.promotion import promote_types
 from ..train.names import unique_name
+from .arguments import common_dtype, number_dtype
 from .config import (
     backend,
     epsilon,
@@ -44,12 +45,16 @@ def is_keras_tensor(x: Any) -> bool:
 
 
 def result_type(*dtypes: Any) -> str:
-    """The dtype of a result of operands of these dtypes."""
-    if not dtypes:
-        return floatx()
-    found = as_dtype(dtypes[0])
-    for other in dtypes[1:]:
-        found = promote_types(found, as_dtype(other))
+    """The dtype of a result of operands of these dtypes. Python's types stand for its numbers, which do not widen what
+    they meet."""
+    tensors = [as_dtype(kind) for kind in dtypes if kind not in (bool, int, float)]
+    if not tensors:
+        kind = max(dtypes, key=(bool, int, float).index, default=float)
+        return floatx() if kind is float else "int32" if kind is int else "bool"
+    found = reduce(common_dtype, tensors)
+    for number in dtypes:
+        if number in (int, float):
+            found = number_dtype(number, found)
     return found.name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,7 +69,7 @@ class CallGraph:
                 depth[source] = max(depth.get(source, 0), at + 1)
         found: dict[int, tuple[int, int, Layer]] = {}
         for leaf in leaves:
-            layer = InputLayer(batch_shape=leaf.shape, dtype=leaf.dtype, name=leaf.name)
+            layer = InputLayer(batch_shape=leaf.shape, dtype=leaf.dtype, name=leaf.name, optional=leaf.optional)
             layer.tensor = leaf
             found[id(leaf)] = depth.get(id(leaf), 0), first_seen[id(leaf)], layer
         for call in self.calls:
@@ -88,26 +89,48 @@ class CallGraph:
                 )
             flat = [given[leaf.name] for leaf in leaves]
         else:
-            flat = flatten(given)
+            flat = flatten(self._by_key(given) if isinstance(self.inputs, Mapping) else given)
         if len(flat) != len(leaves):
             raise ValueError(f"the model takes {len(leaves)} inputs, got {len(flat)}")
-        values = {}
+        values: dict[int, Any] = {}
         for leaf, value in zip(leaves, flat, strict=True):
-            values[id(leaf)] = as_batch_of(leaf, value, f"input {leaf.name!r} takes")
+            if value is None and not leaf.optional:
+                raise ValueError(f"input {leaf.name!r} is None, but it is not optional: make it with optional=True")
+            values[id(leaf)] = None if value is None else as_batch_of(leaf, value, f"input {leaf.name!r} takes")
         for call in self.calls:
             outputs = call.run(values, training)
             for symbol, value in zip(flatten(call.outputs), flatten(outputs), strict=True):
                 values[id(symbol)] = value
         return map_structure(lambda leaf: values[id(leaf)], self.outputs)
 
+    def _by_key(self, given: Any) -> Any:
+        """Inputs for a model that takes a dict: those of its keys. ValueError where some are missing, or where a list
+        could be meant in the order of the dict or in that of the sorted keys."""
+        keys = list(self.inputs)
+        if not isinstance(given, Mapping):
+            if keys != sorted(keys):
+                raise ValueError(f"the model takes a dict of {', '.join(map(repr, keys))}, got {type(given).__name__}")
+            return given
+        missing = [key for key in keys if key not in given and not getattr(self.inputs[key], "optional", False)]
+        if missing:
+            raise ValueError(
+                f"the inputs have no {', '.join(map(repr, missing))}; there are {', '.join(map(repr, given))}"
+            )
+        more = [key for key in given if key not in self.inputs]
+        if more:
+            warnings.warn(f"the model does not take the inputs {', '.join(map(repr, more))}", stacklevel=2)
+        return {key: given.get(key) for key in keys}
+
 
 def as_batch_of(symbol: KerasTensor, value: Any, takes: str, any_size: bool = False) -> Any:
-    """A batch for a symbolic input, in its dtype; (B, …) is taken for (B, …, 1). ValueError, which begins with `takes`,
-    for another shape; with `any_size`, for another number of dims.
+    """A batch for a symbolic input, in its dtype; (B, …) is taken for (B, …, 1), and (B, …, 1) for (B, …). ValueError,
+    which begins with `takes`, for another shape; with `any_size`, for another number of dims.
     """
     wanted = symbol.shape
     if len(value.shape) == len(wanted) - 1 and wanted[-1] == 1:
         value = value.unsqueeze(-1) if isinstance(value, Tensor) else np.expand_dims(value, -1)
+    elif len(value.shape) == len(wanted) + 1 and value.shape[-1] == 1:
+        value = value.squeeze(-1)
     fits = len(value.shape) == len(wanted) and all(
         any_size or n is None or n == size for n, size in zip(wanted[1:], value.shape[1:], strict=True)
     )

@@ -47,19 +47,55 @@ def weights_of_outputs(sample_weight: Any, names: list[str]) -> list[Any]:
     return [sample_weight] * len(names)
 
 
+class SummedLosses:
+    """Several losses of one output: their sum, each times its weight."""
+
+    def __init__(self, given: Any, weights: Any) -> None:
+        given = [loss for loss in given if loss is not None]
+        self.losses = [losses.as_loss(loss) for loss in given]
+        self.weights = list(weights) if isinstance(weights, (list, tuple)) else [weights] * len(self.losses)
+        if not self.losses or len(self.weights) != len(self.losses):
+            raise ValueError(f"compile: {len(self.losses)} losses of an output have {len(self.weights)} weights")
+        self.names = [one if isinstance(one, str) else loss.name for one, loss in zip(given, self.losses, strict=True)]
+        self.name = " + ".join(self.names)
+        self.values: list[Any] = []  # of the last call, before the weights
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        self.values = [loss(y_true, y_pred, sample_weight) for loss in self.losses]
+        total: Any = None
+        for value, weight in zip(self.values, self.weights, strict=True):
+            value = value if weight is None else value * weight
+            total = value if total is None else total + value
+        return total
+
+
 class CompiledLoss:
     """The sum of the outputs' losses, each times its weight."""
 
     def __init__(self, given: Any, loss_weights: Any, names: list[str]) -> None:
-        if isinstance(given, (list, tuple)) and len(names) == 1 and len(given) == 1:
-            given = given[0]
+        if isinstance(given, (list, tuple)) and len(names) == 1:
+            given = given[0] if len(given) == 1 else [given]
         chosen = by_output(given, names, "loss")
         if len(names) > 1 and not isinstance(given, (Mapping, list, tuple)):
             chosen = [given] * len(names)
-        self.losses = [None if loss is None else losses.as_loss(loss) for loss in chosen]
-        weights = by_output(loss_weights, names, "loss_weights")
-        self.weights = [None if weight is None else float(weight) for weight in weights]
+        if isinstance(loss_weights, (list, tuple)) and len(names) == 1 and len(loss_weights) > 1:
+            loss_weights = [loss_weights]  # of several losses of one output
+        self.losses: list[Any] = []
+        self.weights: list[float | None] = []
+        for loss, weight in zip(chosen, by_output(loss_weights, names, "loss_weights"), strict=True):
+            if isinstance(loss, (list, tuple)):
+                several = isinstance(weight, (list, tuple))
+                loss, weight = SummedLosses(loss, weight if several else None), None if several else weight
+            self.losses.append(loss if loss is None or isinstance(loss, SummedLosses) else losses.as_loss(loss))
+            self.weights.append(None if weight is None else float(weight))
         self.names = names
+
+    @property
+    def tracked(self) -> list[str]:
+        """The names of the losses that are told beside the total: those of outputs, or of the losses of one output."""
+        if len(self.names) == 1 and isinstance(self.losses[0], SummedLosses):
+            return self.losses[0].names
+        return [name for name, loss in zip(self.names, self.losses, strict=True) if loss is not None]
 
     def labels(self, y: Any) -> list[Any]:
         """The labels of each output. Where as many are given as outputs have a loss, the others have None."""
@@ -73,7 +109,7 @@ class CompiledLoss:
     def __call__(
         self, y: list[Any], outputs: list[Tensor], sample_weight: list[Any]
     ) -> tuple[Tensor, list[Tensor | None]]:
-        """The total, and the loss of each output before its weight."""
+        """The total, and the loss of each output (or each loss of the only output) before its weight."""
         total: Tensor | None = None
         found: list[Tensor | None] = []
         for name, loss, weight, truth, output, weights in zip(
@@ -96,7 +132,7 @@ class CompiledLoss:
                     f"output {name!r}: the loss {loss.name} cannot compare labels of shape {tuple(truth.shape)} with "
                     f"predictions of shape {tuple(output.shape)}: {error.what}"
                 ) from error
-            found.append(value)
+            found += loss.values if isinstance(loss, SummedLosses) and len(self.names) == 1 else [value]
             value = value if weight is None else value * weight
             total = value if total is None else total + value
         if total is None:
@@ -186,5 +222,5 @@ class CompiledMetrics:
 
 def batch_size_of(x: Any) -> int:
     """The number of examples of inputs."""
-    first = flatten(x)[0]
+    first = next(leaf for leaf in flatten(x) if leaf is not None)
     return int(first.shape[0]) if hasattr(first, "shape") else len(first)

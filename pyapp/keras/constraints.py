@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import Tensor
+from ..engine import Tensor, ops
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
 
@@ -14,8 +14,13 @@ class Constraint(Configured):
 
     keras_module = "keras.constraints"
 
-    def __call__(self, w: Tensor) -> Tensor:
-        raise NotImplementedError
+    def __call__(self, w: Any) -> Tensor:
+        """The weights, a tensor or an array, moved into the set."""
+        return self.moved(ops.as_tensor(w))
+
+    def moved(self, w: Tensor) -> Tensor:
+        """The nearest allowed weights; of the base, the weights. One of your own may write `__call__` as well."""
+        return w
 
 
 def _norms(w: Tensor, axis: Any) -> Tensor:
@@ -28,7 +33,7 @@ class MaxNorm(Constraint):
     def __init__(self, max_value: float = 2, axis: int = 0) -> None:
         self.max_value, self.axis = max_value, axis
 
-    def __call__(self, w: Tensor) -> Tensor:
+    def moved(self, w: Tensor) -> Tensor:
         norms = _norms(w, self.axis)
         return w * (norms.clamp(0, self.max_value) / (1e-7 + norms))
 
@@ -36,7 +41,7 @@ class MaxNorm(Constraint):
 class NonNeg(Constraint):
     """No value below zero."""
 
-    def __call__(self, w: Tensor) -> Tensor:
+    def moved(self, w: Tensor) -> Tensor:
         return w.clamp(min=0.0)
 
 
@@ -46,7 +51,7 @@ class UnitNorm(Constraint):
     def __init__(self, axis: int = 0) -> None:
         self.axis = axis
 
-    def __call__(self, w: Tensor) -> Tensor:
+    def moved(self, w: Tensor) -> Tensor:
         return w / (1e-7 + _norms(w, self.axis))
 
 
@@ -56,7 +61,7 @@ class MinMaxNorm(Constraint):
     def __init__(self, min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: int = 0) -> None:
         self.min_value, self.max_value, self.rate, self.axis = min_value, max_value, rate, axis
 
-    def __call__(self, w: Tensor) -> Tensor:
+    def moved(self, w: Tensor) -> Tensor:
         norms = _norms(w, self.axis)
         wanted = self.rate * norms.clamp(self.min_value, self.max_value) + (1 - self.rate) * norms
         return w * (wanted / (1e-7 + norms))

@@ -21,7 +21,7 @@ from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..train.metrics import Metric
 from ..train.names import clear_names, unique_name
-from ..train.stateless import check_count, values_of
+from ..train.stateless import SCOPES, check_count, values_of
 from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
 from .call_state import STATE, training_mode, weights_of
@@ -123,7 +123,6 @@ class Layer(Configured, Module):
         self._trainable = trainable
         self._weight_order: list[Any] = []
         self._regularized: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
-        self._constrained: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
         self._added_losses: list[Tensor] = []
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -349,7 +348,6 @@ class Layer(Configured, Module):
             self._regularized.append((weight, weight.regularizer))
         if constraint is not None:
             weight._constraint = constraints.get(constraint)
-            self._constrained.append((weight, weight.constraint))
         return weight
 
     def _own_weights(self) -> list[Tensor]:
@@ -509,6 +507,8 @@ class Layer(Configured, Module):
         """Adds a scalar to the loss of the current call."""
         self._added_losses.append(loss)
         STATE.losses = True
+        if SCOPES.current is not None:
+            SCOPES.current.add_loss(loss)
 
     @property
     def losses(self) -> list[Tensor]:
@@ -528,13 +528,6 @@ class Layer(Configured, Module):
         for module in self.modules():
             if isinstance(module, Layer) and module._added_losses:
                 module._added_losses = [loss.detach() for loss in module._added_losses]
-
-    def apply_constraints(self) -> None:
-        """Moves constrained weights back into their sets, in place."""
-        for module in self.modules():
-            if isinstance(module, Layer):
-                for weight, constraint in module._constrained:
-                    weight.copy_(constraint(weight.detach()))
 
     # -- calls
 
@@ -1039,10 +1032,11 @@ class InputLayer(Layer):
 
     def __init__(
         self, shape: Any = None, batch_size: int | None = None, dtype: Any = None, batch_shape: Any = None,
-        name: str | None = None, input_shape: Any = None,
+        name: str | None = None, input_shape: Any = None, optional: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(name=name)
-        self.tensor = Input(input_shape if shape is None else shape, batch_size, dtype, batch_shape, self.name)
+        shape = input_shape if shape is None else shape
+        self.tensor = Input(shape, batch_size, dtype, batch_shape, self.name, optional)
         self.built = True
 
     @property

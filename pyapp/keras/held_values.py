@@ -32,11 +32,10 @@ def values_in(layer: Module, variables: Sequence[Any], values: Sequence[Any]) ->
             for part in (module._parameters, module._buffers, held, *held.values()):
                 for place in (part, *part) if type(part) is list else (part,):
                     _replace(place, others, written)
-            for name in ("_regularized", "_constrained"):
-                pairs = held.get(name)
-                if pairs:
-                    written.append((held, name, pairs))
-                    held[name] = [(others.get(id(weight), weight), function) for weight, function in pairs]
+            pairs = held.get("_regularized")
+            if pairs:
+                written.append((held, "_regularized", pairs))
+                held["_regularized"] = [(others.get(id(weight), weight), function) for weight, function in pairs]
         yield [others[id(variable)] for variable in variables]
     finally:
         for place, key, before in reversed(written):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from math import pi, prod, sqrt
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..nn import init
 from ..train.floats import floatx
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
+from .random import generator_of
 
 WINDOWS: dict[str, Any] = {
     "hann": fourier.hann_window, "hamming": fourier.hamming_window, "blackman": fourier.blackman_window,
@@ -83,14 +85,14 @@ class Identity(Initializer):
 
 
 class _Random(Initializer):
-    """Base of random values. With a seed each call gives the same values, as in Keras."""
+    """Base of random values. With a seed each call gives the same values, as in Keras; a SeedGenerator goes on."""
 
-    def __init__(self, seed: int | None) -> None:
+    def __init__(self, seed: Any) -> None:
         self.seed = seed
 
     @property
     def _generator(self) -> Generator | None:
-        return None if self.seed is None else Generator(self.seed)
+        return generator_of(self.seed)
 
 
 class RandomNormal(_Random):
@@ -137,6 +139,12 @@ class VarianceScaling(_Random):
         if distribution not in ("truncated_normal", "untruncated_normal", "uniform"):
             raise ValueError("VarianceScaling: distribution is truncated_normal, untruncated_normal or uniform")
         self.scale, self.mode, self.distribution = scale, mode, distribution
+
+    def with_axes(self, input_axes: Any, output_axes: Any) -> VarianceScaling:
+        """The same, for a weight whose axes are the inputs and the outputs of a unit."""
+        found = copy(self)
+        found.axes = (input_axes, output_axes)
+        return found
 
     def fill(self, x: Tensor) -> Tensor:
         inputs, outputs = fans(x.shape, *self.axes)

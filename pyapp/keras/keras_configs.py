@@ -98,6 +98,8 @@ def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
     if isinstance(layer, InputLayer):
         tensor = layer.tensor
         config = {"batch_shape": list(tensor.shape), "dtype": tensor.dtype, "name": layer.name}
+        if tensor.optional:
+            config["optional"] = True
     lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
     kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
     made = described(kind, _written(_without_trainable(kept)))
@@ -130,6 +132,8 @@ def _written(value: Any) -> Any:
             is_layer = value["module"] == "keras.layers" and isinstance(config, Mapping)
             return {**value, "config": _written(_without_trainable(config) if is_layer else config)}
         return {str(name): _written(inner) for name, inner in value.items()}
+    if isinstance(value, Layer):  # a get_config of one's own may leave it as it is
+        return describe(value, first=False)
     return [_written(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
@@ -304,6 +308,9 @@ class _WrittenCall(NamedTuple):
     node: Mapping[str, Any]
 
 
+_OF_FUNCTIONAL = ("name", "trainable", "layers", "input_layers", "output_layers", "dtype")
+
+
 class _Wires:
     """The symbolic tensors of a functional model, by what its file calls them: a layer, which call of it, and which of
     the call's outputs.
@@ -337,7 +344,7 @@ class _Wires:
             return {key: self.ends(inner) for key, inner in value.items()}
         if isinstance(value, list) and len(value) == 3 and isinstance(value[0], str) and isinstance(value[1], int):
             return self.tensors[_place(value)]
-        return [self.ends(inner) for inner in value]
+        return type(value)(self.ends(inner) for inner in value)
 
 
 class Reading:
@@ -580,7 +587,8 @@ class Reading:
         if kind.__module__.startswith("pyapp."):
             model = kind(*ends, name=config.get("name"))
         else:
-            model = kind(inputs=ends[0], outputs=ends[1], name=config.get("name"))
+            own = {key: value for key, value in config.items() if key not in _OF_FUNCTIONAL}
+            model = kind(inputs=ends[0], outputs=ends[1], name=config.get("name"), **own)
         if config.get("trainable") is False:
             model.trainable = False
         return model

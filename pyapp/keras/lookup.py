@@ -97,7 +97,7 @@ def as_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_json(inner) for inner in value]
     if hasattr(value, "get_config"):
-        return described(type(value), value.get_config())
+        return described(type(value), as_json(value.get_config()))
     if hasattr(value, "tolist"):
         return value.tolist()
     name = getattr(value, "__name__", "<lambda>")

@@ -281,7 +281,7 @@ class Model(Layer):
                 names = [f"output_{k + 1}" for k in range(len(outputs))]
             if given["loss"] is not None:
                 self._compiled_loss = CompiledLoss(given["loss"], given["loss_weights"], names)
-                wanted = [n for n, loss in zip(names, self._compiled_loss.losses, strict=True) if loss is not None]
+                wanted = self._compiled_loss.tracked
                 if len(wanted) > 1:  # of one the total says the same
                     self._output_trackers = [Mean(name=f"{name}_loss") for name in wanted]
             self._compiled_metrics = CompiledMetrics(given["metrics"], given["weighted_metrics"], names)
@@ -406,7 +406,6 @@ class Model(Layer):
         for weight in weights:
             weight.grad = None
         with no_grad():
-            self.apply_constraints()
             self._gather(x, y, y_pred, loss.detach(), sample_weight)
         self.detach_losses()
 
@@ -694,7 +693,7 @@ class Model(Layer):
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for one batch, as NumPy arrays."""
         with no_grad():
-            outputs = self.predict_step(x)
+            outputs = self.predict_step((x,))
         self.clear_losses()
         return map_structure(lambda leaf: leaf.numpy(), outputs)
 
@@ -807,14 +806,12 @@ class Sequential(Model):
         self._count_graph()
 
     def _add(self, layer: Any) -> None:
-        if isinstance(layer, KerasTensor):
-            layer = InputLayer(batch_shape=layer.shape, dtype=layer.dtype, name=layer.name)
-        layer = as_layer(layer)
-        if isinstance(layer, InputLayer):
+        if isinstance(layer, (InputLayer, KerasTensor)):
             if self.layers or self._first is not None:
                 raise ValueError(f"{self.name}: an Input can only be the first layer")
-            self._begin(layer.tensor)
+            self._begin(layer if isinstance(layer, KerasTensor) else layer.tensor)
             return
+        layer = as_layer(layer)
         if any(layer is other for other in self.layers):
             raise ValueError(f"{self.name}: layer {layer.name} is in the model already")
         if any(other.name == layer.name for other in self.layers):
@@ -860,7 +857,13 @@ class Sequential(Model):
                 self._end = record(model, (self._end,), {})
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes the weights for inputs of a shape (with the batch's size first, which may be None)."""
+        """Makes the weights for inputs of a shape (with the batch's size first, which may be None). ValueError where
+        the model has an Input of another shape."""
+        if self._first is not None and input_shape is not None:
+            wanted = self._first.shape
+            sizes = zip(wanted[1:], tuple(input_shape)[1:], strict=False)
+            if len(wanted) != len(input_shape) or any(None not in (a, b) and a != b for a, b in sizes):
+                raise ValueError(f"{self.name}: the model takes inputs of shape {wanted}, not {tuple(input_shape)}")
         if self._end is None and input_shape is not None:
             self._begin(KerasTensor(input_shape, self.dtype))
             for layer in self.layers:
@@ -869,8 +872,11 @@ class Sequential(Model):
             self._count_graph()
 
     def _build_for(self, inputs: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
-        if self._first is None and hasattr(inputs, "shape"):
-            self.build((None, *inputs.shape[1:]))
+        if self._first is None and hasattr(inputs, "shape") and self.layers:
+            try:
+                self.build((None, *inputs.shape[1:]))
+            except NotImplementedError:  # a layer that cannot say its shapes: the model runs without symbolic tensors
+                self._first = self._end = None
         self.built = True
 
     def symbolic_outputs(self, *args: Any, **kwargs: Any) -> Any:
@@ -894,6 +900,8 @@ class Sequential(Model):
         if self._first is not None and hasattr(inputs, "shape"):
             # Other sizes than those of the first batch are for the layers to take or refuse, as in Keras.
             inputs = as_batch_of(self._first, inputs, f"model {self.name} takes inputs of", any_size=True)
+        if not self.layers:
+            raise ValueError(f"{self.name} has no layers: add some before it is called")
         x = inputs
         with training_mode(training):
             for layer in self.layers:
@@ -911,45 +919,96 @@ class Sequential(Model):
 
 def clone_model(
     model: Model, input_tensors: Any = None, clone_function: Callable[[Layer], Any] | None = None,
-    call_function: Any = None, recursive: bool = False,
+    call_function: Callable[..., Any] | None = None, recursive: bool = False,
 ) -> Any:  # fmt: skip
-    """A model of the same layers with new weights. `clone_function` gives the layer that takes the place of each, for
-    a Sequential or a functional model."""
-    if input_tensors is not None or call_function is not None or recursive:
-        raise NotImplementedError("clone_model: takes a model and a clone_function, no tensors and no call_function")
-    if clone_function is None and type(model) not in (Sequential, Functional):
-        return Reading("clone_model", keeps_training=True).object(describe(model, first=False))
-    clone_function = clone_function or _copied
+    """A model of the same layers with new weights, compiled as the model is.
+
+    `clone_function` gives the layer that takes the place of each, for a Sequential or a functional model; `recursive`
+    does so within models inside, too. `input_tensors` are symbolic inputs in the structure of `model.input`.
+    `call_function(layer, *args, **kwargs)` makes the calls of a functional model: it may add layers.
+    """
+    if not isinstance(model, Sequential) and model.graph is None:
+        if clone_function is not None or call_function is not None or input_tensors is not None:
+            raise ValueError(
+                f"clone_model: {model.name} is a subclass; input_tensors, clone_function and call_function go with "
+                "Sequential and functional models"
+            )
+    plain = clone_function is None and call_function is None and input_tensors is None
+    if plain and type(model) not in (Sequential, Functional):
+        with saving.custom_object_scope({type(model).__name__: type(model)}):
+            return Reading("clone_model", keeps_training=True).object(describe(model, first=False))
+    copies: dict[int, Any] = {}  # a layer that is called twice has one copy
+
+    def copy_of(layer: Layer) -> Any:
+        if id(layer) not in copies:
+            if recursive and isinstance(layer, (Functional, Sequential)):
+                calls = None if isinstance(layer, Sequential) else call_function
+                copies[id(layer)] = clone_model(layer, None, clone_function, calls, recursive=True)
+            else:
+                copies[id(layer)] = as_layer((clone_function or _copied)(layer))
+        return copies[id(layer)]
+
     if isinstance(model, Sequential):
-        found = Sequential(name=model.name)
-        if model._first is not None:
-            first = model._first
-            found.add(InputLayer(batch_shape=first.shape, dtype=first.dtype, name=first.name))
-        for layer in model.layers:
-            found.add(clone_function(layer))
-        if not model.trainable:
-            found.trainable = False
-        return found
-    if model.graph is None:
-        raise ValueError(f"clone_model: {model.name} is a subclass; clone_function goes with Sequential and functional")
-    symbols = {id(leaf): KerasTensor(leaf.shape, leaf.dtype, leaf.name) for leaf in flatten(model.graph.inputs)}
-    layers: dict[int, Layer] = {}
+        cloned = _cloned_sequential(model, input_tensors, copy_of, call_function)
+    else:
+        cloned = _cloned_functional(model, input_tensors, copy_of, call_function or _called)
+    if not model.trainable:
+        cloned.trainable = False
+    if model._compiled is not None:
+        optimizer = model._compiled["optimizer"]
+        given = {key: map_structure(_fresh, value) for key, value in model._compiled.items() if key != "optimizer"}
+        cloned.compile(type(optimizer).from_config(optimizer.get_config()), **given, run_eagerly=model.run_eagerly)
+    return cloned
+
+
+def _called(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    return layer(*args, **kwargs)
+
+
+def _fresh(given: Any) -> Any:
+    """What compile is given anew: a metric without what it has measured."""
+    return type(given).from_config(given.get_config()) if isinstance(given, Metric) else given
+
+
+def _cloned_sequential(model: Sequential, input_tensors: Any, copy_of: Callable[[Layer], Any], calls: Any) -> Model:
+    if calls is not None:
+        raise ValueError("clone_model: call_function goes with functional models: a Sequential has no calls of layers")
+    given = flatten(input_tensors) if input_tensors is not None else []
+    if len(given) > 1:
+        raise ValueError(f"clone_model: a Sequential has one input, got {len(given)} input_tensors")
+    found = Sequential(name=model.name)
+    first = given[0] if given else model._first
+    if first is not None:
+        found.add(InputLayer(batch_shape=first.shape, dtype=first.dtype, name=first.name))
+    for layer in model.layers:
+        found.add(copy_of(layer))
+    return found
+
+
+def _cloned_functional(
+    model: Model, input_tensors: Any, copy_of: Callable[[Layer], Any], call: Callable[..., Any]
+) -> Model:
+    inputs = map_structure(lambda leaf: _input_like(leaf), model.graph.inputs)
+    if input_tensors is not None:
+        if map_structure(lambda _: 0, _single(input_tensors)) != map_structure(lambda _: 0, inputs):
+            raise ValueError("clone_model: input_tensors have not the structure of model.input")
+        inputs = _single(input_tensors)
+    symbols = {id(old): new for old, new in zip(flatten(model.graph.inputs), flatten(inputs), strict=True)}
 
     def symbol(leaf: Any) -> Any:
         return symbols[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
 
-    for call in model.graph.calls:
-        if id(call.layer) not in layers:
-            kept = isinstance(call.layer, Function)  # an operator has no weights
-            layers[id(call.layer)] = call.layer if kept else as_layer(clone_function(call.layer))
-        args, kwargs = map_structure(symbol, call.args), map_structure(symbol, call.kwargs)
-        outputs = record(layers[id(call.layer)], args, kwargs)
-        symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
-    ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
-    cloned = Functional(*ends, name=model.name)
-    if not model.trainable:
-        cloned.trainable = False
-    return cloned
+    for made in model.graph.calls:
+        layer = made.layer if isinstance(made.layer, Function) else copy_of(made.layer)  # an operator has no weights
+        outputs = call(layer, *map_structure(symbol, made.args), **map_structure(symbol, made.kwargs))
+        symbols |= {id(old): new for old, new in zip(flatten(made.outputs), flatten(outputs), strict=True)}
+    return Functional(inputs, map_structure(symbol, model.graph.outputs), name=model.name)
+
+
+def _input_like(leaf: KerasTensor) -> KerasTensor:
+    found = KerasTensor(leaf.shape, leaf.dtype, leaf.name)
+    found.optional = leaf.optional
+    return found
 
 
 def _copied(layer: Layer) -> Any:

@@ -15,8 +15,8 @@ from .masking import exclude
 __all__ = [
     "adaptive_average_pool", "adaptive_max_pool", "average_pool", "batch_normalization", "binary_crossentropy",
     "categorical_crossentropy", "conv", "conv_transpose", "ctc_decode", "ctc_loss", "depth_to_space", "depthwise_conv",
-    "dot_product_attention", "fold", "gelu", "layer_normalization", "log_softmax", "max_pool", "moments", "multi_hot",
-    "normalize", "one_hot", "psnr", "rms_normalization", "separable_conv", "softmax", "space_to_depth",
+    "dot_product_attention", "fold", "gelu", "layer_normalization", "max_pool", "moments", "multi_hot",
+    "normalize", "one_hot", "psnr", "rms_normalization", "separable_conv", "space_to_depth",
     "sparse_categorical_crossentropy", "unfold",
 ]  # fmt: skip
 
@@ -135,23 +135,6 @@ def conv_transpose(
         y = F.pad(y, [0, 0] * (y.ndim - 1 - dim) + [0, missing]) if missing > 0 else y
         y = y.narrow(dim, start, whole)
     return y.movedim(1, -1)
-
-
-def softmax(x: Tensor, axis: Any = -1) -> Tensor:
-    """Exponentials divided by their sum along an axis or several, or over all elements for None."""
-    axis = tuple(range(x.ndim)) if axis is None else axis
-    if not isinstance(axis, (tuple, list)):
-        return x.softmax(axis)
-    powers = (x - x.amax(tuple(axis), True)).exp()
-    return powers / powers.sum(tuple(axis), True)
-
-
-def log_softmax(x: Tensor, axis: Any = -1) -> Tensor:
-    """The logarithm of softmax."""
-    axis = tuple(range(x.ndim)) if axis is None else axis
-    if not isinstance(axis, (tuple, list)):
-        return x.log_softmax(axis)
-    return x - x.logsumexp(tuple(axis), True)
 
 
 def gelu(x: Tensor, approximate: bool = True) -> Tensor:

@@ -38,6 +38,7 @@ from . import (
 from .arguments import as_floats, as_tensor, axes_of, dim_of
 from .core import Function
 from .importable import importable
+from .pair_functions import operands
 from .structures import flatten
 from .symbolic_tensors import KerasTensor, record
 
@@ -243,7 +244,9 @@ def round(x: Tensor, decimals: int = 0) -> Tensor:
 
 
 def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
-    return pyapp.clamp(as_tensor(x), x_min, x_max)
+    """The elements, with those below x_min and above x_max replaced by these. Truth values become int32."""
+    values = as_tensor(x)
+    return pyapp.clamp(values.to("int32") if values.dtype.name == "bool" else values, x_min, x_max)
 
 
 def real(x: Tensor) -> Tensor:
@@ -279,18 +282,21 @@ def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
 ) -> Any:
     """`num` numbers from start to stop, without the last one if not `endpoint`."""
-    first, last = (as_floats(value) for value in (start, stop))
+    first, last = operands(start, stop, strict=True)
+    if not first.dtype.is_floating_point:
+        first = first.to(floatx())
+    last = as_tensor(last).to(first.dtype)
+    dtype = dtype or first.dtype
     count = builtins.max(num - 1 if endpoint else num, 1)
     steps = pyapp.arange(num, dtype=as_dtype(floatx())).reshape(-1, *(1,) * (last - first).ndim)
-    found = (first + steps * ((last - first) / count)).to(as_dtype(dtype or floatx())).movedim(0, axis)
+    found = (first + steps * ((last - first) / count)).to(as_dtype(dtype)).movedim(0, axis)
     return (found, (last - first) / count) if retstep else found
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
     if x1 is None and x2 is None:
         return nonzero(condition)
-    first, second = (x if isinstance(x, (bool, int, float)) else as_tensor(x) for x in (x1, x2))
-    return pyapp.where(as_tensor(condition).to("bool"), first, second)
+    return pyapp.where(as_tensor(condition).to("bool"), *operands(x1, x2))
 
 
 def nonzero(x: Tensor) -> Any:

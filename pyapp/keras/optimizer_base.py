@@ -342,6 +342,19 @@ class Optimizer(Configured):
             f"{type(self).__name__}: {getattr(variable, 'path', 'this variable')} is not one of its weights"
         )
 
+    def add_variable(
+        self, shape: Any, initializer: Any = "zeros", dtype: Any = None, aggregation: str = "none", layout: Any = None,
+        name: str | None = None,
+    ) -> Variable:  # fmt: skip
+        """A variable of its own shape, for a subclass of one's own. `aggregation` and `layout` are accepted: they are
+        for distributed training in Keras."""
+        with no_grad():
+            value = initializers.get(initializer)(tuple(shape), dtype=dtype or floatx())
+        variable = as_variable(value)
+        variable._path = f"{self.name}/{name or unique_name('variable')}"
+        self._added.append(variable)
+        return variable
+
     @staticmethod
     def assign(variable: Variable, value: Any) -> None:
         """Writes a value into a variable."""
@@ -400,13 +413,15 @@ class Optimizer(Configured):
             variable.assign(value)
 
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
-        """One step: gradients, and the weights in the same order (by default those of `build`)."""
+        """One step: gradients, and the weights in the same order (by default those of `build`). Weights whose gradient
+        is None stay as they are; ValueError where all are None."""
         if type(self).launch is Optimizer.launch:
             stop_capture(f"{type(self).__name__} makes steps in Python")
         weights = list(self._weights if trainable_variables is None else trainable_variables)
         pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
-        if any(id(w) not in self._kept for _, w in pairs):
-            self.build([w for _, w in pairs])
+        require_gradients(self, pairs, weights)
+        if any(id(w) not in self._kept for w in weights):
+            self.build(weights)  # those without a gradient too, as in Keras: files have their states
         with no_grad():
             if self.loss_scale_factor is not None:
                 pairs = [(g / self.loss_scale_factor, w) for g, w in pairs]
@@ -426,6 +441,9 @@ class Optimizer(Configured):
                     numbers = self.numbers(rate, decays)
                     by_decay[decays] = numbers = HeldNumbers(numbers) if recording is not None else numbers
                 self.launch(weight, grad, self._kept[id(weight)], numbers)
+                constraint = getattr(weight, "_constraint", None)
+                if constraint is not None:
+                    weight.copy_(constraint(weight.detach()))
             averaging: Any = self._averaging()
             averaging = HeldNumbers(averaging) if recording is not None else averaging
             if self.use_ema:
@@ -550,3 +568,11 @@ class Optimizer(Configured):
                     self._states(weight)[name].copy_(value)
         self.iterations, self._rate = int(state["iterations"]), float(state["learning_rate"])
         self._gathered = int(state.get("scaling", {}).get("gathered", 0))
+
+
+def require_gradients(optimizer: Optimizer, pairs: list[Any], weights: list[Tensor]) -> None:
+    """ValueError where no weight has a gradient."""
+    if weights and not pairs:
+        raise ValueError(
+            f"{type(optimizer).__name__}: none of {len(weights)} weights has a gradient: does the loss depend on them?"
+        )

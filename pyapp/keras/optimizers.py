@@ -19,7 +19,7 @@ from . import schedules
 from .importable import importable
 from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
-from .optimizer_base import Count, Optimizer, Setting
+from .optimizer_base import Count, Optimizer, Setting, require_gradients
 from .optimizer_rules import (
     SGD,
     Adadelta,
@@ -172,6 +172,7 @@ class LossScaleOptimizer(Optimizer):
 
     def build(self, variables: Iterable[Tensor]) -> None:
         self.inner_optimizer.build(variables)
+        self._weights = self._inner._weights
         self.built = True
 
     def _prepare(self) -> None:
@@ -192,13 +193,14 @@ class LossScaleOptimizer(Optimizer):
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
         weights = list(self._inner._weights if trainable_variables is None else trainable_variables)
         pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
-        weights = [w for _, w in pairs]
+        require_gradients(self, pairs, weights)
         if not pairs:
             return
+        every, weights = weights, [w for _, w in pairs]
         with no_grad():
             if self._inner.gradient_accumulation_steps:
                 stop_capture("LossScaleOptimizer around an optimiser that gathers gradients: some steps change nothing")
-            self._inner.build(weights)
+            self._inner.build(every)
             scale = self._scale_of(pairs[0][0])
             given = [g / scale for g, _ in pairs]
             if recorder() is None:

@@ -8,7 +8,8 @@ from typing import Any
 import pyapp
 
 from ..engine import Tensor
-from .arguments import as_floats, as_tensor
+from ..train.floats import floatx
+from .arguments import as_floats, as_tensor, common_dtype, is_wide_unsigned, number_dtype
 
 _NUMBERS = (
     "add", "arctan2", "divide", "floor_divide", "fmax", "fmin", "fmod", "gcd", "greater", "greater_equal", "hypot",
@@ -27,37 +28,73 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _operand(x: Any) -> Any:
-    """A number stays one: the dtype is that of the other operand."""
-    return x if isinstance(x, (bool, int, float)) else as_tensor(x)
+def operands(x1: Any, x2: Any, strict: bool = False) -> tuple[Any, Any]:
+    """Tensors of the dtype in which both are computed. A number, which has the dtype of the other operand where that
+    holds numbers of its kind, stays one behind a tensor. A tensor without dims does not widen floats, unless `strict`:
+    Keras on torch differs from function to function."""
+    if type(x2) in _PYTHON and type(x1) not in _PYTHON:
+        first = as_tensor(x1)
+        return _alike(first, x2) if first.dtype.name == "bool" and type(x2) is int else (first, x2)
+    second = as_tensor(x2)
+    if type(x1) in _PYTHON and type(x2) not in _PYTHON:
+        return pyapp.full((), x1, dtype=number_dtype(x1, second.dtype), device=second.device), second
+    first = as_tensor(x1)
+    weak = not strict and (first.ndim == 0 or second.ndim == 0)
+    return (first, second) if weak and not is_wide_unsigned(first.dtype, second.dtype) else _alike(first, second)
 
 
-_OF_FLOATS = ("logaddexp", "logaddexp2")
-_OF_TENSORS = ("kron", "ldexp")  # they take no numbers
+def operands_as_tensors(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
+    """The operands; a number is a tensor, too."""
+    first, second = operands(x1, x2)
+    if type(second) in _PYTHON:
+        second = pyapp.full((), second, dtype=number_dtype(second, first.dtype), device=first.device)
+    return _alike(first, second)
+
+
+_PYTHON = (bool, int, float)
+# A number is a tensor of its own dtype here, as in Keras: of float16 and 2.5 the result is float32.
+_OF_FLOATS = ("arctan2", "hypot", "logaddexp", "logaddexp2", "nextafter")
+_STRICT = ("floor_divide", "fmax", "fmin", "maximum", "minimum")
+_AS_THEY_ARE = ("kron", "ldexp")  # ldexp takes floats and whole numbers; neither takes numbers
 
 
 def _two(name: str) -> Callable[..., Tensor]:
     def call(x1: Any, x2: Any) -> Tensor:
-        first = as_floats(x1) if name in _OF_FLOATS else as_tensor(x1)
-        second = as_tensor(x2) if name in _OF_TENSORS else _operand(x2)
-        if name in _OF_FLOATS and isinstance(second, Tensor):
-            second = as_floats(second)
-        if first.dtype.name == "bool" and type(second) is int:
-            second = as_tensor(second)  # of truth values and a whole number: int32
-        if name == "subtract" and (first.dtype.name == "bool" or type(second) is bool):
-            second = as_tensor(second)
-        if name == "subtract" and isinstance(second, Tensor) and first.dtype is not second.dtype:
-            kind = pyapp.result_type(first, second)
-            first, second = first.to(kind), second.to(kind)
-        return getattr(pyapp, name)(first, second)
+        if name in _OF_FLOATS:
+            return getattr(pyapp, name)(*_floats(x1, x2))
+        if name in _AS_THEY_ARE:
+            return getattr(pyapp, name)(as_tensor(x1), as_tensor(x2))
+        if name == "subtract":
+            return pyapp.subtract(*_terms(x1, x2))
+        return getattr(pyapp, name)(*(_whole(x1, x2) if name == "fmod" else operands(x1, x2, name in _STRICT)))
 
     call.__name__ = name
     return call
 
 
+def _floats(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
+    """Both as floats of the dtype in which they are computed, that of `set_floatx` for whole numbers."""
+    a, b = _alike(x1, x2)
+    return (a, b) if a.dtype.is_floating_point else (a.to(floatx()), b.to(floatx()))
+
+
+def _whole(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """The operands, with int32 in place of truth values where there is nothing else."""
+    first, second = operands(x1, x2)
+    truths = first.dtype.name == "bool" and (type(second) is bool or getattr(second, "dtype", None) is first.dtype)
+    return (first.to("int32"), as_tensor(second).to("int32")) if truths else (first, second)
+
+
+def _terms(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """The operands of a difference, in which truth values count as numbers beside numbers."""
+    first, second = operands(x1, x2)
+    truths = first.dtype.name == "bool" or type(second) is bool or getattr(second, "dtype", first.dtype).name == "bool"
+    return operands_as_tensors(first, second) if truths else (first, second)
+
+
 def _two_of_bits(name: str, own: str) -> Callable[..., Tensor]:
     def call(x: Any, y: Any) -> Tensor:
-        return getattr(pyapp, own)(as_tensor(x), _operand(y))
+        return getattr(pyapp, own)(*operands(x, y))
 
     call.__name__ = name
     return call
@@ -81,7 +118,9 @@ def allclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan
 def _alike(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
     """Both in the dtype in which they are computed."""
     a, b = as_tensor(x1), as_tensor(x2)
-    kind = pyapp.result_type(a, b)
+    if a.dtype is b.dtype:
+        return a, b
+    kind = common_dtype(a.dtype, b.dtype)
     return a.to(kind), b.to(kind)
 
 
@@ -172,32 +211,35 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Tensor:
 
 def equal(x1: Any, x2: Any) -> Tensor:
     """Where the elements are equal."""
-    return pyapp.eq(as_tensor(x1), _operand(x2))
+    return pyapp.eq(*operands(x1, x2))
 
 
 def not_equal(x1: Any, x2: Any) -> Tensor:
-    return pyapp.ne(as_tensor(x1), _operand(x2))
+    return pyapp.ne(*operands(x1, x2))
 
 
 def power(x1: Any, x2: Any) -> Tensor:
-    return pyapp.pow(_operand(x1), _operand(x2))
+    """x1 to the power of x2. Of short floats it is rounded once, whatever the exponent is."""
+    base, exponent = operands(x1, x2)
+    if base.dtype.is_floating_point and base.dtype.itemsize < 4 and not isinstance(exponent, Tensor):
+        exponent = pyapp.full((), exponent, dtype=base.dtype, device=base.device)
+    return pyapp.pow(base, exponent)
 
 
 def mod(x1: Any, x2: Any) -> Tensor:
     """What is left of x1 / x2, with the sign of x2."""
-    return pyapp.remainder(_operand(x1), _operand(x2))
+    return pyapp.remainder(*_whole(x1, x2))
 
 
 def divide_no_nan(x1: Any, x2: Any) -> Tensor:
     """x1 / x2, and 0 where x2 is 0."""
-    a, b = as_tensor(x1), as_tensor(x2)
+    a, b = _floats(*operands_as_tensors(x1, x2))
     return pyapp.where(b == 0, 0.0, a / pyapp.where(b == 0, 1.0, b))
 
 
 def heaviside(x1: Any, x2: Any) -> Tensor:
     """0 below 0, 1 above, x2 at 0."""
-    values = as_floats(x1)
-    return pyapp.heaviside(values, as_tensor(x2).to(values.dtype))
+    return pyapp.heaviside(*_floats(x1, x2))
 
 
 def outer(x1: Any, x2: Any) -> Tensor:

@@ -86,9 +86,10 @@ def randint(shape: Any, minval: int, maxval: int, dtype: Any = "int32", seed: An
     return ops.randint(minval, maxval, tuple(shape), generator=generator_of(seed)).to(as_dtype(dtype))
 
 
-def categorical(logits: Tensor, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Tensor:
+def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Tensor:
     """Class numbers (B, num_samples) drawn by logits (B, classes)."""
-    found = ops.multinomial(logits.softmax(-1), num_samples, replacement=True, generator=generator_of(seed))
+    chances = ops.as_tensor(logits).softmax(-1)
+    found = ops.multinomial(chances, num_samples, replacement=True, generator=generator_of(seed))
     return found.to(as_dtype(dtype))
 
 
@@ -121,13 +122,17 @@ def binomial(shape: Any, counts: Any, probabilities: Any, dtype: Any = None, see
     )  # fmt: skip
 
 
-def shuffle(x: Tensor, axis: int = 0, seed: Any = None) -> Tensor:
+def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Tensor:
     """The slices along an axis in a random order."""
+    x = ops.as_tensor(x)
     return x.index_select(axis, ops.randperm(x.shape[axis], generator=generator_of(seed)))
 
 
-def dropout(inputs: Tensor, rate: float, noise_shape: Any = None, seed: Any = None) -> Tensor:
-    """Zeroes a share of the elements and divides the rest by 1 - rate."""
-    if noise_shape is not None:
-        raise NotImplementedError("keras.random.dropout takes no noise_shape; layers.Dropout does")
-    return _dropout(inputs, rate, generator=generator_of(seed))
+def dropout(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None) -> Tensor:
+    """Zeroes a share of the elements and divides the rest by 1 - rate. `noise_shape` has 1 for dims along which all
+    elements share one fate, and the size or None for the others."""
+    x = ops.as_tensor(inputs)
+    if noise_shape is None:
+        return _dropout(x, rate, generator=generator_of(seed))
+    shape = [size if given is None else given for given, size in zip(noise_shape, x.shape, strict=True)]
+    return x * _dropout(ops.ones(shape, dtype=x.dtype, device=x.device), rate, generator=generator_of(seed))

@@ -111,6 +111,8 @@ def deserialize_keras_object(
         raise ValueError(f"{name!r} is not known: register its class, or give it in custom_objects")
     if not isinstance(found, type):
         return found
+    if issubclass(found, Layer) and "input_layers" in settings:  # a functional model makes its layers itself
+        return found.from_config(settings) if custom_objects is None else found.from_config(settings, custom_objects)
     if issubclass(found, Layer):
         settings = {key: restored(value) for key, value in settings.items()}
     return found.from_config(settings) if hasattr(found, "from_config") else found(**settings)

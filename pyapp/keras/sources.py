@@ -167,6 +167,7 @@ class _FolderOfClasses:
         if verbose:
             print(f"Found {len(self.paths)} files" + (f" belonging to {len(self.names)} classes." if inferred else "."))
         values: Any = np.asarray(classes)
+        values = values.astype("int32") if values.dtype.kind == "i" else values
         if label_mode is None or labels is None:
             values = None
         elif label_mode == "categorical":

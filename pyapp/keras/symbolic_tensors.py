@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..engine import Tensor, no_grad, ops
+from ..engine import no_grad, ops
 from ..engine.dtype import as_dtype
 from ..engine.lazy import np
 from ..train.floats import floatx
@@ -43,6 +43,7 @@ class KerasTensor:
         self.index = 0  # which of the call's outputs
 
     sparse = ragged = False
+    optional = False  # of an input of a model: whether None may stand in its place
 
     @property
     def ndim(self) -> int:
@@ -213,7 +214,7 @@ class Call:
         """The symbolic tensors among the arguments."""
         return [leaf for leaf in flatten([list(self.args), self.kwargs]) if isinstance(leaf, KerasTensor)]
 
-    def run(self, values: Mapping[int, Tensor], training: bool | None) -> Any:
+    def run(self, values: Mapping[int, Any], training: bool | None) -> Any:
         """The layer's output for the values of symbolic tensors, by their ids."""
 
         def value(leaf: Any) -> Any:
@@ -314,9 +315,13 @@ def Input(
     dtype: Any = None,
     batch_shape: Any = None,
     name: str | None = None,
+    optional: bool = False,
 ) -> KerasTensor:
-    """A symbolic input of a model: `shape` is that of one example."""
+    """A symbolic input of a model: `shape` is that of one example. For an `optional` one the model may be given None,
+    which its layers get."""
     if (shape is None) == (batch_shape is None):
         raise ValueError("Input: takes shape, that of one example, or batch_shape")
     sizes = tuple(batch_shape) if shape is None else (batch_size, *((shape,) if isinstance(shape, int) else shape))
-    return KerasTensor(sizes, dtype, name or unique_name("input_layer"))
+    found = KerasTensor(sizes, dtype, name or unique_name("input_layer"))
+    found.optional = optional
+    return found

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from ..engine import Tensor, ops
 from ..engine.lazy import np
 from ..engine.ops.random import manual_seed
 from ..train.batches import as_batch
@@ -17,6 +18,7 @@ from . import bounding_boxes
 from .backend import standardize_dtype
 from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
 from .core import clear_session
+from .drawings import model_to_dot, plot_model
 from .feature_space import FeatureSpace
 from .importable import importable
 from .models import clone_model
@@ -157,9 +159,12 @@ class PyDataset:
         raise NotImplementedError(f"{type(self).__name__} has no __len__")
 
     @property
-    def num_batches(self) -> int:
-        """The number of batches."""
-        return len(self)
+    def num_batches(self) -> int | None:
+        """The number of batches; None for endless ones, which a class without `__len__` gives. It may be overridden."""
+        try:
+            return len(self)
+        except NotImplementedError:
+            return None
 
     def on_epoch_begin(self) -> None: ...
     def on_epoch_end(self) -> None: ...
@@ -214,14 +219,6 @@ def get_source_inputs(tensor: Any) -> list[Any]:
     return list(found.values())
 
 
-def plot_model(model: Any, *_: Any, **__: Any) -> None:
-    """NotImplementedError: `model.summary()` shows the layers."""
-    raise NotImplementedError(f"plot_model: there are no drawings of models; {model.name}.summary() shows the layers")
-
-
-model_to_dot = plot_model
-
-
 def is_keras_tensor(x: Any) -> bool:
     """Whether x is a symbolic tensor."""
     return isinstance(x, KerasTensor)
@@ -247,14 +244,16 @@ def set_random_seed(seed: int) -> None:
 
 
 def to_categorical(x: Any, num_classes: int | None = None) -> Any:
-    """Class numbers as one-hot rows, in NumPy: float64 as Keras has them, float32 of a tensor's numbers."""
-    classes = np.asarray(x.numpy() if hasattr(x, "numpy") else x, dtype="int64")
+    """Class numbers as one-hot rows: float64 in NumPy, as Keras has them; of a tensor, a tensor of float32."""
+    if isinstance(x, Tensor):
+        return ops.as_tensor(to_categorical(x.numpy(), num_classes).astype("float32")).to(x.device)
+    classes = np.asarray(x, dtype="int64")
     if classes.ndim > 1 and classes.shape[-1] == 1:
         classes = classes.reshape(classes.shape[:-1])
     count = int(classes.max()) + 1 if num_classes is None else num_classes
     if classes.size and not 0 <= int(classes.min()) <= int(classes.max()) < count:
         raise ValueError(f"to_categorical: classes are 0 … {count - 1}, got {classes.min()} … {classes.max()}")
-    return np.eye(count, dtype="float32" if hasattr(x, "numpy") else "float64")[classes]
+    return np.eye(count, dtype="float64")[classes]
 
 
 def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
@@ -268,12 +267,14 @@ def pad_sequences(
     sequences: Iterable[Any], maxlen: int | None = None, dtype: str = "int32", padding: str = "pre",
     truncating: str = "pre", value: float = 0.0,
 ) -> Any:  # fmt: skip
-    """Lists of numbers as one array (N, maxlen), padded and cut at the beginning or the end."""
+    """Lists of numbers, or of arrays of one shape, as one array (N, maxlen, …), padded and cut at the beginning or the
+    end."""
     rows = [list(row) for row in sequences]
     if padding not in ("pre", "post") or truncating not in ("pre", "post"):
         raise ValueError("pad_sequences: padding and truncating are 'pre' or 'post'")
     length = max((len(row) for row in rows), default=0) if maxlen is None else maxlen
-    found = np.full((len(rows), length), value, dtype=dtype)
+    inner = next((np.shape(row[0]) for row in rows if row), ())
+    found = np.full((len(rows), length, *inner), value, dtype=dtype)
     for k, row in enumerate(rows):
         kept = (row[-length:] if truncating == "pre" else row[:length]) if length else []
         if kept:

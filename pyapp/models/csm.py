@@ -14,7 +14,6 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
-from pyapp.errors import ModelError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Embedding, Linear, Module
 from pyapp.nn.audio.sound_codes import Codes
@@ -22,9 +21,8 @@ from pyapp.nn.decoders.decoder import WholeText
 from pyapp.nn.parameter import new_parameter
 
 from ._index import MODEL_TYPES as MODULES
-from ._index import TASKS as TASKS_OF
 from .loading.config import require
-from .loading.sound_parts import object_of
+from .loading.sound_parts import codec_of, object_of
 from .loading.weights import Stored
 
 MODEL_TYPES = ("csm",)
@@ -73,15 +71,10 @@ class Config:
         language = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}").Config
         own = {"model_type": LANGUAGE, "tie_word_embeddings": False}
         depth = object_of(values, "depth_decoder_config")
-        codec = object_of(values, "codec_config")
-        kind = codec.get("model_type", "mimi")
-        module = MODULES.get(kind) if isinstance(kind, str) else None
-        if module is None or "audio-codec" not in TASKS_OF[module]:
-            raise ModelError(f"the codec {kind!r:.50} is not known")
         found = cls(
             language.from_dict(USUAL | {k: v for k, v in values.items() if v is not None} | own),
             language.from_dict(USUAL_DEPTH | {k: v for k, v in depth.items() if v is not None} | own),
-            importlib.import_module(f"pyapp.models.{module}").Config.from_dict(codec), dict(values),
+            codec_of(object_of(values, "codec_config")), dict(values),
         )  # fmt: skip
         found.check()
         return found

@@ -1,7 +1,8 @@
 """DeepSeek V2 (arXiv 2405.04434) and V3 (arXiv 2412.19437): multi-head latent attention, and experts chosen within
 groups beside experts that every token has. GLM-4.7-Flash (glm4_moe_lite) is V3 in other sizes, Youtu-LLM (Tencent 2025,
-arXiv 2512.24618) V3 without experts; Mistral Small 4 (Mistral AI 2026) has V2's scores of experts, and queries that
-grow with their positions.
+arXiv 2512.24618) V3 without experts; DeepSeek V3.2 (2025, arXiv 2512.02556) and GLM-5 (Zhipu AI 2026) are V3 with an
+indexer, which chooses the tokens that each sees; Mistral Small 4 (Mistral AI 2026) has V2's scores of experts, and
+queries that grow with their positions. Sarvam 105B (Sarvam AI 2026) is V3 without groups of experts.
 """
 
 from __future__ import annotations
@@ -14,20 +15,36 @@ from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, RotaryTable
 from pyapp.nn.decoders.decoder_blocks import PreNormBlock
 from pyapp.nn.decoders.latent_attention import LatentAttention
+from pyapp.nn.decoders.sparse_attention import SparseLatentAttention
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import query_growth, require
+from .loading.config import layers_in, query_growth, require
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "mistral4")
-IGNORED = r"(model\.)?layers\.(47|61)\..*"  # the layers of the published models that guess tokens ahead
+MODEL_TYPES = (
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "glm_moe_dsa",
+    "glm4_moe_lite",
+    "youtu",
+    "mistral4",
+    "sarvam_mla",
+)
+IGNORED = r"(model\.)?layers\.(47|61|78)\..*"  # the layers of the published models that guess tokens ahead
 # The fields of experts where there are none.
 NO_EXPERTS = dict.fromkeys(
     ("moe_intermediate_size", "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group"), 1
 )
+# What a config.json of Sarvam leaves out, and its own names of fields.
+SARVAM = {
+    "q_lora_rank": None, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
+    "routed_scaling_factor": 2.5, "num_experts_per_tok": 8, "n_shared_experts": 1, "max_position_embeddings": 4096,
+}  # fmt: skip
+SARVAM_FIELDS = {"num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts"}
 # What a config.json of Mistral Small 4 leaves out.
 MISTRAL = {
     "max_position_embeddings": 1_048_576, "q_lora_rank": 1024, "kv_lora_rank": 256, "qk_nope_head_dim": 64,
@@ -63,6 +80,10 @@ class Config(LatentConfig):
     routed_scaling_factor: float = 1.0
     rope_interleave: bool = True
     mlp_bias: bool = False
+    index_topk: int = 0
+    index_n_heads: int = 0
+    index_head_dim: int = 0
+    indexer_types: list[str] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,6 +97,7 @@ class Config(LatentConfig):
             "Give the config.json of a published model",
         )  # fmt: skip
         query_growth(self.rope_parameters, self.max_position_embeddings)
+        self._check_indexer()
         require(
             not self.sigmoid or groups == 1 or experts // groups >= 2, f"n_group {groups} leaves a group one expert"
         )
@@ -84,11 +106,47 @@ class Config(LatentConfig):
             self.topk_method in known, f"topk_method is {self.topk_method!r:.60}, expected one of {', '.join(known)}"
         )
 
+    def _check_indexer(self) -> None:
+        """ModelError for an indexer that cannot be."""
+        if not self.sparse:
+            return
+        numbers = [self.index_topk, self.index_n_heads, self.index_head_dim]
+        require(min(numbers) >= 1, f"index_topk, index_n_heads and index_head_dim are {numbers}, expected 1 or more")
+        require(self.index_head_dim >= self.qk_rope_head_dim, "index_head_dim is less than qk_rope_head_dim")
+        require(self.q_lora_rank is not None, "q_lora_rank is null, and the indexer reads compressed queries")
+        kinds = self.indexer_types
+        known = kinds is None or (
+            len(kinds) == self.num_hidden_layers and kinds[0] == "full" and {*kinds} <= {"full", "shared"}
+        )
+        require(known, f"indexer_types is {kinds!r:.60}, expected full, and full or shared for each layer after it")
+
+    @property
+    def sparse(self) -> bool:
+        """Whether an indexer chooses the tokens that each sees."""
+        return self.kind in ("deepseek_v32", "glm_moe_dsa")
+
+    @property
+    def index_interleaved(self) -> bool:
+        """Whether the indexer's rotary pairs are neighbours."""
+        return self.kind == "glm_moe_dsa"
+
+    @property
+    def usual_seq_len(self) -> int:
+        """As DecoderConfig says; with an indexer no longer than it sees whole."""
+        usual = super().usual_seq_len
+        return min(usual, self.index_topk) if self.sparse else usual
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json."""
-        if values.get("kind", values.get("model_type")) == "mistral4":
+        kind = values.get("kind", values.get("model_type"))
+        if kind == "mistral4":
             values = {**MISTRAL, **values}
+        if kind == "sarvam_mla":
+            values = {**SARVAM, **{SARVAM_FIELDS.get(name, name): value for name, value in values.items()}}
+            scaling = values.get("rope_scaling")
+            if isinstance(scaling, dict) and scaling.get("type", scaling.get("rope_type")) == "deepseek_yarn":
+                values["rope_scaling"] = {**scaling, "type": "yarn", "rope_type": "yarn"}
         found: Config = super().from_dict(values)
         return found
 
@@ -100,6 +158,19 @@ class Config(LatentConfig):
         if kind == "deepseek_v3":
             usual = {"n_group": 8, "topk_group": 4, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
                      "first_k_dense_replace": 3, "n_shared_experts": 1, "num_experts_per_tok": 8}  # fmt: skip
+        elif kind == "deepseek_v32":
+            usual = {"n_group": 8, "topk_group": 4, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+                     "n_shared_experts": 1, "num_experts_per_tok": 8, "index_topk": 2048, "index_n_heads": 64,
+                     "index_head_dim": 128, "max_position_embeddings": 163_840}  # fmt: skip
+            values = values | {"first_k_dense_replace": _dense_layers(values, 3)}
+        elif kind == "glm_moe_dsa":
+            usual = {"norm_topk_prob": True, "routed_scaling_factor": 2.5, "n_shared_experts": 1,
+                     "num_experts_per_tok": 8, "n_routed_experts": 256, "rms_norm_eps": 1e-5, "q_lora_rank": 2048,
+                     "qk_nope_head_dim": 192, "v_head_dim": 256, "index_topk": 2048, "index_n_heads": 32,
+                     "index_head_dim": 128, "max_position_embeddings": 202_752}  # fmt: skip
+            values = values | {
+                "first_k_dense_replace": _dense_layers(values, 3), "indexer_types": _indexer_types(values)
+            }  # fmt: skip
         elif kind == "glm4_moe_lite":
             usual = {"norm_topk_prob": True, "routed_scaling_factor": 1.8, "n_shared_experts": 1,
                      "num_experts_per_tok": 4, "n_routed_experts": 64, "rms_norm_eps": 1e-5,
@@ -130,11 +201,29 @@ class Config(LatentConfig):
         return growth if self.kind == "mistral4" else 0.0, original
 
 
-def _dense_layers(values: Mapping[str, Any]) -> Any:
+def _indexer_types(values: Mapping[str, Any]) -> Any:
+    """Which layers have an indexer, of a config.json of GLM-5: by a pattern of F and S, or by how often."""
+    kinds, pattern = values.get("indexer_types"), values.get("index_topk_pattern")
+    if kinds is None and pattern is not None:
+        require(isinstance(pattern, str) and {*pattern} <= {"F", "S"}, f"index_topk_pattern is {pattern!r:.60}")
+        kinds = [{"F": "full", "S": "shared"}[kind] for kind in pattern]
+    if kinds is None:
+        every, first = (values.get(name, usual) for name, usual in (
+            ("index_topk_freq", 1), ("index_skip_topk_offset", 2),
+        ))  # fmt: skip
+        known = type(every) is int and type(first) is int
+        require(known, f"index_topk_freq is {every!r:.40} and index_skip_topk_offset {first!r:.40}")
+        kinds = [
+            "full" if max(layer - first + 1, 0) % max(every, 1) == 0 else "shared" for layer in range(layers_in(values))
+        ]
+    return kinds
+
+
+def _dense_layers(values: Mapping[str, Any], usual: int = 1) -> Any:
     """The number of first layers without experts, by mlp_layer_types if a config.json has it."""
     kinds = values.get("mlp_layer_types")
     if kinds is None:
-        return values.get("first_k_dense_replace", 1)
+        return values.get("first_k_dense_replace", usual)
     count = kinds.count("dense") if isinstance(kinds, list) else 0
     known = isinstance(kinds, list) and kinds == ["dense"] * count + ["sparse"] * (len(kinds) - count)
     require(known, f"mlp_layer_types is {kinds!r:.60}, expected dense layers and then sparse ones")
@@ -162,7 +251,10 @@ class Block(PreNormBlock):
             if dense
             else SharedExpertsFeedForward(config, limited_router(config), config.mlp_bias)
         )
-        attention = LatentAttention(config, layer, rotary)
+        attention: Module = LatentAttention(config, layer, rotary)
+        if config.sparse:
+            kinds = config.indexer_types
+            attention = SparseLatentAttention(config, layer, rotary, kinds is None or kinds[layer] == "full")
         super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
@@ -174,6 +266,19 @@ class DeepseekForCausalLM(CausalLanguageModel):
         blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+    def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
+        """As CausalLanguageModel says. ModelError for more tokens than attention with an indexer sees whole."""
+        config = self.config
+        if config.sparse:
+            most = config.index_topk
+            capacity = min(config.max_seq_len, most) if capacity is None else capacity
+            require(
+                capacity <= most,
+                f"a cache of {capacity:,} tokens: the indexer chooses among more than {most:,} in whole texts only",
+                f"Set a context of at most {most:,}",
+            )  # fmt: skip
+        return super().new_cache(capacity, dtype, texts)
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
@@ -211,6 +316,7 @@ _OF_EXPERTS = (
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(not config.sparse, "models with an indexer are not written as GGUF files", "Write safetensors")
     require(config.kind != "mistral4", "llama.cpp's deepseek2 has no queries that grow", "Write safetensors")
     limited = not config.sigmoid and config.topk_method == "group_limited_greedy" and config.topk_group < config.n_group
     require(not limited, "llama.cpp chooses groups by their best two experts, not by the best", "Write safetensors")
@@ -254,7 +360,10 @@ GGUF = Gguf(
         "kv_b_proj.weight": LATENT_FORM,
     },
     older={_PATH + "self_attn.kv_b_proj": "blk.{}.attn_kv_b"}, read=_from_gguf, write=_to_gguf,
-    unsaid=("topk_method", "n_group", "topk_group", "kind"),
+    unsaid=(
+        "topk_method", "n_group", "topk_group", "kind", "index_topk", "index_n_heads", "index_head_dim",
+        "indexer_types",
+    ),
 )  # fmt: skip
 
 TASKS = {"causal-lm": DeepseekForCausalLM}

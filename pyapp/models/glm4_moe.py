@@ -1,11 +1,13 @@
 """GLM 4.5 and 4.6 (Zeng et al. 2025, arXiv 2508.06471): Llama's blocks with rotary positions in half of each head, and
 mixtures of experts chosen by sigmoids beside an expert that every token has. dots.llm1 (Huo et al. 2025, arXiv
-2506.05767) has whole heads rotated, and may have windows; Solar Open (Upstage 2025) has experts in all layers.
+2506.05767) has whole heads rotated, and may have windows; Solar Open (Upstage 2025) has experts in all layers;
+Sarvam 30B (Sarvam AI 2026) rotates whole heads, and its own files have the names of Ling 2.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -30,9 +32,9 @@ from .loading.gguf import (
     refuse_windows,
     without_layers_ahead,
 )
-from .loading.weights import Stored, experts_apart
+from .loading.weights import Stored, experts_apart, rows_of
 
-MODEL_TYPES = ("glm4_moe", "dots1", "solar_open")
+MODEL_TYPES = ("glm4_moe", "dots1", "solar_open", "sarvam_moe")
 IGNORED = r"(model\.)?layers\.(46|92)\..*"  # the layers of the published models that guess tokens ahead
 
 
@@ -50,7 +52,21 @@ SOLAR = {
     "intermediate_size": 1, "moe_intermediate_size": 1280, "head_dim": 128, "rope_theta": 1_000_000.0,
     "sliding_window": None,
 }  # fmt: skip
-USUAL = {"glm4_moe": GLM, "dots1": DOTS, "solar_open": SOLAR}
+SARVAM = {
+    "kind": "sarvam_moe", "max_position_embeddings": 131072, "num_key_value_heads": 4, "head_dim": 64,
+    "first_k_dense_replace": 1, "use_qk_norm": True, "rms_norm_eps": 1e-6, "moe_intermediate_size": 1024,
+    "num_experts_per_tok": 6, "routed_scaling_factor": 2.5, "rope_theta": 8_000_000.0, "sliding_window": None,
+}  # fmt: skip
+USUAL = {"glm4_moe": GLM, "dots1": DOTS, "solar_open": SOLAR, "sarvam_moe": SARVAM}
+# Names of Sarvam's own files.
+SARVAM_FIELDS = {
+    "num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts", "use_qkv_bias": "attention_bias",
+}  # fmt: skip
+SARVAM_NAMES = {
+    "model.word_embeddings.": "model.embed_tokens.", ".attention.dense.": ".self_attn.o_proj.",
+    ".attention.query_layernorm.": ".self_attn.q_norm.", ".attention.key_layernorm.": ".self_attn.k_norm.",
+    ".mlp.gate.expert_bias": ".mlp.gate.e_score_correction_bias",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +98,8 @@ class Config(DecoderConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json, with what its kind takes for granted."""
         kind = values.get("kind", values.get("model_type"))
+        if kind == "sarvam_moe":
+            values = {SARVAM_FIELDS.get(name, name): value for name, value in values.items()}
         found: Config = super().from_dict({**USUAL.get(str(kind), GLM), **values})
         return found
 
@@ -140,10 +158,29 @@ class Glm4MoeForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: Sarvam's own files have other names."""
+    for own, ours in SARVAM_NAMES.items():
+        name = name.replace(own, ours)
+    return name
+
+
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the experts: each matrix by itself."""
+    """How published files store the experts, each matrix by itself; Sarvam's have queries, keys and values in one."""
     parts = "gate_proj", "up_proj", "down_proj"
-    return experts_apart(tensors, "mlp.experts", parts, config.n_routed_experts, config.num_hidden_layers)
+    found = experts_apart(tensors, "mlp.experts", parts, config.n_routed_experts, config.num_hidden_layers)
+    queries, keys = (count * config.head_dim for count in (config.num_attention_heads, config.num_key_value_heads))
+    for layer in range(config.num_hidden_layers):
+        source = f"model.layers.{layer}.attention.query_key_value.weight"
+        if source in tensors:
+            rows = (("q_proj", 0, queries), ("k_proj", queries, keys), ("v_proj", queries + keys, keys))
+            found |= {
+                f"model.layers.{layer}.self_attn.{part}.weight": Stored(
+                    (source,), values=partial(rows_of, first=first, count=count)
+                )
+                for part, first, count in rows
+            }
+    return found
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""GLM-4.1V and GLM-4.5V (GLM-V Team 2025, arXiv 2507.01006): a tower for pictures of any size, whose patches have
-positions of rows and columns twice, learned and rotary, and a filter that makes one vector of each square of patches,
-before GLM-4 or GLM-4.5 with the rotary positions of Qwen2-VL. And GLM-OCR (zai-org/GLM-OCR), a small one for pages,
-whose tower has norms of queries and keys and no learned positions.
+"""GLM-4.1V, GLM-4.5V and GLM-4.6V (GLM-V Team 2025, arXiv 2507.01006): a tower for pictures of any size, whose patches
+have positions of rows and columns twice, learned and rotary, and a filter that makes one vector of each square of
+patches, before GLM-4 or GLM-4.5 with the rotary positions of Qwen2-VL. And GLM-OCR (zai-org/GLM-OCR), a small one for
+pages, whose tower has norms of queries and keys and no learned positions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .loading.picture_text import GridConfig
 from .loading.pictures_config import pair
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("glm4v", "glm4v_moe", "glm_ocr")
+MODEL_TYPES = ("glm4v", "glm4v_moe", "glm46v", "glm_ocr")
 IMAGE_PROCESSOR = "Glm4v"  # of files that name none
 IGNORED = r"(model\.)?language_model\.layers\.(16|46|92)\..*"  # the layers that guess tokens ahead
 # By the model: the language model, its names in text_config, and what that leaves out.
@@ -164,6 +164,10 @@ class Config(GridConfig):
         """From the object of a config.json."""
         kind, text = values.get("model_type", cls.model_type), values.get("text_config")
         require(kind in MODEL_TYPES, f"model_type is {kind!r:.60}, expected {' or '.join(MODEL_TYPES)}")
+        if kind == "glm46v":  # of GLM-4.5V's form, its Flash of GLM-4.1V's
+            of_experts = isinstance(text, dict) and text.get("model_type") in TEXTS["glm4v_moe"][1]
+            kind = "glm4v_moe" if of_experts else "glm4v"
+            values = {"image_token_id": TOKENS["glm4v"], **values}
         own, names, defaults = TEXTS[kind]
         if isinstance(text, dict):
             given = text.get("model_type", own)

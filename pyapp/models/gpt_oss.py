@@ -164,7 +164,7 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
         for part in Experts.STACKS:
             name, gates = f"{experts}.{part}", part == "gate_up_proj"
             if in_blocks:
-                found[name] = Stored((f"{name}_blocks", f"{name}_scales"), join=partial(_of_blocks, gates))
+                found[name] = Stored((f"{name}_blocks", f"{name}_scales"), join=partial(_of_blocks, gates), block=BLOCK)
             else:
                 found[name] = Stored((name,), join=partial(_of_export, gates))
         biases = f"{experts}.gate_up_proj_bias"

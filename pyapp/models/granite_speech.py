@@ -1,6 +1,7 @@
 """Granite Speech (Saon et al. 2025, arXiv 2505.08699): a Conformer hears blocks of moments, a Q-Former makes three
 vectors of each fifteen of them, and these stand before a Granite, which writes what was said or answers questions. An
-adapter beside the weights changes the Granite for that (models/loading/sound.py).
+adapter beside the weights changes the Granite for that (models/loading/sound.py). Granite Speech Plus reads what
+several layers of the Conformer give, side by side.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -32,7 +33,7 @@ from .loading.config import check_fields, read_config, require
 from .loading.picture_text import MixedTextConfig
 from .loading.query_config import QueryConfig
 
-MODEL_TYPES = ("granite_speech",)
+MODEL_TYPES = ("granite_speech", "granite_speech_plus")
 BASE = ""
 PROCESSOR = PairedSpectrogramProcessor
 WIDEST = 1 << 16  # numbers of a vector
@@ -46,7 +47,9 @@ TURNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """The fields of encoder_config."""
+    """The fields of encoder_config. cat_hidden_layers: after how many layers the states are read besides the last ones
+    (0: those before the first layer).
+    """
 
     input_dim: int = 160
     num_layers: int = 10
@@ -59,6 +62,7 @@ class EncoderConfig:
     max_pos_emb: int = 512
     conv_kernel_size: int = 15
     conv_expansion_factor: int = 2
+    cat_hidden_layers: list[int] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -74,6 +78,21 @@ class EncoderConfig:
             self.context_size <= self.max_pos_emb,
             f"context_size is {self.context_size:,}, max_pos_emb {self.max_pos_emb:,}",
         )
+        given, most = self.joined, self.num_layers
+        require(
+            all(type(layer) is int and 0 <= layer < most for layer in given) and len({*given}) == len(given),
+            f"cat_hidden_layers is {given!r:.60}, expected numbers below the {most} layers",
+        )
+
+    @property
+    def joined(self) -> list[int]:
+        """After how many layers the states are read besides the last ones, in order."""
+        return sorted(self.cat_hidden_layers or [])
+
+    @property
+    def width(self) -> int:
+        """The numbers of a vector that the projector reads."""
+        return self.hidden_dim * (len(self.joined) + 1)
 
     @property
     def size(self) -> int:
@@ -112,11 +131,11 @@ class Config(MixedTextConfig):
         own = self.values.get("projector_config")
         require(own is None or isinstance(own, dict), f"projector_config is {own!r:.60}, expected an object")
         told = own or {}
-        kind, width = told.get("model_type", "blip_2_qformer"), told.get("encoder_hidden_size", self.encoder.hidden_dim)
+        kind, width = told.get("model_type", "blip_2_qformer"), told.get("encoder_hidden_size", self.encoder.width)
         require(kind == "blip_2_qformer", f"the projector {kind!r:.60} is not known", "Known: blip_2_qformer")
         require(
-            width == self.encoder.hidden_dim,
-            f"encoder_hidden_size is {width!r:.60}, the encoder's hidden_dim {self.encoder.hidden_dim}",
+            width == self.encoder.width,
+            f"encoder_hidden_size is {width!r:.60}, the encoder makes vectors of {self.encoder.width}",
         )
         assert self.queries
 
@@ -139,7 +158,7 @@ class Config(MixedTextConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        own = {"model_type": self.model_type, "text_config": self.text_config.to_dict()}
+        own = {"model_type": self.values.get("model_type", self.model_type), "text_config": self.text_config.to_dict()}
         return {**self.values, **own, "encoder_config": asdict(self.encoder)}
 
 
@@ -246,6 +265,7 @@ class Encoder(Module):
         self.layers = ModuleList(Block(config) for _ in range(config.num_layers))
         self.out = Linear(config.hidden_dim, config.output_dim)
         self.out_mid = Linear(config.output_dim, config.hidden_dim)
+        self.joined = config.joined
 
     def warm_up(self) -> None:
         """Hears some moments of silence, so that the first recording starts sooner."""
@@ -253,16 +273,18 @@ class Encoder(Module):
             self(ops.zeros(1, 64, self.input_linear.in_features, device=self.input_linear.weight.device))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, numbers) → (B, T, D). ArgumentError for another shape."""
+        """x (B, T, numbers) → (B, T, width). ArgumentError for another shape."""
         numbers = self.input_linear.in_features
         if x.ndim != 3 or x.shape[2] != numbers or not x.shape[1]:
             raise InputError(f"spectrograms are (B, T, {numbers}), not {describe(x)}")
         x = self.input_linear(x)
+        joined = [x] if 0 in self.joined else []
         for number, layer in enumerate(self.layers, 1):
             x = layer(x)
             if number == len(self.layers) // 2:
                 x = x + self.out_mid(ops.softmax(self.out(x), 2))
-        return x
+            joined += [x] if number in self.joined else []
+        return ops.cat([*joined, x], 2) if joined else x
 
 
 class Projector(Module):
@@ -276,7 +298,7 @@ class Projector(Module):
         self.qformer = Module()
         self.qformer.layernorm = LayerNorm(own.hidden_size, own.layer_norm_eps)
         self.qformer.encoder = Module()
-        self.qformer.encoder.layer = query_layers(own, config.encoder.hidden_dim)
+        self.qformer.encoder.layer = query_layers(own, config.encoder.width)
         self.linear = Linear(own.hidden_size, config.text_config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:

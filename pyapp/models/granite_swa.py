@@ -4,6 +4,7 @@ head for no token, and rotary angles of the layer's own, or none.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,8 @@ from pyapp.nn.decoders.scaled_decoder import ScaledBlock, ScaledLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import layer_types, require
-from .loading.multipliers import MultiplierConfig
+from .loading.gguf import NAMES, TENSOR_SCALINGS, WINDOW, Gguf, biases, pairs_of_llama
+from .loading.multipliers import MULTIPLIER_KEYS, MultiplierConfig
 
 MODEL_TYPES = ("granite_swa",)
 
@@ -74,4 +76,35 @@ class GraniteSwaForCausalLM(ScaledLanguageModel):
         super().__init__(config, block)
 
 
+_PATTERN, _ROTATED = "attention.sliding_window_pattern", "attention.rope_pattern"
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Which layers have a window, and which rotary angles, of which all have the same base."""
+    layers, base = found.get("num_hidden_layers"), found["rope_parameters"]["rope_theta"]
+    count = layers if type(layers) is int else 0
+    patterns = [values.get(_PATTERN, [i % 4 != 0 for i in range(count)]), values.get(_ROTATED, [True] * count)]
+    for key, pattern in zip((_PATTERN, _ROTATED), patterns, strict=True):
+        known = isinstance(pattern, list) and len(pattern) == count and all(type(one) is bool for one in pattern)
+        require(known, f"{key} is {pattern!r:.60}, expected true or false for each of {count} layers")
+    windows, rotated = patterns
+    return biases(found, values) | {
+        "layer_types": ["sliding_attention" if window else "full_attention" for window in windows],
+        "layer_rope_theta": [base if one else 0 for one in rotated],
+    }
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    known = {0, config.rope_parameters["rope_theta"]} >= {*config.layer_rope_theta}
+    require(known, "llama.cpp has one base for the rotary angles of all layers", "Write safetensors")
+    windows = [config.window(layer) is not None for layer in range(config.num_hidden_layers)]
+    rotated = [base != 0 for base in config.layer_rope_theta]
+    return {_PATTERN: windows, _ROTATED: rotated}
+
+
+GGUF = Gguf(
+    "granite_swa", order=pairs_of_llama, scalings=TENSOR_SCALINGS, keys=MULTIPLIER_KEYS | WINDOW, read=_from_gguf,
+    write=_to_gguf, names=NAMES | {"model.layers.{}.self_attn.sinks": "blk.{}.attn_sinks"},
+    unsaid=("layer_types", "layer_rope_theta"),
+)  # fmt: skip
 TASKS = {"causal-lm": GraniteSwaForCausalLM}

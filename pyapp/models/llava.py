@@ -1,6 +1,7 @@
 """LLaVA (Liu et al. 2023, arXiv 2304.08485 and 2310.03744): what CLIP's tower sees, projected by two layers, stands
 before a language model such as Llama. Pixtral 12B (Agrawal et al. 2024, arXiv 2410.07073) has this form, with a tower
-for pictures of any size.
+for pictures of any size. ViP-LLaVA (Cai et al. 2024, arXiv 2312.00784) projects what several of the tower's layers see,
+after a norm.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Module
+from pyapp.nn import LayerNorm, Module
 from pyapp.nn.vision.towers import VisionTower
 from pyapp.nn.vision_language.picture_text import PictureTextModel, TwoLayers, states_of
 from pyapp.nn.vision_language.pixtral import PixtralPictures, PixtralTower
@@ -20,9 +21,10 @@ from .loading.config import require
 from .loading.picture_text import LayeredConfig
 from .loading.towers_config import PixtralVisionConfig
 
-MODEL_TYPES = ("llava",)
+MODEL_TYPES = ("llava", "vipllava")
 IMAGE_PROCESSOR = "CLIP"  # of files that name none
 IGNORED = picture_text.POOLING
+LAYERS = [-2, -5, -8, -11, 6]  # those that ViP-LLaVA reads
 renamed = picture_text.renamed
 
 
@@ -35,10 +37,38 @@ class Config(LayeredConfig):
     token = ("image_token_index", 32000)
     towers = {**picture_text.TOWERS, "pixtral": PixtralVisionConfig}
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json."""
+        if values.get("model_type") == "vipllava":
+            values = {"vision_feature_layer": LAYERS, **values, "vision_feature_select_strategy": "default"}
+        return super().from_dict(values)
+
+    @property
+    def epsilon(self) -> Any:
+        """That of the projector's norm; None: it has none."""
+        own = self.values.get("model_type") == "vipllava"
+        return self.values.get("projector_layernorm_eps", 1e-5) if own else None
+
     def check(self) -> None:
         super().check()
+        epsilon = self.epsilon
+        plausible = epsilon is None or (type(epsilon) is float and 0 < epsilon < 1)
+        require(plausible, f"projector_layernorm_eps is {epsilon!r:.60}, expected a number from 0 to 1")
         whole = self.vision_config.model_type != "pixtral" or not self.without_first
         require(whole, "vision_feature_select_strategy is 'default', expected 'full': the tower has no class token")
+
+
+class NormedTwoLayers(TwoLayers):
+    """The projector with a norm before it."""
+
+    def __init__(self, width: int, made: int, values: Mapping[str, Any], epsilon: float) -> None:
+        super().__init__(width, made, values)
+        self.projector_layernorm = LayerNorm(width, epsilon)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, width) → (B, T, made)."""
+        return super().forward(self.projector_layernorm(x))
 
 
 class LlavaForConditionalGeneration(PictureTextModel):
@@ -53,7 +83,10 @@ class LlavaForConditionalGeneration(PictureTextModel):
         self.class_token = config.vision_config.model_type == "clip_vision_model"
         self.vision_tower = self.new_tower()
         width = config.vision_config.hidden_size * len(config.counts)
-        self.multi_modal_projector = TwoLayers(width, config.text_config.hidden_size, config.values)
+        made, values, epsilon = config.text_config.hidden_size, config.values, config.epsilon
+        self.multi_modal_projector = (
+            TwoLayers(width, made, values) if epsilon is None else NormedTwoLayers(width, made, values, epsilon)
+        )
 
     def new_tower(self) -> Module:
         """What sees, with empty weights."""

@@ -36,6 +36,7 @@ SpeechSource: TypeAlias = "Source | Mapping[str, Any]"
 
 # The tasks of language models: of text alone, with pictures, and with recordings.
 TEXT, SEES, HEARS = "causal-lm", "image-text-to-text", "audio-text-to-text"
+DENOISES = "text-diffusion"  # of language models that write by masked diffusion
 OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which language models do too
 # Quantised models up to these sizes are computed in float32. With int8 activations, a rounding difference in the last
 # bit can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
@@ -52,7 +53,7 @@ class LoadedModel:
     """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values, `generation` the settings
     of its generation_config.json (pyapp/text/generation/generation_config.py), `processor` prepares the pictures of one
     that sees them (pyapp.vision.processors.ImageProcessor), or the recordings of one that hears
-    (pyapp.audio.processors).
+    (pyapp.audio.processors); `hearing`: what prepares the recordings of one that sees and hears.
     """
 
     name: str
@@ -61,6 +62,7 @@ class LoadedModel:
     config: dict[str, Any]
     generation: dict[str, Any] = field(default_factory=dict)
     processor: Any = None
+    hearing: Any = None
 
 
 def load_model(
@@ -122,12 +124,14 @@ def load_model(
             has_tower = any("vision_" in name for name in checkpoint.tensors)
             task = SEES if alone and files.processor is not None and has_tower else TEXT
         task = task if pictures or task != SEES else TEXT
-        if task != TEXT and adapter is not None:
+        if task not in (TEXT, DENOISES) and adapter is not None:
             what = f"a model that {'hears' if task == HEARS else 'sees pictures'} takes none"
             raise OptionError(what, where="adapter", hint="Leave it out")
         if task == SEES and (with_tokens := getattr(_seeing(settings), "with_tokens", None)) is not None:
             text = with_tokens(text)
         prepares = _preparation(files, settings, task, projector_file)
+        hears = HEARS in TASKS.get(MODEL_TYPES.get(settings.get("model_type", ""), ""), ())
+        hearing = _preparation(files, settings, HEARS, None) if hears and task == SEES else None
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
         if task == HEARS:
             from .loading.sound import add_own_adapter, files_of
@@ -148,8 +152,8 @@ def load_model(
         report(doubt)
     if adapter is not None:
         _add_adapter(model, adapter, tensor_parallel is not None)
-    chosen = _generation(files.generation, report)
-    return LoadedModel(files.name, model, text, model.config.to_dict(), chosen, prepares)
+    chosen = {**getattr(model, "usual_settings", {}), **_generation(files.generation, report)}
+    return LoadedModel(files.name, model, text, model.config.to_dict(), chosen, prepares, hearing)
 
 
 @dataclass(frozen=True)
@@ -440,8 +444,10 @@ def architectures() -> dict[str, list[str]]:
 def task_of(settings: Mapping[str, Any]) -> str:
     """The task of a language model's configuration: whether it sees pictures, or hears."""
     kind = settings.get("model_type")
-    if isinstance(kind, str) and HEARS in TASKS.get(MODEL_TYPES.get(kind, ""), ()):
-        return HEARS
+    known = TASKS.get(MODEL_TYPES.get(kind, ""), ()) if isinstance(kind, str) and kind not in SEEING else ()
+    for task in (HEARS, DENOISES):
+        if task in known:
+            return task
     if not isinstance(kind, str) or kind not in SEEING:
         return TEXT
     return (

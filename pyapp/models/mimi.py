@@ -15,13 +15,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
-from pyapp.nn import Conv1d, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import Conv1d, Module
+from pyapp.nn.audio.moment_transformer import MomentTransformer
 from pyapp.nn.audio.seanet import PaddedConv, ResidualQuantizer, TrimmedConvTranspose, decoder, encoder
 from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples, count_of_codebooks
-from pyapp.nn.decoders.decoder import RotaryTable
-from pyapp.nn.encoders.encoders import attend
-from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.parameter import new_parameter
 
 from .loading.codec_config import MOST_CODEBOOKS, SeanetConfig, check_sizes
 from .loading.config import check_heads, read_config, require, rope_parameters
@@ -99,83 +96,6 @@ class Config(SeanetConfig):
         return self.head_dim or self.hidden_size // self.num_attention_heads
 
 
-class Scale(Module):
-    """x times a vector (Touvron et al. 2021, arXiv 2103.17239)."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.scale = new_parameter(ops.ones, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (..., D) → (..., D)."""
-        return x * self.scale
-
-
-class Attention(Module):
-    """Attention to the last moments, with rotary positions."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width, bias = config.hidden_size, config.attention_bias
-        self.heads, self.size = config.num_attention_heads, config.head_size
-        inner = self.heads * self.size
-        self.q_proj = Linear(width, inner, bias)
-        self.k_proj = Linear(width, inner, bias)
-        self.v_proj = Linear(width, inner, bias)
-        self.o_proj = Linear(inner, width, bias)
-
-    def forward(self, x: Tensor, mask: Tensor, table: Tensor) -> Tensor:
-        """x (B, T, D), mask (1, 1, T, T) bool → (B, T, D)."""
-        parts = (
-            part(x).reshape(*x.shape[:2], self.heads, self.size) for part in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        q, k, v = parts  # (B, T, H, size)
-        return self.o_proj(
-            attend(ops.rope(q, table, interleaved=False), ops.rope(k, table, interleaved=False), v, mask)
-        )
-
-
-class Layer(Module):
-    """Attention and a feed-forward part, each after a norm, times a vector and with a residual."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.self_attn = Attention(config)
-        self.mlp = FeedForward(width, config.intermediate_size, config.hidden_act, bias=False)
-        self.input_layernorm = LayerNorm(width, config.norm_eps)
-        self.post_attention_layernorm = LayerNorm(width, config.norm_eps)
-        self.self_attn_layer_scale, self.mlp_layer_scale = Scale(width), Scale(width)
-
-    def forward(self, x: Tensor, mask: Tensor, table: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), mask, table))
-        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
-
-
-class Transformer(Module):
-    """The layers between convolutions and codes."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.window = config.sliding_window
-        self.layers = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
-        positions, rotary = config.max_position_embeddings, config.rope_parameters or {}
-        self.rotary = RotaryTable({
-            "head_dim": config.head_size, "max_position_embeddings": positions, "rope_parameters": rotary,
-        })  # fmt: skip
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, D, T) → (B, D, T)."""
-        x, table = x.transpose(1, 2), self.rotary.upto(x.shape[2], x.device)
-        places = ops.arange(x.shape[1], dtype="int32", device=x.device)
-        back = places.unsqueeze(1) - places.unsqueeze(0)
-        mask = (back >= 0).logical_and(back < self.window).reshape(1, 1, *back.shape)
-        for layer in self.layers:
-            x = layer(x, mask, table)
-        return x.transpose(1, 2)
-
-
 class Quantizer(ResidualQuantizer):
     """Codebooks one after the other, of vectors of another width."""
 
@@ -228,7 +148,7 @@ class Mimi(Module):
         self.config = config
         width, stride = config.hidden_size, config.stride
         self.encoder, self.decoder = encoder(config), decoder(config)
-        self.encoder_transformer, self.decoder_transformer = Transformer(config), Transformer(config)
+        self.encoder_transformer, self.decoder_transformer = MomentTransformer(config), MomentTransformer(config)
         self.downsample = PaddedConv(config, width, width, 2 * stride, stride, bias=False, mode="replicate")
         self.upsample = TrimmedConvTranspose(
             config, width, width, 2 * stride, stride, config.upsample_groups, bias=False

@@ -11,15 +11,14 @@ from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, Tensor, ops
-from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear
+from pyapp.engine import Device, Tensor
+from pyapp.nn import Embedding, Module, ModuleList
 from pyapp.nn.decoders.decoder import RotaryTable, soft_capped
 from pyapp.nn.encoders.encoders import Words, visible_keys
-from pyapp.nn.heads import split_heads
 from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
+from pyapp.nn.sequence_to_sequence.shared_heads import SharedHeadsAttention
 
 from .loading.gemma2_config import NESTED_DEFAULTS, Gemma2Config
 from .loading.gemma_pairs import GemmaPairConfig
@@ -47,49 +46,15 @@ class Config(GemmaPairConfig):
         return super().to_dict() | parts
 
 
-class Attention(Module):
+class Attention(SharedHeadsAttention):
     """Gemma 2's attention. `layer` counts the layers of its part; `source_width`: that of what it attends to, None: to
     its own text.
     """
 
     def __init__(self, config: Gemma2Config, layer: int, source_width: int | None = None) -> None:
-        super().__init__()
-        self.layer, self.heads = layer, config.attention(layer)
-        width, biased = config.hidden_size, config.attention_bias
-        inner, kv = self.heads.heads * self.heads.head_dim, self.heads.kv_heads * self.heads.head_dim
-        self.q_proj = Linear(width, inner, bias=biased)
-        self.k_proj = Linear(source_width or width, kv, bias=biased)
-        self.v_proj = Linear(source_width or width, kv, bias=biased)
-        self.o_proj = ResidualLinear(inner, width, bias=biased)
-        if source_width is None:
-            self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
-        else:
-            self.heads = replace(self.heads, window=None)
-
-    def encode(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
-        """Attention of each text to itself in both directions: x (B, T, D) → (B, T, D)."""
-        q, k, v = split_heads(self.qkv(self, x), self.heads)  # (B, T, H, size), (B, T, KV, size)
-        q, k = (ops.rope(part, table, interleaved=False) for part in (q, k))
-        window = None if self.heads.window is None else (self.heads.window, self.heads.window)
-        y = ops.attention(q, k, v, False, self.heads.scale, window, self.heads.softcap, mask=mask)
-        return self.o_proj(y.reshape(*x.shape[:2], -1))
-
-    def own(self, x: Tensor, memory: Memory, table: Tensor, places: Tensor) -> Tensor:
-        """Attention to the text so far: x (R, T, D), places (T,) int32 → (R, T, D)."""
-        q, k, v = split_heads(self.qkv(self, x), self.heads)
-        q, k = (ops.rope(part, table, places, interleaved=False) for part in (q, k))
-        return self.o_proj(memory.own(self.layer, q, k, v, heads=self.heads))
-
-    def source(self, x: Tensor, memory: Memory) -> Tensor:
-        """Attention to the source: x (R, T, D) → (R, T, D)."""
-        q = self.q_proj(x).reshape(*x.shape[:2], self.heads.heads, self.heads.head_dim)
-        return self.o_proj(memory.source(self.layer, q, self.project, heads=self.heads))
-
-    def project(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values (B, S, KV, size) of a source (B, S, D)."""
-        kv, size = self.heads.kv_heads, self.heads.head_dim
-        k, v = (part(encoded).reshape(*encoded.shape[:2], kv, size) for part in (self.k_proj, self.v_proj))
-        return k, v
+        heads = config.attention(layer)
+        heads = heads if source_width is None else replace(heads, window=None)
+        super().__init__(layer, heads, config.hidden_size, source_width, config.attention_bias)
 
 
 class Layer(Module):

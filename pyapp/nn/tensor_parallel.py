@@ -29,11 +29,12 @@ from typing import Any
 from pyapp.dataclass import dataclass
 
 from ..engine import Tensor, no_grad, ops, quant
-from ..engine.dtype import float32
+from ..engine.dtype import float32, uint8
 from ..engine.launch import run_in_order
 from ..engine.ops import cat, empty
 from ..engine.processes.communicator import ReduceOp
 from ..engine.processes.group import ProcessGroup, group_or_world
+from ..engine.tensor import make
 from ..errors import ModelError, OptionError
 from .heads import Heads
 from .layers.embedding import Embedding
@@ -89,9 +90,27 @@ class Part:
         if x.dtype.is_quantized and self.dim == 0:
             x = quant.concatenate([quant.copied_rows(x, *taken) for taken in self.ranges])
             return x if x.dtype.is_quantized else x.to(float32)
-        dense = quant.dequantize(x)
-        taken = [dense.narrow(self.dim, first, count) for first, count in self.ranges]
+        if x.dtype.is_quantized:
+            return _columns_of(x, self.ranges)
+        taken = [x.narrow(self.dim, first, count) for first, count in self.ranges]
         return cat(taken, self.dim).contiguous() if len(taken) > 1 else taken[0].contiguous().clone()
+
+
+def _columns_of(x: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
+    """A copy of columns (first, count) of a block-quantised matrix, one range beside the other, in its type; in float32
+    if one of them begins or ends within a block.
+    """
+    (rows, columns), kind = x.shape, x.dtype
+    if quant.is_transposed(x) or any(n % kind.block for n in (columns, *(n for taken in ranges for n in taken))):
+        dense = quant.dequantize(x)
+        return cat([dense.narrow(1, *taken) for taken in ranges], 1).contiguous().clone()
+    # A band of rows, or a row of other types, is its blocks, one after the other.
+    lines = -(-rows // quant.BAND) if kind.name in quant.BANDED else rows
+    blocks = columns // kind.block
+    size = quant.packed_bytes(x.shape, kind) // max(lines * blocks, 1)
+    whole = make(x.storage, (lines, blocks * size), (blocks * size, 1), uint8)
+    parts = [whole.narrow(1, first // kind.block * size, count // kind.block * size) for first, count in ranges]
+    return quant.from_words(cat(parts, 1).contiguous().clone(), (rows, sum(n for _, n in ranges)), kind)
 
 
 # -- sums and gathers

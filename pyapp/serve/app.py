@@ -306,6 +306,11 @@ class Gate:
                 f"more than {settings.connections:,} connections are open", status=503, code="too_many_connections",
                 headers={"Retry-After": "1", "Connection": "close"},
             )  # fmt: skip
+        if "content-length" in headers and "transfer-encoding" in headers:  # proxies may not agree where it ends
+            return Problem(
+                "the request has Content-Length and Transfer-Encoding: send one of them",
+                code="invalid_request", headers={"Connection": "close"},
+            )  # fmt: skip
         if scope["type"] == "websocket" and is_foreign(headers, settings):  # browsers ask for no permission (CORS) here
             return Problem("pages of other sites may not ask: see --cors", status=403, code="origin_not_allowed")
         if not settings.keys or scope["path"] in OPEN or scope.get("method") == "OPTIONS":

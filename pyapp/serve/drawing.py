@@ -188,4 +188,5 @@ class Drawing(Running):
         async with aclosing(self.drawn()) as drawn:
             async for picture, about in drawn:
                 made = {"type": f"{kind}.completed", "b64_json": picture, "created_at": int(time.time())}
+                made["quality"] = "auto"  # OpenAI's types demand it
                 yield data_line(made | about)

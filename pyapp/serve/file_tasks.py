@@ -2,7 +2,8 @@
 
 The body is the file, or an object with it in base64 as `inputs`, beside `parameters`. Answers have the form of each
 task's specification: https://huggingface.co/docs/inference-providers/tasks/index (huggingface_hub's InferenceClient
-reads them). A depth's picture comes with the depths of black and white.
+reads them), and matches of points that of transformers' pipeline. A depth's picture comes with the depths of black and
+white.
 """
 
 from __future__ import annotations
@@ -27,11 +28,54 @@ from .answers import cancelled_by_leaving
 from .context import Context
 from .fields import Fields
 from .pictures import picture_in
+from .problems import Problem
 from .running import Running
 
 MOST_LABELS = 1000
 LONGEST_TEXT = 1 << 12  # tokens that are written about a picture
 Values = Mapping[str, Any]
+# What the object of a request gives beside its parameters: the names and bytes of files, and arguments of the stream
+# before those of the parameters.
+Given = tuple[list[tuple[str, bytes]], list[Any]]
+
+
+def _coded(fields: Fields, name: str = "inputs") -> bytes:
+    """The bytes of a field's file: base64, or a data: URL of it."""
+    coded = fields.text(name)
+    if coded is None:
+        raise fields.missing(name)
+    return decoded(coded, fields, name)
+
+
+def _one_file(fields: Fields) -> Given:
+    """The file of `inputs`."""
+    return [("inputs", _coded(fields))], []
+
+
+def _question(fields: Fields) -> Given:
+    """A picture and a `question` about it: beside `inputs`, as huggingface_hub sends them, or in it."""
+    inside = not fields.given("question") and isinstance(fields.any("inputs"), dict)
+    inputs = fields.object("inputs") if inside else fields
+    assert inputs is not None
+    name = "image" if inside or fields.given("image") else "inputs"
+    data, question = _coded(inputs, name), inputs.text("question")
+    if not (question or "").strip():
+        raise inputs.missing("question")
+    if inside:
+        inputs.end()
+    return [(inputs.name(name), data)], [question]
+
+
+def _two_files(fields: Fields) -> Given:
+    """The files of `inputs`, an array of two."""
+    coded = fields.array("inputs")
+    if coded is None:
+        raise fields.missing("inputs")
+    if len(coded) != 2:
+        raise fields.wrong("inputs", f"must be an array of two pictures, not of {len(coded):,}")
+    names = ["inputs[0]", "inputs[1]"]
+    each = Fields(dict(zip(names, coded, strict=True)))
+    return [(name, _coded(each, name)) for name in names], []
 
 
 @dataclass(frozen=True)
@@ -42,8 +86,9 @@ class FileTask:
 
     stream: Callable[..., AsyncGenerator[Event, None]]
     read: Callable[[Fields], tuple[list[Any], dict[str, Any]]]
-    answer: Callable[[Values], Any]
+    answer: Callable[[Values], Any]  # bytes: a picture, as PNG
     as_file: bool = False  # else its picture is read first
+    given: Callable[[Fields], Given] = _one_file
 
 
 def _top(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
@@ -99,17 +144,63 @@ def _length(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
     return [], {name: value for name, value in options.items() if value is not None}
 
 
+def _boxes(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
+    """The `boxes` of the persons in a picture; without them one person fills it."""
+    boxes = fields.array("boxes")
+    return [], {} if boxes is None else {"boxes": [boxes]}
+
+
+def _best_points(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
+    return [], {"top": fields.whole("top_k", None, 1), "descriptors": fields.flag("descriptors")}
+
+
+def _best_matches(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
+    return [], {"top": fields.whole("top_k", None, 1)}
+
+
 def _labels(values: Values) -> Any:
     return values["labels"]
+
+
+def _answers(values: Values) -> Any:
+    return [{"answer": entry["label"], "score": entry["score"]} for entry in values["labels"]]
+
+
+def _key_points(values: Values) -> Any:
+    found = [{"x": x, "y": y, "score": score} for x, y, score in values["points"]]
+    if "descriptors" not in values:
+        return found
+    return [point | {"descriptor": row} for point, row in zip(found, values["descriptors"], strict=True)]
+
+
+def _matches(values: Values) -> Any:
+    return [
+        {"keypoint_image_0": {"x": x, "y": y}, "keypoint_image_1": {"x": u, "y": v}, "score": score}
+        for x, y, u, v, score in values["matches"]
+    ]
+
+
+def _poses(values: Values) -> Any:
+    found = []
+    for person in values["objects"]:
+        points = [
+            {"label": name, "x": x, "y": y, "score": score}
+            for name, (x, y, score) in zip(values["points"], person["points"], strict=True)
+        ]
+        found.append({"label": person["label"], "box": _box(person["box"]), "points": points})
+    return found
 
 
 def _objects(values: Values) -> Any:
     found = []
     for entry in values["objects"]:
-        box = dict(zip(("xmin", "ymin", "xmax", "ymax"), map(round, entry["box"]), strict=True))
         more = {"points": entry["points"]} if "points" in entry else {}
-        found.append({"score": entry["score"], "label": entry["label"], "box": box} | more)
+        found.append({"score": entry["score"], "label": entry["label"], "box": _box(entry["box"])} | more)
     return found
+
+
+def _box(box: Any) -> dict[str, int]:
+    return dict(zip(("xmin", "ymin", "xmax", "ymax"), map(round, box), strict=True))
 
 
 def _segments(values: Values) -> Any:
@@ -140,6 +231,10 @@ def _text(values: Values) -> Any:
     return [{"generated_text": values["text"]}]
 
 
+def _picture(values: Values) -> Any:
+    return base64.b64decode(values["png"])
+
+
 FILE_TASKS: Mapping[str, FileTask] = {
     "classify-image": FileTask(tasks.classify_images, _top, _labels),
     "match-image": FileTask(tasks.match_images, _candidates, _labels),
@@ -154,6 +249,16 @@ FILE_TASKS: Mapping[str, FileTask] = {
     "classify-sound": FileTask(tasks.classify_sounds, _top, _labels, as_file=True),
     "label-sound": FileTask(tasks.label_moments, _threshold, _labels, as_file=True),
     "match-sound": FileTask(tasks.match_sounds, _candidates, _labels, as_file=True),
+    "answer-image": FileTask(tasks.answer_images, _top, _answers, given=_question),
+    "key-points": FileTask(tasks.detect_points, _best_points, _key_points),
+    "match-points": FileTask(
+        lambda pictures, **more: tasks.match_points(pictures[0], pictures[1:], **more),
+        _best_matches,
+        _matches,
+        given=_two_files,
+    ),
+    "pose": FileTask(tasks.estimate_poses, _boxes, _poses),
+    "upscale": FileTask(tasks.upscale_images, _nothing, _picture),
 }
 
 
@@ -162,7 +267,8 @@ class Looking(Running):
 
     names: Mapping[str, str] = {
         "template": "parameters.hypothesis_template", "labels": "parameters.candidate_labels",
-        **{name: f"parameters.{name}" for name in ("threshold", "prompt", "max_new_tokens", "points", "box")},
+        **{name: f"parameters.{name}" for name in ("threshold", "prompt", "max_new_tokens", "points", "box", "boxes")},
+        "images": "inputs",
     }  # fmt: skip
 
 
@@ -170,38 +276,40 @@ async def of_file(request: Request, context: Context, name: str | None) -> Respo
     """What a model finds in the picture, video or recording of a request. `name`: None for the first such model."""
     task = FILE_TASKS[context.models.find(name, tuple(FILE_TASKS)).task]
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    fields = Fields(await context.json(request) if kind == "application/json" else {})
     if kind == "application/json":
-        data = _coded(fields)
+        fields = Fields(await context.json(request))
+        files, given = task.given(fields)
     else:  # clients give files many types, and curl that of a form
-        data = await context.body(request)
+        fields = Fields({})
+        files, given = [("inputs", await context.body(request))], []
+        if task.given is not _one_file:
+            raise Problem(
+                "the body must be JSON: this model reads more than one file alone", param="inputs", code="invalid_type"
+            )
     parameters = fields.object("parameters") or Fields({}, "parameters")
     arguments, options = task.read(parameters)
     parameters.end()
-    fields.end(("model", "options"))
-    if not data:
-        raise fields.missing("inputs")
-    source: Any = (
-        BytesSource(data, "inputs") if task.as_file else await context.aside(lambda: picture_in(data, "inputs"))
-    )
+    fields.end(("model", "options", "inputs"))
+    for param, data in files:
+        if not data:
+            raise Fields({}).missing(param)
+    sources: list[Any] = [
+        BytesSource(data, param) if task.as_file else await context.aside(partial(picture_in, data, param))
+        for param, data in files
+    ]
     model = await context.model(request, name, *FILE_TASKS)
     context.admit()
-    request.scope["pyapp.log"]["bytes"] = len(data)
+    request.scope["pyapp.log"]["bytes"] = sum(len(data) for _, data in files)
     running = Looking(
-        context, model, lambda cancel: task.stream([source], *arguments, model=model.loaded, cancel=cancel, **options)
+        context,
+        model,
+        lambda cancel: task.stream(sources, *given, *arguments, model=model.loaded, cancel=cancel, **options),
     )
     async with cancelled_by_leaving(request, running.close, context.settings.seconds):
         async with aclosing(running.events()) as events:
             [values] = [event.values async for event in events if isinstance(event, Item)]
-    return JSONResponse(await context.aside(lambda: task.answer(values)))
-
-
-def _coded(fields: Fields) -> bytes:
-    """The bytes of `inputs`: base64, or a data: URL of it."""
-    coded = fields.text("inputs")
-    if coded is None:
-        raise fields.missing("inputs")
-    return decoded(coded, fields, "inputs")
+    answer = await context.aside(lambda: task.answer(values))
+    return Response(answer, media_type="image/png") if isinstance(answer, bytes) else JSONResponse(answer)
 
 
 def decoded(coded: str, fields: Fields, name: str) -> bytes:

@@ -12,6 +12,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine.device import cpu
 from pyapp.engine.storage import kept_bytes
 
+from .denoiser import Denoiser
 from .engine import Engine
 from .scheduler import Scheduler
 from .served import Beside, Models
@@ -25,24 +26,25 @@ class Figure:
 
     name: str
     text: str
-    of: type
+    of: type | tuple[type, ...]
     value: Callable[[Any], float]
     family: type[CounterMetricFamily | GaugeMetricFamily] = CounterMetricFamily
 
 
+WRITERS = (Scheduler, Denoiser)
 OF_RUNNERS = (
-    Figure("pyapp_texts_waiting", "Texts in the queue", Scheduler, lambda it: it.load.waiting, GaugeMetricFamily),
-    Figure("pyapp_texts_running", "Texts that are being written", Scheduler, lambda it: it.load.running,
+    Figure("pyapp_texts_waiting", "Texts in the queue", WRITERS, lambda it: it.load.waiting, GaugeMetricFamily),
+    Figure("pyapp_texts_running", "Texts that are being written", WRITERS, lambda it: it.load.running,
            GaugeMetricFamily),
     Figure("pyapp_cache_used", "Share of the cache that texts use", Scheduler,
            lambda it: it.load.used_blocks / it.load.blocks, GaugeMetricFamily),
     Figure("pyapp_cache_kept", "Share of the cache that is kept for prompts that begin alike", Scheduler,
            lambda it: it.load.kept_blocks / it.load.blocks, GaugeMetricFamily),
-    Figure("pyapp_prompt_tokens", "Tokens of prompts", Scheduler, lambda it: it.prompt_tokens),
+    Figure("pyapp_prompt_tokens", "Tokens of prompts", WRITERS, lambda it: it.prompt_tokens),
     Figure("pyapp_prompt_tokens_reused", "Tokens of prompts that were in the cache", Scheduler,
            lambda it: it.reused_tokens),
-    Figure("pyapp_new_tokens", "Tokens written", Scheduler, lambda it: it.new_tokens),
-    Figure("pyapp_steps", "Steps of the texts together", Scheduler, lambda it: it.steps),
+    Figure("pyapp_new_tokens", "Tokens written", WRITERS, lambda it: it.new_tokens),
+    Figure("pyapp_steps", "Steps of the texts together", WRITERS, lambda it: it.steps),
     Figure("pyapp_texts_preempted", "Texts that gave their memory back for others", Scheduler,
            lambda it: it.preempted),
     Figure("pyapp_tokens_guessed", "Tokens guessed by --lookup", Scheduler, lambda it: it.guessed_tokens),

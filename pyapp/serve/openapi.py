@@ -71,6 +71,7 @@ SAMPLING: dict[str, Schema] = {
     "typical_p": number(0, 1, default=1), "seed": whole(-SEEDS, SEEDS - 1), "stop": TEXTS,
     "frequency_penalty": number(-2, 2, default=0), "presence_penalty": number(-2, 2, default=0),
     "repetition_penalty": number(0.01, 100, default=1), "no_repeat_ngram": whole(0, 1000, default=0),
+    "denoising": OBJECT,
     "logit_bias": {"type": "object", "additionalProperties": number()}, "n": whole(1, 64, default=1),
     "response_format": an_object(
         type=one_of("text", "json_object", "json_schema", "json", "regex"), json_schema=OBJECT, value={}),
@@ -382,10 +383,11 @@ ROUTES: dict[tuple[str, str], Route] = {
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
     ),
     ("POST", "/models/{name:path}"): Route(
-        "What the model does, as Hugging Face's inference API: labels, objects, segments, depths or a text of a "
-        "picture, or labels of a recording, which is the body or in base64 in `inputs`; masked words, labelled parts, "
-        "translations or summaries, and answers to questions, of texts; given labels of texts (`candidate_labels`); "
-        "for other models of texts and of speech as /",
+        "What the model does, as Hugging Face's inference API: labels, objects, segments, depths, points, poses or a "
+        "text of a picture, or labels of a recording, which is the body or in base64 in `inputs`; answers to a "
+        "`question` about an `image`; the same points in two pictures; a larger picture (PNG); masked words, "
+        "labelled parts, translations or summaries, and answers to questions, of texts; given labels of texts "
+        "(`candidate_labels`); for other models of texts and of speech as /",
         {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT, array({})]},
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,

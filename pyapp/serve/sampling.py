@@ -109,8 +109,9 @@ def asked_of(
 ) -> Asked:  # fmt: skip
     """The settings of a request: OpenAI's fields; those of vLLM that OpenAI has not: min_tokens, stop_token_ids,
     ignore_eos; and pyapp's: top_k, min_p, typical_p, repetition_penalty, no_repeat_ngram, suppress_tokens,
-    begin_suppress_tokens, bad_words_ids, regex, choice. `form`: the object with the form of the text. `most`: tokens by
-    default; None: as the model says, or until the context is full. `least`: the smallest number of tokens.
+    begin_suppress_tokens, bad_words_ids, denoising, regex, choice. `form`: the object with the form of the text.
+    `most`: tokens by default; None: as the model says, or until the context is full. `least`: the smallest number of
+    tokens.
     """
     given = [name for name in interface.lengths if fields.given(name)]
     limits = [_limit(fields, name, least, settings) for name in interface.lengths]
@@ -134,6 +135,7 @@ def asked_of(
         "min_new_tokens": fields.whole("min_tokens", 0, 0, tokens), "stop_tokens": fields.array("stop_token_ids", ()),
         "suppress_tokens": fields.array("suppress_tokens", ()), "bad_words_ids": fields.array("bad_words_ids", ()),
         "begin_suppress_tokens": fields.array("begin_suppress_tokens", ()),
+        "denoising": fields.mapping("denoising"),
         "regex": fields.text("regex"), "choice": tuple(fields.texts("choice", 1000, needed=False) or ()),
     }  # fmt: skip
     if form is not None:

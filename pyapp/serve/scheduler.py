@@ -32,7 +32,7 @@ import time
 from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -44,7 +44,7 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Item, Token
 from pyapp.nn.vision_language.picture_text import RotaryPosition
 from pyapp.tasks import error_event
-from pyapp.text.generation.generate import Writer, check_tokenizer, new_tokens
+from pyapp.text.generation.generate import Writer, new_tokens
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.sampling import Sampler, finished, not_a_number
 from pyapp.text.generation.session import LanguageModel, capacity_of, new_cache, prompt_pass
@@ -65,7 +65,7 @@ from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .blocks import START, BlockPool, name_of
 from .guessing import Guesses
-from .problems import PromptTooLong
+from .limits import Limits
 
 log = logging.getLogger("pyapp.serve")
 BLOCK = 32  # tokens whose keys and values lie together
@@ -181,7 +181,7 @@ class Load:
     blocks: int
 
 
-class Scheduler:
+class Scheduler(Limits):
     """The texts of one model. `rows` texts run at once, each of at most `context` tokens; `cache_bytes` limits the
     memory of their keys and values. Up to `lookup` tokens of a text are guessed in a step. All methods but `load`,
     `form_of` and `check_text` belong to the engine's thread.
@@ -191,9 +191,7 @@ class Scheduler:
         self, model: LanguageModel, tokenizer: Tokenizer, *, rows: int = 16, context: int | None = None,
         cache_type: str = "auto", cache_bytes: int = 1 << 30, lookup: int = 0,
     ) -> None:  # fmt: skip
-        check_tokenizer(tokenizer, model.config)
-        self.model, self.tokenizer = model, tokenizer
-        self.vocab_size = model.config.vocab_size
+        super().__init__(model, tokenizer)
         self.device = getattr(model, "device", cpu)
         self._cache_type, self._lookup, self._pass = cache_type, lookup, prompt_pass(self.device)
         like, wanted = new_cache(model, BLOCK, cache_type, texts=1), capacity_of(model, context)
@@ -237,30 +235,6 @@ class Scheduler:
     def load(self) -> Load:
         pool = self._pool
         return Load(len(self.waiting), len(self._running), pool.used, pool.kept, pool.count)
-
-    def check(self, ids: Sequence[int], options: SamplingOptions) -> None:
-        """PromptTooLong for a prompt that is."""
-        if len(ids) > self.capacity:
-            raise self._too_long(f"{len(ids):,} tokens are")
-
-    def check_text(self, text: str) -> None:
-        """PromptTooLong for a text that is, however long its tokens are: it is not split into tokens, which would take
-        minutes and gigabytes for the longest. Any thread may call it.
-        """
-        if len(text) > self.capacity and len(text) > self.capacity * self._longest_token:
-            raise self._too_long(f"{len(text):,} characters are")
-
-    @cached_property
-    def _longest_token(self) -> int:
-        """Bytes, at least as many as the characters that a token stands for."""
-        return max(len(self.tokenizer.token_bytes(token)) for token in range(self.vocab_size)) + 1
-
-    def _too_long(self, what: str) -> PromptTooLong:
-        longest = self.model.config.max_seq_len
-        return PromptTooLong(
-            f"{what} too long: this model's maximum context length is {self.capacity:,} tokens", where="prompt",
-            hint="Shorten it, or start the server with a larger --context" if self.capacity < longest else "Shorten it",
-        )  # fmt: skip
 
     def form_of(self, options: SamplingOptions) -> CompiledForm | None:
         """The form that the options ask for. It may take seconds, and any thread may call it. OptionError for one that

@@ -34,6 +34,7 @@ from pyapp.tasks.texts import embed_encoded, encoded_for_embedding
 
 from .answers import wait_for_leaving
 from .batching import Batch, Batcher, result_of
+from .denoiser import Denoiser
 from .engine import Engine
 from .problems import Problem
 from .scheduler import Scheduler, Text
@@ -50,7 +51,9 @@ TASK_OF = {
     "mask-generation": "cut-out", "token-classification": "token-classification",
     "question-answering": "question-answering", "visual-document-retrieval": "rank-pages",
     "time-series-forecasting": "forecast", "video-classification": "classify-video",
-    "audio-frame-classification": "label-sound",
+    "audio-frame-classification": "label-sound", "visual-question-answering": "answer-image",
+    "keypoint-detection": "key-points", "keypoint-matching": "match-points", "pose-estimation": "pose",
+    "image-to-image": "upscale",
 }  # fmt: skip
 # What fills masks is served as an embedder unless its task is given: so are many embedders' files.
 TASKS = (
@@ -68,8 +71,8 @@ HELD: ContextVar[list[tuple[ServedModel, bool]] | None] = ContextVar("HELD", def
 
 @dataclass(eq=False)
 class ServedModel:
-    """A model under the name that requests give. `runner` is a Scheduler for "generate", a Batcher for "embed",
-    Beside for "transcribe". `requests` use it now; `lasting` of them have no end of their own."""
+    """A model under the name that requests give. `runner` is a Scheduler or a Denoiser for "generate", a Batcher
+    for "embed", Beside for "transcribe". `requests` use it now; `lasting` of them have no end of their own."""
 
     name: str
     source: Any
@@ -376,7 +379,9 @@ class Models:
         else:
             loaded = LOADERS[model.task](source, None, lambda event: None, cancel, **more)
         runner: Any = None
-        if model.task == "generate":
+        if model.task == "generate" and hasattr(loaded.model, "denoising"):
+            runner = Denoiser(loaded.model, loaded.tokenizer, rows=settings.rows, context=settings.context)
+        elif model.task == "generate":
             runner = Scheduler(
                 loaded.model, loaded.tokenizer, rows=settings.rows, context=settings.context,
                 cache_type=settings.cache_type, cache_bytes=settings.cache_bytes, lookup=settings.lookup,

@@ -23,6 +23,7 @@ from pyapp.engine.storage import share_heap
 from pyapp.errors import PyappError
 
 from .app import make_app
+from .connections import KEEP_ALIVE, timely
 from .context import Context
 from .settings import Settings
 from .tls import check_tls
@@ -34,7 +35,6 @@ except ImportError:  # Windows has no limit of open files that a process could r
 
 log = logging.getLogger("pyapp.serve")
 WS_MESSAGE = 16 << 20  # bytes of a message of a websocket: OpenAI's limit of a buffer of sound
-KEEP_ALIVE = 30  # seconds that an idle connection stays open
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MORE_FILES = 1024  # open ones besides the connections: models, uploads, and connections that are refused
 NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # why a connection cannot be opened
@@ -179,7 +179,7 @@ def run(
     context.engine.on_death = lambda: loop[0].call_soon_threadsafe(end)
     config = uvicorn.Config(
         make_app(context, end), host=settings.host, port=settings.port, log_config=None, access_log=False,
-        ws="websockets-sansio", ws_max_size=WS_MESSAGE, server_header=False,
+        http=timely(settings.read_seconds), ws="websockets-sansio", ws_max_size=WS_MESSAGE, server_header=False,
         timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=max(int(settings.grace), 0),
         ssl_certfile=certificate, ssl_keyfile=private_key,
     )  # fmt: skip

@@ -32,4 +32,7 @@ def check_tls(certificate: str | None, private_key: str | None) -> None:
             raise OptionError(
                 "--tls-key: certificate and key do not belong together", where=names["--tls-key"]
             ) from None  # fmt: skip
-        raise OptionError(f"--tls-certificate: cannot be read: {error}", where=certificate) from None
+        raise OptionError(
+            f"--tls-certificate: cannot be read: {error}", where=certificate,
+            hint="Give certificates and a key in the form PEM, as they were made, without changes",
+        ) from None  # fmt: skip

@@ -18,6 +18,7 @@ from pyapp.errors import OptionError
 from pyapp.events import (
     Cancel,
     Done,
+    Draft,
     Error,
     Event,
     Item,
@@ -83,8 +84,8 @@ if TYPE_CHECKING:
     from .videos import classify_videos
 
 __all__ = [
-    "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
-    "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "answer_from_pages",
+    "BREATH", "Breath", "Cancel", "Done", "Draft", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
+    "Partial", "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "answer_from_pages",
     "answer_images", "chat", "classify", "classify_images", "classify_pages", "classify_sounds", "classify_videos",
     "compose", "cut_out_everything", "cut_out_objects", "detect_labels", "detect_objects", "detect_points", "embed",
     "embed_every_token", "embed_images",

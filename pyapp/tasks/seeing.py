@@ -19,9 +19,10 @@ from pyapp.text.pictures import (
     SoundSource,
     between,
     check_seeing,
-    part_token,
+    part_tokens,
     pictures_first,
     placed,
+    placeholders,
     taken,
 )
 from pyapp.vision.reading import read_image_async
@@ -59,27 +60,27 @@ async def prompt_with_pictures(
     for another number of placeholders, and for what does not fit the context.
     """
     check_seeing(loaded, pictures, options.context or loaded.model.config.max_seq_len)
-    part = part_token(loaded)
+    parts = part_tokens(loaded)
     session = PictureSession(loaded.model, options.context, cache_type=options.cache_type)
     async with Step(_looked_at(loaded, session, pictures, cancel)) as looking:
         async for event in looking:
             yield event
-    seen, placeholder = looking.value, loaded.model.placeholder
-    first, *others = prompt.split(placeholder)
+    seen, places = looking.value, placeholders(loaded.model)
+    first, *others = places.split(prompt)
     if others and len(others) != len(seen):
         raise OptionError(
-            f"it has {len(others)} times {placeholder!r}, and {len(seen)} pictures are given", where="prompt",
+            f"it has {len(others)} times {loaded.model.placeholder!r}, and {len(seen)} pictures are given",
+            where="prompt",
             hint="Write it once for each picture, or leave it out: the pictures then come first",
         )  # fmt: skip
     if not others:
-        before, after = loaded.model.around
-        first, *others = f"{before}{placeholder}{after}".join(["", *[""] * (len(seen) - 1), first]).split(placeholder)
+        first, *others = places.split("".join(picture.placeholder.join(picture.around) for picture in seen) + first)
     text = between([first, *others], seen, loaded.model)
     begins = loaded.model.prompt_form is None and not loaded.model.pictures_ahead
     plain = loaded.tokenizer.encode(text, bos=begins, eos=False)
     if loaded.model.pictures_ahead:
-        plain = pictures_first(plain, loaded.tokenizer.bos_id, part)
-    ids = placed(plain, part, seen)
+        plain = pictures_first(plain, loaded.tokenizer.bos_id, parts[0])
+    ids = placed(plain, parts, seen)
     if len(ids) > session.capacity:
         raise OptionError(
             f"it has {len(ids):,} tokens with its pictures: there is room for {session.capacity:,}", where="prompt",

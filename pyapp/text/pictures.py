@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
-from pyapp.engine.ops import cat
+from pyapp.engine.ops import cat, pad
 from pyapp.errors import ArgumentError, ModelError, OptionError, PyappError
 from pyapp.formats import ByteSource, BytesSource
 from pyapp.nn import Module, ModuleList
@@ -74,6 +75,8 @@ class Picture:
         self.counts = count, count  # its vectors, and those that later tokens see
         self.ids = [FIRST_ID | int.from_bytes(drawn[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         self._model: Any = model
+        self.placeholder: str = model.placeholder  # what stands for it in a chat template or a prompt
+        self.around: tuple[str, str] = model.around
         together = max(TILES, model.tiles_together)
         self._left: list[Tensor] = [part for tiles in values for part in tiles.split(together)]  # what is to be seen
         self._found: list[Tensor] = []
@@ -128,7 +131,7 @@ class Recording(Picture):
 
     def __init__(self, loaded: Any, samples: Any, room: int) -> None:
         self.rows = self.columns = 0
-        model, processor = loaded.model, loaded.processor
+        model, processor = loaded.model.ears, getattr(loaded, "hearing", None) or loaded.processor
         self.size = processor.size(len(samples))
         count = model.tokens_in(0, 0, self.size)
         if count > room:
@@ -136,7 +139,7 @@ class Recording(Picture):
                 f"a recording takes {count:,} tokens: there is room for {room:,}", where="messages",
                 hint="Give a part of it, or choose a larger `context`",
             )  # fmt: skip
-        self.begin(model, model.part * count, count, samples.tobytes(), [processor(samples)])
+        self.begin(model, model.picture_text(0, 0, self.size), count, samples.tobytes(), [processor(samples)])
 
     def _see(self, part: Tensor) -> Tensor:
         frames = self._model.stretches(self.size[1])[-self.left :][: part.shape[0]]
@@ -221,7 +224,9 @@ def seen_in(
     if not places and not rotary_positions and not prompt:
         return None
     spans = [(0, prompt)] if prompt else spans
-    return Seen(cat(vectors) if places else None, places, spans, rotary_positions, counts)
+    widest = max((part.shape[1] for part in vectors), default=0)  # recordings add nothing to the first layers' outputs
+    even = [part if part.shape[1] == widest else pad(part, (0, widest - part.shape[1])) for part in vectors]
+    return Seen(cat(even) if places else None, places, spans, rotary_positions, counts)
 
 
 def positions_within(rotary_positions: Sequence[RotaryPosition], first: int, count: int) -> list[RotaryPosition]:
@@ -325,23 +330,37 @@ class PictureSession(Session):
         return found
 
 
-def part_token(loaded: Any) -> int:
-    """The token of a picture's vectors. ModelError where the tokenizer has none."""
-    names = {loaded.model.part, loaded.model.placeholder}
-    found: list[int] = loaded.tokenizer.encode_guarded(loaded.model.part)
-    if len(found) != 1 or not names <= loaded.tokenizer.special_names:
-        raise ModelError(f"the tokenizer has no token {loaded.model.part}", where=loaded.name)
-    return found[0]
+def senses(model: Any) -> list[Any]:
+    """What of a model sees or hears: the model itself, and its ears where it has both."""
+    return list({found.sees: found for found in (model, getattr(model, "ears", model))}.values())
 
 
-def placed(ids: Sequence[int], part: int, pictures: Sequence[Picture]) -> list[int]:
-    """The ids with those of the vectors of pictures in place of the tokens `part`. ModelError for another number."""
+def placeholders(model: Any) -> re.Pattern[str]:
+    """What stands for a picture or a recording in a chat template or a prompt."""
+    return re.compile("|".join(re.escape(sense.placeholder) for sense in senses(model)))
+
+
+def part_tokens(loaded: Any) -> list[int]:
+    """The tokens of the vectors of a picture, or of a recording. ModelError where the tokenizer has none."""
+    parts = []
+    for sense in senses(loaded.model):
+        names = {sense.part, sense.placeholder}
+        found: list[int] = loaded.tokenizer.encode_guarded(sense.part)
+        if len(found) != 1 or not names <= loaded.tokenizer.special_names:
+            raise ModelError(f"the tokenizer has no token {sense.part}", where=loaded.name)
+        parts += found
+    return parts
+
+
+def placed(ids: Sequence[int], parts: Sequence[int], pictures: Sequence[Picture]) -> list[int]:
+    """The ids with those of the vectors of pictures in place of the tokens `parts`. ModelError for another number."""
     wanted = [id for picture in pictures for id in picture.ids]
-    ids = plain_ids(ids, part)
-    if ids.count(part) != len(wanted):
-        raise ModelError(f"the text has {ids.count(part)} tokens for {len(wanted)} vectors of pictures")
+    ids = plain_ids(ids, parts[0])
+    count = sum(id in parts for id in ids)
+    if count != len(wanted):
+        raise ModelError(f"the text has {count} tokens for {len(wanted)} vectors of pictures")
     following = iter(wanted)
-    return [next(following) if id == part else id for id in ids]
+    return [next(following) if id in parts else id for id in ids]
 
 
 def pictures_first(ids: Sequence[int], first: int | None, part: int) -> list[int]:
@@ -373,21 +392,25 @@ class PictureTemplate(ChatTemplate):
         self._lists = self._joins = False
         self._lists = PROBE not in self.render([{"role": "user", "content": PROBE}])
         self._joins = bool(pictures) and not self._lists and not self._has_places()
-        self.part = part_token(loaded)
+        self.parts = part_tokens(loaded)
 
     def _has_places(self) -> bool:
         """Whether the template has a place for a picture in a list of parts."""
-        parts = [{"type": self._model.sees}, {"type": "text", "text": PROBE}]
+        kinds = [{"type": sense.sees} for sense in senses(self._model)]
+        parts = [*kinds, {"type": "text", "text": PROBE}]
         try:
-            return self._model.placeholder in self.render([{"role": "user", "content": parts}])
+            told = self.render([{"role": "user", "content": parts}])
+            return all(sense.placeholder in told for sense in senses(self._model))
         except PyappError:  # it joins texts
             return False
 
     def render(self, messages: Any, tools: Any = None, **options: Any) -> str:
         if self._joins:  # the template reads texts only
-            place = self._model.placeholder
+            places = {sense.sees: sense.placeholder for sense in senses(self._model)}
             messages = [
-                {**message, "content": "".join(part.get("text", place) for part in message["content"])}
+                {**message, "content": "".join(
+                    places[part["type"]] if part["type"] in places else part["text"] for part in message["content"]
+                )}
                 if isinstance(message.get("content"), list) else message
                 for message in messages
             ]  # fmt: skip
@@ -401,7 +424,7 @@ class PictureTemplate(ChatTemplate):
 
     def render_guarded(self, messages: Any, tools: Any = None, **options: Any) -> str:
         """As ChatTemplate.render_guarded, with the text of each picture."""
-        parts = super().render_guarded(messages, tools, **options).split(self._model.placeholder)
+        parts = placeholders(self._model).split(super().render_guarded(messages, tools, **options))
         if len(parts) != len(self.pictures) + 1:
             raise OptionError(
                 f"the chat template has places for {len(parts) - 1} of {len(self.pictures)} pictures", where="messages",
@@ -419,7 +442,7 @@ class PictureTemplate(ChatTemplate):
         return found if found[: len(before)] == before else [*before, *found]
 
     def placed(self, ids: Sequence[int]) -> list[int]:
-        return placed(ids, self.part, self.pictures)
+        return placed(ids, self.parts, self.pictures)
 
 
 # -- pictures in messages
@@ -493,7 +516,7 @@ def read_data_url(url: Any, where: str) -> bytes:
 
 def sees(model: Any, kind: str = "image") -> bool:
     """Whether a model sees pictures; with `kind` "audio", whether it hears recordings."""
-    return getattr(model, "sees", None) == kind
+    return hasattr(model, "sees") and kind in [sense.sees for sense in senses(model)]
 
 
 def check_seeing(loaded: Any, given: Sequence[Any], capacity: int) -> None:

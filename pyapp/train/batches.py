@@ -4,6 +4,7 @@ from datasets and loaders in torch's form.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Any
@@ -75,7 +76,8 @@ class ArrayBatches(Batches):
         generator: Generator | None = None,
     ) -> None:  # fmt: skip
         self.arrays: Batch = _mapped(as_floatx, x), _mapped(as_floatx, y), _mapped(as_floatx, sample_weight)
-        lengths = {len(leaf) for part in self.arrays if part is not None for leaf in _leaves(part)}
+        leaves = (leaf for part in self.arrays if part is not None for leaf in _leaves(part))
+        lengths = {len(leaf) for leaf in leaves if leaf is not None}  # an input of a model that may be missing is None
         if len(lengths) > 1:
             raise ValueError(f"the arrays have different numbers of examples: {', '.join(map(str, sorted(lengths)))}")
         self.examples = lengths.pop() if lengths else 0
@@ -145,20 +147,23 @@ class IterableBatches(Batches):
 
 class SequenceBatches(Batches):
     """Batches by their numbers: an object with `__getitem__` and `__len__` that gives whole batches, as Keras'
-    PyDataset; in a new random order for each pass, if `shuffle`."""
+    PyDataset; in a new random order for each pass, if `shuffle`. Where `num_batches` is None they have no end."""
 
     def __init__(self, source: Sequence[Any], shuffle: bool = False, generator: Generator | None = None) -> None:
         self.source, self.shuffle, self.generator = source, shuffle, generator or default_generator
 
-    def count(self) -> int:
-        return len(self.source)
+    def count(self) -> int | None:
+        return self.source.num_batches if hasattr(self.source, "num_batches") else len(self.source)
 
     def __iter__(self) -> Iterator[Batch]:
-        count = len(self.source)
+        count = self.count()
         begin = getattr(self.source, "on_epoch_begin", None)
         if begin is not None:
             begin()
-        for k in ops.randperm(count, generator=self.generator).tolist() if self.shuffle else range(count):
+        numbers: Iterable[int] = itertools.count() if count is None else range(count)
+        if self.shuffle and count is not None:
+            numbers = ops.randperm(count, generator=self.generator).tolist()
+        for k in numbers:
             yield as_batch(self.source[k])
         end = getattr(self.source, "on_epoch_end", None)
         if end is not None:

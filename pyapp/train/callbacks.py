@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..engine.lazy import np
 from ..engine.ops.random import default_generator
 from ..errors import FileFormatError
 from ..formats.folders import made_folder
@@ -121,11 +122,11 @@ class History(Callback):
 
 
 class LambdaCallback(Callback):
-    """Functions as a callback: LambdaCallback(on_epoch_end=lambda epoch, logs: …)."""
+    """Functions as a callback: LambdaCallback(on_epoch_end=lambda epoch, logs: …). Other names become attributes."""
 
     def __init__(self, **functions: Callable[..., Any] | None) -> None:
         for name, function in functions.items():
-            if not (name.startswith("on_") and hasattr(Callback, name)):
+            if name.startswith("on_") and not hasattr(Callback, name):
                 raise TypeError(f"LambdaCallback: there is no event {name!r}")
             if function is not None:
                 setattr(self, name, function)
@@ -151,6 +152,15 @@ class _Monitor(Callback):
         if best == self.worst:
             return True
         return value - self.min_delta > best if self.rises else value + self.min_delta < best
+
+    @property
+    def monitor_op(self) -> Callable[[Any, Any], Any]:
+        """`np.greater` where the number is to rise, else `np.less`."""
+        return np.greater if self.rises else np.less
+
+    def get_monitor_value(self, logs: Logs | None) -> float | None:
+        """The number, or None where the logs do not have it: Keras' name of `value`."""
+        return self.value(logs)
 
     def value(self, logs: Logs | None) -> float | None:
         """The number, or None, with one warning, where the logs do not have it."""

@@ -8,6 +8,7 @@ kind of processor.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,11 +110,21 @@ def check_settings(path: Path, wanted: Mapping[str, Any], usual: Mapping[str, An
     wanted = json.loads(json.dumps(wanted))
     different = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
     if different:
-        pairs = ", ".join(f"{name} {found.get(name)} there, {wanted.get(name)} here" for name in different)
+        pairs = ", ".join(
+            f"other {name}"
+            if _is_digest(found.get(name))
+            else f"{name} {found.get(name)} there, {wanted.get(name)} here"
+            for name in different
+        )
         raise PyappError(
             f"a training with other settings was begun here: {pairs}", where=str(path),
             hint="Give the same settings to continue it, or another folder to start again",
         )  # fmt: skip
+
+
+def _is_digest(value: Any) -> bool:
+    """Whether a setting is the SHA-256 of something, such as of the examples: it says nothing to a reader."""
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
 
 
 @contextmanager

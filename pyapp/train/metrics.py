@@ -14,7 +14,7 @@ from typing import Any
 from ..engine import Tensor, as_dtype, bfloat16, float16, no_grad, ops
 from .floats import floatx
 from .names import unique_name
-from .stateless import check_count, holding, values_of
+from .stateless import about_to_write, check_count, holding, values_of
 from .variable import Variable, as_variable
 
 __all__ = [
@@ -76,6 +76,7 @@ class Metric:
             self._state[name] = state = as_variable(value.clone())
             state._path = f"{self.name}/{name}"
         else:
+            about_to_write(held)
             held.add_(value)
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
@@ -96,6 +97,7 @@ class Metric:
 
     def _begin_again(self, name: str) -> None:
         held = self._state[name]
+        about_to_write(held)
         with no_grad():
             if name in self._first:
                 held.copy_(self._first[name].to(held.dtype))
@@ -243,7 +245,7 @@ class MeanMetricWrapper(_Reduced):
         self.fn, self.settings = fn, settings
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        self.gather(self.fn(*as_tensors(y_true, y_pred), **self.settings), sample_weight)
+        self.gather(ops.as_tensor(self.fn(*as_tensors(y_true, y_pred), **self.settings)), sample_weight)
 
     def read(self) -> float:
         return self.mean()

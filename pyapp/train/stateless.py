@@ -7,8 +7,23 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..engine import Tensor, no_grad, ops
+from ..engine.thread_local import ThreadLocal
 
-__all__ = ["check_count", "holding", "values_of"]
+__all__ = ["SCOPES", "about_to_write", "check_count", "geometry", "holding", "values_of"]
+
+
+class _Scopes(ThreadLocal):
+    current: Any = None  # in which writes are kept from the variables; it has `take(variable)`
+
+
+SCOPES = _Scopes()
+
+
+def about_to_write(*variables: Any) -> None:
+    """Called before variables are written in place: inside a scope that keeps their values they get other memory."""
+    if SCOPES.current is not None:
+        for variable in variables:
+            SCOPES.current.take(variable)
 
 
 def check_count(what: str, given: Sequence[Any], own: Sequence[Any]) -> None:
@@ -28,10 +43,10 @@ def holding(variables: Sequence[Tensor], values: Sequence[Any]) -> Iterator[None
         if value.shape != variable.shape:
             raise ValueError(f"a variable of shape {variable.shape} cannot have a value of shape {value.shape}")
         taken.append(value.detach().clone())
-    before = [_geometry(variable) for variable in variables]
+    before = [geometry(variable) for variable in variables]
     try:
         for variable, value in zip(variables, taken, strict=True):
-            variable.point_to(*_geometry(value))
+            variable.point_to(*geometry(value))
         yield
     finally:
         for variable, place in zip(variables, before, strict=True):
@@ -44,5 +59,6 @@ def values_of(variables: Sequence[Tensor]) -> list[Tensor]:
         return [variable.detach().clone() for variable in variables]
 
 
-def _geometry(of: Tensor) -> tuple[Any, ...]:
+def geometry(of: Tensor) -> tuple[Any, ...]:
+    """Where a tensor's elements lie: what `point_to` takes."""
     return of.storage, of.shape, of.strides, of.dtype, of.offset

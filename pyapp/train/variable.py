@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine import Tensor, no_grad, ops
+from .stateless import about_to_write
 
 __all__ = ["Variable", "as_variable"]
 
@@ -19,16 +20,19 @@ class Variable(Tensor):
 
     def assign(self, value: Any) -> Tensor:  # type: ignore[override]
         """Writes a tensor, an array or a number, which is broadcast to the shape."""
+        about_to_write(self)
         with no_grad():
             return self.copy_(ops.as_tensor(value).to(self.dtype).expand(self.shape))
 
     def assign_add(self, value: Any) -> Tensor:
         """Adds a tensor, an array or a number."""
+        about_to_write(self)
         with no_grad():
             return self.add_(ops.as_tensor(value).to(self.dtype))
 
     def assign_sub(self, value: Any) -> Tensor:
         """Subtracts a tensor, an array or a number."""
+        about_to_write(self)
         with no_grad():
             return self.sub_(ops.as_tensor(value).to(self.dtype))
 
@@ -68,8 +72,12 @@ class Variable(Tensor):
 
     @property
     def constraint(self) -> Any:
-        """What the weight becomes after each step; None: it stays as it is."""
+        """What the weight becomes after each step of an optimiser; None: it stays as it is."""
         return getattr(self, "_constraint", None)
+
+    @constraint.setter
+    def constraint(self, value: Any) -> None:
+        self._constraint = value
 
     @property
     def value(self) -> Tensor:

@@ -106,6 +106,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Mllama": _defaults(SQUARE, 2, max_image_tiles=4),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
     "PaddleOCRVL": _defaults({"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, 3, CLIP),
+    "Janus": _defaults({"height": 384, "width": 384}, 3, CLIP, do_pad=True),
     "Glm4v": _defaults({"shortest_edge": 112 * 112, "longest_edge": 28 * 28 * 15000}, 3, CLIP),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
     **dict.fromkeys(
@@ -121,6 +122,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Sam2": _defaults({"height": 1024, "width": 1024}, 2, IMAGENET),
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
 }
+# Other names of the same.
+ALIASES = {"Glm46V": "Glm4v", "DeepseekVL": "Janus"}
 # Processors whose single `size` is that of the shorter side.
 KEEP_SHAPE = (
     "Levit",
@@ -211,6 +214,7 @@ class ImageProcessor:
     min_patches: int = 1
     max_patches: int = 12
     resize_to_max_canvas: bool = False  # Llama 4: whether a picture becomes as large as its tiles allow
+    min_size: int = 14  # Janus: pixels of the shorter side, at least
     max_image_tiles: int = 4  # Llama 3.2 Vision: of a picture
     # LFM2-VL: the tiles of a picture with more than so many times the pixels of max_image_tokens vectors, each of
     # downsample_factor² patches of encoder_patch_size pixels a side; and whether the whole is after them.
@@ -306,6 +310,10 @@ class ImageProcessor:
             _wrong("max_num_patches", self.max_num_patches, "a whole number from 1 to 16,384")
         if self.kind in SQUARES and not (self.do_resize and len({*self.size.values()}) == 1):
             _wrong("do_resize and size", (self.do_resize, self.size), "true and a square")
+        if type(self.min_size) is not int or not 1 <= self.min_size <= LARGEST:
+            _wrong("min_size", self.min_size, f"a whole number from 1 to {LARGEST:,}")
+        if self.kind == "Janus" and (len({*self.size.values()}) != 1 or self.min_size > self.size["height"]):
+            _wrong("size and min_size", (self.size, self.min_size), "a square, and a side up to its own")
         if type(self.max_image_tiles) is not int or not 1 <= self.max_image_tiles <= 64:
             _wrong("max_image_tiles", self.max_image_tiles, "a whole number from 1 to 64")
         if self.crop_to_patches or self.kind == "Llama4":
@@ -578,6 +586,8 @@ class ImageProcessor:
         elif self.do_resize and self.kind not in ("Owlv2", "DepthPro", "ZoeDepth"):
             high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
             image = resize(image, high, wide, method)
+            if self.kind == "Janus" and self.do_pad:
+                image = _as_square(image, [int(min(max(value, 0), 1) * 255) for value in self.image_mean])
             if self.kind == "ConvNext" and self.size["shortest_edge"] < 384:
                 image = _cropped(image, *(self.size["shortest_edge"],) * 2)
         if self.do_center_crop:
@@ -659,6 +669,9 @@ class ImageProcessor:
                 if width >= height:
                     high, wide = int((long or 1) / (width / height)), long or 1
             return _plausible(max(high, short or 1), max(wide, short or 1))
+        if self.kind == "Janus":  # the longer side
+            scale = size["height"] / max(height, width)
+            return max(round(height * scale), self.min_size), max(round(width * scale), self.min_size)
         if self.kind == "Lfm2Vl":
             side = self.encoder_patch_size * self.downsample_factor
             return _of_tokens(height, width, side, self.min_image_tokens, self.max_image_tokens)
@@ -780,6 +793,7 @@ def _kind(settings: Mapping[str, Any], usual: str | None) -> str:
     short = str(named).removesuffix("Fast").removesuffix("Pil")
     for end in ("ImageProcessor", "FeatureExtractor", "VideoProcessor"):
         short = short.removesuffix(end)
+    short = ALIASES.get(short, short)
     if short not in DEFAULTS:
         raise ModelError(
             f"the image processor {named!s:.60} is not known", where="preprocessor_config.json",
@@ -819,7 +833,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
         found = None
     wanted = {
         **dict.fromkeys(("ConvNext", "Vilt"), [{"shortest_edge"}]),
-        **dict.fromkeys((*DOCUMENTS, "DPT"), [{"height", "width"}]),
+        **dict.fromkeys((*DOCUMENTS, "DPT", "Janus"), [{"height", "width"}]),
         **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         **dict.fromkeys(TILED, [{"shortest_edge"}, {"height", "width"}]), "GotOcr2": [{"height", "width"}],
         **dict.fromkeys(OF_PIXELS, [{"shortest_edge", "longest_edge"}]),

@@ -30,7 +30,7 @@ from pyapp.formats.source import FileSource
 from pyapp.models.load import SEES, LoadedModel, build
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.models.whisper.files import build_whisper
-from pyapp.nn.tensor_parallel import divide, parallelize
+from pyapp.nn.tensor_parallel import Part, divide, parallelize
 from pyapp.text.generation.generate import Session
 from tests.distributed.thread_ranks import in_ranks
 from tests.models import test_picture_texts
@@ -330,9 +330,10 @@ def test_each_process_reads_its_part_of_every_expert(mixtures: dict[str, Path], 
     assert sum(widths) == 768 and widths[0] == (256 if kind == "Q4_K_M" else 384)
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "q8_0"])
-def test_experts_with_biases_and_scores_of_no_token(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["safetensors", "q8_0", "mxfp4"])
+def test_experts_with_biases_and_scores_of_no_token(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """gpt-oss: each process has the biases and the sinks of its part; the first adds the biases of the outputs."""
+    monkeypatch.setattr("pyapp.models.load.EXACT_TEXT_BYTES", 0)  # small models stay in their blocks, too
     settings = CONFIGS["gpt_oss"] | {
         "hidden_size": 64,
         "intermediate_size": 128,
@@ -344,6 +345,11 @@ def test_experts_with_biases_and_scores_of_no_token(tmp_path: Path, kind: str) -
     model = module.GptOssForCausalLM(module.Config.from_dict(settings))
     pyapp.manual_seed(3)
     state = model.exported({name: pyapp.randn(*p.shape) * p.shape[-1] ** -0.5 for name, p in model.named_parameters()})
+    if kind == "mxfp4":  # as it is published
+        for name in [name for name in state if name.endswith(("gate_up_proj", "down_proj"))]:
+            experts, columns, rows = state.pop(name).shape
+            state[f"{name}_blocks"] = pyapp.randint(0, 256, (experts, rows, columns // 32, 16)).to("uint8")
+            state[f"{name}_scales"] = pyapp.randint(121, 124, (experts, rows, columns // 32)).to("uint8")
     path = tmp_path / "model.safetensors"
     write_safetensors(path, state)
     (tmp_path / "config.json").write_text(json.dumps(settings))
@@ -352,7 +358,7 @@ def test_experts_with_biases_and_scores_of_no_token(tmp_path: Path, kind: str) -
 
     def load(group: ProcessGroup | None = None) -> Any:
         with open_checkpoint(path) as checkpoint:
-            given = settings if kind == "safetensors" else None
+            given = None if kind == "q8_0" else settings
             return build(checkpoint, lambda event: None, Cancel(), given, None, group=group)
 
     def run(group: ProcessGroup) -> Any:
@@ -363,12 +369,15 @@ def test_experts_with_biases_and_scores_of_no_token(tmp_path: Path, kind: str) -
     for own, (again, steps) in in_ranks(2, run):
         assert again == tokens and np.abs(steps - logits).max() < (1e-5 if kind == "safetensors" else 0.1)
         assert own.model.layers[0].self_attn.sinks.shape == (2,)
-        assert own.model.layers[1].mlp.experts.gate_up_proj_bias.shape == (4, 128)
+        experts = own.model.layers[1].mlp.experts
+        assert experts.gate_up_proj_bias.shape == (4, 128)
+        kinds = {getattr(experts, name).dtype.name for name in experts.STACKS}
+        assert kinds == {"float32" if kind == "safetensors" else kind}
         assert sum(p.numel() for p in own.parameters()) < 0.6 * sum(p.numel() for p in whole.parameters())
 
 
 def test_stacks_in_blocks_that_are_in_memory() -> None:
-    """`parallelize` divides them as well: by rows in their blocks, by columns as float32."""
+    """`parallelize` divides them as well, by rows and by columns, in their blocks."""
 
     def quantised() -> Any:
         model = make("mixtral", 1, intermediate_size=64).requires_grad_(False)
@@ -385,8 +394,21 @@ def test_stacks_in_blocks_that_are_in_memory() -> None:
         2, lambda group: (lambda own: (own, written(own)))(parallelize(quantised(), group))
     ):
         experts = model.model.layers[0].mlp.experts
-        assert experts.gate_up_proj.dtype.name == "q8_0" and experts.down_proj.shape == (4, 32, 32)
+        assert {getattr(experts, name).dtype.name for name in experts.STACKS} == {"q8_0"}
+        assert experts.gate_up_proj.shape == (4 * 64, 32) and experts.down_proj.shape == (4 * 32, 32)
         assert tokens == alone[0] and np.abs(logits - alone[1]).max() < 0.1
+
+
+@pytest.mark.parametrize("kind", ["q8_0", "q4_K", "mxfp4"])
+def test_columns_of_blocks(kind: str) -> None:
+    """Whole blocks are cut out as they are, bands as well; of others come floats."""
+    whole = quant.quantize(pyapp.randn(12, 768), kind)
+    dense = quant.dequantize(whole).numpy()
+    for ranges, kept in ((((256, 256),), kind), (((512, 256), (0, 256)), kind), (((16, 32), (8, 8)), "float32")):
+        part = Part((12, 768), 1, ranges).of(whole)
+        assert part.dtype.name == kept
+        expected = np.concatenate([dense[:, first : first + count] for first, count in ranges], 1)
+        np.testing.assert_array_equal(quant.dequantize(part).numpy(), expected)
 
 
 def test_parts_of_tensors(files: dict[str, Path]) -> None:

@@ -211,6 +211,14 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda x: x[:, 1:5] * x[:, 2:6] + x[:, ::2][:, :4] * x.narrow(1, 0, 4) + x[:, :4],
         [normal(3, 9)],
     ),
+    "batch_norm_of_rows": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        [normal(6, 5), normal(5), normal(5)],
+    ),
+    "batch_norm_of_small_maps": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        [normal(3, 5, 2, 2), normal(5), normal(5)],
+    ),
     "cross_entropy": (lambda x: ops.cross_entropy(x, int32(1, 0, 8, -100, 3)), [normal(5, 9)]),
     "cross_entropy_int64": (
         lambda x: ops.cross_entropy(x.permute(1, 0), int32(1, 0, 4, 7, 3).to("int64"), 7),
@@ -219,6 +227,14 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "cross_entropy_of_places": (
         lambda x: F.cross_entropy(x, int32(*(i * i % 3 for i in range(34))).reshape(2, 17), ignore_index=1),
         [normal(2, 4, 17)],
+    ),
+    "weighted_cross_entropy": (
+        lambda x: F.cross_entropy(x, int32(1, 0, 8, -100, 3), pyapp.arange(9.0) + 0.5, label_smoothing=0.1),
+        [normal(5, 9)],
+    ),
+    "smoothed_cross_entropy": (
+        lambda x: F.cross_entropy(x, int32(1, 0, 2, 2, 0, 1).reshape(2, 3), ignore_index=0, label_smoothing=0.2),
+        [normal(2, 3, 3)],
     ),
     "nll_loss": (lambda x: F.nll_loss(x, int32(1, 0, 8, -100, 3)), [normal(5, 9)]),
     "nll_loss_of_places": (

@@ -150,6 +150,31 @@ def test_second_order_through_in_place() -> None:
 
     assert gradcheck(f, (leaf64(0.4, -1.1), leaf64(0.7, 0.2)))
     assert gradgradcheck(f, (leaf64(0.4, -1.1), leaf64(0.7, 0.2)))
+    for name in ("sigmoid", "tanh", "exp", "relu", "leaky_relu", "neg"):  # of which gradients may read the result
+        assert gradgradcheck(lambda x, name=name: getattr(x * 1.5, name + "_")() ** 2, leaf64(0.4, -1.1)), name
+
+
+def test_direct_writes_have_the_gradients_of_the_others() -> None:
+    """A kernel writes into the tensor itself where the gradient reads no argument; its views follow."""
+
+    def run(write: Callable[[Tensor, Tensor], Tensor]) -> list[Any]:
+        x, w = (tensor([[0.3, -1.2], [0.5, 2.0]], requires_grad=True) for _ in range(2))
+        y = x * 2
+        row = y[1]
+        y.retain_grad()
+        loss = (write(y, w) * row).sum()
+        loss.backward()
+        return [loss.item(), y.grad.tolist(), x.grad.tolist(), None if w.grad is None else w.grad.tolist()]
+
+    writes: dict[str, Any] = {
+        "add": (lambda y, w: y.add_(w), lambda y, w: y.copy_(y + w)),
+        "add itself": (lambda y, w: y.add_(y), lambda y, w: y.copy_(y + y)),
+        "add turned": (lambda y, w: y.add_(y.mT), lambda y, w: y.copy_(y + y.mT)),
+        "sub row": (lambda y, w: y.sub_(w[0]), lambda y, w: y.copy_(y - w[0])),
+        "relu": (lambda y, w: pyapp.nn.functional.relu(y, inplace=True), lambda y, w: y.copy_(y.relu())),
+    }  # fmt: skip
+    for name, (direct, copied) in writes.items():
+        assert run(direct) == run(copied), name
 
 
 def test_second_order_through_rows() -> None:

@@ -37,6 +37,9 @@ OPS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "eigvalsh": (lambda x: pyapp.linalg.eigvalsh(x + x.mT) ** 2, [f64(3, 3)]),
     "inverse": (lambda x: (x + 2 * pyapp.eye(3, dtype="float64")).inverse(), [f64(3, 3)]),
     "softmax": (lambda x: x.softmax(-1), [f64(2, 4)]),
+    "loss_of_logits": (
+        lambda x, t: pyapp.nn.functional.binary_cross_entropy_with_logits(x, t, reduction="none"), [f64(3), f64(3)]
+    ),
     "log_softmax": (lambda x: x.log_softmax(0), [f64(3, 2)]),
     "logsumexp": (lambda x: x.logsumexp((0, 2)), [f64(2, 3, 2)]),
     "attention": (lambda q, k, v: pyapp.scaled_dot_product_attention(q, k, v, is_causal=True), [f64(1, 1, 3, 2)] * 3),

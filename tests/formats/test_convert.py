@@ -164,6 +164,7 @@ def test_clear_errors(source: Path, tmp_path: Path) -> None:
 
     out = tmp_path / "out.gguf"
     fails(OptionError, "unknown type 'q9'", source, out, "q9")
+    fails(OptionError, "q8_1 is llama.cpp's type of activations", source, out, "q8_1")
     fails(OptionError, "cannot tell the format", source, tmp_path / "out.bin", "q8_0")
     fails(OptionError, "the output is the input", source, source, "f16")
     fails(OptionError, "not a regular expression", source, out, "q8_0", keep="(")

@@ -362,3 +362,17 @@ def test_sizes_of_types_are_those_of_the_package() -> None:
         if code not in (9,):  # the package still has q8_1 as it was before its sum became an f16
             kind = gguf.GGMLQuantizationType(code)
             assert kind.name == names.get(name, name.upper()) and gguf.GGML_QUANT_SIZES[kind] == (values, nbytes)
+
+
+def test_strings_across_the_pieces_in_which_headers_are_read(tmp_path: Path) -> None:
+    """Texts of no bytes, of several bytes a character, and longer than a piece; and a length past the end."""
+    texts = ["é" * (number % 40) for number in range(9000)] + ["", "x" * 200_000, "\u6f22" * 30_000, "end"]
+    path = tmp_path / "texts.gguf"
+    write_gguf(path, {}, {"general.architecture": "x", "texts": texts})
+    with open_checkpoint(path) as file:
+        assert file.values["texts"] == texts  # type: ignore[attr-defined]
+    data = path.read_bytes()
+    place = data.index(b"x" * 1000) - 8
+    for length in (1 << 26 | 1, 1 << 40, len(data)):
+        with pytest.raises(FileFormatError, match="expected at most|are missing"):
+            GgufFile(BytesSource(data[:place] + length.to_bytes(8, "little") + data[place + 8 :]))

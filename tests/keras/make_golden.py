@@ -46,7 +46,7 @@ def described(value: Any) -> Any:
         return [described(one) for one in value]
     if not hasattr(value, "detach"):
         return ["", list(np.shape(value)), some(np.asarray(value, "float64"))]
-    array = np.asarray(value.detach().numpy(), "float64")
+    array = np.asarray((value.float() if "bfloat16" in str(value.dtype) else value).detach().numpy(), "float64")
     return [str(value.dtype).split(".")[-1], list(array.shape), some(array)]
 
 

@@ -2248,3 +2248,35 @@ def softmax_where_all_is_masked(keras: Any) -> Any:
     larger = keras.layers.UpSampling2D((2, 3), interpolation="bicubic")
     found = [keras.layers.Softmax()(x, mask=mask), first(pictures), larger(pictures)]
     return [keras.ops.convert_to_numpy(one) for one in found]
+
+
+@script
+def constraints_in_a_loop_of_ones_own(keras: Any) -> Any:
+    """The optimiser's step moves weights back into their sets."""
+    x, y = numbers(24, 5, 3)
+    hidden = keras.layers.Dense(4, "tanh", kernel_constraint="non_neg", bias_constraint=keras.constraints.MaxNorm(0.1))
+    model = keras.Sequential([keras.Input((5,)), hidden, keras.layers.Dense(3, kernel_constraint="unit_norm")])
+    start(model)
+    optimizer = keras.optimizers.SGD(0.5, momentum=0.9, clipnorm=1.0)
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    found = []
+    for first in range(0, 24, 8):
+        loss = loss_of(y[first : first + 8], model(x[first : first + 8], training=True))
+        model.zero_grad()
+        loss.backward()
+        optimizer.apply([weight.value.grad for weight in model.trainable_weights], model.trainable_weights)
+        found.append(float(loss))
+    return [found, [keras.ops.convert_to_numpy(weight) for weight in model.weights]]
+
+
+@script
+def several_losses_of_an_output(keras: Any) -> Any:
+    x, y = numbers(24, 5, 2)
+    inputs = keras.Input((5,))
+    hidden = keras.layers.Dense(4, "relu")(inputs)
+    first = keras.layers.Dense(1, name="first")(hidden)
+    second = keras.layers.Dense(1, "sigmoid", name="second")(hidden)
+    model = keras.Model(inputs, [first, second])
+    start(model)
+    model.compile("sgd", ["mse", ["binary_crossentropy"]], loss_weights=[0.5, 2.0], metrics=["mae", ["accuracy"]])
+    return fitted(model, x, [x[:, :1], y])

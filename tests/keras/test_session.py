@@ -94,9 +94,7 @@ def test_what_is_not_there_is_refused() -> None:
     check_each(refused, [
         ("backends", "no backend 'jax'", lambda: keras.config.set_backend("jax")),
         ("code in files", "trust a file by itself", keras.config.enable_unsafe_deserialization),
-        ("a session", "modules keep their state", lambda: keras.StatelessScope()),
         ("distribution", "pyapp.distributed", lambda: keras.distribution.DataParallel()),
-        ("drawings", "summary", lambda: utils.plot_model(small())),
         ("a spec", "takes inputs of 3 dims", lambda: Specified()(np.zeros((2, 3), "float32"))),
         ("old files", r"form of Keras 1 and 2.*choose a name with \.keras", lambda: small().save("model.h5")),
         ("old names", r"no weights alone.*\.weights\.h5", lambda: small().save_weights("model.h5")),

@@ -678,12 +678,114 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "max_window_layers": 1,
         "attention_bias": True,
     },
+    "deepseek_v32": DEEPSEEK
+    | {
+        "model_type": "deepseek_v32",
+        "n_group": 4,
+        "topk_group": 2,
+        "n_shared_experts": 1,
+        "index_topk": 128,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+    },
+    "deepseek_v32-sparse": DEEPSEEK
+    | {
+        "model_type": "deepseek_v32",
+        "n_group": 4,
+        "topk_group": 2,
+        "n_shared_experts": 1,
+        "index_topk": 4,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+    },
+    "glm_moe_dsa": DEEPSEEK
+    | {
+        "model_type": "glm_moe_dsa",
+        "n_shared_experts": 1,
+        "index_topk": 128,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+        "num_hidden_layers": 3,
+        "index_topk_pattern": "FSF",
+    },
+    "glm_moe_dsa-sparse": DEEPSEEK
+    | {
+        "model_type": "glm_moe_dsa",
+        "n_shared_experts": 1,
+        "index_topk": 4,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+        "num_hidden_layers": 3,
+        "index_topk_pattern": "FSF",
+    },
+    "sarvam_mla": DEEPSEEK | {"model_type": "sarvam_mla", "q_lora_rank": None, "num_key_value_heads": None},
+    "sarvam_moe": SMALL
+    | {
+        "model_type": "sarvam_moe",
+        "head_dim": 12,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "num_hidden_layers": 3,
+    },
+    "cohere2_moe": SMALL
+    | {
+        "model_type": "cohere2_moe",
+        "head_dim": 8,
+        "num_hidden_layers": 3,
+        "sliding_window": 6,
+        "num_experts": 4,
+        "num_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "sliding_window_pattern": 2,
+        "logit_scale": 0.5,
+        "prefix_dense_intermediate_size": 40,
+        "tie_word_embeddings": True,
+    },
+    "cohere2_moe-sigmoid": SMALL
+    | {
+        "model_type": "cohere2_moe",
+        "head_dim": 8,
+        "num_experts": 4,
+        "num_shared_experts": 1,
+        "logit_scale": 0.5,
+        "sliding_window": 6,
+        "shared_expert_combination_strategy": "sum",
+        "expert_selection_fn": "sigmoid",
+        "rms_norm_eps": 1e-6,
+        "norm_topk_prob": False,
+        "tie_word_embeddings": True,
+    },
+    "mellum": SMALL
+    | EXPERTS
+    | {
+        "model_type": "mellum",
+        "head_dim": 12,
+        "num_hidden_layers": 3,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "mlp_layer_types": ["sparse", "dense", "sparse"],
+    },
+    "hy_v3": SMALL | EXPERTS | {"model_type": "hy_v3", "head_dim": 12, "num_hidden_layers": 3, "num_shared_experts": 2},
     "glm4_moe_lite": DEEPSEEK
     | {
         "model_type": "glm4_moe_lite",
         "n_shared_experts": 1,
         "mlp_layer_types": ["dense", "sparse"],
         "norm_topk_prob": True,
+    },
+    "minimax": SMALL
+    | {
+        "model_type": "minimax",
+        "num_hidden_layers": 3,
+        "num_local_experts": 4,
+        "block_size": 4,
+        # transformers counts positions by the first layer's keys.
+        "layer_types": ["full_attention", "linear_attention", "linear_attention"],
+        "full_attn_alpha_factor": 1.4,
+        "linear_attn_alpha_factor": 1.3,
+        "mlp_alpha_factor": 1.2,
+        "mlp_beta_factor": 0.9,
     },
     "minimax_m2": SMALL
     | {
@@ -751,7 +853,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "qwen2_moe": {"mlp_only_layers": [], "use_sliding_window": False, "sliding_window": 0},
     "gemma2": {"query_pre_attn_scalar": 12, "final_logit_softcapping": 5.0},
     "gemma3": {"query_pre_attn_scalar": 12, "layer_types": None},
-    "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {},
+    "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {}, "granite_swa": {"layer_rope_theta": [0, 1e4, 1e4]},
     "deepseek_v2-lite": {}, "glm": {}, "glm4": {}, "olmoe": {"clip_qkv": None},
     "deepseek_v3": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
                                      "mscale": 0.7, "mscale_all_dim": 0.7}},
@@ -763,7 +865,9 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "mamba": {}, "mamba-biases": {}, "mamba2": {}, "rwkv6": {}, "rwkv7": {},
     **dict.fromkeys(["dbrx", "exaone", "internlm3", "jais2"], {}),
     "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
-    "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {}, "gemma4": {},
+    "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {},
+    "minimax": {"full_attn_alpha_factor": 1.2, "linear_attn_alpha_factor": 1.2, "mlp_beta_factor": 1.0},
+    "lfm2_moe": {}, "gemma4": {},
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
     "gemma4-experts": {},
     "qwen3_next": {"mlp_only_layers": []}, "afmoe": {"global_attn_every_n_layers": 4},
@@ -780,7 +884,9 @@ QUANTISED = list(CONFIGS)
 # remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys. The blocks
 # of Zamba 2 have no residuals.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
-             "olmo_hybrid-bare")  # fmt: skip
+             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse")  # fmt: skip
+# Texts of these are longer than their caches, which the model refuses.
+UNCACHED = ("deepseek_v32-sparse", "glm_moe_dsa-sparse")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",

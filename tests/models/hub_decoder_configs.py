@@ -15,7 +15,7 @@ SMALL = {
     "rope_theta": 10000.0, "hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": E}
-LAYER_COUNTS = ("num_hidden_layers", "num_transformer_layers", "n_layer")
+LAYER_COUNTS = ("num_hidden_layers", "num_transformer_layers", "n_layer", "n_layers")
 EXPERT_COUNTS = ("num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts", "num_local_experts")
 LAYER = "model.layers.{}."
 KEPT_LAYERS = 2  # of whose tensors golden files have something
@@ -69,6 +69,131 @@ def layer_of(tensor: str) -> int:
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
+    "minimax_text_01": SMALL
+    | {
+        "model_type": "minimax_text_01",
+        "architectures": ["MiniMaxText01ForCausalLM"],
+        "num_hidden_layers": 8,
+        "attn_type_list": [0, 0, 0, 0, 0, 0, 0, 1],
+        "head_dim": 8,
+        "rotary_dim": 4,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "rms_norm_eps": 1e-6,
+        "postnorm": True,
+        "shared_intermediate_size": 0,
+        **{f"layernorm_{part}_alpha": 1.25 for part in ("full_attention", "linear_attention", "mlp")},
+        **{f"layernorm_{part}_beta": 1.0 for part in ("full_attention", "linear_attention", "mlp")},
+    },
+    "cohere2_moe": {
+        **SMALL,
+        "model_type": "cohere2_moe",
+        "architectures": ["Cohere2MoeForCausalLM"],
+        "head_dim": 8,
+        "num_hidden_layers": 4,
+        "sliding_window": 6,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "num_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "prefix_dense_intermediate_size": 40,
+        "logit_scale": 0.5,
+        "norm_topk_prob": True,
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+        "expert_selection_fn": "sigmoid",
+        "tie_word_embeddings": True,
+    },
+    "mellum": SMALL
+    | EXPERTS
+    | {
+        "model_type": "mellum",
+        "architectures": ["MellumForCausalLM"],
+        "head_dim": 8,
+        "num_hidden_layers": 4,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+        "norm_topk_prob": True,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+    },
+    "hy_v3": SMALL
+    | EXPERTS
+    | {
+        "model_type": "hy_v3",
+        "architectures": ["HYV3ForCausalLM"],
+        "head_dim": 8,
+        "num_hidden_layers": 3,
+        "num_shared_experts": 1,
+        "router_scaling_factor": 1.5,
+        "first_k_dense_replace": 1,
+    },
+    "jais": {
+        "model_type": "jais",
+        "architectures": ["JAISLMHeadModel"],
+        "vocab_size": V,
+        "n_embd": D,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_positions": 128,
+        "n_inner": F,
+        "activation_function": "swiglu",
+        "layer_norm_epsilon": 1e-5,
+        "position_embedding_type": "alibi",
+        "scale_attn_weights": True,
+        "mup_embeddings_scale": 3.0,
+        "mup_output_alpha": 2.0,
+        "mup_width_scale": 0.75,
+        "mup_scale_qk_dot_by_d": True,
+    },
+    "llada": {
+        "model_type": "llada",
+        "architectures": ["LLaDAModelLM"],
+        "d_model": D,
+        "n_layers": 2,
+        "n_heads": 4,
+        "n_kv_heads": 4,
+        "mlp_hidden_size": F,
+        "max_sequence_length": 128,
+        "vocab_size": V,
+        "embedding_size": V,
+        "weight_tying": False,
+        "rope_theta": 500000.0,
+        "rms_norm_eps": 1e-5,
+        "activation_type": "silu",
+        "block_type": "llama",
+        "rope": True,
+        "alibi": False,
+        "include_bias": False,
+        "include_qkv_bias": False,
+        "layer_norm_type": "rms",
+        "mlp_ratio": 4,
+        "multi_query_attention": None,
+        "mask_token_id": V - 1,
+        "eos_token_id": 2,
+        "pad_token_id": 2,
+    },
+    "llada_moe": SMALL
+    | {
+        "model_type": "llada",
+        "architectures": ["LLaDAMoEModelLM"],
+        "num_key_value_heads": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "expert_intermediate_size": E,
+        "dense_intermediate_size": 2 * F,
+        "shared_expert_intermediate_size": None,
+        "norm_topk_prob": None,
+        "qk_layernorm": True,
+        "moe_layer_freq": [1, 1],
+        "moe_router_score_function": "softmax",
+        "mask_token_id": V - 1,
+    },
+    "dream": SMALL | {"model_type": "Dream", "architectures": ["DreamModel"], "mask_token_id": V - 1},
+    "rnd1": SMALL
+    | EXPERTS
+    | {"model_type": "rnd1", "architectures": ["RND1"], "head_dim": 8, "norm_topk_prob": True, "mask_token_id": V - 1},
     "internlm2": SMALL
     | {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"], "bias": False, "rope_theta": 1e6},
     "xverse": SMALL | {"model_type": "xverse", "architectures": ["XverseForCausalLM"], "num_key_value_heads": 4},
@@ -414,6 +539,85 @@ _NEMOTRON = {
 _MIXER = ("mixer.in_proj", "mixer.conv1d", "mixer.A_log", "mixer.D", "mixer.dt_bias", "mixer.norm", "mixer.out_proj")
 _HEADS = ("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
 FILES: dict[str, Shapes] = {
+    "cohere2_moe": {name: shape for name, shape in OUTER.items() if name != "lm_head.weight"}
+    | {f"{LAYER}input_layernorm.weight": (D,), f"{LAYER}mlp.gate.weight": (4, D)}
+    | attention()
+    | gated("mlp", 40)
+    | gated("mlp.experts.[]", F)
+    | gated("mlp.shared_experts", F),
+    "jais": {
+        "transformer.wte.weight": (V, D),
+        "transformer.ln_f.weight": (D,),
+        "transformer.ln_f.bias": (D,),
+        "lm_head.weight": (V, D),
+        **{
+            f"transformer.h.{{}}.{name}": shape
+            for name, shape in {
+                "ln_1.weight": (D,),
+                "ln_1.bias": (D,),
+                "ln_2.weight": (D,),
+                "ln_2.bias": (D,),
+                "attn.c_attn.weight": (D, 3 * D),
+                "attn.c_attn.bias": (3 * D,),
+                "attn.c_proj.weight": (D, D),
+                "attn.c_proj.bias": (D,),
+                "mlp.c_fc.weight": (D, F),
+                "mlp.c_fc.bias": (F,),
+                "mlp.c_fc2.weight": (D, F),
+                "mlp.c_fc2.bias": (F,),
+                "mlp.c_proj.weight": (F, D),
+                "mlp.c_proj.bias": (D,),
+            }.items()
+        },
+    },
+    "mellum": OUTER
+    | NORMS
+    | attention()
+    | HEAD_NORMS
+    | {f"{LAYER}mlp.gate.weight": (4, D)}
+    | gated("mlp.experts.[]", E),
+    "hy_v3": OUTER
+    | NORMS
+    | attention()
+    | HEAD_NORMS
+    | gated("mlp", F)
+    | {f"{LAYER}mlp.router.gate.weight": (4, D), f"{LAYER}mlp.expert_bias": (4,)}
+    | gated("mlp.experts.[]", E)
+    | gated("mlp.shared_mlp", E),
+    "minimax_text_01": OUTER
+    | NORMS
+    | attention()
+    | {
+        f"{LAYER}self_attn.qkv_proj.weight": (3 * Q, D),
+        f"{LAYER}self_attn.out_proj.weight": (D, Q),
+        f"{LAYER}self_attn.output_gate.weight": (Q, D),
+        f"{LAYER}self_attn.norm.weight": (Q,),
+        f"{LAYER}block_sparse_moe.gate.weight": (4, D),
+    }
+    | gated("block_sparse_moe.experts.[]", F, ("w1", "w3", "w2")),
+    "llada": {
+        f"model.transformer.{name}": shape
+        for name, shape in {
+            "wte.weight": (V, D),
+            "ln_f.weight": (D,),
+            "ff_out.weight": (V, D),
+            "blocks.{}.attn_norm.weight": (D,),
+            "blocks.{}.ff_norm.weight": (D,),
+            **{f"blocks.{{}}.{part}_proj.weight": (Q, D) for part in "qkv"},
+            "blocks.{}.attn_out.weight": (D, Q),
+            "blocks.{}.ff_proj.weight": (F, D),
+            "blocks.{}.up_proj.weight": (F, D),
+            "blocks.{}.ff_out.weight": (D, F),
+        }.items()
+    },
+    "llada_moe": OUTER
+    | NORMS
+    | attention(keys=Q)
+    | HEAD_NORMS
+    | {f"{LAYER}mlp.gate.weight": (4, D)}
+    | gated("mlp.experts.[]", E),
+    "dream": OUTER | NORMS | attention(bias="qkv") | gated("mlp", F),
+    "rnd1": OUTER | NORMS | attention() | HEAD_NORMS | {f"{LAYER}mlp.gate.weight": (4, D)} | gated("mlp.experts.[]", E),
     "internlm2": _INTERNLM,
     "xverse": OUTER | NORMS | attention(keys=Q) | gated("mlp", F),
     "orion": LLAMA | BIASES | {"model.norm.bias": (D,)},
@@ -609,6 +813,23 @@ FILES: dict[str, Shapes] = {
 }
 # The layers that have the tensors with a part in their names.
 ONLY: dict[str, dict[str, tuple[int, ...]]] = {
+    "cohere2_moe": {
+        ".experts.": (1, 2, 3),
+        ".shared_experts.": (1, 2, 3),
+        ".gate.": (1, 2, 3),
+        ".mlp.": (0,),
+    },
+    "hy_v3": {
+        ".experts.": (1, 2),
+        ".shared_mlp.": (1, 2),
+        ".router.": (1, 2),
+        ".expert_bias": (1, 2),
+        ".mlp.": (0,),
+    },
+    "minimax_text_01": {
+        **dict.fromkeys((".qkv_proj.", ".out_proj.", ".output_gate.", ".self_attn.norm."), tuple(range(7))),
+        **dict.fromkeys((".q_proj.", ".k_proj.", ".v_proj.", ".o_proj."), (7,)),
+    },
     "ernie4_5_moe": {".experts.": (1,), ".shared_experts.": (1,), ".gate.": (1,), ".moe_statics.": (1,), ".mlp.": (0,)},
     "bailing_moe_v2": {".experts.": (1,), ".shared_experts.": (1,), ".gate.": (1,), ".mlp.": (0,)},
     "exaone_moe": {
@@ -638,6 +859,8 @@ ONLY: dict[str, dict[str, tuple[int, ...]]] = {
 }
 # llama.cpp rounds GELU to float16.
 ROUNDED = {"codeshell": 2e-3}
+# Blocks of weights change the logits of these by more: of many layers, one chooses another expert.
+SENSITIVE = {"minimax_text_01": 0.3}
 # Those that the tests write as GGUF files, and run with weights in block types: all.
 IN_GGUF: dict[str, dict[str, Any]] = dict.fromkeys(CONFIGS, {})
 QUANTISED = list(CONFIGS)

@@ -30,6 +30,7 @@ GIVE_NOTHING = (
     "Ernie4_5_MoeForCausalLM",
 )  # whose own forward returns None in transformers 5.24
 UNLISTED = {"mistral4": Mistral4ForCausalLM}  # which AutoModelForCausalLM does not know
+COMPUTED = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")  # MiniMax's buffers, which are no weights
 OWN = {**rwkv_reference.MODELS, **based_reference.MODELS}
 UNMASKED = ("RwkvForCausalLM", "Rwkv6", "Rwkv7", "Based")  # which take padding for tokens: their texts are read alone
 STEPS = 64
@@ -54,7 +55,9 @@ def model_of(name: str, salt: int) -> Any:
     with torch.no_grad():
         saved = {*model.state_dict()}
         buffers = (
-            (key, buffer) for key, buffer in model.named_buffers() if key in saved and buffer.is_floating_point()
+            (key, buffer)
+            for key, buffer in model.named_buffers()
+            if key in saved and buffer.is_floating_point() and not key.endswith(COMPUTED)
         )
         for key, tensor in [*model.named_parameters(), *buffers]:
             tensor.copy_(torch.from_numpy(draw(key, tuple(tensor.shape), salt)))
@@ -112,7 +115,7 @@ def golden(name: str) -> dict[str, Any]:
     for key, parameter in model.named_parameters():
         grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
         parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
-    state = sorted(model.state_dict())
+    state = sorted(key for key in model.state_dict() if not key.endswith(COMPUTED))
     return {
         "salt": salt,
         "state": [key for key in state if key not in parameters],

@@ -49,6 +49,8 @@ def convert(sources: Path, folder: Path, target: Path) -> None:
     base.ModelBase.load_hparams = staticmethod(lambda path, is_mistral_format=False: dict(settings))
     kind: Any = conversion.get_model_class(settings["architectures"][0])
     kind.set_vocab = no_words
+    if kind.__name__ == "MiniMaxText01Model":
+        kind._get_suppress_tokens = lambda self: None  # it asks the tokenizer
     if kind.__name__ == "Mistral3Model":
         kind.Ministral3Model.set_vocab = no_words
     if kind.__name__ == "BaichuanModel":  # whose own method calls itself without end
@@ -96,6 +98,8 @@ def rounded(values: Any) -> list[float]:
 
 
 def golden(name: str, sources: Path) -> dict[str, Any]:
+    mask = CONFIGS[name].get("mask_token_id")
+    diffuses = mask is not None  # it has no cache
     for salt in range(20):
         with TemporaryDirectory() as place:
             folder = Path(place)
@@ -113,17 +117,19 @@ def golden(name: str, sources: Path) -> dict[str, Any]:
             runner = Runner(folder / "model.gguf")
             logits = runner.feed(TEXT)
             tokens, last, lead = [], logits[-1], float("inf")
-            for _ in range(STEPS):
+            for _ in range(0 if diffuses else STEPS):
                 best = np.sort(last)
                 lead = min(lead, float(best[-1] - best[-2]))
                 tokens.append(int(last.argmax()))
                 last = runner.feed(tokens[-1:])[0]
-        if lead > MARGIN and len(set(tokens)) > 1:
+        if diffuses or (lead > MARGIN and len(set(tokens)) > 1):
             break
     else:
         raise SystemExit(f"{name}: no weights give clear tokens")
     kept = {key: value for key, value in keys.items() if not key.startswith(("general.", "tokenizer."))}
     kept["general.architecture"] = keys["general.architecture"]
+    if diffuses:  # which comes with the tokenizer
+        kept["tokenizer.ggml.mask_token_id"] = mask
     return {
         "salt": salt, "keys": kept, "tensors": tensors, "logits": rounded(logits[[0, -1]]), "tokens": tokens,
     }  # fmt: skip

@@ -23,6 +23,7 @@ from tests.goldens import write_json
 from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, TILED, TOGETHER, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 
+DRAWING = ("model.vqmodel.", "model.generation_")  # Janus's part that draws
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # of norms of batches
 FOLDER = Path(__file__).with_name("golden_picture_texts")
 # Which Llama 4 of transformers 5.24 reads, and nothing sets.
@@ -52,6 +53,11 @@ CLASSES = {
     "lfm2_vl": "Lfm2Vl",
     "glm4v": "Glm4v",
     "glm4v_moe": "Glm4vMoe",
+    "glm46v": "Glm46V",
+    "vipllava": "VipLlava",
+    "kosmos-2": "Kosmos2",
+    "janus": "Janus",
+    "deepseek_vl": "DeepseekVL",
     "glm_ocr": "GlmOcr",
 }
 
@@ -72,6 +78,8 @@ def vectors(name: str) -> int:
         return 34  # 16 of the whole, and of the tiles two rows of eight, each with its end
     if config["model_type"] == "got_ocr2":
         return ((side + 3) // 4) ** 2
+    if "latent_query_num" in config:
+        return int(config["latent_query_num"])
     if "num_query_tokens" in config:
         return int(config["num_query_tokens"])
     if config["model_type"] in ("internvl", "aya_vision", "llama4"):
@@ -141,6 +149,8 @@ def golden(name: str) -> dict[str, Any]:
         pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
     if made.model_type == "gemma3":
         more["token_type_ids"] = (ids == IMAGE).long()
+    if made.model_type == "kosmos-2":
+        more["image_embeds_position_mask"] = (ids == IMAGE).long()
     if made.model_type == "paligemma":
         more["token_type_ids"] = torch.zeros_like(ids)
     if name in TILED:
@@ -179,7 +189,9 @@ def by_files(
             if value.is_floating_point():
                 stored[key] = torch.from_numpy(weights(key, tuple(value.shape)))
         save_file(stored, folder / "model.safetensors", {"format": "pt"})
-        stored = {key: value for key, value in stored.items() if not key.endswith(BUFFERS)}
+        stored = {
+            key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(DRAWING)
+        }
         model = kind.from_pretrained(folder, attn_implementation="eager").float().eval().requires_grad_(True)
         mask = (ids != 0).long()
         logits = model(input_ids=ids, attention_mask=mask, **more).logits

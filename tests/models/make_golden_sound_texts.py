@@ -27,11 +27,16 @@ CLASSES = {
     "voxtral": "VoxtralForConditionalGeneration", "qwen2_audio": "Qwen2AudioForConditionalGeneration",
     "granite_speech": "GraniteSpeechForConditionalGeneration", "qwen3_asr": "Qwen3ASRForConditionalGeneration",
     "audioflamingo3": "AudioFlamingo3ForConditionalGeneration", "glmasr": "GlmAsrForConditionalGeneration",
+    "musicflamingo": "MusicFlamingoForConditionalGeneration",
+    "granite_speech_plus": "GraniteSpeechPlusForConditionalGeneration",
 }  # fmt: skip
 
 
 # The masks of sound, as the models call them.
-MASKS = {"qwen2_audio": "feature_attention_mask", **dict.fromkeys(("audioflamingo3", "glmasr"), "input_features_mask")}
+MASKS = {
+    "qwen2_audio": "feature_attention_mask",
+    **dict.fromkeys(("audioflamingo3", "glmasr", "musicflamingo"), "input_features_mask"),
+}
 
 
 def spectrograms(samples: Any, settings: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,7 +55,7 @@ def golden(name: str) -> dict[str, Any]:
     config = dict(CONFIGS[name])
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     kind = getattr(transformers, CLASSES[made.model_type])
-    if name == "granite_speech":
+    if name.startswith("granite_speech"):
         extract = transformers.GraniteSpeechFeatureExtractor(**PAIRED)  # with torchaudio
         both, first = (extract([recording(count) for count in counts]) for counts in (SAMPLES, SAMPLES[:1]))
         whole, alone = ({key: found[key] for key in INPUTS} for found in (both, first))

@@ -41,6 +41,34 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "vision_feature_layer": [-1, 1], "vision_feature_select_strategy": "full",
         "projector_hidden_act": "relu", "multimodal_projector_bias": False,
     },
+    "kosmos2": {
+        "model_type": "kosmos-2", "latent_query_num": 5, "image_token_id": IMAGE,
+        "text_config": {
+            "model_type": "kosmos_2_text_model", "vocab_size": 96, "embed_dim": 32, "layers": 2, "ffn_dim": 48,
+            "attention_heads": 4, "max_position_embeddings": 192, "pad_token_id": 0,
+        },
+        "vision_config": {"model_type": "kosmos_2_vision_model", **_TOWER},
+    },
+    "vipllava": {
+        "model_type": "vipllava", "text_config": _LLAMA,
+        "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
+        "image_token_index": IMAGE, "vision_feature_layer": [-2, 0, 1],
+    },
+    "janus": {
+        "model_type": "janus", "text_config": _LLAMA, "image_token_id": IMAGE, "tie_word_embeddings": False,
+        "vision_config": {
+            "model_type": "janus_vision_model", **_TOWER, "mlp_ratio": 1.75, "projection_dim": 32, "depth": 3,
+            "num_image_tokens": 16,
+        },
+        "vq_config": {
+            "embed_dim": 4, "num_embeddings": 8, "base_channels": 32, "channel_multiplier": [1], "num_res_blocks": 1,
+            "image_token_embed_dim": 32, "projection_dim": 32, "hidden_size": 32, "latent_channels": 32,
+        },
+    },
+    "deepseek_vl": {
+        "model_type": "deepseek_vl", "text_config": _LLAMA | {"tie_word_embeddings": True}, "image_token_id": IMAGE,
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+    },
     "qwen2_vl": {
         "model_type": "qwen2_vl", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
         "video_token_id": 93, "text_config": _QWEN,
@@ -96,6 +124,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {
             "depth": 1, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 20,
             "patch_size": 4, "image_size": 16, "attention_bias": True,
+        },
+    },
+    "glm46v": {
+        "model_type": "glm46v", "image_token_id": IMAGE, "text_config": _TEXT | {
+            "model_type": "glm4v_moe_text", "head_dim": 16, "moe_intermediate_size": 12, "n_routed_experts": 4,
+            "num_experts_per_tok": 2, "rope_parameters": {
+                "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1], "partial_rotary_factor": 0.5,
+            },
+        },
+        "vision_config": {
+            "depth": 1, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 20,
+            "patch_size": 4, "image_size": 16,
         },
     },
     "glm_ocr": {
@@ -244,7 +284,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "mm_tokens_per_image": 9, "boi_token_index": 91, "eoi_token_index": 92,
     },
 }  # fmt: skip
-QUANTISED = tuple(name for name in CONFIGS if not name.endswith("_moe"))  # which may choose other experts
+QUANTISED = tuple(name for name in CONFIGS if not name.endswith(("_moe", "46v")))  # which may choose other experts
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
     "internvl_large", "blip2", "paligemma2", "mllama",
@@ -262,6 +302,7 @@ GRIDS = dict.fromkeys(
         "paddleocr_vl",
         "glm4v",
         "glm4v_moe",
+        "glm46v",
         "glm_ocr",
         "lfm2_vl",
     ),

@@ -47,6 +47,25 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "audioflamingo3", "text_config": _TEXT | {"model_type": "qwen2"}, "audio_token_id": SOUND,
         "audio_config": _WHISPER | {"model_type": "audioflamingo3_encoder"},
     },
+    "musicflamingo": {
+        "model_type": "musicflamingo", "text_config": _TEXT | {"model_type": "qwen2"}, "audio_token_id": SOUND,
+        "audio_config": _WHISPER | {"model_type": "audioflamingo3_encoder"}, "audio_bos_token_id": 25,
+        "audio_eos_token_id": 26,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 60.0, "partial_rotary_factor": 0.35},
+    },
+    "granite_speech_plus": {
+        "model_type": "granite_speech_plus", "audio_token_index": SOUND, "has_lora_adapter": False,
+        "text_config": _TEXT | {"model_type": "granite", "embedding_multiplier": 3.0, "tie_word_embeddings": True},
+        "encoder_config": {
+            "model_type": "granite_speech_encoder", "input_dim": 16, "num_layers": 3, "hidden_dim": 24, "num_heads": 2,
+            "feedforward_mult": 2, "output_dim": 12, "context_size": 30, "max_pos_emb": 32, "conv_kernel_size": 5,
+            "cat_hidden_layers": [0, 1],
+        },
+        "projector_config": {
+            "model_type": "blip_2_qformer", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "intermediate_size": 20, "encoder_hidden_size": 72, "cross_attention_frequency": 1,
+        },
+    },
     "glmasr": {
         "model_type": "glmasr", "text_config": _TEXT, "audio_token_id": SOUND, "tie_word_embeddings": True,
         "audio_config": {
@@ -58,7 +77,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Of the two recordings.
 VECTORS = {
     "voxtral": (40, 20), "qwen2_audio": (39, 14), "granite_speech": (18, 6), "qwen3_asr": (20, 7),
-    "audioflamingo3": (39, 14), "glmasr": (35, 7),
+    "audioflamingo3": (39, 14), "glmasr": (35, 7), "musicflamingo": (39, 14), "granite_speech_plus": (18, 6),
 }  # fmt: skip
 SETTINGS = {"feature_size": 8, "chunk_length": 1, "sampling_rate": 16000, "hop_length": 160, "n_fft": 400}
 PAIRED = {"n_mels": 8}  # Granite Speech's

@@ -147,6 +147,7 @@ APART: dict[str, tuple[str, tuple[str, ...], tuple[str, str]]] = {
     "jamba": ("feed_forward.experts", GATED, ("", "")), "hunyuan-moe": ("mlp.experts", GATED, ("", "")),
     "ernie4_5_moe": ("mlp.experts", GATED, (".mlp.gate.moe_statics.", ".mlp.moe_statics.")),
     "nemotron_h": ("mixer.experts", ("up_proj", "down_proj"), ("model.", "backbone.")),
+    "minimax": ("block_sparse_moe.experts", NUMBERED, (".mlp.", ".block_sparse_moe.")),
     "minimax_m2": ("block_sparse_moe.experts", NUMBERED, (".mlp.", ".block_sparse_moe.")),
     "lfm2_moe": ("feed_forward.experts", NUMBERED, ("", "")),
     "kimi_linear": ("block_sparse_moe.experts", NUMBERED, (".self_attn.forget_gate.", ".self_attn.")),
@@ -314,6 +315,26 @@ def test_quantised_while_it_loads(name: str, dtype: str, tmp_path: Path) -> None
     assert np.abs(logits(found) - expected).mean() < close * np.abs(expected).mean()
 
 
+def test_sarvams_own_files(tmp_path: Path) -> None:
+    """The names of Ling 2.0, with queries, keys and values in one."""
+    model, state = model_and_state("sarvam_moe")
+    names = {
+        "model.embed_tokens.": "model.word_embeddings.", ".self_attn.o_proj.": ".attention.dense.",
+        ".self_attn.q_norm.": ".attention.query_layernorm.", ".self_attn.k_norm.": ".attention.key_layernorm.",
+        ".mlp.gate.e_score_correction_bias": ".mlp.gate.expert_bias",
+    }  # fmt: skip
+    own = {}
+    for name, value in state.items():
+        for ours, theirs in names.items():
+            name = name.replace(ours, theirs)
+        own[name] = value
+    for layer in range(3):
+        parts = [own.pop(f"model.layers.{layer}.self_attn.{part}_proj.weight") for part in "qkv"]
+        own[f"model.layers.{layer}.attention.query_key_value.weight"] = pyapp.cat(parts)
+    write_safetensors(tmp_path / "model.safetensors", own)
+    np.testing.assert_allclose(logits(load(tmp_path / "model.safetensors", "sarvam_moe")), logits(model), atol=1e-5)
+
+
 def test_everything_that_does_not_fit_is_named_at_once(tmp_path: Path) -> None:
     _, state = model_and_state("llama")
     del state["model.layers.1.mlp.up_proj.weight"]
@@ -445,6 +466,21 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("glm4_moe_lite", {"mlp_layer_types": ["sparse", "dense"]}, "mlp_layer_types"),
     ("mistral4", {"n_group": 2}, "n_group"), ("exaone_moe", {"mlp_layer_types": ["odd"] * 3}, "mlp_layer_types"),
     ("exaone_moe", {"topk_group": 2}, "topk_group"),
+    ("deepseek_v32", {"index_topk": 0}, "index_topk"), ("deepseek_v32", {"index_head_dim": 2}, "index_head_dim"),
+    ("deepseek_v32", {"q_lora_rank": None}, "q_lora_rank"),
+    ("glm_moe_dsa", {"index_topk_pattern": "SFF"}, "indexer_types"),
+    ("glm_moe_dsa", {"index_topk_pattern": "FX"}, "index_topk_pattern"),
+    ("glm_moe_dsa", {"indexer_types": ["full"]}, "indexer_types"),
+    ("cohere2_moe", {"expert_selection_fn": "odd"}, "expert_selection_fn"),
+    ("cohere2_moe", {"first_k_dense_replace": 4}, "first_k_dense_replace"),
+    ("cohere2_moe", {"shared_expert_combination_strategy": "odd"}, "shared_expert_combination_strategy"),
+    ("mellum", {"mlp_layer_types": ["odd"] * 3}, "mlp_layer_types"),
+    ("mellum", {"sliding_window": None}, "sliding_window"),
+    ("hy_v3", {"route_norm": False}, "route_norm"), ("hy_v3", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
+    ("sarvam_moe", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
+    ("minimax", {"layer_types": ["full_attention"]}, "layer_types"), ("minimax", {"rotary_dim": 14}, "rotary_dim"),
+    ("minimax", {"attn_type_list": [2], "layer_types": None}, "attn_type_list"),
+    ("minimax", {"postnorm": False}, "postnorm"),
     ("minimax_m2", {"rotary_dim": 14}, "rotary_dim"), ("lfm2_moe", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
     ("gemma4", {"num_kv_shared_layers": 3}, "num_kv_shared_layers"), ("gemma4", {"global_head_dim": 7}, "7 features"),
     ("gemma4-experts", {"num_experts": None}, "num_experts"), ("gemma4", {"layer_types": ["odd"] * 4}, "layer_types"),

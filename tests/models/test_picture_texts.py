@@ -238,6 +238,13 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         else:
             changes += [{"spatial_merge_size": value} for value in (0, -1, "many", 10**12, 0.5)]
             changes.append({"vision_feature_layer": [-1, 1]})
+    elif name == "kosmos2":
+        changes += [{"latent_query_num": 0}, {"text_config": config["text_config"] | {"add_cross_attention": True}}]
+    elif name == "vipllava":
+        changes += [{"vision_feature_layer": [-4]}, {"projector_layernorm_eps": 2.0}, {"projector_layernorm_eps": "x"}]
+    elif name == "janus":
+        for own in ({"mlp_ratio": 0}, {"depth": 10**6}, {"use_qk_norm": True}, {"projection_dim": 16}):
+            changes.append({"vision_config": config["vision_config"] | own})
     elif name == "lfm2_vl":
         changes += [{"downsample_factor": value} for value in (0, "many", 10**12)]
         changes += [{"projector_hidden_size": value} for value in (0, -1, 10**12, "many")]

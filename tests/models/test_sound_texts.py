@@ -54,7 +54,7 @@ RESERVED = 40
 CLEAR = 14720  # samples after which no two tokens are nearly as likely
 WORDS = (b"on", b"es", b" t")
 COUNTS = {"qwen3_asr": EVEN, "glmasr": LONG}  # the samples of other recordings than SAMPLES
-SETTINGS_OF = {"granite_speech": PAIRED, "qwen3_asr": WHOLE, "glmasr": LONGER}
+SETTINGS_OF = {"granite_speech": PAIRED, "granite_speech_plus": PAIRED, "qwen3_asr": WHOLE, "glmasr": LONGER}
 
 
 @cache
@@ -121,7 +121,7 @@ def write(folder: Path, name: str, **config: Any) -> Path:
 
 def mel(*counts: int, name: str = "voxtral") -> tuple[pyapp.Tensor, list[tuple[int, int]]]:
     """The spectrograms of recordings, and their sizes."""
-    if name == "granite_speech":  # in one piece, and as transformers with silence after the shorter one
+    if name.startswith("granite_speech"):  # in one piece, and as transformers with silence after the shorter one
         paired = PairedSpectrogramProcessor.from_settings(PAIRED)
         sounds = [np.pad(recording(count), (0, max(counts) - count)) for count in counts]
         return pyapp.cat([paired(sound) for sound in sounds]), [paired.size(count) for count in counts]

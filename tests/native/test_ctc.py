@@ -82,7 +82,7 @@ def recursion(log_probs: np.ndarray, label: list[int]) -> float:
                 alpha.append(row[k] if s < 2 else -math.inf)
                 continue
             ways = [before[s], *before[max(s - 1, 0) : s]]
-            if s > 2 and k and k != states[s - 2]:
+            if s > 2 and s % 2 and k != states[s - 2]:
                 ways.append(before[s - 2])
             alpha.append(row[k] + sum_of_powers(ways))
     return -sum_of_powers(alpha[-2:])
@@ -125,6 +125,16 @@ def test_long_targets(kernels: Kernels, steps: int, lengths: tuple[int, ...], sc
     alone = case(log_probs, labels, times) | {"grad": None}
     run_checked(kernels, "ctc_f32", "loss", **alone)
     assert alone["loss"].tobytes() == arguments["loss"].tobytes()
+
+
+def test_blanks_among_the_labels(kernels: Kernels) -> None:
+    """They are labels like others, between two blanks, as in torch: a path may skip these."""
+    log_probs, labels = scores(9, 2, 4), [[1, 0, 2], [0, 0, 3]]
+    arguments = case(log_probs, labels, [9, 8])
+    run_checked(kernels, "ctc_f32", "loss", "grad", **arguments)
+    for n, time in enumerate((9, 8)):
+        assert arguments["loss"][n] == pytest.approx(recursion(log_probs[:time, n], labels[n]), rel=1e-6)
+        np.testing.assert_allclose(arguments["grad"][:time, n].sum(-1), -1, atol=2e-6)
 
 
 def test_targets_that_do_not_fit(kernels: Kernels) -> None:

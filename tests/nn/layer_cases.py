@@ -106,5 +106,9 @@ CTC = {
     "too short": (
         values(33, 4, 2, 4), np.array([[1, 1, 1], [1, 2, 3]], np.int64), [4, 4], [3, 3], {"zero_infinity": True}
     ),
+    "blanks among the labels": (
+        values(35, 9, 3, 4), np.array([[1, 0, 2], [0, 0, 3], [2, 0, 2]], np.int64), [9, 8, 7], [3, 3, 3],
+        {"reduction": "none"},
+    ),
     "unbatched": (values(34, 6, 4), np.array([1, 3], np.int64), 6, 2, {}),
 }  # fmt: skip

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -188,3 +191,15 @@ def windowed(model: Llama2c, tokens: list[int], at: int, window: int) -> np.ndar
         x = layer(x, Windowed(), i)
     found: np.ndarray = model.head(x).numpy()[at : at + 1]
     return found
+
+
+@pytest.mark.parametrize("make", [lambda: nn.KVCache(2, 2, 4096, 64), lambda: nn.FixedCache(20_000, 1, 64)])
+def test_large_caches_begin_with_zeros(make: Callable[[], Any]) -> None:
+    """Also where the memory before was written: each has its own."""
+    for _ in range(2):
+        cache = make()
+        layers = getattr(cache, "layers", [cache])
+        for layer in layers:
+            assert layer.keys.shape[1] in (4096, 20_000) and not layer.keys.numpy().any()
+            layer.keys.fill_(3.0)
+            assert float(layer.keys.sum()) == 3.0 * layer.keys.numel() and not layer.values.numpy().any()

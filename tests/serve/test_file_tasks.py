@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ from pyapp import tasks
 from pyapp.audio import write_wav
 from pyapp.events import Item
 from pyapp.formats.png import encode_png
+from pyapp.formats.safetensors import write_safetensors
 from pyapp.vision.reading import read_image
 from tests.models.page_configs import write_page_folder
+from tests.models.picture_configs import CONFIGS
 from tests.models.picture_folders import write_picture_folder
 from tests.models.sound_configs import recording
 from tests.models.test_pages import golden as golden_pages
+from tests.models.test_pictures import make as make_picture_model
 from tests.models.test_sound_labels import make as make_listener
 from tests.models.test_sound_labels import write as write_listener
 from tests.models.test_sound_moments import write as write_moments
@@ -28,7 +32,20 @@ from tests.vision.processor_cases import pictures
 
 pytestmark = pytest.mark.native_only
 types = pytest.importorskip("huggingface_hub.inference._generated.types")
-PICTURES = ("deit", "clip", "yolos", "segformer", "depth_anything", "blip", "owlv2", "clipseg", "sam")
+PICTURES = (
+    "deit",
+    "clip",
+    "yolos",
+    "segformer",
+    "depth_anything",
+    "blip",
+    "owlv2",
+    "clipseg",
+    "sam",
+    "vilt",
+    "superpoint",
+    "lightglue_whole",
+)
 PICTURE = encode_png(pictures()[0])
 
 
@@ -117,6 +134,94 @@ def test_pictures(server: Any, folders: dict[str, Path]) -> None:
     assert answer == {"depth": depth["png"], **{name: depth[name] for name in ("least", "most", "metric")}}
     [text] = types.ImageToTextOutput.parse_obj_as_list(found("blip", max_new_tokens=3))
     assert text.generated_text == wanted(tasks.read_images, "blip", max_new_tokens=3)["text"]
+
+
+def test_questions_and_points(server: Any, folders: dict[str, Path]) -> None:
+    """Questions as huggingface_hub sends them; matches in the form of transformers' pipeline."""
+    from huggingface_hub import InferenceClient
+
+    labels = values_of(tasks.answer_images([PICTURE], "the dog ?", model=str(folders["vilt"]), top=2))["labels"]
+    sent: list[Any] = []
+
+    def post(asked: Any, **_: Any) -> bytes:
+        sent.append(json.loads(asked.data))
+        return b'[{"answer": "", "score": 0}]'
+
+    hub = InferenceClient(token="none")
+    setattr(hub, "_inner_post", post)  # noqa: B010 (mypy knows its overloads)
+    hub.visual_question_answering(PICTURE, "the dog ?", model="http://server/models/vilt", top_k=2)
+    picture = base64.b64encode(PICTURE).decode()
+    inside = {"inputs": {"image": picture, "question": "the dog ?"}, "parameters": {"top_k": 2}}
+    for body in (sent[0], inside):
+        answer = server.post("/models/vilt", json=body)
+        assert answer.status_code == 200, answer.text
+        found = types.VisualQuestionAnsweringOutputElement.parse_obj_as_list(answer.content)
+        assert [{"label": one.answer, "score": one.score} for one in found] == labels, answer.text
+    known = values_of(tasks.detect_points([PICTURE], model=str(folders["superpoint"]), top=3, descriptors=True))
+    points = server.post("/models/superpoint", json=coded(PICTURE, top_k=3, descriptors=True)).json()
+    assert [[point["x"], point["y"], point["score"]] for point in points] == known["points"]
+    assert [point["descriptor"] for point in points] == known["descriptors"]
+    assert [point.keys() for point in server.post("/models/superpoint", content=PICTURE).json()][0] == {
+        "x",
+        "y",
+        "score",
+    }
+    other = encode_png(pictures()[1])
+    matched = values_of(tasks.match_points(PICTURE, [other], model=str(folders["lightglue_whole"])))["matches"]
+    both = {"inputs": [picture, base64.b64encode(other).decode()]}
+    pairs = server.post("/models/lightglue_whole", json=both).json()
+    rows = [[*pair["keypoint_image_0"].values(), *pair["keypoint_image_1"].values(), pair["score"]] for pair in pairs]
+    assert rows == matched != []
+    for name, param, body in (
+        ("vilt", "question", {"inputs": picture}),
+        ("vilt", "inputs.question", {"inputs": {"image": picture}}),
+        ("vilt", "inputs.image", {"inputs": {"question": "the dog ?"}}),
+        ("vilt", "question", {"image": picture, "question": "the dog " * 9}),
+        ("lightglue_whole", "inputs", {"inputs": [picture]}),
+        ("lightglue_whole", "inputs", {"inputs": picture}),
+        ("lightglue_whole", "inputs[1]", {"inputs": [picture, 3]}),
+        ("lightglue_whole", "inputs[1]", {"inputs": [picture, ""]}),
+    ):
+        answer = server.post(f"/models/{name}", json=body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+    answer = server.post("/models/vilt", content=PICTURE)
+    assert answer.status_code == 400 and "must be JSON" in answer.json()["error"]["message"]
+
+
+def test_poses_and_larger_pictures(tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    made: dict[str, tuple[str, str, dict[str, Any]]] = {
+        "pose": ("vitpose", "pose-estimation", {"size": {"height": 24, "width": 16}}),
+        "upscale": ("swin2sr_light", "image-to-image", {"do_pad": True, "pad_size": 8}),
+    }
+    processors = {"pose": "VitPoseImageProcessor", "upscale": "Swin2SRImageProcessor"}
+    for task, (name, kind, processor) in made.items():
+        (tmp_path / task).mkdir()
+        (tmp_path / task / "config.json").write_text(json.dumps(CONFIGS[name]))
+        (tmp_path / task / "preprocessor_config.json").write_text(
+            json.dumps(processor | {"image_processor_type": processors[task]})
+        )
+        write_safetensors(tmp_path / task / "model.safetensors", make_picture_model(name, kind).state_dict())
+    specs = tuple(f"{task}={task}:{tmp_path / task}" for task in made)
+    boxes = [[3.0, 2.0, 30.0, 28.0], [0.0, 0.0, 20.0, 30.0]]
+    pose = values_of(tasks.estimate_poses([PICTURE], model=str(tmp_path / "pose"), boxes=[boxes]))
+    large = values_of(tasks.upscale_images([PICTURE], model=str(tmp_path / "upscale")))
+    with TestClient(make_app(Context(Settings(models=specs, preload=False)))) as client:
+        persons = client.post("/models/pose", json=coded(PICTURE, boxes=boxes)).json()
+        places = [[[point[key] for key in ("x", "y", "score")] for point in person["points"]] for person in persons]
+        assert places == [entry["points"] for entry in pose["objects"]]
+        assert [list(person["box"].values()) for person in persons] == boxes
+        assert [point["label"] for point in persons[0]["points"]] == pose["points"]
+        assert len(client.post("/models/pose", content=PICTURE).json()) == 1
+        refused = client.post("/models/pose", json=coded(PICTURE, boxes=[[1, 2, 3]]))
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "parameters.boxes")
+        answer = client.post("/models/upscale", content=PICTURE)
+        assert answer.headers["content-type"] == "image/png" and answer.content == base64.b64decode(large["png"])
 
 
 def test_pages(tmp_path: Path) -> None:

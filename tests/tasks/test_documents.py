@@ -28,7 +28,7 @@ from pyapp.models.loading.by_task import load_task_model
 from pyapp.tasks.documents import Page, answer_pages, classified_pages, label_pages
 from pyapp.text.spans import labelled_spans
 from pyapp.text.tokenization.encoding import Encoding
-from pyapp.text.tokenization.tokenizer import NativeBackend
+from pyapp.text.tokenization.tokenizers_library import NativeBackend
 from pyapp.text.tokenization.word_offsets import by_words
 from pyapp.vision.reading import is_page
 from tests.models.encoder_configs import CONFIGS

@@ -14,8 +14,8 @@ import pytest
 
 from pyapp.errors import FileFormatError, OptionError
 from pyapp.text.tokenization import moses
-from pyapp.text.tokenization.tokenizer import NativeBackend
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
+from pyapp.text.tokenization.tokenizers_library import NativeBackend
 from tests.text.moses_vocabulary import CASES, MERGES, TEXTS, VOCABULARY
 
 pytestmark = pytest.mark.native_only  # the page has no sacremoses

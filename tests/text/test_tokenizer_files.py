@@ -24,8 +24,9 @@ from pyapp.text.tokenization.normalizer_limits import growth
 from pyapp.text.tokenization.pattern_limits import danger
 from pyapp.text.tokenization.pieces import byte_of_character
 from pyapp.text.tokenization.sentencepiece_classes import document_of_class
-from pyapp.text.tokenization.tokenizer import NativeBackend, Tokenizer
+from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import gguf_tokenizer, load_tokenizer
+from pyapp.text.tokenization.tokenizers_library import NativeBackend
 from pyapp.text.tokenization.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
 from tests.hostile import damaged_texts, peak_memory, survives
 from tests.together import check_each, fewer_in_browser

@@ -5,6 +5,7 @@ errors of the tokenizer.
 from __future__ import annotations
 
 import base64
+import json
 import struct
 import sys
 from types import SimpleNamespace
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from pyapp.errors import FileFormatError, ModelError
-from pyapp.text.tokenization.tokenizer import NativeBackend, Tokenizer
+from pyapp.text.tokenization.tokenizer import Tokenizer
+from pyapp.text.tokenization.tokenizers_library import NativeBackend
 
 WHERE = "folder/tokenizer.json"
 TABLES = {
@@ -80,3 +82,34 @@ def test_words_with_marked_ends_are_written_as_by_the_library() -> None:
         ids = made.encode(text).ids
         assert own.encode(text) == ids
         assert own.decode(ids).removesuffix(" ") == made.decode(ids)
+
+
+PAIRS: dict[str, dict[str, Any]] = {
+    "tuples": {"merges": [("a", "b"), ("ab", "c")]},
+    "texts": {"merges": ["a b", "ab c"], "fuse_unk": True, "unk_token": "a", "dropout": None},
+    "lists": {"merges": [["a", "b"], ["ab", "c"]], "byte_fallback": True, "ignore_merges": True},
+}
+
+
+@pytest.mark.parametrize("form", PAIRS)
+def test_large_vocabularies_of_pairs_are_assembled_as_the_library_reads_them(form: str) -> None:
+    """From objects comes the same as from the text; what the library refuses, it refuses in its own words."""
+    vocabulary = {piece: number for number, piece in enumerate(["a", "b", "c", "ab", "abc", "<s>", " "])}
+    added = [
+        {"id": 5, "content": "<s>", "single_word": False, "lstrip": False, "rstrip": True, "normalized": False,
+         "special": True},
+        {"id": 7, "content": "new", "single_word": True, "lstrip": True, "rstrip": False, "normalized": True,
+         "special": False},
+    ]  # fmt: skip
+    whole: dict[str, Any] = {
+        "added_tokens": added, "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": None, "decoder": {"type": "Fuse"},
+        "model": {"type": "BPE", "vocab": vocabulary, **PAIRS[form]},
+    }  # fmt: skip
+    found, expected = NativeBackend.of_pairs(whole), NativeBackend(json.dumps(whole))
+    assert json.loads(found.to_json()) == json.loads(expected.to_json())
+    text = "ABC<s>  a b new news abcab"
+    assert found.encode_with_offsets(text) == expected.encode_with_offsets(text)
+    whole["model"]["merges"] = [("a", "z")]
+    with pytest.raises(ModelError, match="refuses it: .*`z` out of vocabulary"):
+        NativeBackend.of_pairs(whole)

@@ -69,6 +69,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "paddleocr_vl": ("PaddleOCRVL", {"min_pixels": 400, "max_pixels": 3000, "patch_size": 15}),
     "glm4v": ("Glm4v", {"size": {"shortest_edge": 900, "longest_edge": 2400}, "patch_size": 5}),
     "glm4v_small": ("Glm4v", {"size": {"shortest_edge": 9000, "longest_edge": 90000}, "patch_size": 14}),
+    "glm46v": ("Glm46V", {"size": {"shortest_edge": 900, "longest_edge": 2400}, "patch_size": 5}),
+    "janus": ("Janus", {"size": square(24)}),
+    "deepseek_vl": ("DeepseekVL", {"size": square(32), "min_size": 16, "image_mean": [0.5, 0.4, 0.3]}),
     "pixtral": ("Pixtral", {"size": {"longest_edge": 37}, "patch_size": 6}),
     "llava_next": ("LlavaNext", {
         "size": {"shortest_edge": 14}, "crop_size": square(14), "image_grid_pinpoints": [[14, 28], [28, 14], [28, 28]],

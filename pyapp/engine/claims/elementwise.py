@@ -39,11 +39,14 @@ _NO_BOOLS = ("sub", "neg", "relu")  # whose definitions say what to do instead
 
 
 def _of_any(name: str) -> Any:
-    """Two operands of any dtype that the kernel has, promoted as torch does, of any strides."""
+    """Two operands of any dtype that the kernel has, promoted as torch does, of any strides. `own`: the result is
+    written into the first, which has no gaps, the shape and the dtype of the result, and shares no memory with another
+    view of it; NotImplemented otherwise.
+    """
     code, types, result = opcodes("binary")[name]
     rounds = name in ROUNDS_NUMBERS
 
-    def compute(a: Tensor, b: Any) -> Any:
+    def compute(a: Tensor, b: Any, own: bool = False) -> Any:
         if not (isinstance(b, Tensor) or type(b) in (int, float, bool)):
             return NotImplemented
         kind = common_dtype(a, b)
@@ -59,18 +62,33 @@ def _of_any(name: str) -> Any:
             if rounds and (kind is _BF16 or kind is _F16):
                 b = rounded(b, kind)
             number = number_slot(b, kind)
-        a = in_type(a, kind)
+        whole, a = a, in_type(a, kind)
         shape, strides, count, slots = _geometry(
             a.shape, a.strides, None if other is None else other.shape, None if other is None else other.strides, name
         )
         if slots is None or number is None:
             return NotImplemented
         out = _dtype.bool_ if result == "bool" else kind
-        y = make(Storage(out.itemsize * count, a.device), shape, strides, out)
+        if own:
+            if out is not whole.dtype or shape != whole.shape or strides != whole.strides:
+                return NotImplemented
+            if isinstance(b, Tensor) and (b.device is not a.device or _overlaps(a, b)):
+                return NotImplemented
+            y = a
+        else:
+            y = make(Storage(out.itemsize * count, a.device), shape, strides, out)
         _BINARY.launch(count >> 8, y, a, other, code, CODES[kind], *slots, number)
+        if own:
+            a.storage.version += 1
         return y
 
     return compute
+
+
+def _overlaps(a: Tensor, b: Tensor) -> bool:
+    """Whether two views may share memory, but not element by element."""
+    same = (a.address, a.shape, a.strides) == (b.address, b.shape, b.strides)
+    return a.storage.address == b.storage.address and not same
 
 
 @lru_cache(4096)
@@ -280,12 +298,12 @@ def _claim_binary(name: str) -> None:
 
 
 def _claim_binary_in_place(name: str) -> None:
-    kernel = K[name + "_f32"]
+    kernel, of_any = K[name + "_f32"], _of_any(name)
 
     @claims_in_place(name)
     def _(x: Tensor, other: Any) -> bool:
         if x.dtype is not _F32:
-            return False
+            return of_any(x, other, own=True) is not NotImplemented
         shape = x.shape
         count, strides = dense_layout(shape)
         if x.strides != strides and not x.is_contiguous():
@@ -414,7 +432,15 @@ def _clamp(x: Tensor, low: Any, high: Any) -> Any:
     return _limited(x, *_limits(x, low, high))
 
 
-_larger = _of_any("maximum")
+_larger, _smaller = _of_any("maximum"), _of_any("minimum")
+
+
+def _clamp_own_integers(x: Tensor, low: int | None, high: int | None) -> bool:
+    """In the tensor, where its type holds the limits."""
+    if not is_packed(x) or any(n is not None and number_slot(n, x.dtype) is None for n in (low, high)):
+        return False
+    written = [of(x, n, own=True) for of, n in ((_larger, low), (_smaller, high)) if n is not None]
+    return all(y is not NotImplemented for y in written)
 
 
 def _clamp_integers(x: Tensor, low: int, high: int) -> Any:
@@ -452,6 +478,8 @@ def _claim_clamp_in_place(name: str, *parameters: str) -> None:
         given = dict(zip(parameters, args, strict=False)) | kwargs
         low, high = given.get("min"), given.get("max")
         numbers = [n for n in (low, high) if n is not None]
+        if x.dtype.category == 1 and numbers and all(type(n) is int for n in numbers):
+            return _clamp_own_integers(x, low, high)
         if not x.dtype.is_floating_point or not numbers or any(type(n) not in (int, float) or n != n for n in numbers):
             return False
         if x.dtype is not _F32 or len(numbers) == 2:

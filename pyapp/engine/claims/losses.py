@@ -133,3 +133,56 @@ def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_i
         rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], 0.0,
     )  # fmt: skip
     return (gradient,)
+
+
+def _rows_of_weighted(
+    logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """The loss of each row, and the weight of its target."""
+    rows, columns = logits.shape
+    loss, weights = (empty_contiguous((rows,), logits.dtype, logits.device) for _ in range(2))
+    _CROSS_ENTROPY.launch(
+        logits.numel() >> 7, loss, weights, logits, targets, weight,
+        rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], smoothing,
+    )  # fmt: skip
+    return loss, weights
+
+
+def _takes_weighted(logits: Tensor, weight: Tensor | None) -> bool:
+    """Whether the kernel adds in the dtype of the logits, and the weights are of it."""
+    wide = logits.dtype in (_F32, _dtype.float64) and logits.numel() > 0
+    return wide and (weight is None or (weight.dtype is logits.dtype and weight.device is logits.device))
+
+
+@claims("_weighted_cross_entropy")
+def _weighted_cross_entropy(
+    logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> Any:
+    if not _takes_weighted(logits, weight):
+        return NotImplemented
+    weight = weight if weight is None else dense(weight)
+    loss, weights = _rows_of_weighted(dense(logits), _class_numbers(targets), weight, smoothing, ignore_index)
+    return loss.sum() / weights.sum()
+
+
+@claims("weighted_cross_entropy_backward")
+def _weighted_cross_entropy_backward(
+    g: Tensor, logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> Any:
+    if not _takes_weighted(logits, weight) or g.dtype is not logits.dtype:
+        return NotImplemented
+    if weight is not None and weight.requires_grad:
+        return NotImplemented
+    (rows, columns), weight = logits.shape, weight if weight is None else dense(weight)
+    logits, targets = dense(logits), _class_numbers(targets)
+    if weight is None:
+        total = in_type((targets != ignore_index).sum(), logits.dtype)
+    else:
+        total = _rows_of_weighted(logits, targets, weight, smoothing, ignore_index)[1].sum()
+    gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
+    each = (g / total).expand(rows).contiguous()  # of rows that do not count nothing is read
+    _CROSS_ENTROPY_BACKWARD.launch(
+        logits.numel() >> 7, gradient, each, logits, targets, weight,
+        rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], smoothing,
+    )  # fmt: skip
+    return gradient, None, None, None, None

@@ -156,6 +156,7 @@ def _normalize_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | Non
 
 
 _SHORTEST = 16  # elements that lie together; shorter segments leave vectors empty
+_MOST_TURNED = 1 << 17  # elements of (N, C) whose two copies cost less than the definition
 
 
 def _channel_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
@@ -170,6 +171,25 @@ def _channel_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
     return samples * groups, each, length, each * length, length, groups, each, 1, 0
 
 
+def _turned_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
+    """The same for `_turned(x)`: each channel of the batch lies together there. None where it is not needed, or not
+    enough.
+    """
+    length, count = prod(x.shape[2:]), x.numel()
+    if groups or x.dtype not in (_F32, _dtype.float64) or not count or length >= _SHORTEST:
+        return None
+    if length == 1 and count > _MOST_TURNED:
+        return None
+    channels = x.shape[1]
+    count //= channels
+    return channels, 1, count, count, 0, channels, 1, 0, 0
+
+
+def _turned(x: Tensor) -> Tensor:
+    """(N, C, ...) as a dense (C, N, ...), and back."""
+    return dense(x.transpose(0, 1))
+
+
 def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
     """Whether weights and biases have an element of x's dtype for each channel."""
     return all(w is None or (w.dtype is x.dtype and w.shape == x.shape[1:2]) for w in learnt)
@@ -180,15 +200,18 @@ def _channel_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int, epsilon: float
 ) -> Any:
     rows = _channel_rows(x, groups)
+    turns = rows is None
+    rows = _turned_rows(x, groups) if rows is None else rows
     if rows is None or not _are_for(x, weight, bias):
         return NotImplemented
     weight, bias = (w if w is None else dense(w) for w in (weight, bias))
+    x = _turned(x) if turns else x
     y = empty_contiguous(x.shape, x.dtype, x.device)
     code = CODES[x.dtype]
     _NORMALIZE.launch(x.numel() >> 9, y, statistics, x, weight, bias, *rows, 1, code, code, *_in_two(epsilon))
     if statistics is not None:
         statistics.storage.version += 1
-    return y
+    return _turned(y) if turns else y
 
 
 @claims("channel_norm_backward")
@@ -197,12 +220,16 @@ def _channel_norm_backward(
     epsilon: float,
 ) -> Any:  # fmt: skip
     rows = _channel_rows(x, groups)
+    turns, wanted = rows is None, x.requires_grad
+    rows = _turned_rows(x, groups) if rows is None else rows
     if rows is None or statistics is None or g.dtype is not x.dtype or not _are_for(x, weight, bias):
         return NotImplemented
+    if turns:
+        x, g = _turned(x), _turned(g)
     g, weight = dense(g), weight if weight is None else dense(weight)
     code = CODES[x.dtype]
     grad_x = grad_weight = grad_bias = None
-    if x.requires_grad:
+    if wanted:
         grad_x = empty_contiguous(x.shape, x.dtype, x.device)
         _NORMALIZE_BACKWARD.launch(
             x.numel() >> 8, grad_x, x, statistics, weight, g, *rows, 1, code, code, *_in_two(epsilon)
@@ -213,6 +240,8 @@ def _channel_norm_backward(
         _NORMALIZE_WEIGHTS_BACKWARD.launch(
             x.numel() >> 9, grad_weight, grad_bias, x, statistics, g, *rows, code, learnt[0].numel()
         )
+    if grad_x is not None and turns:
+        grad_x = _turned(grad_x)
     return grad_x, None if weight is None else grad_weight, None if bias is None else grad_bias
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dtype import int64
+from ..device import cpu
+from ..dtype import DType, float32, float64, int64
 from ..element_types import CODES
 from ..launch import KERNELS
+from ..native import IN_BROWSER
 from ..op import claims
-from ..operands import dense
+from ..operands import dense, is_half
 from ..tensor import Tensor, empty_contiguous
+from .layouts import in_type
 
 _MAX, _MAX_BACKWARD, _MEAN, _MEAN_BACKWARD = (
     KERNELS[n] for n in ("max_pool", "max_pool_backward", "avg_pool", "avg_pool_backward")
@@ -18,7 +21,9 @@ _MAX, _MAX_BACKWARD, _MEAN, _MEAN_BACKWARD = (
 
 def _slots(x: Tensor, windows: Any) -> tuple[int, ...] | None:
     """The type, the planes and the geometry as slots of a record; None where there is no kernel for them."""
-    if not x.dtype.is_floating_point or x.dtype.itemsize < 2 or min(*windows.out, *windows.sizes) < 1:
+    if x.dtype.itemsize < 2 or min(*windows.out, *windows.sizes) < 1:
+        return None
+    if not (x.dtype.is_floating_point or (x.dtype is int64 and _takes_integers(x, windows))):
         return None
     if min(windows.stride) < 1 or min(windows.dilation) < 1 or min(windows.padding) < 0 or min(windows.kernel) < 0:
         return None
@@ -33,6 +38,18 @@ def _slots(x: Tensor, windows: Any) -> tuple[int, ...] | None:
     )  # fmt: skip
 
 
+def _takes_integers(x: Tensor, windows: Any) -> bool:
+    """Whether the kernel compares int64: on processors, in windows of a given size."""
+    return x.device is cpu and not IN_BROWSER and min(windows.kernel) > 0
+
+
+def _compared(x: Tensor) -> DType:
+    """The dtype in which the kernel compares the elements: they are the same numbers there."""
+    if x.dtype.category != 1:
+        return float32 if is_half(x) and x.device is cpu else x.dtype
+    return float32 if x.dtype.itemsize < 4 else float64 if x.dtype.itemsize == 4 else x.dtype
+
+
 def _work(x: Tensor) -> int:
     return 2 * x.numel() >> 10
 
@@ -43,16 +60,18 @@ def _of_windows(x: Tensor, windows: Any, dtype: Any) -> Tensor:
 
 @claims("_max_of_windows")
 def _max_of_windows(x: Tensor, windows: Any) -> Any:
+    kind, x = x.dtype, in_type(x, _compared(x))
     slots = _slots(x, windows)
     if slots is None:
         return NotImplemented
     y = _of_windows(x, windows, x.dtype)
     _MAX.launch(_work(x), y, None, dense(x), *slots)
-    return y
+    return in_type(y, kind)
 
 
 @claims("_places_of_max")
 def _places_of_max(x: Tensor, windows: Any) -> Any:
+    x = in_type(x, _compared(x))
     slots = _slots(x, windows)
     if slots is None:
         return NotImplemented

@@ -1725,6 +1725,7 @@ OP_MODULES: dict[str, str] = {
     "_variance": "reduce",
     "_view_as_complex": "complex_numbers",
     "_view_as_real": "complex_numbers",
+    "_weighted_cross_entropy": "cross_entropy_loss",
     "_where": "elementwise.select",
     "_windows": "sliding_windows",
     "_without_nan": "reduce",
@@ -1902,5 +1903,6 @@ OP_MODULES: dict[str, str] = {
     "trunc": "elementwise.rounding",
     "update_elements": "element_updates",
     "var": "reduce",
+    "weighted_cross_entropy_backward": "cross_entropy_loss",
     "xlogy": "elementwise.exponential",
 }

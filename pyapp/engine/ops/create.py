@@ -17,15 +17,17 @@ from ..dtype import TYPED, Default, DType, as_dtype, complex_of, of_number, prom
 from ..element_types import CODES
 from ..launch import KERNELS, Part
 from ..lazy import np
+from ..native import IN_BROWSER
 from ..numpy_arrays import tensor_of
 from ..operands import check_number
-from ..shape import Size, as_shape
-from ..storage import Storage
+from ..shape import Size, as_shape, dense_layout
+from ..storage import CAPTURES, Storage
 from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, make, set_node, set_requires_grad
 from .elementwise.cast import moved
 
 _NOT_NUMBERS = {"O": "other objects", "U": "texts", "S": "bytes", "V": "records", "M": "dates", "m": "spans of time"}
 
+LATE = 4 << 20  # bytes; large storages are in huge pages from this size on
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
@@ -65,6 +67,20 @@ def zeros(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, 
     if result.storage.nbytes:
         fill_storage_with_zeros(result)
     return result.requires_grad_() if requires_grad else result
+
+
+def late_zeros(*shape: int, dtype: Any, device: Any) -> Tensor:
+    """As `zeros`, for memory that is filled little by little, such as a cache's: natively a large one costs nothing
+    until it is written.
+    """
+    kind, place = as_dtype(dtype), check_device(device)
+    count, strides = dense_layout(shape)
+    nbytes = count * kind.itemsize
+    if IN_BROWSER or place is not cpu or nbytes < LATE or CAPTURES.count:
+        return zeros(*shape, dtype=kind, device=place)
+    from ..late_memory import late_zeros
+
+    return make(late_zeros(nbytes), tuple(shape), strides, kind)
 
 
 def fill_storage_with_zeros(tensor: Tensor) -> None:

@@ -8,6 +8,7 @@ from ..op import op
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
+from .create import ones
 from .view import reshaped
 
 
@@ -58,6 +59,41 @@ def _cross_entropy_planes(logits: Tensor, targets: Tensor, ignore_index: int) ->
 
 
 cross_entropy_planes_backward = fused_gradient(_cross_entropy_planes)
+
+
+@op()
+def _weighted_cross_entropy(
+    logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> Tensor:
+    """The mean of logits (N, C) and targets (N,), with class weights (C,) and label smoothing: as torch's."""
+    scores = logits.log_softmax(-1)
+    ignored = targets == ignore_index
+    safe = targets.masked_fill(ignored, 0).to(_dtype.int64)
+    own = -scores.gather(1, safe.unsqueeze(1)).squeeze(1)  # (N,)
+    factor = ones(safe.shape, dtype=scores.dtype, device=scores.device)  # (N,)
+    if weight is not None:
+        factor = weight.gather(0, safe)
+    values = own * factor * (1 - smoothing)
+    if smoothing:
+        values = values - (scores if weight is None else scores * weight).sum(-1) * (smoothing / scores.shape[-1])
+    return values.masked_fill(ignored, 0.0).sum() / factor.masked_fill(ignored, 0.0).sum()
+
+
+weighted_cross_entropy_backward = fused_gradient(_weighted_cross_entropy)
+
+
+def weighted_cross_entropy(
+    logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> Tensor:
+    """The mean of logits (..., C) and integer targets (...), with class weights (C,) and label smoothing."""
+    count, classes = targets.numel(), logits.shape[-1]
+    try:
+        return _weighted_cross_entropy(
+            reshaped(logits, (count, classes)), reshaped(targets, (count,)), weight, smoothing, ignore_index
+        )
+    except IndexError:
+        found = f"{int(targets.amin())} .. {int(targets.amax())}"
+        raise IndexError(f"cross_entropy: targets {found} are outside 0 .. {classes - 1}") from None
 
 
 def cross_entropy_of_planes(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:

@@ -47,7 +47,7 @@ class _Paths:
         ).astype("float64")
         same = np.ones_like(self.labels, bool)
         same[:, 2:] = self.labels[:, 2:] == self.labels[:, :-2]
-        self.may_skip = np.where(same | (self.labels == blank), -np.inf, 0.0)  # to a state from the state two before
+        self.may_skip = np.where(same, -np.inf, 0.0)  # to a state from the state two before
         self.at = np.arange(self.labels.shape[1])
         ends = 2 * target_lengths[:, None] - self.at
         self.end = np.where((ends == 0) | (ends == 1), 0.0, -np.inf)

@@ -288,6 +288,9 @@ def randperm(n: int, generator: Generator | None = None, dtype: Any = None, devi
     return _finish(argsort(tensor_of(keys)), dtype, check_device(device), False)
 
 
+_FEW_COMPARED = 1 << 16  # weights and draws of which all are compared: a call of searchsorted costs more
+
+
 @function(method=True)
 def multinomial(
     weights: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
@@ -296,15 +299,18 @@ def multinomial(
     if weights.ndim not in (1, 2) or not weights.dtype.is_floating_point:
         raise TypeError(f"multinomial: takes floating-point weights (C,) or (R, C), not {describe(weights)}")
     rows = array_of(weights).astype("float64").reshape(-1, weights.shape[-1])
-    if not np.isfinite(rows).all() or (rows < 0).any() or (rows.sum(-1) <= 0).any():
+    totals = rows.sum(-1)
+    if len(rows) and not (rows.size and rows.min() >= 0 and totals.min() > 0 and np.isfinite(totals).all()):
         raise ValueError("multinomial: weights must be finite, not negative, and not all zero in a row")
     if not replacement and ((rows > 0).sum(-1) < num_samples).any():
         raise ValueError(f"multinomial: cannot draw {num_samples} different indices where fewer weights are above zero")
     if replacement:
-        mass = np.cumsum(rows / rows.sum(-1, keepdims=True), -1)
+        mass = np.cumsum(rows / totals[:, None], -1)
         draws = _words(len(rows) * num_samples, generator).reshape(len(rows), num_samples)
-        found = [np.searchsorted(m, d, side="right") for m, d in zip(mass, draws, strict=True)]
-        picked = np.stack(found) if found else np.zeros(draws.shape, "int64")
+        if rows.size * num_samples <= _FEW_COMPARED:
+            picked = (mass[:, None] <= draws[..., None]).sum(-1)
+        else:
+            picked = np.stack([np.searchsorted(m, d, side="right") for m, d in zip(mass, draws, strict=True)])
         picked = np.minimum(picked, rows.shape[-1] - 1)
     else:  # exponential races: the first num_samples arrivals (Efraimidis & Spirakis 2006)
         draws = _words(rows.size, generator).reshape(rows.shape)

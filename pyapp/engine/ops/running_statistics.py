@@ -8,11 +8,13 @@ from typing import Any
 from ..autograd import no_grad
 from ..declare import function
 from ..dtype import float32
+from ..element_programs import ElementProgram
 from ..op import op
 from ..operands import is_half
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import definition_gradient
+from .element_updates import update_elements
 from .normalization import _channel_norm, _space_for_statistics, per_channel
 
 
@@ -27,10 +29,14 @@ def batch_normalized(
     return y, statistics[:, 0], statistics[:, 1]
 
 
-def _track(running: Tensor | None, value: Tensor, momentum: float) -> None:
+_moved = ElementProgram(lambda running, value, kept, share, scale: (running * kept + value * scale * share, None), 2, 3)
+
+
+def track(running: Tensor | None, value: Tensor, momentum: float, scale: float = 1.0) -> None:
+    """Moves a running statistic towards value times scale."""
     if running is not None:
         with no_grad():
-            running.copy_(running * (1 - momentum) + value.detach().to(running.dtype) * momentum)
+            update_elements(running, (value.detach().to(running.dtype),), _moved, (1 - momentum, momentum, scale))
 
 
 @op()
@@ -83,8 +89,8 @@ def batch_norm(
     if count < 2:
         raise ValueError(f"batch_norm: training needs more than one value per channel, got {describe(x)}")
     y, mean, var = batch_normalized(x, weight, bias, eps)
-    _track(running_mean, mean, momentum)
-    _track(running_var, var * (count / (count - 1)), momentum)
+    track(running_mean, mean, momentum)
+    track(running_var, var, momentum, count / (count - 1))
     return y
 
 
@@ -113,6 +119,6 @@ def instance_norm(
     y: Tensor = _channel_norm(x, weight, bias, statistics, channels, eps)
     if statistics is not None:
         mean, var, _ = statistics.reshape(samples, channels, 3).mean(0).unbind(1)
-        _track(running_mean, mean, momentum)
-        _track(running_var, var * (count / (count - 1)), momentum)
+        track(running_mean, mean, momentum)
+        track(running_var, var, momentum, count / (count - 1))
     return y

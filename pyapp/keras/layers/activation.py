@@ -6,9 +6,9 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from .. import activations, constraints, initializers, regularizers
+from ..activations import softmax
 from ..core import Layer
 from ..masking import exclude
-from ..nn_functions import softmax
 
 __all__ = ["ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"]
 

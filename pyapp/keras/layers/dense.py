@@ -143,10 +143,14 @@ class EinsumDense(QuantizedLayer):
         if missing:
             raise ValueError(f"{self.equation!r}: output_shape {self.sizes} does not say the size of {missing[0]!r}")
         self._einsum = Einsum(self.letters, len(input_shape))
+        initializer = self.kernel_initializer
+        if isinstance(initializer, initializers.VarianceScaling) and None in initializer.axes:
+            made = [k for k, letter in enumerate(kernel) if letter in found]
+            summed = [k for k, letter in enumerate(kernel) if letter not in found]
+            initializer = initializer.with_axes(summed, made)
         self.add_adapted(
-            [sizes[letter] for letter in kernel], self.kernel_initializer, self.kernel_regularizer,
-            self.kernel_constraint,
-        )  # fmt: skip
+            [sizes[letter] for letter in kernel], initializer, self.kernel_regularizer, self.kernel_constraint
+        )
         if self.bias_axes:
             letters = found.replace("...", "")
             first = min(letters.index(letter) for letter in self.bias_axes)

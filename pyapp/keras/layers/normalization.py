@@ -6,6 +6,7 @@ from typing import Any
 
 from ...engine import Tensor, no_grad, ops
 from ...train.metrics import in_float32
+from ...train.stateless import about_to_write
 from .. import constraints, initializers, regularizers
 from ..arguments import dim_of
 from ..config import epsilon
@@ -140,6 +141,7 @@ class BatchNormalization(_Scaled):
                 mean = x.detach().mean(others)
                 variance = x.detach().var(others, correction=0)
                 keep = self.momentum
+                about_to_write(self.moving_mean, self.moving_variance)
                 self.moving_mean.mul_(keep).add_(mean * (1 - keep))
                 self.moving_variance.mul_(keep).add_(variance * (1 - keep))
             if x.numel() == x.shape[axis]:  # one value in each channel, as of a last batch of one example
@@ -184,6 +186,7 @@ class BatchNormalization(_Scaled):
                 r, d = self._renormalize(batch_mean, (batch_variance + self.epsilon).sqrt())
             else:
                 keep = self.momentum
+                about_to_write(self.moving_mean, self.moving_variance)
                 self.moving_mean.mul_(keep).add_(batch_mean * (1 - keep))
                 self.moving_variance.mul_(keep).add_(batch_variance * (1 - keep))
         shape = [-1 if dim == axis else 1 for dim in range(x.ndim)]
@@ -203,7 +206,9 @@ class BatchNormalization(_Scaled):
             (self.renorm_mean, mean, self.renorm_momentum), (self.renorm_stddev, deviation, self.renorm_momentum),
             (self.moving_mean, mean, self.momentum), (self.moving_stddev, deviation, self.momentum),
         ):  # fmt: skip
+            about_to_write(moving)
             moving.mul_(keep).add_(value * (1 - keep))
+        about_to_write(self.moving_variance)
         self.moving_variance.copy_((self.moving_stddev.square() - self.epsilon).relu())
         return r, d
 

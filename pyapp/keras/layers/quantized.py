@@ -115,7 +115,6 @@ class QuantizedLayer(LoraLayer):
         delattr(self, name)
         self._weight_order = [other for other in self._weight_order if other is not weight]
         self._regularized = [pair for pair in self._regularized if pair[0] is not weight]
-        self._constrained = [pair for pair in self._constrained if pair[0] is not weight]
 
     # -- quantize
 

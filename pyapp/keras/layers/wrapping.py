@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
+from ...train.stateless import about_to_write
 from ..core import Layer, ModuleLayer, as_layer
 from ..initializers import TruncatedNormal
 from ..weight_attributes import weights_read_in
@@ -64,6 +65,7 @@ class SpectralNormalization(Wrapper):
             u = _unit(v @ flat)
         sigma = v @ flat @ u.T  # (1, 1)
         empty = (flat == 0).all()  # then nothing can be divided
+        about_to_write(self.vector_u, kernel)
         self.vector_u.copy_(ops.where(empty, self.vector_u, u))
         kernel.copy_(ops.where(empty, flat, flat / ops.where(empty, ops.ones_like(sigma), sigma)).reshape(kernel.shape))
 

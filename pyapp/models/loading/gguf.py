@@ -8,6 +8,7 @@ convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import partial
@@ -105,6 +106,7 @@ BETAS = {"beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.
 # Fields of config.json that files do not say, and mean nothing without a window, or where all layers have experts.
 WINDOWS = ("layer_types", "use_sliding_window", "sliding_window", "max_window_layers")
 DENSE_LAYERS = ("intermediate_size", "decoder_sparse_step", "mlp_only_layers")
+BOTH_WAYS = {"attention.causal": False}  # of models whose tokens see the whole text
 
 
 Shape: TypeAlias = tuple[int, ...]
@@ -202,6 +204,7 @@ class Gguf:
     (without the architecture's name).
     unused(config): tensors that readers expect and do not use, with their shapes: they are written as zeros.
     scalings: the types of rotary scaling that files say by a tensor of factors.
+    whole_keys(config): further keys, as they are, without the architecture's name.
     names_of(config): more names, of configurations that have others.
     unsaid: fields that files do not say; all others are read from a written file as they were (writing_gguf.py).
     index: the name of the form in the index of architectures, if that is not the architecture's; "": files of this form
@@ -224,6 +227,7 @@ class Gguf:
     older: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
     write: Callable[[Any], dict[str, Any]] | None = None
+    whole_keys: Callable[[Any], dict[str, Any]] | None = None
     in_keys: Mapping[str, str] = field(default_factory=dict)
     unused: Callable[[Any], Mapping[str, Shape]] | None = None
     scalings: tuple[str, ...] = ()
@@ -344,7 +348,8 @@ def inverse(order: list[int]) -> list[int]:
 
 def _rows(order: list[int]) -> Callable[[Tensor], Tensor]:
     def ordered(matrix: Tensor) -> Tensor:
-        return ops.index_select(matrix, 0, ops.tensor(order, dtype="int64", device=matrix.device))
+        index = Tensor.from_buffer(array("q", order), (len(order),), "int64")  # without NumPy
+        return ops.index_select(matrix, 0, index.to(matrix.device))
 
     return ordered
 
@@ -390,7 +395,7 @@ def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoi
         found |= _rotary(own, found, checkpoint)
     if form.read is None:
         return found
-    special = {name: values.get(f"tokenizer.ggml.{name}_token_id") for name in ("padding", "eos")}
+    special = {name: values.get(f"tokenizer.ggml.{name}_token_id") for name in ("padding", "eos", "mask")}
     return form.read(found, own | {"tensors": checkpoint.tensors, "special": special})
 
 
@@ -441,6 +446,19 @@ def encoder_settings(found: dict[str, Any], values: Mapping[str, Any]) -> dict[s
     if type(padding) is int:
         found = found | {"pad_token_id": padding}
     return found if positions is None else found | {"max_position_embeddings": positions}
+
+
+def with_mask(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with the token of masked places, where a file says it."""
+    mask = values["special"]["mask"]
+    return found if mask is None else found | {"mask_token_id": mask}
+
+
+def diffusion_keys(shifted: bool) -> Callable[[Any], dict[str, Any]]:
+    """The keys of a file of a model that writes by masked diffusion; `shifted` as in nn.encoders.masked_diffusion."""
+    return lambda config: {
+        "diffusion.shift_logits": shifted, "tokenizer.ggml.mask_token_id": config.mask_token_id,
+    }  # fmt: skip
 
 
 def rows_in(values: Mapping[str, Any], name: str) -> int | None:
@@ -713,6 +731,7 @@ def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
         values |= {f"{prefix}.{key}": value for key, value in _rotary_keys(form, config).items()}
     own = {} if form.write is None else form.write(config)
     values |= {f"{prefix}.{key}": value for key, value in own.items()}
+    values |= {} if form.whole_keys is None else form.whole_keys(config)
     return {key: value for key, value in values.items() if value is not None}  # None takes a key away
 
 

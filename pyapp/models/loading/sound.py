@@ -19,6 +19,7 @@ from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import close_source, read_whole
 from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.audio.sound_text import SoundTextModel
+from pyapp.nn.audio.synchronous import SynchronousModel
 from pyapp.nn.parameter import skip_initialization
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import SequenceToSequence
 from pyapp.text.tokenization.ctc_tokenizer import CTCTokenizer
@@ -56,7 +57,7 @@ def load_sound_model(
     """
     module = module_of(settings)
     kind, pieces = module.TASKS[TASK], getattr(module, "PIECES", False)
-    writes = pieces or issubclass(kind, SoundTextModel | SequenceToSequence)
+    writes = pieces or issubclass(kind, SoundTextModel | SequenceToSequence | SynchronousModel)
     prepares = _object(files["preprocessor_config"]) if "preprocessor_config" in files else {}
     if not prepares and "processor_config" in files:
         prepares = _object(files["processor_config"])
@@ -156,9 +157,10 @@ def _built(
         report(Progress("reading the model", done, total, "bytes"))
 
     renamed = getattr(module, "renamed", str)
+    stored = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else None
     left = load_weights(
-        model, checkpoint, base=base_of(module, settings), renames=renamed, ignored=ignored_by(module), dtype=dtype,
-        device=device, progress=progress, config=config.to_dict(), strict=False,
+        model, checkpoint, stored=stored, base=base_of(module, settings), renames=renamed, ignored=ignored_by(module),
+        dtype=dtype, device=device, progress=progress, config=config.to_dict(), strict=False,
     )  # fmt: skip
     left = load_buffers(model, checkpoint, left, base_of(module, settings), renamed, device)
     if left:

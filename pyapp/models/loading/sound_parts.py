@@ -39,6 +39,15 @@ class CodesConfig:
         return {**self.values, "model_type": self.model_type}
 
 
+def codec_of(values: Mapping[str, Any]) -> Any:
+    """The configuration of a codec from its object, by default Mimi's. ModelError for one that is not known."""
+    kind = values.get("model_type", "mimi")
+    module = MODULES.get(kind) if isinstance(kind, str) else None
+    if module is None or PARTS[CODEC] not in TASKS_OF[module]:
+        raise ModelError(f"the codec {kind!r:.50} is not known")
+    return importlib.import_module(f"pyapp.models.{module}").Config.from_dict(values)
+
+
 def check_code_decoder(config: Any) -> None:
     """ModelError for sizes of a decoder of codes that cannot be."""
     heads, width, positions = config.num_attention_heads, config.hidden_size, config.max_position_embeddings

@@ -1,7 +1,7 @@
 """Load models that speak (VITS and the voices of MMS; SpeechT5, with its vocoder and the vectors of voices), with their
 characters, and language models that write the codes of a codec (Orpheus), or have one (CSM); Kokoro, with the vectors
 of its voices; Parler-TTS, with the tokenizers of texts and of descriptions; Bark, with what its voices said before;
-MetaVoice, with the vector of a voice.
+MetaVoice, with the vector of a voice; Dia, with its codec; Pocket TTS, with its codec and a recording of a voice.
 """
 
 from __future__ import annotations
@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp import hub
 from pyapp.audio.described_voice import DescribedVoice, PromptTokens
+from pyapp.audio.dialogue_voice import USUAL_CODEC as CODEC_OF_DIALOGUES
+from pyapp.audio.dialogue_voice import DialogueTokens, DialogueVoice
 from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
+from pyapp.audio.latent_voice import USUAL_CODEC as CODEC_OF_LATENTS
+from pyapp.audio.latent_voice import CapitalTokens, LatentVoice
+from pyapp.audio.resampling import mix_channels, resample
 from pyapp.audio.spectrogram_voice import SpectrogramVoice, SpokenLetters
 from pyapp.audio.staged_voice import PROMPTS, StagedTokens, StagedVoice
 from pyapp.audio.styled_voice import StyledVoice
 from pyapp.audio.token_voice import VOICES, TextTokens, TokenVoice
 from pyapp.audio.two_stage_voice import USUAL_CODEC, OffsetTokens, TwoStageVoice
+from pyapp.audio.wav import read_wav
 from pyapp.dataclass import dataclass
 from pyapp.engine.ops import cat
 from pyapp.errors import ModelError
@@ -62,6 +68,9 @@ SPECTROGRAMS = ("speecht5",)  # and spectrograms
 STYLED = ("kokoro",)  # and that speak in the style of vectors
 STAGED = ("bark",)  # and in stages
 DESCRIBED = ("parler_tts",)  # and in a voice that a text describes
+DIALOGUES = ("dia",)  # and in two voices
+LATENTS, OF_LATENTS = ("pocket_tts",), "audio-latents"  # and vectors of a codec; the task of that
+WITH_SOUND = (*SPECTROGRAMS, *DIALOGUES, *LATENTS)  # and whose vocoder or codec has files of its own
 USUAL_VOCODER = "microsoft/speecht5_hifigan"
 # Of MetaVoice: the pieces of texts, both networks, and the vector of a voice.
 STAGES = ("first_stage.meta.json", "first_stage.safetensors", "second_stage.safetensors")
@@ -75,7 +84,7 @@ class LoadedVoice(Loaded):
 
     tokenizer: (
         VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens | StagedTokens
-        | OffsetTokens
+        | OffsetTokens | DialogueTokens | CapitalTokens
     )  # fmt: skip
     settings: dict[str, Any]
 
@@ -92,6 +101,8 @@ class LoadedVoice(Loaded):
             return int(self.model.voices.shape[0])
         if isinstance(self.model, TwoStageVoice):
             return int(self.model.vectors.shape[0])
+        if isinstance(self.model, LatentVoice):
+            return max(1, len(self.model.voices))
         found: int = len(self.voices) or self.model.config.num_speakers
         return found
 
@@ -145,8 +156,14 @@ def load_voice(
     speaks in the voices whose vectors a file has: `voices`, or speaker_embeddings.npy in its folder; NumPy's or
     safetensors, (512,) or (voices, 512).
 
+    Dia, such as nari-labs/Dia-1.6B-0626, reads [S1] and [S2] where its two speakers begin; `codec` is by default
+    descript/dac_44khz.
+
     Bark, such as suno/bark-small, has files of what its voices said before, which speaker_embeddings_path.json names;
     those of a voice are read, or downloaded, when it speaks.
+
+    Pocket TTS, such as eustlb/pocket-tts, speaks in the voice of a recording: `voices` is a WAVE file of one, or a file
+    with vectors of its codec, (T, 32) each; `codec` is by default eustlb/pocket-tts-audio-tokenizer.
 
     Kokoro, such as hexgrad/Kokoro-82M, has the vectors of its voices in a folder `voices`, one file for each.
 
@@ -159,7 +176,7 @@ def load_voice(
     report, cancel = report or (lambda event: None), cancel or Cancel()
     if (stages := _stages_in(source, report, cancel)) is not None:
         return _of_stages(os.fspath(source), stages, codec, voices, dtype, device, report, cancel)  # type: ignore[arg-type]
-    if codec is not None and not _writes_spectrograms(source, report, cancel):
+    if codec is not None and not _has_other_sound(source, report, cancel):
         if isinstance(source, Mapping):
             raise ModelError("a language model that speaks is loaded from a folder, a file or the hub", where="codec")
         sound = load_codec(codec, device=device, report=report, cancel=cancel)
@@ -167,6 +184,10 @@ def load_voice(
         speaks = TokenVoice(loaded.model, loaded.tokenizer, sound.model)
         return LoadedVoice(loaded.name, speaks, TextTokens(loaded.tokenizer), loaded.config)
     name, files, settings = task_files(source, TASK, report, cancel, FILES)
+    if settings["model_type"] in DIALOGUES:
+        return _of_dialogues(name, files, settings, codec, dtype, device, report, cancel)
+    if settings["model_type"] in LATENTS:
+        return _of_latents(source, name, files, settings, codec, voices, dtype, device, report, cancel)
     if settings["model_type"] in SPECTROGRAMS:
         return _of_spectrograms(name, files, settings, codec, voices, dtype, device, report, cancel)
     if voices is not None:
@@ -278,11 +299,46 @@ def tokenizer_of_meta(meta: Any, where: str) -> tuple[Tokenizer, int]:
     return Tokenizer(document, {}, where=where), int(first or 0)
 
 
-def _writes_spectrograms(source: Any, report: Callable[[Event], None], cancel: Cancel) -> bool:
-    """Whether this is a model that writes spectrograms, and no language model."""
+def _has_other_sound(source: Any, report: Callable[[Event], None], cancel: Cancel) -> bool:
+    """Whether this is a model that speaks with a vocoder or a codec of other files, and no language model."""
     files = source if isinstance(source, Mapping) else hub.resolve(source, report=report, cancel=cancel).files
     config = files.get("config.json", files.get("config"))
-    return config is not None and read_settings(config).get("model_type") in SPECTROGRAMS
+    return config is not None and read_settings(config).get("model_type") in WITH_SOUND
+
+
+def _of_latents(
+    source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], codec: Any, voices: Any,
+    dtype: str | None, device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
+) -> LoadedVoice:  # fmt: skip
+    """Pocket TTS, with its codec, and the vectors of voices or a recording of one."""
+    words = tokenizer_of(source, name, files)
+    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    check_tokenizer(words, model, name)
+    sound = load_codec(codec or CODEC_OF_LATENTS, task=OF_LATENTS, device=device, report=report, cancel=cancel)
+    recorded = voices is not None and os.fspath(voices).lower().endswith(".wav")
+    found = []
+    if voices is not None and not recorded:
+        with open_checkpoint(voices) as checkpoint:
+            found = [checkpoint.read(entry, finite=True, device=device).to("float32") for entry in checkpoint.tensors]
+    voice = LatentVoice(model.eval(), sound.model, words, generation, found)
+    if recorded:
+        samples, rate = read_wav(voices)
+        voice.hear(resample(mix_channels(samples), rate, voice.sample_rate))
+    return LoadedVoice(name, voice, CapitalTokens(words), settings)
+
+
+def _of_dialogues(
+    name: str, files: Mapping[str, Any], settings: dict[str, Any], codec: Any, dtype: str | None,
+    device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
+) -> LoadedVoice:  # fmt: skip
+    """Dia, with its codec."""
+    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    sound = load_codec(codec or CODEC_OF_DIALOGUES, device=device, report=report, cancel=cancel)
+    return LoadedVoice(name, DialogueVoice(model.eval(), sound.model, generation), DialogueTokens(), settings)
 
 
 def _of_descriptions(

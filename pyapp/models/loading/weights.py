@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any
@@ -55,13 +55,15 @@ class Stored:
 
     rows: a function that brings the rows of the file's matrix, as (rows, bytes of a row) uint8, into the model's order.
     values: a function of the tensor as the file has it (its rows in order) that gives the parameter. join: a function
-    of all parts that gives the parameter, where their rows do not follow one another.
+    of all parts that gives the parameter, where their rows do not follow one another. block: the values of a row that
+    stay together in what it gives.
     """
 
     names: tuple[str, ...]
     rows: Callable[[Tensor], Tensor] | None = None
     values: Callable[[Tensor], Tensor] | None = None
     join: Callable[[Sequence[Tensor]], Tensor] | None = None
+    block: int = 1
 
 
 @dataclass(frozen=True)
@@ -463,7 +465,7 @@ def _plans(
         plan = stored.get(name, Stored((name,)))
         if not all(part in names for part in plan.names):
             continue
-        read = Stored(tuple(names[part] for part in plan.names), plan.rows, plan.values, plan.join)
+        read = replace(plan, names=tuple(names[part] for part in plan.names))
         first = firsts.setdefault(slot.name, name)
         if first == name:
             plans[name] = slot, read
@@ -624,7 +626,7 @@ def _divided(
     for key, (_, plan) in plans.items():
         kinds = {checkpoint.tensors[name].dtype for name in plan.names} | {chosen.get(key, "")}
         own = (READABLE[kind].values for kind in kinds if kind in READABLE)
-        blocks[parameters[key]] = lcm(blocks[parameters[key]], *own)
+        blocks[parameters[key]] = lcm(blocks[parameters[key]], plan.block, *own)
     parts = divide(model, group, lambda parameter: blocks[id(parameter)])
     found = {key: parts[parameter] for key, parameter in parameters.items() if parameter in parts}
     vars(model)["divided"] = found

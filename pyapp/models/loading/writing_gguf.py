@@ -34,6 +34,7 @@ from .weights import ignored_by
 
 # Fields that readers find in the tensors, or that tell nothing of the outputs.
 UNSAID = ("tie_word_embeddings", "pad_token_id", "id2label", "label2id")
+WRITES = ("causal-lm", "text-diffusion")  # tasks of language models
 SHARED = ("features", "masked-lm", None)  # tasks of folders whose encoder alone is written
 
 
@@ -68,11 +69,9 @@ def as_gguf(
     if features and getattr(model, "pooler", None) is not None:
         model.pooler = None  # llama.cpp does not read it
     older = getattr(module, "renamed", None)
-    renames = older if task == "causal-lm" else renamed if older is None else lambda name: older(renamed(name))
+    renames = older if task in WRITES else renamed if older is None else lambda name: older(renamed(name))
     base = base_of(module, settings) if getattr(module, "BASE", None) else kind.base_model_prefix
-    view = AsGguf(
-        form, config, model, checkpoint, stored, base, renames, ignored_by(module), strict=task == "causal-lm"
-    )
+    view = AsGguf(form, config, model, checkpoint, stored, base, renames, ignored_by(module), strict=task in WRITES)
     check_said(form, config, view)
     if features or MODULES in beside:
         parts, sentences = sentence_parts(beside, None, None)
@@ -119,8 +118,9 @@ def _meaning(name: str, settings: Mapping[str, Any]) -> Any:
 
 def _task(module: Any, settings: Mapping[str, Any], sentences: bool, where: str) -> str:
     """What the file of a folder is for. ModelError for a folder with a head that GGUF has no form for."""
-    if "causal-lm" in module.TASKS:
-        return "causal-lm"
+    writes = next((task for task in WRITES if task in module.TASKS), None)
+    if writes is not None:
+        return writes
     classes = settings.get("architectures")
     made_for = own_task(settings)
     if made_for == "seq2seq-lm" and not sentences:

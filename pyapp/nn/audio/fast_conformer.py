@@ -69,7 +69,7 @@ class GatedConvolution(Module):
 
     def __init__(self, width: int, kernel: int, activation: str, bias: bool, norm: str = "norm") -> None:
         super().__init__()
-        self.name = norm
+        self.name, self.even = norm, kernel % 2 == 0  # an even filter hears one moment more after than before
         self.pointwise_conv1 = Conv1d(width, 2 * width, 1, bias=bias)
         self.depthwise_conv = Conv1d(width, width, kernel, padding=(kernel - 1) // 2, groups=width, bias=bias)
         self.add_module(norm, BatchNorm1d(width))
@@ -81,6 +81,7 @@ class GatedConvolution(Module):
         x = ops.glu(self.pointwise_conv1(x.transpose(1, 2)), 1)  # (B, D, T)
         if heard is not None:
             x = x * heard.to(x.dtype).unsqueeze(1)
+        x = ops.pad(x, (0, 1)) if self.even else x
         x = self.pointwise_conv2(self.activation(getattr(self, self.name)(self.depthwise_conv(x))))
         return x.transpose(1, 2)
 

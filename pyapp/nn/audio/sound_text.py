@@ -144,6 +144,9 @@ class SoundTextModel(PictureTextModel):
     def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
         return sum(map(self.tokens_in_stretch, self.stretches(size[1])))
 
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
+        return self.part * self.tokens_in(rows, columns, size)
+
     def picture_features(self, pixel_values: Tensor, frames: Sequence[int] | None = None) -> Tensor:
         """pixel_values: spectrograms (B, bins, frames) of stretches, `frames`: how many of each one's are sound (None:
         all) → their vectors (B, T, D), of which arranged() takes those of sound.
@@ -161,6 +164,11 @@ class SoundTextModel(PictureTextModel):
         x = self.picture_features(pixel_values, sum(frames, []))  # (B, T, D)
         parts = x.split([*map(len, frames)])
         return ops.cat([self.arranged(part, 0, 0, size) for part, size in zip(parts, sizes, strict=True)])
+
+    @property
+    def ears(self) -> SoundTextModel:
+        """What of the model hears: all of it."""
+        return self
 
     def said(self, text: str) -> str:
         """What is said, of the text that the model wrote behind such a prompt."""

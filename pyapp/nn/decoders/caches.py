@@ -22,6 +22,7 @@ from ...engine.buffers import int32_tensor
 from ...engine.device import cpu
 from ...engine.dtype import DType, as_dtype, float16, float32, int32, q8_0, uint8
 from ...engine.ops import arange, cat, empty, where, zeros
+from ...engine.ops.create import late_zeros
 from ...engine.ops.full_attention import check_score_options
 from ...engine.ops.int8_attention import LARGEST_HEAD, int8_attention, pack_keys_int8, pack_values_int8, packed_bytes
 from ...engine.ops.kv_cache import cached_rows, row_bytes
@@ -228,7 +229,7 @@ class FixedCache(_LayerCache):
                 f"{type(self).__name__}: {capacity} tokens of {kv_heads} heads of {head_dim}; each must be 1 or more"
             )
         kind, width = _cache_layout(type(self).__name__, dtype, head_dim)
-        keys, values = (zeros(kv_heads, capacity, width, dtype=kind, device=device) for _ in range(2))
+        keys, values = (late_zeros(kv_heads, capacity, width, dtype=kind, device=device) for _ in range(2))
         self._take(keys, values, head_dim)
 
     @classmethod
@@ -435,7 +436,7 @@ class KVCache:
                 "more"
             )
         kind, width = _cache_layout("KVCache", dtype, head_dim)
-        self._take(zeros(2 * layers, kv_heads, capacity, width, dtype=kind, device=device), head_dim, kv_heads)
+        self._take(late_zeros(2 * layers, kv_heads, capacity, width, dtype=kind, device=device), head_dim, kv_heads)
 
     def _take(self, memory: Tensor, head_dim: int, kv_heads: int) -> KVCache:
         self.memory, self.head_dim, self.capacity = memory, head_dim, memory.shape[2]
@@ -495,7 +496,7 @@ class BatchCache:
                 "each must be 1 or more"
             )
         kind, width = _cache_layout("BatchCache", dtype, head_dim)
-        self._take(zeros(2 * layers, texts, kv_heads, capacity, width, dtype=kind, device=device), head_dim)
+        self._take(late_zeros(2 * layers, texts, kv_heads, capacity, width, dtype=kind, device=device), head_dim)
 
     def _take(self, memory: Tensor, head_dim: int) -> BatchCache:
         self.memory, self.head_dim = memory, head_dim

@@ -5,6 +5,7 @@ text.generation.generate.LanguageModel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -51,6 +52,7 @@ class WholeText:
     def __init__(self, tokens: int, mask: Tensor | None = None) -> None:
         self.length = tokens
         self.mask = None if mask is None else (mask != 0).reshape(mask.shape[0], 1, 1, mask.shape[1])
+        self.chosen: Tensor | None = None  # the tokens that each sees in a layer and those after it (sparse_attention)
 
     def positions(self, tokens: Tensor) -> Tensor:
         return ops.arange(tokens.shape[-1], dtype="int32", device=tokens.device)
@@ -73,6 +75,12 @@ class WholeText:
             sinks=heads.sinks,
         )  # (B, T, H, D)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
+
+    def narrowed(self, seen: Tensor) -> WholeText:
+        """The text where each token sees, of those that it saw, only some: seen (B, 1, T, T) bool."""
+        found = copy(self)
+        found.mask = seen if self.mask is None else self.mask & seen
+        return found
 
     def _within_chunks(self, size: int, like: Tensor) -> Tensor:
         """(1 or B, 1, T, T) bool: which tokens are in one chunk of a text, whose first chunk begins with its first

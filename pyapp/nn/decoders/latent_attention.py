@@ -40,10 +40,16 @@ class LatentAttention(SelfAttention):
         self.kv_b_proj = Linear(rank, heads * (config.qk_nope_head_dim + config.v_head_dim), bias=False)
         self.o_proj = ResidualLinear(heads * config.v_head_dim, size, bias=bias)
 
+    def narrowed(self, x: Tensor, compressed: Tensor | None, text: Text) -> Text:
+        """The text as this layer sees it: x (..., T, hidden_size), the compressed queries (..., T, q_lora_rank)."""
+        return text
+
     def forward(self, x: Tensor, text: Text, residual: Tensor | None = None) -> Tensor:
         """x (..., T, hidden_size) → residual + attention, or the attention alone (..., T, hidden_size)."""
         heads, size, before = self.heads.heads, self.heads.head_dim, x.shape[:-1]
-        q = self.q_proj(x) if "q_proj" in self._modules else self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x)))
+        compressed = None if "q_proj" in self._modules else self.q_a_layernorm(self.q_a_proj(x))
+        text = self.narrowed(x, compressed, text)
+        q = self.q_proj(x) if compressed is None else self.q_b_proj(compressed)
         if self.growth:
             q = q * grown(text.positions(x.select(-1, 0)), self.growth, self.period).unsqueeze(-1)
         q = q.reshape(-1, heads, self.plain + self.rotated)  # (M, H, plain + rotated)

@@ -40,6 +40,9 @@ def written(input: Tensor, inplace: bool, function: Callable[..., Any], *setting
     call = partial(function, **named) if named else function
     if not inplace:
         return call(input, *settings)
+    method = getattr(Tensor, f"{function.__name__}_", None)
+    if method is not None and not named:
+        return method(input, *settings)
     if tracked(input):
         return write_tracked(input, f"{function.__name__}_", lambda old: call(old, *settings))
     with no_grad():

@@ -155,7 +155,7 @@ class BatchNorm(_NormBase):
             return nothing
         y, count, mean, var = self._normalized(input)
         if self.training and self.track_running_stats:
-            self._track(mean, var * (count / (count - 1)))
+            self._track(mean, var, count / (count - 1))
         return y
 
     def _normalized(self, input: Tensor) -> tuple[Tensor, int, Tensor, Tensor]:
@@ -171,12 +171,13 @@ class BatchNorm(_NormBase):
                 f"{type(self).__name__}: training needs more than one value per channel, got {describe(input)}"
             )
 
-    def _track(self, mean: Tensor, var: Tensor) -> None:
+    def _track(self, mean: Tensor, var: Tensor, correction: float) -> None:
+        """`correction`: what makes the variance unbiased."""
         with no_grad():
             self.num_batches_tracked.add_(1)
-            share = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
-            for running, value in ((self.running_mean, mean), (self.running_var, var)):
-                running.copy_(running * (1 - share) + value.to(running.dtype) * share)
+        share = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
+        by_statistics.track(self.running_mean, mean, share)
+        by_statistics.track(self.running_var, var, share, correction)
 
 
 class BatchNorm1d(BatchNorm):

@@ -334,11 +334,14 @@ class GroupedRouter(Router):
 
 class BiasedFeedForward(RoutedFeedForward):
     """A mixture of experts, added to the residual, that has the bias of its router's choice itself, under the name
-    `bias` (None: there is none).
+    `bias` (None: there is none). `shared` as in RoutedFeedForward.
     """
 
-    def __init__(self, router: GroupedRouter, experts: Experts, bias: str | None = "e_score_correction_bias") -> None:
-        super().__init__(router, experts)
+    def __init__(
+        self, router: GroupedRouter, experts: Experts, bias: str | None = "e_score_correction_bias",
+        shared: tuple[str, Module] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(router, experts, shared=shared)
         self.bias_name = bias
         if bias is not None:
             self.register_parameter(bias, Parameter(ops.zeros(experts.count), requires_grad=False))

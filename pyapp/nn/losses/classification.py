@@ -9,7 +9,7 @@ from ...engine.autocast import in_full_precision, would_widen
 from ...engine.device import cpu
 from ...engine.op import op
 from ...engine.ops.activation import logsigmoid
-from ...engine.ops.cross_entropy_loss import cross_entropy_of_planes
+from ...engine.ops.cross_entropy_loss import cross_entropy_of_planes, weighted_cross_entropy
 from ...engine.ops.cross_entropy_loss import nll_loss as nll_of_rows
 from ...engine.ops.element_updates import element_function
 from ...engine.user_errors import describe
@@ -129,6 +129,9 @@ def _cross_entropy(
         return ops.cross_entropy(logits, target, ignore_index)  # has a kernel
     if target.dtype.is_floating_point:
         return _probability_loss(input, logits, target, weight, reduction, label_smoothing)
+    fits = logits.shape[:-1] == target.shape and target.dtype.category == 1
+    if fits and reduction == "mean" and not (weight is not None and weight.requires_grad):
+        return weighted_cross_entropy(logits, target, weight, float(label_smoothing), ignore_index)
     scores = logits.log_softmax(-1)
     return _index_loss("cross_entropy", scores, target, weight, ignore_index, reduction, label_smoothing)
 
@@ -177,6 +180,24 @@ def binary_cross_entropy(
     return reduce("binary_cross_entropy", values if weight is None else values * weight, reduction)
 
 
+_logit_values = element_function(lambda x, target, log_share: (1.0 - target) * x - log_share, 3)
+_logit_slope = element_function(lambda g, target, rest: g * ((1.0 - target) - rest), 3)
+
+
+@op(name="_loss_of_logits")
+def _loss_of_logits(input: Tensor, target: Tensor) -> Tensor:
+    """The binary cross-entropy of each logit; both of one shape and dtype."""
+    return _logit_values(input, target, logsigmoid(input))
+
+
+@_loss_of_logits.gradient
+def _d_loss_of_logits(g: Tensor, _: Any, input: Tensor, target: Tensor) -> Any:
+    return (
+        _logit_slope(g, target, (-input).sigmoid()) if input.requires_grad else None,
+        -(g * input) if target.requires_grad else None,
+    )
+
+
 @in_full_precision
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -191,8 +212,11 @@ def binary_cross_entropy_with_logits(
     """
     name = "binary_cross_entropy_with_logits"
     same_shape(name, input, target)
-    log_weight = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
-    values = (1 - target) * input - logsigmoid(input) * log_weight
+    if pos_weight is None and input.dtype is target.dtype and input.dtype.is_floating_point:
+        values = _loss_of_logits(input, target)
+    else:
+        log_weight = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
+        values = (1 - target) * input - logsigmoid(input) * log_weight
     return reduce(name, values if weight is None else values * weight, reduction)
 
 

@@ -5,10 +5,10 @@ with biases, a plain feed-forward layer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import sqrt
+from math import log, sqrt
 from typing import Any
 
-from ...engine import Tensor
+from ...engine import Tensor, ops
 from ..decoders.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, Text, WholeText
 from ..heads import Heads
 from ..layers.gated import activated, activation_named
@@ -17,6 +17,7 @@ from ..layers.normalization import LayerNorm
 from ..module import Module
 
 FIRST_ROW = 2  # of the table of positions that a text uses
+LONGEST_WAVE = 10000  # the longest wave of positions turns so much slower than the shortest
 
 
 class Attention(GroupedQueryAttention):
@@ -54,6 +55,22 @@ class BartBlock(Module):
         return self.final_layer_norm(self.fc2(activated(self.fc1, x, self.activation), x))
 
 
+class Waves(Module):
+    """The table of positions (Vaswani et al. 2017, arXiv 1706.03762): sines, and then cosines. It is not in files."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        super().__init__()
+        half = size // 2
+        steps = (ops.arange(half, dtype="float32") * -(log(LONGEST_WAVE) / max(half - 1, 1))).exp()
+        angles = ops.arange(rows, dtype="float32").unsqueeze(1) * steps  # (rows, half)
+        self.register_buffer("weights", ops.cat([angles.sin(), angles.cos()], 1), persistent=False)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions (...) integers → (..., size)."""
+        found = ops.index_select(self.weights, 0, positions.reshape(-1))
+        return found.reshape(*positions.shape, found.shape[-1])
+
+
 class MaskedText(WholeText):
     """Whole texts whose positions count from the first token that is not padding; padding has the position -1."""
 
@@ -66,14 +83,17 @@ class MaskedText(WholeText):
 
 class BartStack(DecoderStack):
     """The decoder of such blocks; `scaled`: words are multiplied by the root of their size. `positions` is the table of
-    positions, whose first FIRST_ROW rows no text uses.
+    positions, whose rows before `first` no text uses.
     """
 
     last_norm = "layer_norm"
 
-    def __init__(self, vocab_size: int, size: int, blocks: Iterable[Module], positions: Module, scaled: bool) -> None:
-        super().__init__(vocab_size, size, blocks, LayerNorm(size))
-        self.embed_positions = positions
+    def __init__(
+        self, vocab_size: int, size: int, blocks: Iterable[Module], positions: Module, scaled: bool, *,
+        first: int = FIRST_ROW, epsilon: float = 1e-5,
+    ) -> None:  # fmt: skip
+        super().__init__(vocab_size, size, blocks, LayerNorm(size, epsilon))
+        self.embed_positions, self.first = positions, first
         self.scale = sqrt(size) if scaled else 1.0
 
     def embedded(self, tokens: Tensor, text: Text) -> Tensor:
@@ -81,7 +101,7 @@ class BartStack(DecoderStack):
         return x
 
     def placed(self, tokens: Tensor, text: Text) -> Tensor:
-        found: Tensor = self.embed_positions(text.positions(tokens) + FIRST_ROW)
+        found: Tensor = self.embed_positions(text.positions(tokens) + self.first)
         return found
 
 

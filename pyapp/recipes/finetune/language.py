@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pyapp.errors import FileFormatError, OptionError
+from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Event, Notice, Progress
 from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
@@ -29,6 +29,8 @@ def finetune_language_model(request: Request) -> Iterator[Event]:
         request.model, request.tokenizer, dtype=chosen.quantized or None, device=request.device, cancel=request.cancel,
         pictures=False,
     )  # fmt: skip
+    if hasattr(loaded.model, "denoising"):
+        raise ModelError("a model that writes by masked diffusion is not trained further here", where=loaded.name)
     longest, length = loaded.model.config.max_seq_len, chosen.length
     if length > longest:
         if "length" in request.settings:

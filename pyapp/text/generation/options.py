@@ -62,6 +62,8 @@ class SamplingOptions:
       without sampling. A text's score is its log-probability / length ** length_penalty. early_stopping: true ends
       the search with the first `beams` complete texts; false, when better ones are unlikely; "never", when there can
       be none. Bias, penalties and forbidden repetitions change the log-probabilities, as in transformers.
+    - denoising: the settings of models that write by masked diffusion, a mapping (text.generation.denoising); these
+      follow, beside it, temperature, top_p, top_k, seed, max_new_tokens, stop, stop_tokens and context only.
     - json_schema, regex, choice: the form of the text (pyapp/text/structured_output/structured.py); at most one of
     them.
     """
@@ -99,6 +101,7 @@ class SamplingOptions:
     begin_suppress_tokens: tuple[int, ...] = ()
     bad_words_ids: tuple[tuple[int, ...], ...] = ()
     forced_eos_token_id: int | None = None
+    denoising: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         check_number("temperature", self.temperature, 0, 100)
@@ -143,13 +146,15 @@ class SamplingOptions:
             object.__setattr__(self, name, check_ids(name, getattr(self, name)))
         object.__setattr__(self, "bad_words_ids", check_words(self.bad_words_ids))
         object.__setattr__(self, "logit_bias", check_bias(self.logit_bias))
+        if self.denoising is not None and not isinstance(self.denoising, Mapping):
+            raise OptionError(f"must be names and values, not {shown(self.denoising)}", where="denoising")
         self._check_form()
         self._check_beams()
 
     def _check_beams(self) -> None:
         """Beam search and several texts at once exclude settings that they would not follow."""
         several = "beams" if self.beams > 1 else "samples" if self.samples > 1 else None
-        used = {"rolling": self.rolling, "lookup": self.lookup > 0}
+        used = {"rolling": self.rolling, "lookup": self.lookup > 0, "denoising": self.denoising is not None}
         if self.beams > 1:
             used |= {"logprobs": self.logprobs is not None, "more samples": self.samples > self.beams}
         wrong = [name for name, given in used.items() if given]

@@ -7,6 +7,7 @@ defaults for missing keys are used.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
 from math import isfinite
 from typing import Any
 
@@ -87,7 +88,7 @@ class GgufVocabulary:
         value = self._values.get(PREFIX + name)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(isinstance(item, kinds) for item in value):
+        if not isinstance(value, list) or not all(issubclass(kind, kinds) for kind in {*map(type, value)}):
             raise FileFormatError(f"its {PREFIX}{name} is not a list of the right kind", where=self._where, hint=HINT)
         return value
 
@@ -174,25 +175,23 @@ class GgufVocabulary:
         lines = self._list("merges", str)
         if lines is None:
             raise FileFormatError("its tokenizer has no merges", where=self._where, hint=HINT)
-        vocabulary: dict[str, int] = {}
-        for number, piece in enumerate(self.tokens):
-            piece = piece or f"[EMPTY_{number}]"
-            if self._types[number] == UNUSED:
-                continue
-            if vocabulary.setdefault(piece, number) != number:
-                raise FileFormatError(
-                    f"tokens {vocabulary[piece]} and {number} are both {piece!r:.60}", where=self._where, hint=HINT
-                )
-        merges = []
-        for line in lines:
-            left, _, right = line[1:].partition(" ")  # a piece may begin with a space
-            merges.append((line[:1] + left, right))
+        used = [number for number, kind in enumerate(self._types) if kind != UNUSED]
+        pieces = [self.tokens[number] or f"[EMPTY_{number}]" for number in used]
+        vocabulary = dict(zip(pieces, used, strict=True))
+        if len(vocabulary) != len(used):
+            number, piece = next((n, piece) for n, piece in zip(used, pieces, strict=True) if vocabulary[piece] != n)
+            raise FileFormatError(
+                f"tokens {number} and {vocabulary[piece]} are both {piece!r:.60}", where=self._where, hint=HINT
+            )
+        parts = map(str.partition, lines, repeat(" "))
+        if any(line.startswith(" ") for line in lines):  # a piece may begin with a space
+            parts = map(_parted, lines)
         added = [
             added_token(number, piece, special=self._types[number] != USER_DEFINED)
             for piece, number in vocabulary.items()
             if self._types[number] in (CONTROL, USER_DEFINED, UNKNOWN)
         ]
-        return vocabulary, usable_merges(merges, vocabulary), added
+        return vocabulary, usable_merges(((left, right) for left, _, right in parts), vocabulary), added
 
     def _rwkv(self) -> dict[str, Any]:
         """The longest piece that fits, with the special tokens that the file names."""
@@ -270,3 +269,9 @@ class GgufVocabulary:
             post_processor=template(self._named("bos"), sep := self._named("seperator"), between=sep),
             decoder=DECODE_STEPS["wordpiece"],
         )  # fmt: skip
+
+
+def _parted(line: str) -> tuple[str, str, str]:
+    """The pair in a line of merges, whose first piece may begin with a space, and what is between."""
+    left, space, right = line[1:].partition(" ")
+    return line[:1] + left, space, right

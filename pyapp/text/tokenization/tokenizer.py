@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, overload
 
-from pyapp.errors import FileFormatError, ModelError, OptionError, PyappError, shown
+from pyapp.errors import FileFormatError, OptionError, PyappError, shown
 from pyapp.formats.safe_json import malformed, parse_json
 from pyapp.formats.sink import AnySink, open_sink
 from pyapp.text.chat.thinking import THINKING_TAGS
 from pyapp.text.tokenization import encoding as encodings
 from pyapp.text.tokenization.charsmap import check_charsmaps
-from pyapp.text.tokenization.encoding import BatchEncoding, Encoding, Span, Tokens
+from pyapp.text.tokenization.encoding import BatchEncoding, Encoding, Tokens
 from pyapp.text.tokenization.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.tokenization.normalizer_limits import check_growth
 from pyapp.text.tokenization.pieces import PieceDecoder, PieceJoiner, PieceTable
@@ -42,56 +42,22 @@ class Backend(Protocol):
     def encode(self, text: str) -> Sequence[int]: ...
 
 
-class NativeBackend:
-    """The `tokenizers` library."""
-
-    def __init__(self, json_text: str, where: str = "tokenizer.json") -> None:
-        try:
-            from tokenizers import Tokenizer as Native
-        except ImportError as error:
-            raise PyappError("the Python package `tokenizers` is missing", hint="pip install tokenizers") from error
-        try:
-            self._native = Native.from_str(json_text)
-        except BaseException as error:
-            _only_of_the_library(error)
-            raise ModelError(f"the tokenizers library refuses it: {error!s:.200}", where=where) from error
-        self._where = where
-        # Some documents say how the texts of one batch were padded and cut. Only `Tokenizer` does that, when asked to.
-        self._native.no_padding()
-        self._native.no_truncation()
-
-    def encode(self, text: str) -> list[int]:
-        return list(self._encode(text).ids)
-
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[Span]]:
-        found = self._encode(text)
-        return list(found.ids), list(found.offsets)
-
-    def _encode(self, text: str) -> Any:
-        try:
-            return self._native.encode(text, add_special_tokens=False)
-        except BaseException as error:
-            _only_of_the_library(error)
-            raise ModelError(f"the tokenizers library gives no tokens: {error!s:.200}", where=self._where) from error
+_backend_factory: Callable[[str], Backend] | None = None  # None: tokenizers_library
 
 
-def _only_of_the_library(error: BaseException) -> None:
-    """Raises what the library did not cause. Its failures in Rust, such as a search that takes too long, are no
-    Exceptions.
-    """
-    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-        raise error
-
-
-_backend_factory: Callable[[str], Backend] = NativeBackend
-
-
-def set_backend_factory(factory: Callable[[str], Backend]) -> None:
+def set_backend_factory(factory: Callable[[str], Backend] | None) -> None:
     """Sets the library of all tokenizers constructed later: `factory(json_text)` returns an object with
-    `encode(text)`.
+    `encode(text)`. None: the `tokenizers` library.
     """
     global _backend_factory
     _backend_factory = factory
+
+
+def _of_library(json_text: str, where: str) -> Backend:
+    """The `tokenizers` library's."""
+    from .tokenizers_library import NativeBackend  # late: the page does not have it
+
+    return NativeBackend(json_text, where)
 
 
 def without_surrogates(text: str) -> str:
@@ -171,28 +137,35 @@ class Tokenizer:
         # The tags of thoughts are shown, so that thoughts can be told from the answer.
         special = frozenset(i for i in special if self._pieces[i] not in _THOUGHTS)
         self._special = special | self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())
-        # The document of a large vocabulary is kept as JSON only: as objects it takes several times the memory.
+        # The document of a large vocabulary is kept as JSON or in the library: as objects it takes several times the
+        # memory.
         self._json = None if json_text is None else _to_bytes(json_text)
         self._parsed = document if len(self._pieces) < LARGE else None
-        if self._parsed is None and self._json is None:
-            self._json = _to_bytes(json.dumps(document, ensure_ascii=False))
         prefix = document["model"].get("continuing_subword_prefix")
         self._continuing = prefix if isinstance(prefix, str) and prefix else None
         self.settings: dict[str, Any] = dict(settings)
         self._where = where
-        self._backend: Backend | None = None
+        self._backend: Any = None
         self._plain_backend: Backend | None = None
-        ours = _backend_factory is NativeBackend
-        self._factory = partial(NativeBackend, where=where) if ours else _backend_factory
+        self._factory: Callable[[str], Backend] = _backend_factory or partial(_of_library, where=where)
+        own = False  # whether the package itself has what splits texts
         if document["model"].get("type") == "LongestMatch":  # of RWKV, which no library has
             from pyapp.text.tokenization.longest_match import LongestMatch
 
             self._factory = partial(LongestMatch, where=where)
+            own = True
         words = document.get("pre_tokenizer")
         if isinstance(words, Mapping) and words.get("type") == "Moses":  # of XLM, which no library has either
             from pyapp.text.tokenization.moses import MosesBackend
 
             self._factory = partial(MosesBackend, library=self._factory, where=where)
+            own = True
+        if self._parsed is None and _backend_factory is None and not own and document["model"].get("type") == "BPE":
+            from .tokenizers_library import NativeBackend
+
+            self._backend = NativeBackend.of_pairs(document, where)
+        elif self._parsed is None and self._json is None:
+            self._json = _to_bytes(json.dumps(document, ensure_ascii=False))
         self._cache: dict[int, bytes | None] = {}
 
     @classmethod
@@ -223,8 +196,10 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The tokenizer.json."""
+        if self._json is None and self._parsed is None:
+            return str(self._backend.to_json())
         if self._json is None:
-            self._json = _to_bytes(json.dumps(self._document, ensure_ascii=False))
+            self._json = _to_bytes(json.dumps(self._parsed, ensure_ascii=False))
         return self._json.decode("utf-8", "surrogatepass")
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyapp.errors import FileFormatError, ModelError
@@ -140,7 +140,7 @@ def checked_vocabulary(vocabulary: Mapping[str, Any], where: str) -> dict[str, i
     return dict(vocabulary)
 
 
-def usable_merges(merges: Sequence[tuple[str, str]], vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
+def usable_merges(merges: Iterable[tuple[str, str]], vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
     """Those whose parts and union are in the vocabulary; the others can never be applied."""
     return [
         (left, right) for left, right in merges

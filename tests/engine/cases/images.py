@@ -108,6 +108,18 @@ CASES: list[Case] = [
         lambda P, i: P.cat(F(P).max_pool2d(i.to(P.uint8), 3, 2, 1, return_indices=True)),
         [("ints", 3, (1, 2, 6, 7))],
     ),
+    (
+        "max2d_wholes",
+        lambda P, i: P.cat(
+            [
+                part.reshape(-1).to(P.int64)
+                for kind in (P.int64, P.int32, P.int16)
+                for size in (3, (2, 1))
+                for part in F(P).max_pool2d((i - 1).to(kind), size, 2, size == 3 and 1 or 0, return_indices=True)
+            ]
+        ),
+        [("ints", 4, (2, 2, 6, 7))],
+    ),
     ("max2d_places", _pool("max_pool2d", 3, 2, 1, return_indices=True, which=1), [(2, 2, 6, 7)]),
     ("max3d", _pool("max_pool3d", 2, ceil_mode=True), [(1, 2, 3, 5, 4)]),
     ("max3d_places", _pool("max_pool3d", (1, 2, 2), return_indices=True, which=1), [(1, 2, 3, 5, 4)]),

@@ -3,8 +3,9 @@
  */
 import { decoded } from "../shared/decoded.js";
 import { UserError } from "../shared/protocol.js";
-import { byId, tabMemory } from "./dom.js";
+import { byId, h, tabMemory } from "./dom.js";
 import { assumedEncoding, encodingNote } from "./encoding-note.js";
+import { fitting, limitText } from "./text-limit.js";
 
 export class TextField {
   /** @param {"translate" | "speak" | "forecast"} name of the view: the ids of the field, its form and its note begin with it */
@@ -19,6 +20,9 @@ export class TextField {
       this.note.replaceChildren();
       tabMemory.set(typed, this.field.value);
     });
+    /** Lines that are not wrapped are laid out one by one, however many there are. */
+    this.limited = this.field.wrap !== "off";
+    if (this.limited) limitText(this.field, (message) => this.tell(message));
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
@@ -34,8 +38,15 @@ export class TextField {
     this.field.focus();
   }
 
+  /** Says something of the text, beside what is said already. @param {string} message */
+  tell(message) {
+    this.note.querySelector("p")?.remove(); // the last one
+    this.note.append(h("p", {}, message));
+  }
+
   /** Puts a text in place of what is in the field, which can undo it. The focus stays where it is. @param {string} text */
   type(text) {
+    if (this.limited) text = fitting(text, (message) => this.tell(message));
     if (this.field.value === text) return;
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
     this.field.focus({ preventScroll: true });

@@ -11,6 +11,7 @@
  * @typedef {{type: "progress", what: string, done: number, total: number | null, unit: string}} ProgressEvent
  * @typedef {{type: "token", text: string, id: number, index: number}} TokenEvent
  * @typedef {{type: "thought", text: string}} ThoughtEvent
+ * @typedef {{type: "draft", text: string}} DraftEvent the text behind the last token, of which "▒" are not known yet
  * @typedef {{type: "segment", text: string, start: number, end: number, id: number, speaker?: string,
  *   words?: {word: string, start: number, end: number, probability: number, speaker?: string}[]}} SegmentEvent
  * @typedef {{type: "partial", text: string, start: number}} PartialEvent
@@ -26,7 +27,7 @@
  * @typedef {{type: "done", reason?: string, [result: string]: any}} DoneEvent with the results of the request
  * @typedef {{type: "error", what: string, where?: string | null, hint?: string | null, fatal?: boolean,
  *   action?: string}} ErrorEvent `action`: see LABELS in page/errors.js
- * @typedef {ProgressEvent | TokenEvent | ThoughtEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | DoubtEvent | ItemEvent | SoundEvent | RegionEvent | LineEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
+ * @typedef {ProgressEvent | TokenEvent | ThoughtEvent | DraftEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | DoubtEvent | ItemEvent | SoundEvent | RegionEvent | LineEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
  */
 
 /** An error for the user: what happened, where, and what to do. */

@@ -54,7 +54,8 @@ def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
     kind = common_dtype(x, other)
     if not kind.is_floating_point:
         raise TypeError(f"logaddexp2: takes floating-point tensors, not {describe(x)} and {describe(other)}")
-    return logaddexp(x.to(kind) * _math_log(2), other.to(kind) * _math_log(2)) / _math_log(2)
+    finer = _dtype.float32 if kind.itemsize < 4 else kind  # so that short floats are rounded once
+    return (logaddexp(x.to(finer) * _LN2, other.to(finer) * _LN2) / _LN2).to(kind)
 
 
 @function(method=True, in_place=True)

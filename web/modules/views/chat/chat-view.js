@@ -20,6 +20,7 @@ import { modelRow } from "../../page/offer-row.js";
 import { ServerCard } from "../../page/server-card.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
+import { limitText } from "../../page/text-limit.js";
 import { WorkingView } from "../../page/working-view.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { AnswerWriter } from "./answer-writer.js";
@@ -151,6 +152,7 @@ class ChatView extends WorkingView {
       event.preventDefault();
       if (!this.button.running) this.send();
     });
+    limitText(this.field, (message) => this.#tell(message));
     this.field.addEventListener("input", () => {
       this.#fit();
       this.#keepDraft();

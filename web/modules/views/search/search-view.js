@@ -16,6 +16,7 @@ import { clearError, showError } from "../../page/errors.js";
 import { modelRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { isShown } from "../../page/shell.js";
+import { limitText } from "../../page/text-limit.js";
 import { WorkingView } from "../../page/working-view.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Collection, aboutOf, cosine, exported, finish, floats, imported, itemOf, recordOf, textOf } from "./collection.js";
@@ -115,6 +116,7 @@ class SearchView extends WorkingView {
       });
     }
     byId("search-add").addEventListener("click", () => this.addPasted());
+    limitText(byId(PASTED), (message) => this.#tell(`${message} A file may be longer.`));
     for (const name of TYPED) {
       const field = /** @type {HTMLInputElement} */ (byId(name));
       field.value = tabMemory.get(name) ?? "";

@@ -10,6 +10,7 @@ import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
+import { fitting, limitText } from "../../page/text-limit.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
@@ -87,6 +88,7 @@ export class StoryView {
         if (!event.repeat) byId("story-form").requestSubmit();
       }
     });
+    limitText(this.prompt, (message) => this.#tell(message));
     this.prompt.addEventListener("input", () => {
       this.#fit();
       this.promptNote.replaceChildren();
@@ -113,7 +115,13 @@ export class StoryView {
   #begins(text) {
     this.prompt.focus();
     this.prompt.select();
-    document.execCommand("insertText", false, text);
+    document.execCommand("insertText", false, fitting(text, (message) => this.#tell(message)));
+  }
+
+  /** Says something of what is in the field. @param {string} message */
+  #tell(message) {
+    this.promptNote.querySelector("p")?.remove(); // the last one
+    this.promptNote.append(h("p", {}, message));
   }
 
   /** Makes the field as tall as its text, up to the limit of the style. */

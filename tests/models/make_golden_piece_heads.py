@@ -1,0 +1,60 @@
+"""Makes golden_piece_heads/NAME.json with transformers, one for each configuration of piece_head_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_piece_heads.py [NAME …]
+
+A file has the names and shapes of the tensors as files have them, what the processor makes of two recordings, and
+logits of the first and of both with padding. The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from tests.goldens import write_json
+from tests.models.parakeet_configs import sounds
+from tests.models.piece_head_configs import CONFIGS, SAMPLES, SETTINGS
+from tests.models.seeded import rounded, shown, sound_weights
+
+FOLDER = Path(__file__).with_name("golden_piece_heads")
+CLASSES = {"omniasr": ("OmniASRForCTC", "OmniASRFeatureExtractor"), "lasr": ("LasrForCTC", "LasrFeatureExtractor")}
+
+
+def golden(name: str) -> dict[str, Any]:
+    config = dict(CONFIGS[name])
+    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    kind, extractor = (getattr(transformers, own) for own in CLASSES[name])
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        kind(made).float().save_pretrained(folder)
+        stored = load_file(folder / "model.safetensors")
+        for key, value in stored.items():
+            if value.is_floating_point():
+                stored[key] = torch.from_numpy(sound_weights(key, tuple(value.shape)))
+        save_file(stored, folder / "model.safetensors", {"format": "pt"})
+        model = kind.from_pretrained(folder, attn_implementation="eager").float().eval()
+    extract = extractor(**SETTINGS[name])
+    recordings = [sounds(count) for count in SAMPLES[name]]
+    given = {"sampling_rate": 16000, "return_tensors": "pt", "return_attention_mask": True}
+    alone, batch = extract(recordings[:1], **given), extract(recordings, padding=True, **given)
+    with torch.no_grad():
+        logits, both = model(**alone).logits, model(**batch).logits
+    return {
+        "tensors": {key: list(value.shape) for key, value in stored.items()},
+        "input": rounded(shown(batch[extract.model_input_names[0]].numpy())),
+        "logits": rounded(shown(logits.numpy(), 96)),
+        "padded": rounded(shown(both[:, : both.shape[1] // 2].numpy(), 96)),
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))

@@ -1,0 +1,75 @@
+"""Makes golden_senses/NAME.json with transformers, one for each configuration of sense_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_senses.py [NAME …]
+
+A file has the names and shapes of the parameters as files have them, logits of a text with two recordings and a picture
+and the 24 tokens that are written greedily after it, and logits of two texts with a recording each, of which the second
+is padded. The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from tests.goldens import write_json
+from tests.models.make_golden_picture_texts import patches
+from tests.models.seeded import picture, rounded, shown, sound_weights
+from tests.models.sense_configs import CONFIGS, GRID, SAMPLES, SETTINGS, heard, mixed
+from tests.models.sound_configs import recording
+
+FOLDER = Path(__file__).with_name("golden_senses")
+CLASSES = {
+    "qwen2_5_omni_thinker": "Qwen2_5OmniThinkerForConditionalGeneration",
+    "qwen3_omni_moe_thinker": "Qwen3OmniMoeThinkerForConditionalGeneration",
+}
+
+
+def golden(name: str) -> dict[str, Any]:
+    config = dict(CONFIGS[name])
+    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    kind = getattr(transformers, CLASSES[name])
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        kind(made).float().save_pretrained(folder)
+        stored = load_file(folder / "model.safetensors")
+        for key, value in stored.items():
+            stored[key] = torch.from_numpy(sound_weights(key, tuple(value.shape)))
+        save_file(stored, folder / "model.safetensors", {"format": "pt"})
+        model = kind.from_pretrained(folder, attn_implementation="eager").float().eval()
+    found = transformers.WhisperFeatureExtractor(**SETTINGS)(
+        [recording(count) for count in SAMPLES], sampling_rate=16000, padding="max_length", truncation=False,
+        return_tensors="pt", return_attention_mask=True,
+    )  # fmt: skip
+    sounds = {"input_features": found.input_features, "feature_attention_mask": found.attention_mask}
+    high, wide = (8 * n for n in GRID)
+    seen = {
+        "pixel_values": patches(torch.from_numpy(picture(1, high, wide))),
+        "image_grid_thw": torch.tensor([[1, high // 4, wide // 4]]),
+    }
+    ids, two = torch.tensor([mixed(name)]), torch.tensor(heard(name))
+    mask = (two != 0).long()
+    with torch.no_grad():
+        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), **sounds, **seen).logits
+        both = model(input_ids=two, attention_mask=mask, **sounds).logits * mask.unsqueeze(-1)
+        written = model.generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=24, do_sample=False, eos_token_id=None,
+            pad_token_id=0, **sounds, **seen,
+        )[0, ids.shape[1] :].tolist()  # fmt: skip
+    return {
+        "parameters": {key: list(value.shape) for key, value in stored.items()},
+        "logits": rounded(shown(logits.numpy(), 96)), "heard": rounded(shown(both.numpy(), 96)), "tokens": written,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
