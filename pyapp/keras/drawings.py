@@ -8,12 +8,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from pyapp.dataclass import dataclass, field
-
+from ..dataclass import dataclass
 from .core import InputLayer
 from .structures import flatten, map_structure
 
