@@ -149,24 +149,21 @@ class Described:
 _references = sys.getrefcount
 
 
-class _Counted:
-    """Counts the references to an object that one variable holds, seen from its method."""
-
+class _Counted:  # by its method, as a node is
     def count(self) -> int:
         return _references(self)
 
 
-def _references_of_one() -> int:
+def _count_one() -> int:
     node = _Counted()
     return node.count()
 
 
-_ALONE = _references_of_one()  # of a node that a backward pass alone still holds
+_ALONE = _count_one()  # references to a node that a backward pass alone still holds
 _MOST_LEFT = 500  # nodes that a pass leaves for later ones: a chain of them is freed by recursion
 
 
 def _left_nodes() -> Any:
-    """left_nodes.py, imported when it is first needed."""
     return importlib.import_module(".left_nodes", __package__)
 
 
@@ -247,8 +244,7 @@ class Node:
         )
 
     def release(self) -> bool:
-        """After a pass that keeps no graph: frees what it holds. A node that saves no elements, and to which something
-        still leads, serves later passes, too: it keeps the shapes of its arguments. Whether it is such a node."""
+        # A node that saves no elements, and to which something still leads, serves later passes: then True.
         if self.versions or self.op.reads_layout or self.args is None or _references(self) <= _ALONE:
             self.drop()
             return False
@@ -615,7 +611,6 @@ def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
 
 
 def _pass(create_graph: bool) -> Any:
-    """The context of a backward pass."""
     mode = enable_grad() if create_graph else no_grad()
     return EXTENSIONS.as_tensors(mode) if SUBCLASSES.count else mode
 

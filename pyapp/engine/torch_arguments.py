@@ -75,9 +75,8 @@ _ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
 
 
 def as_factory(function: Any) -> Any:
-    """Wraps a function that creates tensors so that it accepts torch's settings of memory. Of them `memory_format` has
-    an effect: with channels_last the elements are in that order, else row-major. Adds `device` and `requires_grad` if
-    the function does not have them.
+    """Wraps a function that creates tensors so that it accepts torch's settings of memory, of which `memory_format`
+    alone has an effect. Adds `device` and `requires_grad` if the function does not have them.
     """
     body = function
     while hasattr(body, "__wrapped__"):

@@ -23,9 +23,7 @@ class _IsParameter(type):
 
 
 class Parameter(Tensor, metaclass=_IsParameter):
-    """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters. Its own
-    class is Tensor; classes that derive from Parameter are those of their tensors.
-    """
+    """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters."""
 
     is_parameter = True
     plain_results = True  # of operations: they are no parameters

@@ -75,7 +75,6 @@ def _clone_by_name(x: Tensor, memory_format: Any = None) -> Tensor:
 
 
 def _formats() -> Any:
-    """memory_order.py, which few programs need."""
     return importlib.import_module("..memory_order", __package__)
 
 
@@ -93,8 +92,7 @@ def to(
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """Another dtype and/or device: `x.to("float16")`, `x.to("q4_0")`, `x.to("cuda")`, `x.to(other)`; x itself when
-    nothing changes. Block formats are for matrices and have no gradient. `memory_format`: channels_last gives it that
-    order in memory, contiguous_format a row-major one.
+    nothing changes. Block formats are for matrices and have no gradient. `memory_format`: the order in memory.
     """
     try:
         flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which has no effect, and copy
