@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError
-from .grad_mode import ANOMALY, GROUPS, STATE, SUBCLASSES, WATCHERS
+from .grad_mode import ANOMALY, GROUPS, STATE, WATCHERS
 from .launch import note_gradient
 from .shape import is_packed
 from .storage import CAPTURES
@@ -127,9 +127,12 @@ class _Extensions:
     run_after: Any = None
     begin_pass: Any = None  # while there are GROUPS
     end_pass: Any = None
-    as_tensors: Any = None  # subclasses.py: while there are SUBCLASSES
     leave: Any = None  # left_nodes.py, which a pass imports that leaves nodes for others
     freed_before: Any = None
+
+    @staticmethod
+    def mode(mode: Any) -> Any:  # of a pass; subclasses.py adds to it
+        return mode
 
 
 EXTENSIONS = _Extensions()
@@ -267,9 +270,8 @@ def edge_of(tensor: Any) -> Edge:
 
 
 def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) -> list[Node]:
-    """Every node that the roots depend on, in topological order from the roots; ancestors of the nodes in `stop` are
-    left out. `uses` gets the number of gradients that add up to those of each leaf with hooks for its `grad`.
-    """
+    # Every node that the roots depend on, in topological order from the roots; ancestors of the nodes in `stop` are
+    # left out. `uses` gets the number of gradients that add up to those of each leaf with hooks for its `grad`.
     order: list[Node] = []
     seen: set[int] = set()
     stack: list[tuple[Edge, bool]] = [(root, False) for root in roots]
@@ -294,7 +296,7 @@ def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) ->
 
 
 def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> tuple[set[int], set[int]]:
-    """The nodes and leaves on the paths to the wanted ones; and those nodes from which a path leads on."""
+    # The nodes and leaves on the paths to the wanted ones; and those nodes from which a path leads on.
     found = {id(edge) for edge in wanted}
     leading: set[int] = set()
     for node in reversed(order):
@@ -383,9 +385,8 @@ class _Slices:
 
 
 def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
-    """Which elements of a tensor without gaps a view of it has: a range for each dim, the outermost in memory first.
-    None where they are no such ranges.
-    """
+    # Which elements of a tensor without gaps a view of it has: a range for each dim, the outermost in memory first.
+    # None where they are no such ranges.
     at = part.offset - whole.offset
     sizes: dict[int, int] = {}
     box: list[tuple[int, int]] = []
@@ -406,7 +407,7 @@ def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
 
 
 def _empty_as(source: Tensor, gradient: Tensor) -> Tensor:
-    """Memory for the gradient of `source`, laid out as it is: what it is a view of gets its gradient without a copy."""
+    # Memory for the gradient of `source`, laid out as it is: what it is a view of gets its gradient without a copy.
     layout = (source.numel(), source.strides) if is_packed(source.shape, source.strides) else None
     return empty_contiguous(source.shape, gradient.dtype, gradient.device, layout)
 
@@ -556,8 +557,8 @@ def _deliver_complete(
     deliver: Callable[[Edge, Tensor], None],
     silent: frozenset[int],
 ) -> None:
-    """Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for the
-    end of the backward pass."""
+    # Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for
+    # the end of the backward pass.
     for edge in node.edges:
         left = uses.get(id(edge)) if isinstance(edge, Tensor) else None
         if left is None or edge is None:
@@ -600,7 +601,7 @@ class _Delivery:
 
 
 def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
-    """Adds to the `grad` of a leaf, or of a tensor that retains it."""
+    # Adds to the `grad` of a leaf, or of a tensor that retains it.
     tensor = edge if isinstance(edge, Tensor) else edge.retained and edge.retained()
     if tensor is None:
         return
@@ -610,13 +611,8 @@ def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
             hook(edge)
 
 
-def _pass(create_graph: bool) -> Any:
-    mode = enable_grad() if create_graph else no_grad()
-    return EXTENSIONS.as_tensors(mode) if SUBCLASSES.count else mode
-
-
 def _several(given: Any) -> list[Any]:
-    """Tensors and GradientEdges, of which one may be given alone."""
+    # Tensors and GradientEdges, of which one may be given alone.
     return [given] if isinstance(given, Tensor) or hasattr(given, "edge") else list(given)
 
 
@@ -650,7 +646,7 @@ def backward(
         elif isinstance(edge, Node):  # on the paths to those
             _accumulate(edge, gradient, delivery)
 
-    with _pass(create_graph):
+    with EXTENSIONS.mode(enable_grad() if create_graph else no_grad()):
         kept = create_graph if retain_graph is None else retain_graph
         _walk(roots, weights, kept, create_graph, deliver, only and [edge_of(t) for t in only])
 
@@ -677,7 +673,7 @@ def gradients_at(
         if own and isinstance(edge, Node):
             _accumulate(edge, gradient.clone() if edge.retained else gradient, delivery)
 
-    with _pass(create_graph):
+    with EXTENSIONS.mode(enable_grad() if create_graph else no_grad()):
         silent = frozenset() if own else frozenset(map(id, edges))
         _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop, silent)
     return found

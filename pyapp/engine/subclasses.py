@@ -26,7 +26,6 @@ from typing import Any
 from .autocast import REGIONS
 from .autograd import EXTENSIONS, STATE
 from .declare import FUNCTIONS, GUARDS, METHODS
-from .grad_mode import SUBCLASSES
 from .op import ASK, Op
 from .tensor import Tensor, make
 from .thread_local import ThreadLocal
@@ -232,7 +231,7 @@ def _begin() -> None:
     """Lets every operation ask, from now on."""
     ASK.append(ask)
     REGIONS.add(1)
-    EXTENSIONS.as_tensors = _Pass
+    EXTENSIONS.mode = _Pass  # type: ignore[method-assign]
     for name in (*METHODS, *_OWN):
         if not (name.startswith("__") and name != "__getitem__"):  # operators are ops
             setattr(Tensor, name, guarded(name, vars(Tensor)[name]))
@@ -246,10 +245,8 @@ def _begin() -> None:
 
 def begin(cls: type) -> None:
     """A class that derives from Tensor was defined."""
-    if overrides(cls):
-        if not SUBCLASSES.count:
-            _begin()
-        SUBCLASSES.add(1)
+    if overrides(cls) and not ASK:
+        _begin()
 
 
 __all__ = [

@@ -70,15 +70,11 @@ def clone(x: Tensor) -> Tensor:
     return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
 
 
-def _clone_by_name(x: Tensor, memory_format: Any = None) -> Tensor:
-    return clone(x) if memory_format is None else _formats().cloned(x, memory_format)
-
-
 def _formats() -> Any:
     return importlib.import_module("..memory_order", __package__)
 
 
-clone.by_name = _clone_by_name
+clone.by_name = lambda x, memory_format=None: _formats().cloned(x, memory_format)
 
 
 def _copy_bits(x: Tensor) -> Tensor:
