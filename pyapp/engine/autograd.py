@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,16 +11,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError
-from .grad_mode import ANOMALY, GROUPS, STATE, SUBCLASSES, WATCHERS
+from .grad_mode import ANOMALY, GROUPS, STATE, WATCHERS
 from .launch import note_gradient
 from .shape import is_packed
-from .storage import CAPTURES, Storage
-from .tensor import Tensor, empty_contiguous, make
+from .storage import CAPTURES
+from .tensor import Tensor, empty_contiguous
 from .thread_local import ThreadLocal
 
 if TYPE_CHECKING:
-    from .device import Device
-    from .dtype import DType
     from .op import Op
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -128,7 +127,12 @@ class _Extensions:
     run_after: Any = None
     begin_pass: Any = None  # while there are GROUPS
     end_pass: Any = None
-    as_tensors: Any = None  # subclasses.py: while there are SUBCLASSES
+    leave: Any = None  # left_nodes.py, which a pass imports that leaves nodes for others
+    freed_before: Any = None
+
+    @staticmethod
+    def mode(mode: Any) -> Any:  # of a pass; subclasses.py adds to it
+        return mode
 
 
 EXTENSIONS = _Extensions()
@@ -145,45 +149,25 @@ class Described:
         self.vjp = vjp
 
 
-_SERVED: tuple[int, ...] = ()  # the versions of a node that a pass has left for later ones
-_SMALL = 4096  # bytes of an argument that a node may keep as it is
-
-
-def _outline(argument: Tensor) -> Tensor:
-    if argument.dtype.is_quantized:
-        return argument
-    made = blank(argument)
-    made._requires_grad = True
-    return made
-
-
 _references = sys.getrefcount
 
 
-class _Counted:
-    """Counts the references to an object that one variable holds, seen from its method."""
-
+class _Counted:  # by its method, as a node is
     def count(self) -> int:
         return _references(self)
 
 
-def _references_of_one() -> int:
+def _count_one() -> int:
     node = _Counted()
     return node.count()
 
 
-_ALONE = _references_of_one()  # of a node that a backward pass alone still holds
-_blanks: dict[tuple[DType, Device], Storage] = {}
+_ALONE = _count_one()  # references to a node that a backward pass alone still holds
+_MOST_LEFT = 500  # nodes that a pass leaves for later ones: a chain of them is freed by recursion
 
 
-def blank(like: Tensor) -> Tensor:
-    """A tensor of that shape, dtype and device, which takes no memory: all elements are one, NaN. For a gradient that
-    does not read them."""
-    kind = like.dtype
-    storage = _blanks.get((kind, like.device))
-    if storage is None:
-        storage = _blanks[kind, like.device] = Storage.of_bytes(b"\xff" * kind.itemsize, like.device)
-    return make(storage, like.shape, (0,) * len(like.shape), kind)
+def _left_nodes() -> Any:
+    return importlib.import_module(".left_nodes", __package__)
 
 
 class Node:
@@ -262,16 +246,13 @@ class Node:
             "pass retain_graph=True to it"
         )
 
-    def release(self) -> None:
-        """After a pass that keeps no graph: frees what it holds. A node that saves no elements, and to which something
-        still leads, serves later passes, too: it keeps the shapes of its arguments."""
+    def release(self) -> bool:
+        # A node that saves no elements, and to which something still leads, serves later passes: then True.
         if self.versions or self.op.reads_layout or self.args is None or _references(self) <= _ALONE:
             self.drop()
-        else:
-            self.versions = _SERVED
-            for i, (edge, argument) in enumerate(zip(self.edges, self.args, strict=False)):
-                if edge is not None and argument is not edge and argument.storage.nbytes > _SMALL:
-                    self.args = (*self.args[:i], _outline(argument), *self.args[i + 1 :])
+            return False
+        (EXTENSIONS.leave or _left_nodes().leave)(self)
+        return True
 
     def drop(self) -> None:
         """Frees the saved tensors and the edges, so that a long chain is not freed by recursion."""
@@ -289,9 +270,8 @@ def edge_of(tensor: Any) -> Edge:
 
 
 def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) -> list[Node]:
-    """Every node that the roots depend on, in topological order from the roots; ancestors of the nodes in `stop` are
-    left out. `uses` gets the number of gradients that add up to those of each leaf with hooks for its `grad`.
-    """
+    # Every node that the roots depend on, in topological order from the roots; ancestors of the nodes in `stop` are
+    # left out. `uses` gets the number of gradients that add up to those of each leaf with hooks for its `grad`.
     order: list[Node] = []
     seen: set[int] = set()
     stack: list[tuple[Edge, bool]] = [(root, False) for root in roots]
@@ -316,7 +296,7 @@ def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) ->
 
 
 def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> tuple[set[int], set[int]]:
-    """The nodes and leaves on the paths to the wanted ones; and those nodes from which a path leads on."""
+    # The nodes and leaves on the paths to the wanted ones; and those nodes from which a path leads on.
     found = {id(edge) for edge in wanted}
     leading: set[int] = set()
     for node in reversed(order):
@@ -405,9 +385,8 @@ class _Slices:
 
 
 def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
-    """Which elements of a tensor without gaps a view of it has: a range for each dim, the outermost in memory first.
-    None where they are no such ranges.
-    """
+    # Which elements of a tensor without gaps a view of it has: a range for each dim, the outermost in memory first.
+    # None where they are no such ranges.
     at = part.offset - whole.offset
     sizes: dict[int, int] = {}
     box: list[tuple[int, int]] = []
@@ -428,7 +407,7 @@ def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
 
 
 def _empty_as(source: Tensor, gradient: Tensor) -> Tensor:
-    """Memory for the gradient of `source`, laid out as it is: what it is a view of gets its gradient without a copy."""
+    # Memory for the gradient of `source`, laid out as it is: what it is a view of gets its gradient without a copy.
     layout = (source.numel(), source.strides) if is_packed(source.shape, source.strides) else None
     return empty_contiguous(source.shape, gradient.dtype, gradient.device, layout)
 
@@ -524,24 +503,6 @@ def _walk(
     gradient is complete. With `wanted`, only along the paths that lead there. The hooks of the edges in `silent` do not
     run: their gradients are parts of those of another pass, which runs them.
     """
-    if SUBCLASSES.count and EXTENSIONS.as_tensors is not None:
-        with EXTENSIONS.as_tensors():
-            _propagate(roots, gradients, retain_graph, create_graph, deliver, wanted, stop, silent)
-    else:
-        _propagate(roots, gradients, retain_graph, create_graph, deliver, wanted, stop, silent)
-
-
-def _propagate(
-    roots: Sequence[Tensor],
-    gradients: Sequence[Tensor | None],
-    retain_graph: bool,
-    create_graph: bool,
-    deliver: Callable[[Edge, Tensor], None],
-    wanted: Sequence[Edge] | None,
-    stop: frozenset[int],
-    silent: frozenset[int],
-) -> None:
-    """As `_walk`, with tensors of all classes as plain ones."""
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
         pending.add(edge_of(root), _seed(root, gradient))
@@ -551,6 +512,7 @@ def _propagate(
     grouped = GROUPS.count > 0
     around = EXTENSIONS.begin_pass(map(edge_of, roots), order, needed) if grouped else None
     order.reverse()
+    left = 0  # nodes that serve later passes
     while order:
         node = order.pop()
         gradient = pending.take(node)
@@ -574,7 +536,10 @@ def _propagate(
         if uses:
             _deliver_complete(node, uses, pending, deliver, silent)
         if not retain_graph:
-            node.release()
+            if left < _MOST_LEFT:
+                left += node.release()
+            else:
+                node.drop()
     for leaf in list(pending.leaves.values()):
         whole = pending.take(leaf)
         assert whole is not None
@@ -592,8 +557,8 @@ def _deliver_complete(
     deliver: Callable[[Edge, Tensor], None],
     silent: frozenset[int],
 ) -> None:
-    """Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for the
-    end of the backward pass."""
+    # Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for
+    # the end of the backward pass.
     for edge in node.edges:
         left = uses.get(id(edge)) if isinstance(edge, Tensor) else None
         if left is None or edge is None:
@@ -636,7 +601,7 @@ class _Delivery:
 
 
 def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
-    """Adds to the `grad` of a leaf, or of a tensor that retains it."""
+    # Adds to the `grad` of a leaf, or of a tensor that retains it.
     tensor = edge if isinstance(edge, Tensor) else edge.retained and edge.retained()
     if tensor is None:
         return
@@ -647,7 +612,7 @@ def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
 
 
 def _several(given: Any) -> list[Any]:
-    """Tensors and GradientEdges, of which one may be given alone."""
+    # Tensors and GradientEdges, of which one may be given alone.
     return [given] if isinstance(given, Tensor) or hasattr(given, "edge") else list(given)
 
 
@@ -681,7 +646,7 @@ def backward(
         elif isinstance(edge, Node):  # on the paths to those
             _accumulate(edge, gradient, delivery)
 
-    with enable_grad() if create_graph else no_grad():
+    with EXTENSIONS.mode(enable_grad() if create_graph else no_grad()):
         kept = create_graph if retain_graph is None else retain_graph
         _walk(roots, weights, kept, create_graph, deliver, only and [edge_of(t) for t in only])
 
@@ -708,22 +673,10 @@ def gradients_at(
         if own and isinstance(edge, Node):
             _accumulate(edge, gradient.clone() if edge.retained else gradient, delivery)
 
-    with enable_grad() if create_graph else no_grad():
+    with EXTENSIONS.mode(enable_grad() if create_graph else no_grad()):
         silent = frozenset() if own else frozenset(map(id, edges))
         _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop, silent)
     return found
-
-
-def _freed_before(edges: list[Edge | None]) -> Node | None:
-    """A node that an earlier pass has freed: among these, or behind such as that pass has left."""
-    while edges:
-        node = edges.pop()
-        if isinstance(node, Node):
-            if node.args is None:
-                return node
-            if node.versions is _SERVED:
-                edges.extend(node.edges)
-    return None
 
 
 class _KeepsGraphs(ThreadLocal):
@@ -765,7 +718,7 @@ def grad(
     edges = [edge_of(t) for t in wanted]
     kept = (create_graph if retain_graph is None else retain_graph) or _Keeping.on
     ends = [edge for edge in map(edge_of, roots) if isinstance(edge, Node)]
-    freed = _freed_before([edge for end in ends for edge in (end, *end.edges)])
+    freed = (EXTENSIONS.freed_before or _left_nodes().freed_before)(ends)
     found = gradients_at(edges, roots, weights, kept, create_graph, own=True)
     missing = [i for i, edge in enumerate(edges) if id(edge) not in found]
     if missing and not allow_unused and not materialize_grads:

@@ -20,10 +20,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .autograd import _SERVED, STATE, Described, Edge, Node, RemovableHandle, blank, edge_of, no_grad
+from .autograd import STATE, Described, Edge, Node, RemovableHandle, edge_of, no_grad
 from .grad_mode import WATCHERS
 from .graph_nodes import register_hook
 from .in_place import derive_views
+from .left_nodes import SERVED, blank
 from .operands import unbroadcast
 from .saved_tensors import Saved, connected, current_hooks
 from .tensor import Tensor, make
@@ -54,13 +55,17 @@ class _FunctionNode(Node):
 
     context: Context
 
-    def release(self) -> None:
-        if self.context._saved:
-            self.context._saved = []
+    def release(self) -> bool:
+        if self.context._saved or self.args is None:
             self.drop()
-        elif self.args is not None:
-            self.versions = _SERVED
-            self.args = tuple([_without_memory(a, edge) for a, edge in zip(self.args, self.edges, strict=True)])
+            return False
+        self.versions = SERVED
+        self.args = tuple([_without_memory(a, edge) for a, edge in zip(self.args, self.edges, strict=True)])
+        return True
+
+    def drop(self) -> None:
+        super().drop()
+        self.context._saved = []
 
 
 def _without_memory(argument: Any, edge: Edge | None) -> Any:

@@ -23,5 +23,4 @@ ANOMALY = _Anomaly()
 # Hooks on saved tensors that are in use, of all threads, and the search for anomalies: while there are none, a new node
 # looks no further.
 WATCHERS = Users()
-SUBCLASSES = Users()  # classes of users that derive from Tensor
 GROUPS = Users()  # hooks of several tensors: while there are none, a backward pass looks no further

@@ -4,6 +4,7 @@ x.add_(y, alpha=0.1).
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from numbers import Number
 from typing import Any
@@ -13,6 +14,17 @@ from .tensor import Tensor
 _FACTOR = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
 _TENSORS = {"add": 1, "sub": 1, "addcmul": 2, "addcdiv": 2}
 _PRODUCTS = ("addmm", "addmv", "addr", "addbmm", "baddbmm")
+
+
+def ask_others(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
+    """What arguments that are no tensors, but have `__torch_function__`, give for a call; NotImplemented: there are
+    none."""
+    given = tuple(args)
+    for value in (*given, *kwargs.values()):
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if hasattr(type(each), "__torch_function__") and not isinstance(each, Tensor):
+                return importlib.import_module(".subclasses", __package__).ask(function, given, kwargs)
+    return NotImplemented
 
 
 def old_form(name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> tuple[str, Callable[[], Any]] | None:

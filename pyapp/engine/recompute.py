@@ -57,8 +57,12 @@ class _Recomputed(Node):
         found = gradients_at(wanted, [t for t, _ in kept], [g for _, g in kept], create_graph, create_graph, stop)
         return [(edge, found.get(id(edge))) for edge in wanted]
 
-    def release(self) -> None:
+    def release(self) -> bool:
         self.drop()
+        return False
+
+    def drop(self) -> None:
+        super().drop()
         self.again = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, NamedTuple, TypeVar
 
 from .tensor import Tensor
@@ -19,46 +18,22 @@ class Found(NamedTuple):
 
 
 def printed_as(name: str) -> Any:
-    """A decorator of a named tuple: its texts begin with the name. As torch's it can be made of one sequence of all
-    parts, and is what it was after copies and pickles.
-    """
+    """A decorator of a named tuple: its texts begin with the name."""
 
     def decorate(kind: Kind) -> Kind:
-        count = len(kind._fields)  # type: ignore[attr-defined]
-
-        def new(cls: type, *parts: Any) -> Any:
-            if len(parts) != count and len(parts) == 1:
-                parts = tuple(parts[0])
-            if len(parts) != count:
-                raise TypeError(f"return_types.{name}: takes {count} parts, got {len(parts)}")
-            return tuple.__new__(cls, parts)
-
-        def reduced(self: Any) -> Any:
-            return _remade, (name, tuple(self))
-
         def text(self: Any) -> str:
             parts = ",\n".join(f"{field}={part!r}" for field, part in zip(self._fields, self, strict=True))
             return f"pyapp.return_types.{name}(\n{parts})"
 
         kind.__repr__ = text  # type: ignore[assignment]
-        kind.__new__ = new  # type: ignore[assignment, method-assign]
-        kind.__reduce__ = reduced  # type: ignore[method-assign, assignment]
-        kind.n_fields = kind.n_sequence_fields = count  # type: ignore[attr-defined]
-        kind.n_unnamed_fields = 0  # type: ignore[attr-defined]
         KINDS[name] = kind
         return kind
 
     return decorate
 
 
-def _remade(name: str, parts: tuple[Any, ...]) -> Any:
-    """The result of several parts in a pickle."""
-    package = __name__.partition(".")[0]
-    return getattr(importlib.import_module(f"{package}.return_types"), name)(parts)
-
-
 def found(name: str) -> type[Found]:
-    """The kind of Found that a function of that name gives."""
-    body = {"__slots__": (), "__module__": __name__}
+    """The kind of Found that a function of that name gives. Pickles and copies are as of Found."""
+    body = {"__slots__": (), "__module__": __name__, "__reduce__": lambda self: (Found, tuple(self))}
     made: type[Found] = printed_as(name)(type(name, (Found,), body))
     return made

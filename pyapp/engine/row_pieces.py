@@ -37,8 +37,12 @@ class _Known(Node):
             )
         return [(edge, (known * gradient).to(known.dtype)) for edge, known in self.known]
 
-    def release(self) -> None:
+    def release(self) -> bool:
         self.drop()
+        return False
+
+    def drop(self) -> None:
+        super().drop()
         self.known = None
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .autograd import EXTENSIONS, Described, Edge, Node, blank
+from .autograd import EXTENSIONS, Described, Edge, Node
 from .grad_mode import STATE, WATCHERS
 from .launch import stop_capture
+from .left_nodes import blank
 from .tensor import Tensor, make
 from .thread_local import ThreadLocal
 
@@ -138,11 +139,11 @@ class PackedNode(Node):
     def _versions(self) -> list[int]:
         return []  # what the hooks kept need not be the memory that was saved
 
-    def release(self) -> None:
+    def release(self) -> bool:
         if any(isinstance(value, Saved) for value in (*(self.args or ()), self.output)):
             self.drop()
-        else:
-            super().release()
+            return False
+        return super().release()
 
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
         if self.args is None:

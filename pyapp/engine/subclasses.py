@@ -26,7 +26,6 @@ from typing import Any
 from .autocast import REGIONS
 from .autograd import EXTENSIONS, STATE
 from .declare import FUNCTIONS, GUARDS, METHODS
-from .grad_mode import SUBCLASSES
 from .op import ASK, Op
 from .tensor import Tensor, make
 from .thread_local import ThreadLocal
@@ -57,6 +56,21 @@ class DisableTorchFunctionSubclass:
         _thread.off -= 1
 
 
+class _Pass(DisableTorchFunctionSubclass):
+    """The context of a backward pass, in a mode of gradients."""
+
+    def __init__(self, mode: Any) -> None:
+        self._mode = mode
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._mode.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._mode.__exit__(kind, error, at)
+        super().__exit__(kind, error, at)
+
+
 def _disabled_torch_function_impl(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """As `__torch_function__` of a class: its tensors are plain tensors to operations."""
     with DisableTorchFunctionSubclass():
@@ -69,8 +83,13 @@ _disabled_torch_function_impl.plain = True  # type: ignore[attr-defined]
 def overrides(kind: type) -> bool:
     """Whether operations ask a class what they give."""
     if issubclass(kind, Tensor):
-        asks = not getattr(kind.__torch_function__, "plain", False)
-        return asks and kind.__module__.partition(".")[0] != _PACKAGE
+        for base in kind.__mro__:
+            own = vars(base)
+            if base is Tensor or "__torch_function__" in own:
+                asks = not getattr(kind.__torch_function__, "plain", False)  # type: ignore[attr-defined]
+                return asks and kind.__module__.partition(".")[0] != _PACKAGE
+            if "plain_results" in own:
+                return False
     return hasattr(kind, "__torch_function__")
 
 
@@ -110,19 +129,6 @@ def ask(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     raise TypeError(f"{function.__name__}: {names} do not implement it: __torch_function__ gave NotImplemented")
 
 
-def ask_others(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
-    """As `ask`, for objects that are no tensors."""
-    given = tuple(args)
-    if all(isinstance(x, Tensor) for x in _flat((*given, *kwargs.values())) if hasattr(type(x), "__torch_function__")):
-        return NotImplemented
-    return ask(function, given, kwargs)
-
-
-def _flat(values: Iterable[Any]) -> Iterable[Any]:
-    for value in values:
-        yield from value if isinstance(value, (list, tuple)) else (value,)
-
-
 def of_class(value: Any, kind: type, args: Iterable[Any] = ()) -> Any:
     """A plain tensor, or those in lists and tuples, as tensors of a class. One that was an argument stays as it is."""
     if type(value) is Tensor:
@@ -146,6 +152,27 @@ def torch_function(cls: type, func: Any, types: tuple[type, ...], args: Any = ()
     return of_class(found, cls, args)
 
 
+@classmethod  # type: ignore[misc]
+def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """What an operation gives that a tensor of this class takes part in: by default tensors of the class."""
+    return torch_function(cls, func, types, args, kwargs)
+
+
+Tensor.__torch_function__ = __torch_function__  # type: ignore[attr-defined]
+
+
+def _without_arguments(cls: type) -> Any:
+    """A tensor of a class, made without its __new__, which may want arguments, before its state is set."""
+    return object.__new__(cls)
+
+
+def _reduced(x: Tensor, protocol: Any) -> Any:
+    return _without_arguments, (type(x),), x.__getstate__()
+
+
+Tensor.__reduce_ex__ = _reduced  # type: ignore[method-assign, assignment]
+
+
 def as_subclass(x: Tensor, cls: type) -> Any:
     """The same memory, with its place in the graph, as a tensor of a class that derives from Tensor."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
@@ -159,6 +186,9 @@ def make_subclass(cls: type, data: Tensor, require_grad: bool = False, **_: Any)
     """Tensor._make_subclass: a leaf of the class over the memory of `data`."""
     made = make(data.storage, data.shape, data.strides, data.dtype, data.offset)
     return _turned(made, cls).requires_grad_(require_grad)
+
+
+Tensor._make_subclass = staticmethod(make_subclass)  # type: ignore[attr-defined]
 
 
 def _turned(made: Tensor, cls: type) -> Any:
@@ -201,7 +231,7 @@ def _begin() -> None:
     """Lets every operation ask, from now on."""
     ASK.append(ask)
     REGIONS.add(1)
-    EXTENSIONS.as_tensors = DisableTorchFunctionSubclass
+    EXTENSIONS.mode = _Pass  # type: ignore[method-assign]
     for name in (*METHODS, *_OWN):
         if not (name.startswith("__") and name != "__getitem__"):  # operators are ops
             setattr(Tensor, name, guarded(name, vars(Tensor)[name]))
@@ -215,13 +245,11 @@ def _begin() -> None:
 
 def begin(cls: type) -> None:
     """A class that derives from Tensor was defined."""
-    if overrides(cls):
-        if not SUBCLASSES.count:
-            _begin()
-        SUBCLASSES.add(1)
+    if overrides(cls) and not ASK:
+        _begin()
 
 
 __all__ = [
-    "DisableTorchFunctionSubclass", "_disabled_torch_function_impl", "as_subclass", "ask", "ask_others", "begin",
+    "DisableTorchFunctionSubclass", "_disabled_torch_function_impl", "as_subclass", "ask", "begin",
     "make_subclass", "overrides", "torch_function",
 ]  # fmt: skip

@@ -86,11 +86,6 @@ _HOW_TO_CHANGE = {
 }  # fmt: skip
 
 
-def _of_subclasses(name: str) -> Any:
-    """A function of subclasses.py, which few programs need."""
-    return getattr(importlib.import_module(".subclasses", __package__), name)
-
-
 class Tensor(_Slots, TensorMethods):
     """`shape`, `strides` (elements) and `offset` into `storage`; `dtype`, `device`; `address`, where the first element
     lies on its device; and, for autograd, `requires_grad`, `grad`, `node`. The engine itself reads and writes
@@ -122,22 +117,7 @@ class Tensor(_Slots, TensorMethods):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.__module__.partition(".")[0] != _PACKAGE:
-            _of_subclasses("begin")(cls)
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What an operation gives that a tensor of this class takes part in: by default tensors of the class. See
-        subclasses.py."""
-        return _of_subclasses("torch_function")(cls, func, types, args, kwargs)
-
-    def as_subclass(self, cls: type) -> Any:
-        """The same memory, with its place in the graph, as a tensor of a class that derives from Tensor."""
-        return _of_subclasses("as_subclass")(self, cls)
-
-    @staticmethod
-    def _make_subclass(cls: type, data: Tensor, require_grad: bool = False, **settings: Any) -> Any:
-        """A leaf of a class that derives from Tensor, over the memory of `data`."""
-        return _of_subclasses("make_subclass")(cls, data, require_grad, **settings)
+            importlib.import_module(".subclasses", __package__).begin(cls)
 
     __array_priority__ = 1000  # NumPy's operators leave the work to ours
 
@@ -439,10 +419,6 @@ class Tensor(_Slots, TensorMethods):
             left_out += ("_grad",)
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """The class, made without its __new__, which may want arguments; and the state."""
-        return _without_arguments, (type(self),), self.__getstate__()
-
     def __repr__(self) -> str:
         from .display import tensor_repr
 
@@ -536,11 +512,6 @@ class Tensor(_Slots, TensorMethods):
 
 
 OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
-
-
-def _without_arguments(cls: type) -> Any:
-    """A tensor of a class, before its state is set."""
-    return _new(cls)
 
 
 _STATE = ("storage", "shape", "strides", "dtype", "offset")

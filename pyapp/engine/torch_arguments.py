@@ -11,7 +11,6 @@ from typing import Any
 
 from .device import cpu, get_default_device
 from .dtype import as_dtype
-from .memory_format import order_of
 from .op import _NUMPY_NAMES, Op, named_first
 from .out_arguments import into_out
 from .tensor import Tensor
@@ -76,9 +75,8 @@ _ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
 
 
 def as_factory(function: Any) -> Any:
-    """Wraps a function that creates tensors so that it accepts torch's settings of memory. Of them `memory_format` has
-    an effect: with channels_last the elements are in that order, else row-major. Adds `device` and `requires_grad` if
-    the function does not have them.
+    """Wraps a function that creates tensors so that it accepts torch's settings of memory, of which `memory_format`
+    alone has an effect. Adds `device` and `requires_grad` if the function does not have them.
     """
     body = function
     while hasattr(body, "__wrapped__"):
@@ -113,8 +111,7 @@ def as_factory(function: Any) -> Any:
         if order is not None:
             learns = kwargs.pop("requires_grad", False)
             made = call(*args, **kwargs)
-            if order_of(call.__name__, order, made.ndim) is not None:
-                made = made.contiguous(memory_format=order)
+            made = made.to(memory_format=order)
             return made.requires_grad_() if learns else made
         more = {name: kwargs.pop(name) for name in lacks if name in kwargs}
         made = function(*args, **kwargs)

@@ -5,7 +5,6 @@ nothing until an error is raised.
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -57,12 +56,10 @@ def tell(
     if isinstance(error, NotDense) and (found := error.run(name, args, kwargs)) is not NotImplemented:
         return found
     if isinstance(error, (TypeError, AttributeError)):
-        from .old_forms import old_form  # late, as below
+        from .old_forms import ask_others, old_form  # late, as below
 
-        if function is not None and any(hasattr(type(x), "__torch_function__") for x in _each(args, kwargs)):
-            others = importlib.import_module(".subclasses", __package__)
-            if (found := others.ask_others(function, args, kwargs)) is not NotImplemented:
-                return found
+        if function is not None and (found := ask_others(function, args, kwargs)) is not NotImplemented:
+            return found
         if (form := old_form(name, args, kwargs)) is not None:
             warn(form[0])
             return form[1]()
@@ -85,12 +82,6 @@ def tell(
         return None
     raised = kind(plain(error), where=name, call=call).with_traceback(error.__traceback__)
     raise raised from error.__cause__
-
-
-def _each(args: Iterable[Any], kwargs: dict[str, Any]) -> Iterable[Any]:
-    """The arguments, and what is in lists and tuples among them."""
-    for value in (*args, *kwargs.values()):
-        yield from value if isinstance(value, (list, tuple)) else (value,)
 
 
 def raised_inside(error: Exception) -> bool:

@@ -16,7 +16,6 @@ from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from ..errors import OperationError
 from .members import GROUPS, adopt_members, adopting, new_members, replace_members
 from .parameter import Buffer, Parameter
-from .registrations import REGISTRATIONS
 from .state import IncompatibleKeys, OwnState, StateHooks, WithoutModule, collect, new_state, register
 
 __all__ = ["Module"]
@@ -139,8 +138,6 @@ class Module(OwnState):
                 self._absent.add(name)
             if kept is not None:
                 self._non_persistent_buffers_set.discard(name)
-                if REGISTRATIONS.parameter or REGISTRATIONS.module:
-                    value = REGISTRATIONS.run("module" if placed else "parameter", self, name, value)
                 kept[name] = value  # in the place of the one before, if there was one
         elif name in GROUPS:
             replace_members(self, name, value)
@@ -174,8 +171,6 @@ class Module(OwnState):
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"register_buffer: {name!r} takes a tensor or None, got {describe(tensor)}")
         self._check_free("register_buffer", name, self._buffers)
-        if REGISTRATIONS.buffer:
-            tensor = REGISTRATIONS.run("buffer", self, name, tensor)
         object.__setattr__(self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
         if tensor is None:

@@ -23,11 +23,10 @@ class _IsParameter(type):
 
 
 class Parameter(Tensor, metaclass=_IsParameter):
-    """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters. Its own
-    class is Tensor; classes that derive from Parameter are those of their tensors.
-    """
+    """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters."""
 
     is_parameter = True
+    plain_results = True  # of operations: they are no parameters
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         data = empty(0) if data is None else data.detach()
@@ -37,14 +36,6 @@ class Parameter(Tensor, metaclass=_IsParameter):
             data.requires_grad_()
         data.is_parameter = True
         return data
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Operations give plain tensors."""
-        return func(*args, **(kwargs or {}))
-
-
-Parameter.__torch_function__.__func__.plain = True  # type: ignore[attr-defined]
 
 
 class Buffer:

@@ -1106,6 +1106,7 @@ METHOD_MODULES: dict[str, str] = {
     "as_strided": "view",
     "as_strided_": "view",
     "as_strided_scatter": "scattering",
+    "as_subclass": "torch_answers",
     "asin": "elementwise.trigonometry",
     "asin_": "elementwise.trigonometry",
     "asinh": "elementwise.trigonometry",

@@ -395,9 +395,5 @@ def _construct(cls: type, *args: Any, device: Any = None) -> Any:
     return made
 
 
-def _nothing_left(made: Tensor, *args: Any, **kwargs: Any) -> None:
-    """`__new__` has made the tensor. Classes that derive from Tensor have arguments of their own."""
-
-
+Tensor.__init__ = lambda made, *args, **kwargs: None  # type: ignore[method-assign]
 Tensor.__new__ = staticmethod(_construct)  # type: ignore[method-assign]
-Tensor.__init__ = _nothing_left  # type: ignore[method-assign, assignment]

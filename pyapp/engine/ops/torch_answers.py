@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import subclasses
 from ..declare import attribute, function, method
 from ..memory_format import layout, memory_format, strided
 from ..quant import dequantize as _dequantized
@@ -84,6 +85,12 @@ def dequantize(x: Tensor) -> Tensor:
 def get_device(x: Tensor) -> int | None:
     """The device's index; -1 for the CPU."""
     return -1 if x.device.type == "cpu" else x.device.index
+
+
+@method()
+def as_subclass(x: Tensor, cls: type) -> Any:
+    """The same memory, with its place in the graph, as a tensor of a class that derives from Tensor."""
+    return subclasses.as_subclass(x, cls)
 
 
 function("is_inference", method=True)(_no)

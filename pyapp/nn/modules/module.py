@@ -12,7 +12,7 @@ from typing import Any
 from ...engine.autograd import RemovableHandle
 from ..hooks import register_everywhere
 from ..module import Module
-from ..registrations import REGISTRATIONS
+from ..parameter import Parameter
 from ..state import EXTRA as _EXTRA_STATE_KEY_SUFFIX
 from ..state import IncompatibleKeys as _IncompatibleKeys
 
@@ -64,10 +64,45 @@ def register_module_module_registration_hook(hook: Callable[..., Any]) -> Remova
     return _register("module", hook)
 
 
+_REGISTRATIONS: dict[str, list[Callable[..., Any]]] = {"parameter": [], "buffer": [], "module": []}
+_plain_setattr, _plain_register_buffer = Module.__setattr__, Module.register_buffer
+
+
+class _Registration(RemovableHandle):
+    """Removes a hook of registration. After the last one modules register members as before the first."""
+
+    def remove(self) -> None:
+        super().remove()
+        if not any(_REGISTRATIONS.values()):
+            Module.__setattr__ = _plain_setattr  # type: ignore[method-assign]
+            Module.register_buffer = _plain_register_buffer  # type: ignore[method-assign]
+
+
 def _register(kind: str, hook: Callable[..., Any]) -> RemovableHandle:
-    hooks = getattr(REGISTRATIONS, kind)
-    hooks.append(hook)
-    return RemovableHandle(hooks, hook)
+    _REGISTRATIONS[kind].append(hook)
+    Module.__setattr__ = _watched_setattr  # type: ignore[method-assign]
+    Module.register_buffer = _watched_register_buffer  # type: ignore[method-assign]
+    return _Registration(_REGISTRATIONS[kind], hook)
+
+
+def _run(kind: str, owner: Module, name: str, value: Any) -> Any:
+    """The member, or what a hook gave for it."""
+    for hook in tuple(_REGISTRATIONS[kind]):
+        changed = hook(owner, name, value)
+        value = value if changed is None else changed
+    return value
+
+
+def _watched_setattr(self: Module, name: str, value: Any) -> None:
+    if isinstance(value, Module):
+        value = _run("module", self, name, value)
+    elif isinstance(value, Parameter):
+        value = _run("parameter", self, name, value)
+    _plain_setattr(self, name, value)
+
+
+def _watched_register_buffer(self: Module, name: str, tensor: Any, persistent: bool = True) -> None:
+    _plain_register_buffer(self, name, _run("buffer", self, name, tensor), persistent)
 
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from ...declare import function, method
@@ -9,7 +10,6 @@ from ...device import Device
 from ...device import cpu as host
 from ...dtype import ALIASES, DTYPES, TYPED, as_dtype, bool_
 from ...launch import refuse_capture
-from ...memory_format import contiguous_format, order_of, preserve_format
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive
 from ...quant import check_not_transposed, dequantize, quantize
@@ -70,25 +70,11 @@ def clone(x: Tensor) -> Tensor:
     return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
 
 
-def _clone_by_name(x: Tensor, memory_format: Any = None) -> Tensor:
-    order = order_of("clone", memory_format, x.ndim)
-    return clone(x) if order is None else _copied(x, order)
+def _formats() -> Any:
+    return importlib.import_module("..memory_order", __package__)
 
 
-clone.by_name = _clone_by_name
-
-
-def _copied(x: Tensor, order: tuple[int, ...]) -> Tensor:
-    """A copy with the dims in another order in memory."""
-    back = [order.index(d) for d in range(len(order))]
-    copied: Tensor = x.permute(order).clone().permute(back)
-    return copied
-
-
-def laid_out(name: str, x: Tensor, memory_format: Any) -> Tensor:
-    """x in a memory format: itself where it is."""
-    order = order_of(name, memory_format, x.ndim)
-    return x if order is None or x.is_contiguous(memory_format) else _copied(x, order)
+clone.by_name = lambda x, memory_format=None: _formats().cloned(x, memory_format)
 
 
 def _copy_bits(x: Tensor) -> Tensor:
@@ -102,8 +88,7 @@ def to(
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """Another dtype and/or device: `x.to("float16")`, `x.to("q4_0")`, `x.to("cuda")`, `x.to(other)`; x itself when
-    nothing changes. Block formats are for matrices and have no gradient. `memory_format`: channels_last gives it that
-    order in memory, contiguous_format a row-major one.
+    nothing changes. Block formats are for matrices and have no gradient. `memory_format`: the order in memory.
     """
     try:
         flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which has no effect, and copy
@@ -122,21 +107,16 @@ def to(
         target = x.dtype if dtype is None else as_dtype(dtype)
         place = x.device if device is None else check_device(device)
         if target is x.dtype and place is x.device:
-            if memory_format is not None:
-                return x.clone(memory_format=memory_format) if copy else _in_format("to", x, memory_format)
-            return x.clone() if copy else x
+            x = x.clone() if copy else x
+            return x if memory_format is None else _formats().in_format("to", x, memory_format)
         if target is not x.dtype:
             x = _convert(x, target)
         if place is not x.device:
             x = _move(x, place)
-        return x if memory_format is None else _in_format("to", x, memory_format)
+        return x if memory_format is None else _formats().in_format("to", x, memory_format)
     except MISTAKES as error:
         tell(error, "to", (x, *args), {"dtype": dtype, "device": device})
         raise
-
-
-def _in_format(name: str, x: Tensor, memory_format: Any) -> Tensor:
-    return x.contiguous() if memory_format is contiguous_format else laid_out(name, x, memory_format)
 
 
 def _may_be_device(name: str) -> bool:
@@ -149,10 +129,8 @@ def _may_be_device(name: str) -> bool:
 def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     """x itself if it is dense, else a dense row-major copy; or in another memory format."""
     try:
-        if memory_format is not None and memory_format is not contiguous_format:
-            if memory_format is preserve_format and not x.is_contiguous():
-                raise RuntimeError("contiguous: takes channels_last or contiguous_format, not preserve_format")
-            return laid_out("contiguous", x, memory_format)
+        if memory_format is not None:
+            return _formats().contiguous_in(x, memory_format)
         if x.is_contiguous():
             return x
         if x.dtype.is_quantized:
