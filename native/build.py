@@ -268,11 +268,16 @@ def copy_header(out: Path) -> Path:
     return header
 
 
-def write_signature(out: Path) -> Path:
-    """signature() beside the kernels of the page: Python there takes a fiftieth of a second to compute it."""
-    path = out / "kernels.signature"
-    path.write_text(signature())
-    return path
+def write_declarations(out: Path) -> list[Path]:
+    """For the page: kernels.h without its comments, of which it would download 11 kB, and signature() beside it, since
+    Python takes a fiftieth of a second there to compute it.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    text = re.sub(r"/\*.*?\*/", "", (NATIVE / "kernels.h").read_text("utf-8"), flags=re.DOTALL)
+    texts = {"declarations.h": re.sub(r"\s*\n", "\n", text), "kernels.signature": signature()}
+    for name, text in texts.items():
+        (out / name).write_text(text, "utf-8")
+    return [out / name for name in texts]
 
 
 def copy_cuda(out: Path) -> list[Path]:
@@ -456,13 +461,13 @@ def build_relaxed(out: Path) -> Path | None:
 
 
 def build_wasm(out: Path | str = DEFAULT_OUT) -> list[Path]:
-    """Builds libpyapp_simd.wasm and, where the tools allow, libpyapp_relaxed.wasm into `out`, with kernels.h and its
-    signature beside them.
+    """Builds libpyapp_simd.wasm and, where the tools allow, libpyapp_relaxed.wasm into `out`, with their declarations
+    beside them.
 
     Raises BuildError without Emscripten or on a failing source.
     """
     out = Path(out)
-    built = [copy_header(out), write_signature(out), build_simd128(out), build_relaxed(out), *copy_webgpu(out)]
+    built = [*write_declarations(out), build_simd128(out), build_relaxed(out), *copy_webgpu(out)]
     return [path for path in built if path]
 
 

@@ -116,7 +116,7 @@ class Compiled:
 
         def run() -> Any:
             outputs = self.function(*given, **kept)
-            if any(x.node is not None and x.node.args is not None for x in _tensors(outputs)):
+            if any(x.node is not None and not x.node.passed for x in _tensors(outputs)):
                 stop_capture(
                     "its result still needs its gradient: compile the whole step (forward, backward, optimiser), "
                     "return loss.detach(), or call it inside no_grad()"

@@ -22,7 +22,9 @@ def is_late_numpy(name: str) -> bool:
 
 def is_late_pyapp(name: str) -> bool:
     """compile_python.py has compiled exactly the modules that the start imports."""
-    return not name.endswith((".pyc", ".dist-info/METADATA", ".dist-info/WHEEL", "/kernels.h", "/kernels.signature"))
+    return not name.endswith(
+        (".pyc", ".dist-info/METADATA", ".dist-info/WHEEL", "/declarations.h", "/kernels.signature")
+    )
 
 
 def is_dictionary(name: str) -> bool:

@@ -163,6 +163,7 @@ def _count_one() -> int:
 
 
 _ALONE = _count_one()  # references to a node that a backward pass alone still holds
+SERVED: tuple[int, ...] = ()  # the versions of a node that a pass has left for later ones
 _MOST_LEFT = 500  # nodes that a pass leaves for later ones: a chain of them is freed by recursion
 
 
@@ -245,6 +246,10 @@ class Node:
             f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
             "pass retain_graph=True to it"
         )
+
+    @property
+    def passed(self) -> bool:  # by a backward pass that keeps no graph
+        return self.args is None or self.versions is SERVED
 
     def release(self) -> bool:
         # A node that saves no elements, and to which something still leads, serves later passes: then True.

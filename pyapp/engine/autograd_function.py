@@ -20,11 +20,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .autograd import STATE, Described, Edge, Node, RemovableHandle, edge_of, no_grad
+from .autograd import SERVED, STATE, Described, Edge, Node, RemovableHandle, edge_of, no_grad
 from .grad_mode import WATCHERS
 from .graph_nodes import register_hook
 from .in_place import derive_views
-from .left_nodes import SERVED, blank
+from .left_nodes import blank
 from .operands import unbroadcast
 from .saved_tensors import Saved, connected, current_hooks
 from .tensor import Tensor, make

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .autograd import EXTENSIONS, Edge, Node
+from .autograd import EXTENSIONS, SERVED, Edge, Node
 from .device import Device
 from .dtype import DType
 from .storage import Storage
 from .tensor import Tensor, make
 
-SERVED: tuple[int, ...] = ()  # the versions of a node that a pass has left for later ones
 _SMALL = 4096  # bytes of an argument that a node may keep as it is
 _blanks: dict[tuple[DType, Device], Storage] = {}
 
@@ -52,4 +51,4 @@ def freed_before(ends: Iterable[Node]) -> Node | None:
 
 EXTENSIONS.leave, EXTENSIONS.freed_before = leave, freed_before
 
-__all__ = ["SERVED", "blank", "freed_before", "leave"]
+__all__ = ["blank", "freed_before", "leave"]

@@ -70,9 +70,8 @@ def signature_of(header: bytes) -> str:
 
 
 def read_signature(header: bytes) -> str:
-    """signature_of(header); in a browser the build has computed it (native/build.py), which saves 20 ms."""
-    path = FOLDER / "kernels.signature"
-    return path.read_text() if IN_BROWSER and path.exists() else signature_of(header)
+    """The signature of kernels.h, which in a browser the build has computed (native/build.py)."""
+    return (FOLDER / "kernels.signature").read_text() if IN_BROWSER else signature_of(header)
 
 
 def has_relaxed_simd() -> bool:
@@ -94,8 +93,8 @@ def library_path() -> Path:
 
 
 def read_header() -> bytes:
-    """kernels.h, which lies beside the library; KernelError where it does not."""
-    path = FOLDER / "kernels.h" if IN_BROWSER else library_path().with_name("kernels.h")
+    """kernels.h, which lies beside the library, in a browser without its comments; KernelError where it does not."""
+    path = FOLDER / "declarations.h" if IN_BROWSER else library_path().with_name("kernels.h")
     if not path.exists():
         raise KernelError("the native kernels are not there", where=str(path), hint=_ADVICE)
     return path.read_bytes()

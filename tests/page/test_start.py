@@ -11,6 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.native_only  # starts an interpreter of its own
 
+NOT_IN_THE_PAGE = {"pyapp.text.tokenization.tokenizers_library"}  # which has another library
 MODELS = Path(__file__).parents[2] / "web" / "models"
 
 # The models as the page gives them: byte sources by role.
@@ -51,4 +52,4 @@ def test_a_story_and_a_transcript_import_nothing_after_the_start() -> None:
     assert done.returncode == 0, done.stderr
     story, transcript, late = json.loads(done.stdout)
     assert (story, transcript) == ("length", "complete")
-    assert late == [], "add them to pyapp.browser.import_tasks"
+    assert set(late) <= NOT_IN_THE_PAGE, "add them to pyapp.browser.import_tasks"
