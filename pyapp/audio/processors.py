@@ -673,8 +673,10 @@ class LevelledSampleProcessor:
         for name, number, most in (("target_dB_FS", level, 200), ("eps", least, 1)):
             if type(number) not in (int, float) or not abs(number) <= most:
                 raise ModelError(f"{name} is {number!r:.40}, expected a number", where=where)
+        if least <= 0:  # silence has no loudness to divide by
+            raise ModelError(f"eps is {least!r:.40}, expected a number above 0", where=where)
         if rate < 1000:
-            raise ModelError(f"sampling_rate is {rate}", where=where)
+            raise ModelError(f"sampling_rate is {rate}, expected 1,000 to 192,000", where=where)
         return cls(rate, float(level) if settings.get("normalize_audio", True) else None, step, float(least))
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
@@ -684,7 +686,7 @@ class LevelledSampleProcessor:
         wanted = prod(ratios) if isinstance(ratios, list) and all(type(one) is int for one in ratios) else self.step
         if self.step != wanted:
             raise ModelError(
-                f"pad_to_multiple_of is {self.step:,}, the model's moments have {wanted:,} samples",
+                f"pad_to_multiple_of is {self.step}, the model's moments have {wanted!r:.20} samples",
                 where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
             )  # fmt: skip
 
