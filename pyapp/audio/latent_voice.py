@@ -81,8 +81,8 @@ class LatentVoice(Voice):
         return found
 
     def hear(self, samples: NDArray[np.float32]) -> int:
-        """Adds the voice of samples (N,) at the model's rate; returns its number. OptionError for samples that are none,
-        and for more than a minute.
+        """Adds the voice of samples (N,) at the model's rate; returns its number. OptionError for samples that are
+        none, and for more than a minute.
         """
         sound, step = self.recorded(samples), self.codec.config.samples_per_moment
         if sound.shape[2] > LONGEST_VOICE * self.sample_rate:
