@@ -102,9 +102,11 @@ class DialogueVoice(Voice):
         return passages(parts)
 
     def hear(self, text: str, samples: NDArray[np.float32]) -> None:
-        """Adds what was said, and its samples (N,) at the codec's rate: what is spoken goes on in these voices."""
+        """Adds what was said, and its samples (N,) at the codec's rate: what is spoken goes on in these voices.
+        OptionError for samples that are none.
+        """
+        sound = self.recorded(samples)
         with no_grad():
-            sound = ops.from_numpy(np.asarray(samples, np.float32)).reshape(1, 1, -1).to(self.device)
             codes = self.codec.encode(sound, self.config.decoder.num_channels).chunks[0][0]  # (codebooks, T)
         self.turns.append((DialogueTokens().read(passages([text])[0]).ids, codes))
 

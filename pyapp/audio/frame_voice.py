@@ -51,9 +51,11 @@ class FrameVoice(Voice):
         return found
 
     def hear(self, text: str, samples: NDArray[np.float32], speaker: int = 0) -> None:
-        """Adds a turn: what a speaker said, and its samples (N,) at the model's rate, which sound as it is to sound."""
+        """Adds a turn: what a speaker said, and its samples (N,) at the model's rate, which sound as it is to sound.
+        OptionError for samples that are none.
+        """
+        sound = self.recorded(samples)
         with no_grad():
-            sound = ops.from_numpy(np.asarray(samples, np.float32)).reshape(1, 1, -1).to(self.device)
             codes = self.model.codec_model.encode(sound, self.config.num_codebooks).chunks[0][0]  # (codebooks, T)
         self.turns.append((self.prompt(text, speaker), codes))
 

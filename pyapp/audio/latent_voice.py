@@ -81,13 +81,14 @@ class LatentVoice(Voice):
         return found
 
     def hear(self, samples: NDArray[np.float32]) -> int:
-        """Adds the voice of samples (N,) at the model's rate; returns its number. OptionError if over a minute long."""
-        step, array = self.codec.config.samples_per_moment, np.asarray(samples, np.float32)
-        if array.ndim != 1 or not 0 < len(array) <= LONGEST_VOICE * self.sample_rate:
-            raise OptionError(f"a voice is samples (N,), up to {LONGEST_VOICE:g} seconds", where="samples")
-        array = np.pad(array, (0, -len(array) % step))
+        """Adds the voice of samples (N,) at the model's rate; returns its number. OptionError for samples that are
+        none, and for more than a minute.
+        """
+        sound, step = self.recorded(samples), self.codec.config.samples_per_moment
+        if sound.shape[2] > LONGEST_VOICE * self.sample_rate:
+            raise OptionError(f"a voice is heard for up to {LONGEST_VOICE:g} seconds", where="samples")
         with no_grad():
-            found = self.codec.encode(ops.from_numpy(array).reshape(1, 1, -1).to(self.device))
+            found = self.codec.encode(ops.pad(sound, (0, -sound.shape[2] % step)))
         self.voices.append(found[0])
         return len(self.voices) - 1
 

@@ -83,6 +83,20 @@ def _bank_power(
     return found
 
 
+def _unfit(what: str, where: str) -> ModelError:
+    """The error for a processor that makes other input than the model `where` reads."""
+    return ModelError(
+        what, where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights"
+    )
+
+
+def _audio_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The audio_config of a config.json, which may be in that of a thinker; empty where there is none."""
+    own = config.get("thinker_config", config)
+    found = own.get("audio_config") if isinstance(own, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
 @dataclass(frozen=True)
 class SampleProcessor:
     """What prepares samples: `normalize` gives each recording the mean 0 and the variance 1; `masks`: the model was
@@ -157,10 +171,7 @@ class StandardizedProcessor:
         own = config.get("encoder_config")
         read = own.get("num_mel_bins", StandardizedProcessor.bins) if isinstance(own, Mapping) else self.bins
         if read != self.bins:
-            raise ModelError(
-                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
-                hint="Give the file that belongs to the weights",
-            )  # fmt: skip
+            raise _unfit(f"it makes {self.bins} bins, the model reads {read!r:.20}", where)
 
     @staticmethod
     def frames_of(samples: int) -> int:
@@ -222,10 +233,7 @@ class SlopedSpectrogramProcessor:
         own = config.get("encoder_config")
         read = own.get("num_mel_bins", 128) if isinstance(own, Mapping) else 128
         if read != self.bins:
-            raise ModelError(
-                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
-                hint="Give the file that belongs to the weights",
-            )  # fmt: skip
+            raise _unfit(f"it makes {self.bins} bins, the model reads {read!r:.20}", where)
 
     frames_of = staticmethod(frames_of)
 
@@ -277,10 +285,7 @@ class PairedBankProcessor:
         """ModelError for the object of a config.json whose encoder reads other vectors."""
         read = config.get("feature_projection_input_dim", 160)
         if read != 2 * self.bins:
-            raise ModelError(
-                f"it makes {2 * self.bins} numbers a moment, the model reads {read!r:.20}",
-                where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
-            )  # fmt: skip
+            raise _unfit(f"it makes {2 * self.bins} numbers a moment, the model reads {read!r:.20}", where)
 
     @staticmethod
     def frames_of(samples: int) -> int:
@@ -330,10 +335,7 @@ class CentredBankProcessor:
         """ModelError for the object of a config.json whose encoder reads other vectors."""
         read = config.get("input_feat_per_channel", 80)
         if read != self.bins:
-            raise ModelError(
-                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
-                hint="Give the file that belongs to the weights",
-            )  # fmt: skip
+            raise _unfit(f"it makes {self.bins} bins, the model reads {read!r:.20}", where)
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
         """Recordings, each float (N,) at 16 kHz, as a batch (B, F, bins) float32, zeros after the shorter ones, and
@@ -436,11 +438,11 @@ class SpectrogramProcessor:
         own = own if isinstance(own, Mapping) else {}
         read = (own.get("num_mel_bins", self.bins), own.get("max_source_positions", self.frames // 2))
         if read != (self.bins, self.frames // 2):
-            raise ModelError(
+            raise _unfit(
                 f"it makes {self.frames} frames of {self.bins} bins, the model reads {read[1]!r:.20} times two of "
-                f"{read[0]!r:.20}", where=f"{where}: preprocessor_config.json",
-                hint="Give the file that belongs to the weights",
-            )  # fmt: skip
+                f"{read[0]!r:.20}",
+                where,
+            )
 
     def stretches(self, samples: int) -> int:
         """How many stretches a recording of `samples` samples has: at least one."""
@@ -488,15 +490,10 @@ class WholeSpectrogramProcessor:
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other spectrograms."""
-        own = config.get("thinker_config", config)
-        own = own.get("audio_config") if isinstance(own, Mapping) else {}
-        own = own if isinstance(own, Mapping) else {}
+        own = _audio_config(config)
         for name, made, usual in (("num_mel_bins", self.bins, 128), ("n_window", self.multiple // 2, 50)):
             if own.get(name, usual) != made:
-                raise ModelError(
-                    f"it has {made} for {name}, the model {own.get(name, usual)!r:.20}",
-                    where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
-                )  # fmt: skip
+                raise _unfit(f"it has {made} for {name}, the model {own.get(name, usual)!r:.20}", where)
 
     def size(self, samples: int) -> tuple[int, int]:
         """(bins, frames) of a recording of `samples` samples, with the silence of a short one."""
@@ -531,14 +528,9 @@ class LongSpectrogramProcessor:
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other spectrograms."""
-        own = config.get("thinker_config", config)
-        own = own.get("audio_config") if isinstance(own, Mapping) else {}
-        read = own.get("num_mel_bins", 128) if isinstance(own, Mapping) else 128
+        read = _audio_config(config).get("num_mel_bins", 128)
         if read != self.bins:
-            raise ModelError(
-                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
-                hint="Give the file that belongs to the weights",
-            )  # fmt: skip
+            raise _unfit(f"it makes {self.bins} bins, the model reads {read!r:.20}", where)
 
     def size(self, samples: int) -> tuple[int, int]:
         """(bins, frames) of a recording of `samples` samples."""
@@ -620,10 +612,7 @@ class DelayedSampleProcessor:
         codec = config.get("codec_config")
         wanted = codec.get("sampling_rate", 24000) if isinstance(codec, Mapping) else self.rate
         if wanted != self.rate:
-            raise ModelError(
-                f"it makes {self.rate:,} samples a second, the codec has {wanted!r:.20}",
-                where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
-            )  # fmt: skip
+            raise _unfit(f"it makes {self.rate:,} samples a second, the codec has {wanted!r:.20}", where)
 
     def __call__(self, samples: NDArray[np.float32]) -> Tensor:
         """Samples (N,) at 16 kHz → float32 (1, 1, N')."""
@@ -673,8 +662,10 @@ class LevelledSampleProcessor:
         for name, number, most in (("target_dB_FS", level, 200), ("eps", least, 1)):
             if type(number) not in (int, float) or not abs(number) <= most:
                 raise ModelError(f"{name} is {number!r:.40}, expected a number", where=where)
+        if least <= 0:  # silence has no loudness to divide by
+            raise ModelError(f"eps is {least!r:.40}, expected a number above 0", where=where)
         if rate < 1000:
-            raise ModelError(f"sampling_rate is {rate}", where=where)
+            raise ModelError(f"sampling_rate is {rate}, expected 1,000 to 192,000", where=where)
         return cls(rate, float(level) if settings.get("normalize_audio", True) else None, step, float(least))
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
@@ -683,10 +674,7 @@ class LevelledSampleProcessor:
         ratios = encoder.get("downsampling_ratios") if isinstance(encoder, Mapping) else None
         wanted = prod(ratios) if isinstance(ratios, list) and all(type(one) is int for one in ratios) else self.step
         if self.step != wanted:
-            raise ModelError(
-                f"pad_to_multiple_of is {self.step:,}, the model's moments have {wanted:,} samples",
-                where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
-            )  # fmt: skip
+            raise _unfit(f"pad_to_multiple_of is {self.step}, the model's moments have {wanted!r:.20} samples", where)
 
     def size(self, samples: int) -> tuple[int, int]:
         """(1, samples at the rate) of a recording of `samples` samples."""
@@ -747,10 +735,7 @@ class PairedSpectrogramProcessor:
                 (self.rate, config.get("downsample_rate", 5), "moments for a vector"))  # fmt: skip
         for made, wanted, what in told:
             if made not in (None, wanted):
-                raise ModelError(
-                    f"it has {made!r:.20} {what}, the model {wanted!r:.20}", where=f"{where}: preprocessor_config.json",
-                    hint="Give the file that belongs to the weights",
-                )  # fmt: skip
+                raise _unfit(f"it has {made!r:.20} {what}, the model {wanted!r:.20}", where)
 
     def size(self, samples: int) -> tuple[int, int]:
         """(numbers, moments) of a recording of `samples` samples; one that is shorter than two frames has silence."""

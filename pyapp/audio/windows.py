@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.mel import DECADES, FFT_SIZE, HOP, SMALLEST_POWER, mel_filters, mel_logs
 from pyapp.engine.lazy import np
-from pyapp.errors import OptionError
+from pyapp.errors import OptionError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,8 +79,11 @@ class Samples:
 
 
 def checked(samples: Any) -> NDArray[np.float32]:
-    """Mono float32 (samples,); OptionError for other shapes, and for NaN and infinity."""
-    found = np.ascontiguousarray(samples, np.float32)
+    """Mono float32 (samples,); OptionError for other shapes, for NaN and infinity, and for what are no numbers."""
+    try:
+        found = np.ascontiguousarray(samples, np.float32)
+    except (TypeError, ValueError):
+        raise OptionError(f"must be mono samples (samples,), not {shown(samples)}", where="audio") from None
     if found.ndim != 1:
         raise OptionError(f"must be mono samples (samples,), not {found.shape}", where="audio")
     if not np.isfinite(found).all():

@@ -7,7 +7,6 @@ another architecture, which config.json names.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError, ModelError
+from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.audio.sound_codes import Codes
@@ -25,14 +24,13 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.linear import ResidualLinear
 
-from ._index import MODEL_TYPES as MODULES
-from ._index import TASKS as TASKS_OF
 from .loading.config import check_depth, check_fields, check_heads, read_config, require
-from .loading.sound_parts import object_of
+from .loading.sound_parts import codec_of, module_of_part, object_of
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
 MODEL_TYPES = ("bark",)
+SPEAKS = "stages"  # in pyapp.models.loading.voice
 BASE = ""
 IGNORED = r"codec_model\.quantizer\.layers\.\d+\.codebook\.(inited|cluster_size|embed_avg)|.*\.attn\.bias"
 LANGUAGE = "semantic", "coarse_acoustics"  # the names of the language models
@@ -126,11 +124,7 @@ class Config:
         )
         fine = read_config(PartConfig, object_of(values, "fine_acoustics_config"))
         own = object_of(values, "codec_config")
-        kind = own.get("model_type", "encodec")
-        module = MODULES.get(kind) if isinstance(kind, str) else None
-        if module is None or "audio-codec" not in TASKS_OF[module]:
-            raise ModelError(f"the codec {kind!r:.50} is not known")
-        codec = importlib.import_module(f"pyapp.models.{module}").Config.from_dict({**own, "model_type": kind})
+        codec = codec_of({"model_type": "encodec", **own})
         books, entries = getattr(codec, "codebooks", 0), codec.codebook_size
         require(
             fine.n_codes_total <= books and min(fine.input_vocab_size, fine.output_vocab_size) > entries,
@@ -268,7 +262,7 @@ class Bark(Module):
         self.semantic = LanguageModel(config.semantic)
         self.coarse_acoustics = LanguageModel(config.coarse)
         self.fine_acoustics = FineModel(config.fine)
-        codec = importlib.import_module(f"pyapp.models.{MODULES[config.codec.to_dict()['model_type']]}")
+        codec = module_of_part(config.codec)
         self.codec_model = codec.TASKS["audio-codec"](config.codec)
 
     @property

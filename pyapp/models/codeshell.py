@@ -77,10 +77,8 @@ class CodeShellForCausalLM(CausalLanguageModel):
     base_model_prefix = "transformer"
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable({
-            "head_dim": config.head_dim, "max_position_embeddings": config.n_positions,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-        })  # fmt: skip
+        parameters = {"rope_type": "default", "rope_theta": 10000.0}
+        rotary = RotaryTable.of_heads(config.head_dim, config.n_positions, parameters)
 
         def block(layer: int) -> GPT2Block:
             inner = FeedForward(

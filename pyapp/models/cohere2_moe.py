@@ -15,8 +15,8 @@ from pyapp.nn.decoders.decoder_blocks import ParallelBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, layer_types, layers_in, require
-from .loading.gguf import EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, WINDOW, Gguf, key_lengths
+from .loading.config import DecoderConfig, check_choice, check_kinds, layer_types, layers_in, require
+from .loading.gguf import EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, WINDOW, Gguf, key_lengths, leading
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("cohere2_moe",)
@@ -78,9 +78,7 @@ class Config(DecoderConfig):
         ):  # fmt: skip
             value = getattr(self, name)
             require(value in known, f"{name} is {value!r:.40}, expected {' or '.join(known)}")
-        kinds = self.mlp_layer_types
-        fits = len(kinds) == self.num_hidden_layers and {*kinds} <= {DENSE, SPARSE}
-        require(fits, f"mlp_layer_types is {kinds!r:.60}, expected {DENSE} or {SPARSE} for each layer")
+        check_kinds("mlp_layer_types", self.mlp_layer_types, self.num_hidden_layers, DENSE, SPARSE)
 
     def attention(self, layer: int, rotary: RotaryTable) -> GroupedQueryAttention:
         """The attention of a layer: rotary positions where it has a window, and in some without experts."""
@@ -162,9 +160,8 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    kinds, softmax = config.mlp_layer_types, config.expert_selection_fn == "softmax"
-    first, shared = kinds.count(DENSE), config.num_shared_experts
-    require(kinds == [DENSE] * first + [SPARSE] * (len(kinds) - first), "llama.cpp has dense layers first")
+    softmax = config.expert_selection_fn == "softmax"
+    first, shared = leading(config.mlp_layer_types, DENSE), config.num_shared_experts
     average = not shared or config.shared_expert_combination_strategy == "average"
     require(average, "llama.cpp averages the shared experts and the others of this one", "Write safetensors")
     turns = not first or config.prefix_dense_sliding_window_pattern == 1

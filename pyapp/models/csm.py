@@ -22,10 +22,11 @@ from pyapp.nn.parameter import new_parameter
 
 from ._index import MODEL_TYPES as MODULES
 from .loading.config import require
-from .loading.sound_parts import codec_of, object_of
+from .loading.sound_parts import codec_of, module_of_part, object_of
 from .loading.weights import Stored
 
 MODEL_TYPES = ("csm",)
+SPEAKS = "frames"  # in pyapp.models.loading.voice
 BASE = ""
 IGNORED = r"codec_model\.quantizer\..*\.codebook\.initialized|.*audio_tokens_offsets"
 MOST_CODEBOOKS, MOST_ENTRIES = 64, 1 << 16
@@ -151,7 +152,7 @@ class Csm(Module):
         self.depth.lm_head = None
         self.projector = Linear(width, config.depth.hidden_size, bias=False)
         self.heads = new_parameter(ops.zeros, books - 1, config.depth.hidden_size, entries)
-        codec = importlib.import_module(f"pyapp.models.{MODULES[config.codec.to_dict()['model_type']]}")
+        codec = module_of_part(config.codec)
         self.codec_model = codec.TASKS["audio-codec"](config.codec)
 
     @property
@@ -241,7 +242,7 @@ class CodeWriter:
 
 def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
     """How files store weights."""
-    codec = importlib.import_module(f"pyapp.models.{MODULES[config.codec.to_dict()['model_type']]}")
+    codec = module_of_part(config.codec)
     found: dict[str, Stored] = codec.stored(config.codec, tensors)
     return found
 

@@ -39,6 +39,24 @@ IGNORED = r"(model\.)?layers\.(47|61|78)\..*"  # the layers of the published mod
 NO_EXPERTS = dict.fromkeys(
     ("moe_intermediate_size", "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group"), 1
 )
+# What a config.json leaves out: the fields of experts, of V3's groups of them, of an indexer, and by model type.
+CHOSEN = {"norm_topk_prob": True, "n_shared_experts": 1}
+OF_V3 = CHOSEN | {"routed_scaling_factor": 2.5, "num_experts_per_tok": 8}
+GROUPS = {"n_group": 8, "topk_group": 4}
+INDEXER = {"index_topk": 2048, "index_head_dim": 128}
+OF_GLM = {"rms_norm_eps": 1e-5, "qk_nope_head_dim": 192, "v_head_dim": 256}
+USUAL: dict[str, dict[str, Any]] = {
+    "deepseek_v3": OF_V3 | GROUPS | {"first_k_dense_replace": 3},
+    "deepseek_v32": OF_V3 | GROUPS | INDEXER | {"index_n_heads": 64, "max_position_embeddings": 163_840},
+    "glm_moe_dsa": OF_V3 | INDEXER | OF_GLM | {
+        "n_routed_experts": 256, "q_lora_rank": 2048, "index_n_heads": 32, "max_position_embeddings": 202_752,
+    },
+    "glm4_moe_lite": CHOSEN | OF_GLM | {
+        "routed_scaling_factor": 1.8, "num_experts_per_tok": 4, "n_routed_experts": 64,
+    },
+    "youtu": {"tie_word_embeddings": True, "max_position_embeddings": 131_072},
+}  # fmt: skip
+INDEXED_TYPES = ("deepseek_v32", "glm_moe_dsa")
 # What a config.json of Sarvam leaves out, and its own names of fields.
 SARVAM = {
     "q_lora_rank": None, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
@@ -123,7 +141,7 @@ class Config(LatentConfig):
     @property
     def sparse(self) -> bool:
         """Whether an indexer chooses the tokens that each sees."""
-        return self.kind in ("deepseek_v32", "glm_moe_dsa")
+        return self.kind in INDEXED_TYPES
 
     @property
     def index_interleaved(self) -> bool:
@@ -154,36 +172,17 @@ class Config(LatentConfig):
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with the sizes of the cache."""
         kind = values.get("kind") or values.get("model_type")
-        usual: dict[str, Any] = {}
-        if kind == "deepseek_v3":
-            usual = {"n_group": 8, "topk_group": 4, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
-                     "first_k_dense_replace": 3, "n_shared_experts": 1, "num_experts_per_tok": 8}  # fmt: skip
-        elif kind == "deepseek_v32":
-            usual = {"n_group": 8, "topk_group": 4, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
-                     "n_shared_experts": 1, "num_experts_per_tok": 8, "index_topk": 2048, "index_n_heads": 64,
-                     "index_head_dim": 128, "max_position_embeddings": 163_840}  # fmt: skip
-            values = values | {"first_k_dense_replace": _dense_layers(values, 3)}
-        elif kind == "glm_moe_dsa":
-            usual = {"norm_topk_prob": True, "routed_scaling_factor": 2.5, "n_shared_experts": 1,
-                     "num_experts_per_tok": 8, "n_routed_experts": 256, "rms_norm_eps": 1e-5, "q_lora_rank": 2048,
-                     "qk_nope_head_dim": 192, "v_head_dim": 256, "index_topk": 2048, "index_n_heads": 32,
-                     "index_head_dim": 128, "max_position_embeddings": 202_752}  # fmt: skip
-            values = values | {
-                "first_k_dense_replace": _dense_layers(values, 3), "indexer_types": _indexer_types(values)
-            }  # fmt: skip
-        elif kind == "glm4_moe_lite":
-            usual = {"norm_topk_prob": True, "routed_scaling_factor": 1.8, "n_shared_experts": 1,
-                     "num_experts_per_tok": 4, "n_routed_experts": 64, "rms_norm_eps": 1e-5,
-                     "qk_nope_head_dim": 192, "v_head_dim": 256}  # fmt: skip
-            values = values | {"first_k_dense_replace": _dense_layers(values)}
+        if kind in (*INDEXED_TYPES, "glm4_moe_lite"):
+            values = values | {"first_k_dense_replace": _dense_layers(values, 3 if kind in INDEXED_TYPES else 1)}
+        if kind == "glm_moe_dsa":
+            values = values | {"indexer_types": _indexer_types(values)}
         elif kind == "youtu":
-            usual = {"tie_word_embeddings": True, "max_position_embeddings": 131_072}
             values = values | NO_EXPERTS | {"first_k_dense_replace": values.get("num_hidden_layers")}
         elif kind == "mistral4":  # whose share of rotated features is of the heads before they are compressed
             rotary = dict(values["rope_parameters"])
             rotary.pop("partial_rotary_factor", None)
             values = values | {"rope_parameters": rotary}
-        return usual | values | {"kind": kind} | latent_sizes(values)
+        return USUAL.get(str(kind), {}) | values | {"kind": kind} | latent_sizes(values)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -23,6 +23,7 @@ from .loading.config import check_depth, check_fields, check_heads, check_token,
 from .loading.sound_parts import MOST_CODEBOOKS, object_of
 
 MODEL_TYPES = ("dia",)
+SPEAKS = "dialogues"  # in pyapp.models.loading.voice
 BASE = "model"
 DELAYS = (0, 8, 9, 10, 11, 12, 13, 14, 15)  # where the file says none
 MOST_DELAY = 1 << 10  # moments
@@ -68,10 +69,7 @@ class EncoderConfig:
     @property
     def rotary(self) -> RotaryTable:
         """A new table of rotary angles."""
-        return RotaryTable(
-            {"head_dim": self.head_dim, "max_position_embeddings": self.max_position_embeddings,
-             "rope_parameters": self.rope_parameters or {}}
-        )  # fmt: skip
+        return RotaryTable.of_heads(self.head_dim, self.max_position_embeddings, self.rope_parameters)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, Ro
 from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, check_groups, layer_types, require
+from .loading.config import DecoderConfig, check_choice, check_groups, check_kinds, layer_types, require
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
@@ -28,6 +28,7 @@ from .loading.gguf import (
     WINDOW,
     Gguf,
     key_lengths,
+    leading,
     without_layers_ahead,
 )
 from .loading.weights import Stored, gated_experts_apart
@@ -85,9 +86,7 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.num_experts_per_tok, self.num_experts)
-        kinds = self.mlp_layer_types
-        known = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= {DENSE, SPARSE}
-        require(known, f"mlp_layer_types is {kinds!r:.60}, expected {DENSE} or {SPARSE} for each layer")
+        check_kinds("mlp_layer_types", self.mlp_layer_types, self.num_hidden_layers, DENSE, SPARSE)
         check_groups(self.num_experts, self.n_group, self.topk_group)
 
     @property
@@ -134,10 +133,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    parts = config.mlp_layer_types
-    first = parts.count(DENSE)
-    known = parts == [DENSE] * first + [SPARSE] * (len(parts) - first)
-    require(known, "GGUF cannot say that layers without experts come after others with", "Write safetensors")
+    first = leading(config.mlp_layer_types, DENSE)
     require(config.sliding_window is not None, "llama.cpp has no model of this architecture without windows")
     return key_lengths(config) | {
         "leading_dense_block_count": first, "expert_gating_func": SIGMOID,

@@ -67,10 +67,8 @@ class AudioConfig(EncoderConfig):
     @property
     def rotary(self) -> RotaryTable:
         """A new table of rotary angles."""
-        return RotaryTable(
-            {"head_dim": self.heads.head_dim, "max_position_embeddings": self.max_source_positions,
-             "rope_parameters": self.rope_parameters or {"partial_rotary_factor": ROTATED}}
-        )  # fmt: skip
+        parameters = self.rope_parameters or {"partial_rotary_factor": ROTATED}
+        return RotaryTable.of_heads(self.heads.head_dim, self.max_source_positions, parameters)
 
 
 @dataclass(frozen=True)

@@ -113,10 +113,7 @@ class GPTJForCausalLM(CausalLanguageModel):
 
     def __init__(self, config: Config) -> None:
         parameters = {"rope_type": "default", "rope_theta": 10000.0}
-        rotary = RotaryTable({
-            "head_dim": config.rotary_dim or config.head_dim, "max_position_embeddings": config.n_positions,
-            "rope_parameters": parameters,
-        })  # fmt: skip
+        rotary = RotaryTable.of_heads(config.rotary_dim or config.head_dim, config.n_positions, parameters)
         blocks = (Block(config, layer, rotary) for layer in range(config.n_layer))
         norm = LayerNorm(config.n_embd, config.layer_norm_epsilon)
         super().__init__(config, GPTJStack(config.vocab_size, config.n_embd, blocks, norm), bias=True)

@@ -14,7 +14,7 @@ from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, Ro
 from pyapp.nn.layers.experts import BiasedFeedForward, Experts, GroupedRouter
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, check_form, layers_in, require
+from .loading.config import DecoderConfig, check_choice, check_form, check_kinds, layers_in, require
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
@@ -25,6 +25,7 @@ from .loading.gguf import (
     SIGMOID,
     Gguf,
     key_lengths,
+    leading,
     without_layers_ahead,
 )
 from .loading.weights import gated_experts_apart
@@ -73,9 +74,7 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.num_experts_per_tok, self.num_experts)
-        kinds = self.mlp_layer_types
-        known = len(kinds) == self.num_hidden_layers and {*kinds} <= {DENSE, SPARSE}
-        require(known, f"mlp_layer_types is {kinds!r:.60}, expected {DENSE} or {SPARSE} for each layer")
+        check_kinds("mlp_layer_types", self.mlp_layer_types, self.num_hidden_layers, DENSE, SPARSE)
 
 
 def feed_forward(config: Config, layer: int) -> Module:
@@ -124,9 +123,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    kinds = config.mlp_layer_types
-    first = kinds.count(DENSE)
-    require(kinds == [DENSE] * first + [SPARSE] * (len(kinds) - first), "llama.cpp has dense layers first")
+    first = leading(config.mlp_layer_types, DENSE)
     return key_lengths(config) | {
         "leading_dense_block_count": first, "expert_gating_func": SIGMOID, "expert_weights_norm": True,
         "expert_shared_feed_forward_length": config.moe_intermediate_size * config.num_shared_experts,

@@ -25,6 +25,7 @@ from .loading.weights import Stored
 MODEL_TYPES = ("jais",)
 IGNORED = r"(transformer\.)?relative_pe\.slopes"  # which follow from the number of heads
 MOST_BIAS = 8.0
+LARGEST = 1e9  # of the factors of logits
 FIELDS = {
     "n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads",
     "n_positions": "max_position_embeddings", "n_inner": "intermediate_size",
@@ -65,9 +66,10 @@ class Config(DecoderConfig):
         own = {new: values[old] for old, new in FIELDS.items() if values.get(old) is not None}
         alpha, width = values.get("mup_output_alpha"), values.get("mup_width_scale")
         if alpha is not None:
-            numbers = all(type(number) in (int, float) for number in (alpha, width))
-            require(numbers, f"mup_output_alpha is {alpha!r:.40} and mup_width_scale {width!r:.40}, expected numbers")
-            own["width_scale"] = alpha * width
+            factors: list[Any] = [alpha, width]
+            plausible = all(type(factor) in (int, float) and abs(factor) <= LARGEST for factor in factors)
+            require(plausible, f"mup_output_alpha is {alpha!r:.40} and mup_width_scale {width!r:.40}, expected numbers")
+            own["width_scale"] = factors[0] * factors[1]
         for old, new in (("mup_embeddings_scale", "embeddings_scale"), ("mup_scale_qk_dot_by_d", "scale_qk_dot_by_d")):
             if values.get(old) is not None:
                 own[new] = values[old]

@@ -24,7 +24,7 @@ IMAGE_PROCESSOR = "Janus"  # of files that name none
 DRAWING = r"(model\.)?(vqmodel|generation_embeddings|generation_aligner|generation_head)\..*"
 IGNORED = rf"{picture_text.POOLING}|{DRAWING}"
 TOKENS = {"janus": 100_581, "deepseek_vl": 100_015}
-DEEPEST = 64  # layers of the projector
+DEEPEST, WIDEST = 64, 1 << 20  # layers of the projector, numbers of a vector of the tower
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class JanusVisionConfig(SiglipVisionConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
         width, ratio = values.get("hidden_size", 1024), values.get("mlp_ratio", 4.0)
-        if type(width) is int and type(ratio) in (int, float) and 0 < ratio <= 64:
+        if type(width) is int and width <= WIDEST and type(ratio) in (int, float) and 0 < ratio <= 64:
             values = {**values, "intermediate_size": int(width * ratio)}
         return super().from_dict(values)
 

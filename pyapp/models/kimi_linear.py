@@ -21,8 +21,8 @@ from pyapp.nn.recurrent.delta_rule import gated_delta_rule
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import causal_convolution
 
-from .loading.config import LIMITS, check_choice, check_groups, layers_in, require
-from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf, GgufForm, attending
+from .loading.config import LIMITS, check_choice, check_groups, check_kinds, layers_in, require
+from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf, GgufForm, attending, leading
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
 
@@ -86,10 +86,8 @@ class Config(LatentConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.num_experts_per_tok, self.n_routed_experts)
-        for name, known in (("layer_types", {LINEAR, ATTENTION}), ("mlp_layer_types", {DENSE, SPARSE})):
-            kinds = getattr(self, name)
-            fits = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= known
-            require(fits, f"{name} is {kinds!r:.60}, expected {self.num_hidden_layers} of {' or '.join(sorted(known))}")
+        check_kinds("layer_types", self.layer_types, self.num_hidden_layers, LINEAR, ATTENTION)
+        check_kinds("mlp_layer_types", self.mlp_layer_types, self.num_hidden_layers, DENSE, SPARSE)
         check_groups(self.n_routed_experts, self.n_group, self.topk_group)
         require(self.linear_size <= LIMITS["hidden_size"], f"{self.linear_size:,} features of states are too many")
         kernel = self.linear_conv_kernel_dim
@@ -233,9 +231,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    parts = config.mlp_layer_types
-    first = parts.count(DENSE)
-    require(parts == [DENSE] * first + [SPARSE] * (len(parts) - first), "llama.cpp has dense layers first")
+    first = leading(config.mlp_layer_types, DENSE)
     alike = config.linear_num_heads == config.num_attention_heads
     require(alike, f"llama.cpp has as many heads with states as attention: {config.num_attention_heads}")
     require(config.n_group == 1 and config.q_lora_rank is None, "GGUF cannot say n_group or q_lora_rank of this one")

@@ -44,6 +44,7 @@ from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
 MODEL_TYPES = ("kokoro",)
+SPEAKS = "styles"  # in pyapp.models.loading.voice
 BASE = ""
 IGNORED = r"bert\.(module\.)?pooler\..*|decoder\.(module\.)?generator\.stft\..*"  # tables, which are computed
 SLOPE, UPSAMPLING_SLOPE = 0.2, 0.1  # of leaky ReLUs

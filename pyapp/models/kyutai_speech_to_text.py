@@ -20,7 +20,7 @@ from pyapp.nn.audio.synchronous import SynchronousModel
 
 from ._index import MODEL_TYPES as MODULES
 from .loading.config import require
-from .loading.sound_parts import MOST_CODEBOOKS, codec_of, object_of
+from .loading.sound_parts import MOST_CODEBOOKS, codec_of, module_of_part, object_of
 from .loading.weights import Stored, cut_apart
 
 MODEL_TYPES = ("kyutai_speech_to_text",)
@@ -139,7 +139,7 @@ class KyutaiSpeechToText(SynchronousModel):
         architecture = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}")
         self.language_model = architecture.TASKS["causal-lm"](config.text_config)
         self.language_model.model.embed_tokens = Embedding(config.rows, config.text_config.hidden_size)
-        codec = importlib.import_module(f"pyapp.models.{MODULES[config.codec.to_dict()['model_type']]}")
+        codec = module_of_part(config.codec)
         self.codec_model = codec.TASKS["audio-codec"](config.codec)
 
     @property
@@ -198,7 +198,7 @@ class KyutaiSpeechToText(SynchronousModel):
 
 def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
     """How files store weights: gate and values of a layer in one matrix, and codebooks as Mimi's."""
-    codec = importlib.import_module(f"pyapp.models.{MODULES[config.codec.to_dict()['model_type']]}")
+    codec = module_of_part(config.codec)
     found: dict[str, Stored] = codec.stored(config.codec, tensors)
     for layer in range(config.text_config.num_hidden_layers):
         place = f"language_model.model.layers.{layer}.mlp"

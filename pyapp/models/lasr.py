@@ -85,10 +85,7 @@ class EncoderConfig:
     @property
     def rotary(self) -> RotaryTable:
         """A new table of rotary angles."""
-        return RotaryTable(
-            {"head_dim": self.heads.head_dim, "max_position_embeddings": self.max_position_embeddings,
-             "rope_parameters": self.rope_parameters or {}}
-        )  # fmt: skip
+        return RotaryTable.of_heads(self.heads.head_dim, self.max_position_embeddings, self.rope_parameters)
 
 
 @dataclass(frozen=True, kw_only=True)

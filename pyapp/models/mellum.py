@@ -14,7 +14,7 @@ from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock
 from pyapp.nn.layers.experts import SparseFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, layer_types, layers_in, require
+from .loading.config import DecoderConfig, check_choice, check_kinds, layer_types, layers_in, require
 from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths
 from .loading.qwen_experts import GGUF_KEYS
 from .loading.weights import gated_experts_apart
@@ -68,9 +68,7 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.num_experts_per_tok, self.num_experts)
-        kinds = self.mlp_layer_types
-        known = len(kinds) == self.num_hidden_layers and {*kinds} <= {DENSE, SPARSE}
-        require(known, f"mlp_layer_types is {kinds!r:.60}, expected {DENSE} or {SPARSE} for each layer")
+        check_kinds("mlp_layer_types", self.mlp_layer_types, self.num_hidden_layers, DENSE, SPARSE)
         missing = {*self.layer_types} - {*self.rope_parameters}
         require(not missing, f"rope_parameters has none of {', '.join(sorted(missing))}")
         windows = SLIDING not in self.layer_types or self.sliding_window is not None

@@ -18,7 +18,7 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import chunked_scan
 
-from .loading.config import DecoderConfig, check_choice, check_form, layers_in, require
+from .loading.config import DecoderConfig, check_choice, check_form, check_kinds, layers_in, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, key_lengths
 from .loading.weights import Stored, experts_apart
 
@@ -88,9 +88,7 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.num_experts_per_tok, self.num_local_experts)
-        kinds = self.layer_types
-        known = len(kinds) == self.num_hidden_layers and {*kinds} <= {LINEAR, ATTENTION}
-        require(known, f"layer_types is {kinds!r:.60}, expected {LINEAR} or {ATTENTION} for each layer")
+        check_kinds("layer_types", self.layer_types, self.num_hidden_layers, LINEAR, ATTENTION)
 
 
 class LightningAttention(Module):

@@ -36,6 +36,7 @@ from .loading.sound_parts import (
 from .loading.weights import Stored
 
 MODEL_TYPES = ("parler_tts",)
+SPEAKS = "descriptions"  # in pyapp.models.loading.voice
 BASE = ""
 IGNORED = r"(decoder\.model\.decoder\.)?embed_positions\.weights"  # which the model computes
 

@@ -29,6 +29,7 @@ from pyapp.nn.parameter import new_parameter
 from .loading.config import check_depth, check_fields, check_heads, check_token, read_config, require, rope_parameters
 
 MODEL_TYPES = ("pocket_tts",)
+SPEAKS = "latents"  # in pyapp.models.loading.voice
 BASE = ""
 IGNORED = r"loss_weighting\..*|latent_stats_num_updates"  # of training
 WIDEST = 1 << 16
@@ -229,9 +230,8 @@ class Backbone(DecoderStack):
 
     def __init__(self, config: Config) -> None:
         width, epsilon = config.hidden_size, config.layer_norm_eps
-        rotary = RotaryTable(
-            {"head_dim": config.heads.head_dim, "max_position_embeddings": config.max_position_embeddings,
-             "rope_parameters": config.rope_parameters or {}}
+        rotary = RotaryTable.of_heads(
+            config.heads.head_dim, config.max_position_embeddings, config.rope_parameters
         )  # fmt: skip
         layers = (
             PreNormBlock(

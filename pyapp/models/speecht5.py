@@ -33,6 +33,7 @@ from .loading.config import FileConfig, check_padding, require
 from .loading.hifi_gan_config import LARGEST
 
 MODEL_TYPES = ("speecht5",)
+SPEAKS = "spectrograms"  # in pyapp.models.loading.voice
 BASE = ""
 IGNORED = r".*\.encode_positions\.pe"  # tables, which are computed
 MOST_POSITIONS = 1 << 16

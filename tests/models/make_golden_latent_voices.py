@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 
 from tests.goldens import write_json
 from tests.models.codec_configs import sound
 from tests.models.latent_voice_configs import AFTER, CODEC, CONFIGS, GENERATION, IDS, SAMPLES, of_codec, weights
 from tests.models.seeded import rounded, shown
+from tests.models.seeded_folders import load_seeded
 
 FOLDER = Path(__file__).with_name("golden_latent_voices")
 
@@ -31,14 +31,7 @@ def seeded(kind: Any, config: dict[str, Any], values: Any) -> tuple[Any, dict[st
     config = dict(config)
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        kind(made).float().save_pretrained(folder)
-        stored = load_file(folder / "model.safetensors")
-        for key, value in stored.items():
-            if value.is_floating_point():
-                stored[key] = torch.from_numpy(values(key, tuple(value.shape)))
-        save_file(stored, folder / "model.safetensors", {"format": "pt"})
-        model = kind.from_pretrained(folder, attn_implementation="eager").float().eval()
+        model, stored = load_seeded(kind(made), Path(place), values)
     return model, {key: list(value.shape) for key, value in stored.items()}
 
 

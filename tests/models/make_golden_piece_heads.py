@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 
 from tests.goldens import write_json
 from tests.models.parakeet_configs import sounds
 from tests.models.piece_head_configs import CONFIGS, SAMPLES, SETTINGS
 from tests.models.seeded import rounded, shown, sound_weights
+from tests.models.seeded_folders import load_seeded
 
 FOLDER = Path(__file__).with_name("golden_piece_heads")
 CLASSES = {"omniasr": ("OmniASRForCTC", "OmniASRFeatureExtractor"), "lasr": ("LasrForCTC", "LasrFeatureExtractor")}
@@ -31,14 +31,7 @@ def golden(name: str) -> dict[str, Any]:
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     kind, extractor = (getattr(transformers, own) for own in CLASSES[name])
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        kind(made).float().save_pretrained(folder)
-        stored = load_file(folder / "model.safetensors")
-        for key, value in stored.items():
-            if value.is_floating_point():
-                stored[key] = torch.from_numpy(sound_weights(key, tuple(value.shape)))
-        save_file(stored, folder / "model.safetensors", {"format": "pt"})
-        model = kind.from_pretrained(folder, attn_implementation="eager").float().eval()
+        model, stored = load_seeded(kind(made), Path(place), sound_weights)
     extract = extractor(**SETTINGS[name])
     recordings = [sounds(count) for count in SAMPLES[name]]
     given = {"sampling_rate": 16000, "return_tensors": "pt", "return_attention_mask": True}

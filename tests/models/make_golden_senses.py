@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 
 from tests.goldens import write_json
 from tests.models.make_golden_picture_texts import patches
 from tests.models.seeded import picture, rounded, shown, sound_weights
+from tests.models.seeded_folders import load_seeded
 from tests.models.sense_configs import CONFIGS, GRID, SAMPLES, SETTINGS, heard, mixed
 from tests.models.sound_configs import recording
 
@@ -36,13 +36,7 @@ def golden(name: str) -> dict[str, Any]:
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     kind = getattr(transformers, CLASSES[name])
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        kind(made).float().save_pretrained(folder)
-        stored = load_file(folder / "model.safetensors")
-        for key, value in stored.items():
-            stored[key] = torch.from_numpy(sound_weights(key, tuple(value.shape)))
-        save_file(stored, folder / "model.safetensors", {"format": "pt"})
-        model = kind.from_pretrained(folder, attn_implementation="eager").float().eval()
+        model, stored = load_seeded(kind(made), Path(place), sound_weights)
     found = transformers.WhisperFeatureExtractor(**SETTINGS)(
         [recording(count) for count in SAMPLES], sampling_rate=16000, padding="max_length", truncation=False,
         return_tensors="pt", return_attention_mask=True,

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 
 from tests.goldens import write_json
 from tests.models.codec_configs import sound
 from tests.models.seeded import rounded, shown
+from tests.models.seeded_folders import load_seeded
 from tests.models.sound_configs import recording
 from tests.models.synchronous_listener_configs import AT_CODEC, CONFIGS, PADDING, SAMPLES, SETTINGS, TOKENS, weights
 
@@ -38,14 +38,7 @@ def golden(name: str) -> dict[str, Any]:
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     kind = getattr(transformers, CLASSES[name])
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        kind(made).float().save_pretrained(folder)
-        stored = load_file(folder / "model.safetensors")
-        for key, value in stored.items():
-            if value.is_floating_point():
-                stored[key] = torch.from_numpy(weights(key, tuple(value.shape)))
-        save_file(stored, folder / "model.safetensors", {"format": "pt"})
-        model = kind.from_pretrained(folder, attn_implementation="eager").float().eval()
+        model, stored = load_seeded(kind(made), Path(place), weights)
     tokens = torch.arange(5, 5 + TOKENS).unsqueeze(0)
     with torch.no_grad():
         if name == "kyutai":

@@ -156,6 +156,8 @@ def test_hostile_configurations(changed: dict[str, Any], told: str, tmp_path: Pa
     folder = write(tmp_path / "model", "dia", **changed)
     with pytest.raises(ModelError, match=told):
         load_voice(folder, codec=folder / "codec")
+    with pytest.raises(ModelError, match="has its own voices"):  # a file that would not be read
+        load_voice(folder, codec=folder / "codec", voices=folder / "model.safetensors")
 
 
 @pytest.mark.parametrize("name", QUANTISED)

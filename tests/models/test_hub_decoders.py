@@ -155,6 +155,7 @@ def test_hostile_configurations() -> None:
         ("gpt_refact", {"multi_query": False}, "multi_query"),
         ("jais", {"activation_function": "gelu"}, "activation_function"),
         ("jais", {"mup_width_scale": "x"}, "mup_width_scale"),
+        ("jais", {"mup_output_alpha": 10**400}, "mup_output_alpha is 1000"),
         ("llada", {"alibi": True}, "alibi is True"),
         ("llada", {"mask_token_id": 96}, "mask_token_id is 96, of 96 tokens"),
         ("llada_moe", {"moe_layer_freq": [0, 1]}, "moe_layer_freq"),

@@ -130,6 +130,9 @@ def test_speech(case: Any, tmp_path: Path) -> None:
         speak(load_voice(folder, codec=folder / "codec"), "it")
     with pytest.raises(OptionError, match="60 seconds"):
         loaded.model.hear(np.zeros(1600 * 61, np.float32))
+    for wrong, told in (([], "no samples"), (np.full(9, np.nan), "finite"), ("x", "mono"), ([[1.0, 2.0]], "mono")):
+        with pytest.raises(OptionError, match=told):
+            loaded.model.hear(wrong)
     np.save(tmp_path / "voice.npy", np.zeros((3, 5), np.float32))
     with pytest.raises(ModelError, match="a voice is"):
         load_voice(folder, codec=folder / "codec", voices=tmp_path / "voice.npy")

@@ -243,7 +243,13 @@ def test_hostile_configurations_are_refused(name: str) -> None:
     elif name == "vipllava":
         changes += [{"vision_feature_layer": [-4]}, {"projector_layernorm_eps": 2.0}, {"projector_layernorm_eps": "x"}]
     elif name == "janus":
-        for own in ({"mlp_ratio": 0}, {"depth": 10**6}, {"use_qk_norm": True}, {"projection_dim": 16}):
+        for own in (
+            {"mlp_ratio": 0},
+            {"depth": 10**6},
+            {"use_qk_norm": True},
+            {"projection_dim": 16},
+            {"hidden_size": 10**400},
+        ):
             changes.append({"vision_config": config["vision_config"] | own})
     elif name == "lfm2_vl":
         changes += [{"downsample_factor": value} for value in (0, "many", 10**12)]

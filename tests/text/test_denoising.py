@@ -166,7 +166,8 @@ def test_what_does_not_apply_is_refused() -> None:
         assert error.value.where == where
 
     check_each(check, [
-        ({"steps": 0}, {}, "denoising.steps"), ({"block_length": 1.5}, {}, "denoising.block_length"),
+        ({"steps": 0}, {}, "denoising.steps"), ({"steps": 1 << 31}, {}, "denoising.steps"),
+        ({"block_length": 1.5}, {}, "denoising.block_length"),
         ({"remasking": "odd"}, {}, "denoising.remasking"), ({"remasking": "origin"}, {}, "denoising.remasking"),
         ({"guidance_scale": 0.5}, {}, "denoising.guidance_scale"), ({"step": 3}, {}, "denoising.step"),
         (None, {"logprobs": 1}, "logprobs"), (None, {"min_p": 0.1}, "min_p"), (None, {"lookup": 4}, "lookup"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from math import inf, isfinite
 from typing import Any, ClassVar, TypeVar
@@ -137,6 +137,12 @@ def check_windows(windows: list[int], layers: int) -> None:
         len(windows) == layers and all(type(one) is int and 0 < one <= 1 << 20 and one % 2 == 0 for one in windows),
         f"attention_window is {windows!r:.60}, expected an even number above 0 for each layer",
     )
+
+
+def check_kinds(name: str, kinds: Sequence[str], layers: int, *known: str) -> None:
+    """ModelError unless a field has one of the known kinds for each layer."""
+    fits = len(kinds) == layers and all(kind in known for kind in kinds)
+    require(fits, f"{name} is {kinds!r:.60}, expected {' or '.join(known)} for each of {layers:,} layers")
 
 
 def check_depth(layers: int) -> None:

@@ -24,6 +24,7 @@ from pyapp.errors import ModelError
 from pyapp.formats.checkpoint import Checkpoint, TensorInfo
 from pyapp.nn import Linear, Module
 
+from .config import require
 from .weights import Slot, Stored, plans_of, read_plan
 
 # The names of Llama's parameters, which most architectures have.
@@ -459,6 +460,15 @@ def diffusion_keys(shifted: bool) -> Callable[[Any], dict[str, Any]]:
     return lambda config: {
         "diffusion.shift_logits": shifted, "tokenizer.ggml.mask_token_id": config.mask_token_id,
     }  # fmt: skip
+
+
+def leading(kinds: Sequence[str], first: str) -> int:
+    """How many layers are of the kind `first`. ModelError where one of them comes after another kind: files say only
+    how many there are.
+    """
+    count = next((i for i, kind in enumerate(kinds) if kind != first), len(kinds))
+    require(first not in kinds[count:], f"llama.cpp has {first} layers first", "Write safetensors")
+    return count
 
 
 def rows_in(values: Mapping[str, Any], name: str) -> int | None:

@@ -81,20 +81,20 @@ def part_config(values: Mapping[str, Any], name: str) -> Any:
 
 def part_of(config: Any, name: str) -> Any:
     """The module of a part."""
-    return _module(config).TASKS[PARTS[name]](config)
+    return module_of_part(config).TASKS[PARTS[name]](config)
 
 
 def stored_codec(config: Any, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
     """How a file stores the codec of a model."""
     before = f"{CODEC}."
     own = {name.removeprefix(before): info for name, info in tensors.items() if name.startswith(before)}
-    found: Mapping[str, Stored] = _module(config).stored(config, own)
+    found: Mapping[str, Stored] = module_of_part(config).stored(config, own)
     return {
         f"{before}{name}": replace(plan, names=tuple(f"{before}{part}" for part in plan.names))
         for name, plan in found.items()
     }
 
 
-def _module(config: Any) -> Any:
-    """The architecture of a configuration."""
+def module_of_part(config: Any) -> Any:
+    """The module of the architecture that a configuration belongs to."""
     return importlib.import_module(f"pyapp.models.{MODULES[config.to_dict()['model_type']]}")

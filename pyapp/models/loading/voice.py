@@ -51,6 +51,7 @@ from .pictures import MORE_FILES, tokenizer_of
 from .weights import load_weights
 
 if TYPE_CHECKING:
+    from pyapp.engine import Tensor
     from pyapp.engine.device import Device
 
 TASK = "text-to-speech"
@@ -63,14 +64,7 @@ STYLES = re.compile(r"voices/(?P<name>[\w.-]+)\.(pt|safetensors|npy)")  # of Kok
 DESCRIBER = "description_tokenizer"  # the folder of the tokenizer of descriptions, where it is another one
 OWN = "|".join(map(re.escape, (VOCABULARY, LETTERS, VECTORS, HISTORIES)))
 FILES = re.compile(f"{OWN}|({DESCRIBER}/)?({MORE_FILES.pattern})|{STYLES.pattern}")
-FRAMES = ("csm",)  # model types that write the codes of moments
-SPECTROGRAMS = ("speecht5",)  # and spectrograms
-STYLED = ("kokoro",)  # and that speak in the style of vectors
-STAGED = ("bark",)  # and in stages
-DESCRIBED = ("parler_tts",)  # and in a voice that a text describes
-DIALOGUES = ("dia",)  # and in two voices
-LATENTS, OF_LATENTS = ("pocket_tts",), "audio-latents"  # and vectors of a codec; the task of that
-WITH_SOUND = (*SPECTROGRAMS, *DIALOGUES, *LATENTS)  # and whose vocoder or codec has files of its own
+OF_LATENTS = "audio-latents"  # the task of codecs whose vectors a model writes
 USUAL_VOCODER = "microsoft/speecht5_hifigan"
 # Of MetaVoice: the pieces of texts, both networks, and the vector of a voice.
 STAGES = ("first_stage.meta.json", "first_stage.safetensors", "second_stage.safetensors")
@@ -183,40 +177,94 @@ def load_voice(
         loaded = load_model(source, dtype=dtype, device=device, report=report, cancel=cancel)
         speaks = TokenVoice(loaded.model, loaded.tokenizer, sound.model)
         return LoadedVoice(loaded.name, speaks, TextTokens(loaded.tokenizer), loaded.config)
-    name, files, settings = task_files(source, TASK, report, cancel, FILES)
-    if settings["model_type"] in DIALOGUES:
-        return _of_dialogues(name, files, settings, codec, dtype, device, report, cancel)
-    if settings["model_type"] in LATENTS:
-        return _of_latents(source, name, files, settings, codec, voices, dtype, device, report, cancel)
-    if settings["model_type"] in SPECTROGRAMS:
-        return _of_spectrograms(name, files, settings, codec, voices, dtype, device, report, cancel)
-    if voices is not None:
+    found = task_files(source, TASK, report, cancel, FILES)
+    asked = _Asked(source, *found, codec, voices, dtype, device, report, cancel)
+    form = _form_of(asked.settings)
+    if voices is not None and not form.takes_voices:
         raise ModelError("this model has its own voices", where="voices", hint="Leave the file out")
-    if settings["model_type"] in STYLED:
-        return _of_styles(name, files, settings, dtype, device, report, cancel)
-    if settings["model_type"] in STAGED:
-        return _in_stages(source, name, files, settings, dtype, device, report, cancel)
-    if settings["model_type"] in DESCRIBED:
-        return _of_descriptions(source, name, files, settings, dtype, device, report, cancel)
-    if settings["model_type"] in FRAMES:
-        words = tokenizer_of(source, name, files)
-        with open_checkpoint(files["model"]) as checkpoint:
-            speaker: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
-        check_tokenizer(words, speaker, name)
-        return LoadedVoice(name, FrameVoice(speaker.eval(), words), SpokenTokens(words), settings)
+    return form.load(asked)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What `load_voice` was asked for: the files of a model, the object of its config.json, and the arguments."""
+
+    source: Any
+    name: str
+    files: Mapping[str, Any]
+    settings: dict[str, Any]
+    codec: str | os.PathLike[str] | None
+    voices: str | os.PathLike[str] | None
+    dtype: str | None
+    device: Device | str | None
+    report: Callable[[Event], None]
+    cancel: Cancel
+
+    @property
+    def generation(self) -> dict[str, Any]:
+        """The object of generation_config.json; empty without the file."""
+        return read_settings(self.files["generation_config"]) if "generation_config" in self.files else {}
+
+    def model(self) -> Any:
+        """The model with its weights, for inference."""
+        with open_checkpoint(self.files["model"]) as checkpoint:
+            found = build(checkpoint, self.settings, TASK, self.dtype, self.device, self.report, self.cancel)
+        return found.eval()
+
+    def sound(self, usual: str, task: str | None = None) -> Any:
+        """The codec or the vocoder that was given, or the usual one. `task`: None for a codec of codes."""
+        tasks = {} if task is None else {"task": task}
+        return load_codec(
+            self.codec or usual, device=self.device, report=self.report, cancel=self.cancel, **tasks
+        ).model  # fmt: skip
+
+    def vectors(self, file: Any) -> list[Tensor]:
+        """The tensors of a file of voices, as float32."""
+        with open_checkpoint(file) as checkpoint:
+            found = [checkpoint.read(entry, finite=True, device=self.device) for entry in checkpoint.tensors]
+        return [one.to("float32") for one in found]
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How models of a form are loaded. has_sound: they speak with a codec or a vocoder of other files; takes_voices:
+    in voices of a file that users give.
+    """
+
+    load: Callable[[_Asked], LoadedVoice]
+    has_sound: bool = False
+    takes_voices: bool = False
+
+
+def _form_of(settings: Mapping[str, Any]) -> _Form:
+    """The form that a model's module says in SPEAKS; of one that says none, letters to sound."""
+    module = MODEL_TYPES.get(str(settings.get("model_type")))
+    architecture = None if module is None else importlib.import_module(f"pyapp.models.{module}")
+    return FORMS[getattr(architecture, "SPEAKS", LETTERS_TO_SOUND)]
+
+
+def _of_letters(asked: _Asked) -> LoadedVoice:
+    """VITS, with its characters."""
+    name, files = asked.name, asked.files
     if VOCABULARY not in files:
         raise ModelError("its characters are missing", where=name, hint=f"Put the model's {VOCABULARY} beside it")
     own = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
     letters = VoiceTokenizer.from_files(read_settings(files[VOCABULARY]), own, f"{name}: {VOCABULARY}")
     tokenizer = SpokenPhonemes(letters, letters.language or "en-us", ipa=True) if letters.phonemes else letters
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    model = asked.model()
     if tokenizer.vocab_size > model.config.vocab_size:
         raise ModelError(
             f"there are {tokenizer.vocab_size:,} characters, the model has {model.config.vocab_size:,}", where=name,
             hint=f"Give the {VOCABULARY} that belongs to the model",
         )  # fmt: skip
-    return LoadedVoice(name, model.eval(), tokenizer, settings)
+    return LoadedVoice(name, model, tokenizer, asked.settings)
+
+
+def _of_frames(asked: _Asked) -> LoadedVoice:
+    """CSM."""
+    words, model = tokenizer_of(asked.source, asked.name, asked.files), asked.model()
+    check_tokenizer(words, model, asked.name)
+    return LoadedVoice(asked.name, FrameVoice(model, words), SpokenTokens(words), asked.settings)
 
 
 def _stages_in(source: Any, report: Callable[[Event], None], cancel: Cancel) -> Mapping[str, Any] | None:
@@ -303,64 +351,41 @@ def _has_other_sound(source: Any, report: Callable[[Event], None], cancel: Cance
     """Whether this is a model that speaks with a vocoder or a codec of other files, and no language model."""
     files = source if isinstance(source, Mapping) else hub.resolve(source, report=report, cancel=cancel).files
     config = files.get("config.json", files.get("config"))
-    return config is not None and read_settings(config).get("model_type") in WITH_SOUND
+    return config is not None and _form_of(read_settings(config)).has_sound
 
 
-def _of_latents(
-    source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], codec: Any, voices: Any,
-    dtype: str | None, device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
-) -> LoadedVoice:  # fmt: skip
+def _of_latents(asked: _Asked) -> LoadedVoice:
     """Pocket TTS, with its codec, and the vectors of voices or a recording of one."""
-    words = tokenizer_of(source, name, files)
-    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
-    check_tokenizer(words, model, name)
-    sound = load_codec(codec or CODEC_OF_LATENTS, task=OF_LATENTS, device=device, report=report, cancel=cancel)
-    recorded = voices is not None and os.fspath(voices).lower().endswith(".wav")
-    found = []
-    if voices is not None and not recorded:
-        with open_checkpoint(voices) as checkpoint:
-            found = [checkpoint.read(entry, finite=True, device=device).to("float32") for entry in checkpoint.tensors]
-    voice = LatentVoice(model.eval(), sound.model, words, generation, found)
-    if recorded:
-        samples, rate = read_wav(voices)
+    words, model, voices = tokenizer_of(asked.source, asked.name, asked.files), asked.model(), asked.voices
+    check_tokenizer(words, model, asked.name)
+    recording = voices if voices is not None and os.fspath(voices).lower().endswith(".wav") else None
+    found = [] if voices is None or recording is not None else asked.vectors(voices)
+    voice = LatentVoice(model, asked.sound(CODEC_OF_LATENTS, OF_LATENTS), words, asked.generation, found)
+    if recording is not None:
+        samples, rate = read_wav(recording)
         voice.hear(resample(mix_channels(samples), rate, voice.sample_rate))
-    return LoadedVoice(name, voice, CapitalTokens(words), settings)
+    return LoadedVoice(asked.name, voice, CapitalTokens(words), asked.settings)
 
 
-def _of_dialogues(
-    name: str, files: Mapping[str, Any], settings: dict[str, Any], codec: Any, dtype: str | None,
-    device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
-) -> LoadedVoice:  # fmt: skip
+def _of_dialogues(asked: _Asked) -> LoadedVoice:
     """Dia, with its codec."""
-    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
-    sound = load_codec(codec or CODEC_OF_DIALOGUES, device=device, report=report, cancel=cancel)
-    return LoadedVoice(name, DialogueVoice(model.eval(), sound.model, generation), DialogueTokens(), settings)
+    voice = DialogueVoice(asked.model(), asked.sound(CODEC_OF_DIALOGUES), asked.generation)
+    return LoadedVoice(asked.name, voice, DialogueTokens(), asked.settings)
 
 
-def _of_descriptions(
-    source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], dtype: str | None,
-    device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
-) -> LoadedVoice:  # fmt: skip
+def _of_descriptions(asked: _Asked) -> LoadedVoice:
     """Parler-TTS, with what reads texts and descriptions: one tokenizer, or two."""
-    words = tokenizer_of(source, name, files)
-    describer = _describer(source, name, files, settings, report, cancel) or words
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
-    check_tokenizer(words, model, name)
-    check_tokenizer(describer, model.text_encoder, name)
-    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
-    return LoadedVoice(name, DescribedVoice(model.eval(), describer, generation), PromptTokens(words), settings)
+    words = tokenizer_of(asked.source, asked.name, asked.files)
+    describer, model = _describer(asked) or words, asked.model()
+    check_tokenizer(words, model, asked.name)
+    check_tokenizer(describer, model.text_encoder, asked.name)
+    voice = DescribedVoice(model, describer, asked.generation)
+    return LoadedVoice(asked.name, voice, PromptTokens(words), asked.settings)
 
 
-def _in_stages(
-    source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], dtype: str | None,
-    device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
-) -> LoadedVoice:  # fmt: skip
+def _in_stages(asked: _Asked) -> LoadedVoice:
     """Bark, with the names of its voices, whose files are read when they are used."""
+    source, name, files = asked.source, asked.name, asked.files
     words = tokenizer_of(source, name, files)
     listed = read_settings(files[HISTORIES]) if HISTORIES in files else {}
     paths: dict[str, list[str]] = {}
@@ -376,27 +401,26 @@ def _in_stages(
         found: Mapping[str, Any] = (
             source
             if isinstance(source, Mapping)
-            else hub.resolve_files(source, lambda names: [path for path in names if path in wanted], report=report)
+            else hub.resolve_files(
+                source, lambda names: [path for path in names if path in wanted], report=asked.report
+            )
         )
         missing = [path for path in wanted if path not in found]
         if missing:
             raise ModelError(f"the file {missing[0]} of the voice {voice} is missing", where=name)
         return [found[path] for path in wanted]
 
-    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    model = asked.model()
     check_tokenizer(words, model, name)
-    return LoadedVoice(name, StagedVoice(model.eval(), generation, [*paths], fetch), StagedTokens(words), settings)
+    speaks = StagedVoice(model, asked.generation, [*paths], fetch)
+    return LoadedVoice(name, speaks, StagedTokens(words), asked.settings)
 
 
-def _describer(
-    source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], report: Callable[[Event], None],
-    cancel: Cancel,
-) -> Any:  # fmt: skip
+def _describer(asked: _Asked) -> Any:
     """The tokenizer of descriptions beside that of texts; None: there is one for both. It is in the model's folder
     description_tokenizer, or is that of the model on the hub that config.json names as the text encoder's origin.
     """
+    source, name, files, settings = asked.source, asked.name, asked.files, asked.settings
     if any(path.startswith(f"{DESCRIBER}/") for path in files):
         return tokenizer_of(source, name, files, DESCRIBER)
     reads = settings.get("text_encoder")
@@ -409,7 +433,7 @@ def _describer(
             hint=f"Put the tokenizer of its text encoder, google/flan-t5-large of the published models, into the "
             f"folder {DESCRIBER} beside the model",
         )  # fmt: skip
-    chosen = hub.resolve_files(origin, _of_tokenizer, report=report, cancel=cancel)
+    chosen = hub.resolve_files(origin, _of_tokenizer, report=asked.report, cancel=asked.cancel)
     return tokenizer_of(chosen, origin, chosen)
 
 
@@ -418,11 +442,9 @@ def _of_tokenizer(names: Sequence[str]) -> list[str]:
     return [name for name in names if MORE_FILES.fullmatch(name) and "/" not in name]
 
 
-def _of_styles(
-    name: str, files: Mapping[str, Any], settings: dict[str, Any], dtype: str | None, device: Device | str | None,
-    report: Callable[[Event], None], cancel: Cancel,
-) -> LoadedVoice:  # fmt: skip
+def _of_styles(asked: _Asked) -> LoadedVoice:
     """Kokoro, with the files of its voices."""
+    name, files = asked.name, asked.files
     matches = {path: STYLES.fullmatch(path) for path in files}
     found = {match["name"]: _lasting(files[path]) for path, match in matches.items() if match is not None}
     if not found:
@@ -430,12 +452,11 @@ def _of_styles(
             "it speaks in the style of vectors, and has none", where=name,
             hint="Put the model's folder `voices` beside its weights, with a file for each voice",
         )  # fmt: skip
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    model = asked.model()
     letters = {"add_blank": False, "normalize": False}
     numbers = VoiceTokenizer.from_files(model.config.vocab, letters, f"{name}: vocab of config.json")
-    speaks = StyledVoice(model.eval(), found, numbers.numbers.get(" "))
-    return LoadedVoice(name, speaks, SpokenPhonemes(numbers, LANGUAGES["a"]), settings)
+    speaks = StyledVoice(model, found, numbers.numbers.get(" "))
+    return LoadedVoice(name, speaks, SpokenPhonemes(numbers, LANGUAGES["a"]), asked.settings)
 
 
 def _lasting(source: Any) -> Any:
@@ -447,14 +468,12 @@ def _lasting(source: Any) -> Any:
     return BytesSource(bytes(source.read(0, source.size)), source.name)
 
 
-def _of_spectrograms(
-    name: str, files: Mapping[str, Any], settings: dict[str, Any], vocoder: Any, voices: Any, dtype: str | None,
-    device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
-) -> LoadedVoice:  # fmt: skip
+def _of_spectrograms(asked: _Asked) -> LoadedVoice:
     """SpeechT5, with its vocoder and the vectors of voices."""
+    name, files = asked.name, asked.files
     if LETTERS not in files and "tokenizer" not in files:
         raise ModelError("its letters are missing", where=name, hint=f"Put the model's {LETTERS} beside it")
-    vectors = files.get(VECTORS) if voices is None else voices
+    vectors = files.get(VECTORS) if asked.voices is None else asked.voices
     if vectors is None:
         raise ModelError(
             "it speaks in the voice of a vector, and has none", where=name,
@@ -462,12 +481,22 @@ def _of_spectrograms(
         )  # fmt: skip
     own = {"spm.model": files[LETTERS]} if LETTERS in files else {"tokenizer.json": files["tokenizer"]}
     words = load_tokenizer(own)
-    with open_checkpoint(vectors) as checkpoint:
-        found = [checkpoint.read(entry, finite=True, device=device) for entry in checkpoint.tensors]
-    rows = cat([part.to("float32").reshape(-1, part.shape[-1] if part.ndim else 1) for part in found])
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    rows = cat([part.reshape(-1, part.shape[-1] if part.ndim else 1) for part in asked.vectors(vectors)])
+    model = asked.model()
     check_tokenizer(words, model, name)
-    sound = load_codec(vocoder or USUAL_VOCODER, task=VOCODER, device=device, report=report, cancel=cancel)
+    voice = SpectrogramVoice(model, asked.sound(USUAL_VOCODER, VOCODER), rows)
     letters = SpokenLetters(words, words.special_id("unk_token", "<unk>"), model.config.eos_token_id)
-    return LoadedVoice(name, SpectrogramVoice(model.eval(), sound.model, rows), letters, settings)
+    return LoadedVoice(name, voice, letters, asked.settings)
+
+
+LETTERS_TO_SOUND = "letters"
+FORMS: Mapping[str, _Form] = {  # by what a model's module says in SPEAKS
+    LETTERS_TO_SOUND: _Form(_of_letters),
+    "frames": _Form(_of_frames),
+    "styles": _Form(_of_styles),
+    "stages": _Form(_in_stages),
+    "descriptions": _Form(_of_descriptions),
+    "dialogues": _Form(_of_dialogues, has_sound=True),
+    "latents": _Form(_of_latents, has_sound=True, takes_voices=True),
+    "spectrograms": _Form(_of_spectrograms, has_sound=True, takes_voices=True),
+}

@@ -78,10 +78,7 @@ class MomentTransformer(Module):
         super().__init__()
         self.window = config.sliding_window
         self.layers = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
-        positions, rotary = config.max_position_embeddings, config.rope_parameters or {}
-        self.rotary = RotaryTable({
-            "head_dim": config.head_size, "max_position_embeddings": positions, "rope_parameters": rotary,
-        })  # fmt: skip
+        self.rotary = RotaryTable.of_heads(config.head_size, config.max_position_embeddings, config.rope_parameters)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, D, T) → (B, D, T)."""

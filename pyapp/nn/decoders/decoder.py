@@ -128,6 +128,13 @@ class RotaryTable:
         self._frequencies: dict[int, RotaryFrequencies] = {}
         self.upto(1)  # refuses impossible parameters now
 
+    @classmethod
+    def of_heads(cls, head_dim: int, positions: int, parameters: Mapping[str, Any] | None) -> RotaryTable:
+        """The table of heads of `head_dim` features; `parameters` is the object rope_parameters (None: the usual)."""
+        return cls(
+            {"head_dim": head_dim, "max_position_embeddings": positions, "rope_parameters": parameters or {}}
+        )  # fmt: skip
+
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_tables": {}, "_frequencies": {}}
 

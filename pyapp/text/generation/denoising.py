@@ -26,6 +26,7 @@ from pyapp.text.generation.speculation import Drafter
 from pyapp.text.generation.writer import Clock, Writer
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
+MOST_STEPS = 1 << 16  # of a text: more than any model has places for
 NEW_TOKENS = 128  # unless more or fewer are asked for: all of them are computed in every step
 MASKED = "▒"
 # The settings of SamplingOptions that hold here; the others must have their defaults.
@@ -60,9 +61,9 @@ class DenoisingOptions:
     guidance_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "block_length"):
+        for name, most in (("steps", MOST_STEPS), ("block_length", 1 << 31)):
             if getattr(self, name) is not None:
-                check_number(f"denoising.{name}", getattr(self, name), 1, 1 << 31, whole=True)
+                check_number(f"denoising.{name}", getattr(self, name), 1, most, whole=True)
         if self.remasking is not None and self.remasking not in REMASKING:
             raise OptionError(
                 f"must be one of {', '.join(REMASKING)}, not {self.remasking!r:.60}", where="denoising.remasking"
@@ -197,12 +198,15 @@ class _Run:
             start, size = self.prompt + first, min(length, self.count - first)
             self._end = start + size
             share = total if size == self.count else max(1, total * size // self.count)
+            masked = [*range(start, self._end)]
             for step in range(share):
-                masked = [place for place in range(start, self._end) if self.text[place] == self.form.mask]
                 chance, fills = self._share(step, share, size, len(masked))
-                if masked and fills:
+                if fills:
                     self._fill(masked, fills, chance)
+                    masked = [place for place in masked if self.text[place] == self.form.mask]
                     yield
+                if not masked:
+                    break
 
     def _share(self, step: int, steps: int, size: int, masked: int) -> tuple[float, int]:
         """The chance of each masked place to be filled in a step, and the number of places."""
