@@ -123,11 +123,11 @@ def _new_file(partial: Path) -> IO[bytes]:
 
 def _is_running(process: int) -> bool:
     if os.name == "nt":  # os.kill would end it
-        kernel32 = ctypes.WinDLL("kernel32")  # type: ignore[attr-defined,unused-ignore]
+        kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined,unused-ignore]
         kernel32.OpenProcess.restype = ctypes.c_void_p
         handle = kernel32.OpenProcess(SYNCHRONIZE, False, process)
         if handle is None:  # none, or another user's
-            return bool(kernel32.GetLastError() == ERROR_ACCESS_DENIED)
+            return bool(ctypes.get_last_error() == ERROR_ACCESS_DENIED)  # type: ignore[attr-defined,unused-ignore]
         ended = kernel32.WaitForSingleObject(ctypes.c_void_p(handle), 0) == 0
         kernel32.CloseHandle(ctypes.c_void_p(handle))
         return not ended
