@@ -12,8 +12,8 @@ from typing import Any
 
 from pyapp.audio.activity import find_speech
 from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.live_sound import MARGIN, LiveOptions, LiveSound
 from pyapp.audio.options import TranscribeOptions
-from pyapp.audio.streaming import MARGIN, LiveOptions
 from pyapp.audio.synchronous import SynchronousTranscription
 from pyapp.audio.windows import checked
 from pyapp.engine import no_grad
@@ -24,7 +24,7 @@ from pyapp.nn.audio.synchronous import Writer
 BREATH = 0.3  # seconds of silence that end an utterance longer than LiveOptions.trim
 
 
-class LiveSynchronousTranscriber:
+class LiveSynchronousTranscriber(LiveSound):
     """As LiveTranscriber, by a SynchronousModel: Segment for words that are written, Partial for the one that is being
     written. An utterance ends with a pause, and at the latest after LiveOptions.longest seconds.
     """
@@ -37,31 +37,17 @@ class LiveSynchronousTranscriber:
         cancel: Cancel | None = None,
     ) -> None:
         options = options or TranscribeOptions(temperature=0.0)
-        self._live, self._cancel = live or LiveOptions(), cancel or Cancel()
+        super().__init__(live or LiveOptions(), cancel)
         self._written = SynchronousTranscription(model, np.zeros(0, np.float32), options, self._cancel, None, None)
         self._model, self._processor = model.model, model.processor
         longest = round((self._live.longest + 60) * SAMPLE_RATE)  # a push may be long
         self._longest = self._model.settled(self._processor, longest + self._model.behind(self._processor)) + 1
-        self._sound = np.zeros(0, np.float32)
-        self._offset = 0  # samples that were dropped
-        self._heard_to = 0  # samples of the stream that were heard
-        self._cost = 0.0
         self._writer: Writer | None = None  # of the utterance that goes on
         self._tokens: list[int] = []  # of it,
         self._told = 0  # the characters of it that are final,
         self._end = 0.0  # and until when, in seconds
         self._count = 0
         self._shown = ""
-
-    @property
-    def seconds(self) -> float:
-        """Seconds received so far."""
-        return (self._offset + len(self._sound)) / SAMPLE_RATE
-
-    @property
-    def cost(self) -> float:
-        """Seconds that the last moments took."""
-        return self._cost
 
     @property
     def speaking(self) -> bool:
@@ -78,14 +64,9 @@ class LiveSynchronousTranscriber:
         samples, step = checked(samples), round(self._live.trim * SAMPLE_RATE)
         for at in range(0, len(samples), step):
             self._sound = np.concatenate([self._sound, samples[at : at + step]])
-            waiting = self.seconds - self._heard_to / SAMPLE_RATE
-            if waiting >= max(self._live.interval, min(self._cost, self._live.trim)):
+            if self._waiting >= max(self._live.interval, min(self._cost, self._live.trim)):
                 events += self._look(False)
         return events
-
-    def finish(self) -> list[Event]:
-        """Makes all words final; the transcriber can continue with another utterance."""
-        return list(self._look(True))
 
     def _look(self, finished: bool) -> Iterator[Event]:
         """Hears the sound that is new, and writes what is said."""
@@ -139,10 +120,3 @@ class LiveSynchronousTranscriber:
         self._end, self._count = end, self._count + 1
         text, times = said if continues else f" {said}", (round(start, 3), round(end, 3))
         return Segment(text, *times, self._count - 1, continues=continues or None)
-
-    def _let_go(self, count: int) -> int:
-        """Drops the first samples, and returns how many these are."""
-        count = min(max(0, count), len(self._sound))
-        self._sound = self._sound[count:].copy()
-        self._offset += count
-        return count

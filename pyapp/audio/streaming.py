@@ -15,13 +15,13 @@ from typing import Any
 from pyapp.audio.activity import Span, find_speech
 from pyapp.audio.confidence import Confidence, GuessLimits, is_guess
 from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.live_sound import MARGIN, LiveOptions, LiveSound
 from pyapp.audio.live_words import LiveWord, common, known, live_word, widened
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.transcribe import ModelWithTokenizer, transcribe_events
 from pyapp.audio.windows import checked
-from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
-from pyapp.errors import ModelError, OptionError
+from pyapp.errors import ModelError
 from pyapp.events import Cancel, Doubt, Event, Language, Partial, Segment
 from pyapp.text.tokenization.whisper_tokenizer import SECONDS_PER_TIME
 
@@ -29,36 +29,12 @@ REPEATED = 5  # words from before its beginning that a decoding may repeat, if a
 PROMPT_CHARACTERS = 200
 BACK = 0.1  # largest difference of a word's times between two decodings, in seconds
 RIPE = 0.2  # seconds of sound after a word before it can be final
-MARGIN = 0.5  # seconds of silence that are kept before speech
 SHORTEST = 0.1  # seconds; a word that the decoding gave less gets USUAL, as far as there is room
 USUAL = 0.3
 LONGEST_SENTENCE = 15.0  # seconds: a longer one continues in a segment of its own
 
 
-@dataclass(frozen=True)
-class LiveOptions:
-    """When to decode, in seconds. `interval`: new sound between two decodings, more if the model is slower. `pause`:
-    silence that ends an utterance. `trim`: length of sound above which the sound of final words is dropped. `longest`:
-    length of sound above which words become final without agreement. OptionError unless 0 < interval <= trim < longest
-    <= 28.
-    """
-
-    interval: float = 0.5
-    pause: float = 0.8
-    trim: float = 10.0
-    longest: float = 20.0
-
-    def __post_init__(self) -> None:
-        if not (0 < self.interval <= self.trim < self.longest <= 28 and self.pause > 0):
-            raise OptionError("needs 0 < interval <= trim < longest <= 28, and a pause", where="LiveOptions")
-
-    @classmethod
-    def for_window(cls, seconds: float) -> LiveOptions:
-        """The options for a model with windows of this length: the sound that is kept fits one window."""
-        return cls(trim=min(cls.trim, 0.6 * seconds), longest=min(cls.longest, 0.9 * seconds))
-
-
-class LiveTranscriber:
+class LiveTranscriber(LiveSound):
     """Transcribes sound as it arrives. Events: Segment for final words, Partial for the others, Language.
 
     `push` decodes when there is enough new sound, and blocks meanwhile; `finish` makes the rest final. Memory does not
@@ -78,14 +54,11 @@ class LiveTranscriber:
         if getattr(model, "processor", None) is not None:
             raise ModelError("this model hears whole recordings only", hint="Choose a Whisper model for live speech")
         window = model.model.config.n_audio_ctx * SECONDS_PER_TIME
-        self._model, self._live, self._cancel = model, live or LiveOptions.for_window(window), cancel or Cancel()
+        super().__init__(live or LiveOptions.for_window(window), cancel)
+        self._model = model
         self._options = replace(
             options, word_timestamps=True, without_timestamps=False, clip_timestamps="0", skip_silence=False
         )
-        self._sound = np.zeros(0, np.float32)
-        self._offset = 0  # samples that were dropped
-        self._decoded_to = 0  # samples of the stream that were decoded
-        self._cost = 0.0  # seconds that the last decoding took
         self._hypothesis: list[LiveWord] = []  # of the last decoding, not final
         self._final_end = 0.0
         self._final: list[LiveWord] = []  # the last final words,
@@ -99,16 +72,6 @@ class LiveTranscriber:
         self._shown = ""
 
     @property
-    def seconds(self) -> float:
-        """Seconds received so far."""
-        return (self._offset + len(self._sound)) / SAMPLE_RATE
-
-    @property
-    def cost(self) -> float:
-        """Seconds that the last decoding took, of at most one window."""
-        return self._cost
-
-    @property
     def speaking(self) -> bool:
         """Whether an utterance has begun that no pause has ended yet."""
         return bool(self._utterance or self._hypothesis)
@@ -120,17 +83,12 @@ class LiveTranscriber:
     def push(self, samples: Any) -> list[Event]:
         """Takes mono float32 (samples,) at 16 kHz and returns the new events, often none."""
         self._sound = np.concatenate([self._sound, checked(samples)])
-        waiting = self.seconds - self._decoded_to / SAMPLE_RATE
         # A model that takes longer than the interval gets more sound per decoding, so that it keeps up.
-        return list(self._look(False)) if waiting >= max(self._live.interval, self._cost) else []
-
-    def finish(self) -> list[Event]:
-        """Makes all words final; the transcriber can continue with another utterance."""
-        return list(self._look(True))
+        return list(self._look(False)) if self._waiting >= max(self._live.interval, self._cost) else []
 
     def _look(self, finished: bool) -> Iterator[Event]:
         """Decodes the sound since the last final word and returns the new events."""
-        self._decoded_to = self._offset + len(self._sound)
+        self._heard_to = self._offset + len(self._sound)
         spans = find_speech(self._sound)
         if not spans:
             yield from self._commit(self._hypothesis)
@@ -288,9 +246,3 @@ class LiveTranscriber:
         if text != self._shown:
             self._shown = text
             yield Partial(text, self._hypothesis[0].start if self._hypothesis else self._final_end)
-
-    def _let_go(self, count: int) -> None:
-        """Drops the first samples."""
-        count = min(max(0, count), len(self._sound))
-        self._sound = self._sound[count:].copy()
-        self._offset += count
