@@ -28,13 +28,17 @@ def blank(like: Tensor) -> Tensor:
 def leave(node: Node) -> None:
     """Takes the memory of large arguments from a node, of which it needs the shapes."""
     node.versions = SERVED
-    for i, (edge, argument) in enumerate(zip(node.edges, node.args or (), strict=False)):
-        if edge is None or argument is edge or argument.dtype.is_quantized or argument.storage.nbytes <= _SMALL:
+    args = node.args
+    assert args is not None
+    for i, edge in enumerate(node.edges):
+        if edge is None:
+            continue
+        argument = args[i]
+        if argument is edge or argument.storage.nbytes <= _SMALL or argument.dtype.is_quantized:
             continue
         made = blank(argument)
         made._requires_grad = True
-        assert node.args is not None
-        node.args = (*node.args[:i], made, *node.args[i + 1 :])
+        args = node.args = (*args[:i], made, *args[i + 1 :])
 
 
 def freed_before(ends: Iterable[Node]) -> Node | None:
