@@ -19,11 +19,13 @@ _MAX, _MAX_BACKWARD, _MEAN, _MEAN_BACKWARD = (
 )
 
 
-def _slots(x: Tensor, windows: Any) -> tuple[int, ...] | None:
-    """The type, the planes and the geometry as slots of a record; None where there is no kernel for them."""
+def _slots(x: Tensor, windows: Any, *, compares: bool = False) -> tuple[int, ...] | None:
+    """The type, the planes and the geometry as slots of a record; None where there is no kernel for them. Kernels that
+    compare elements take int64, too.
+    """
     if x.dtype.itemsize < 2 or min(*windows.out, *windows.sizes) < 1:
         return None
-    if not (x.dtype.is_floating_point or (x.dtype is int64 and _takes_integers(x, windows))):
+    if not (x.dtype.is_floating_point or (compares and x.dtype is int64 and _takes_integers(x, windows))):
         return None
     if min(windows.stride) < 1 or min(windows.dilation) < 1 or min(windows.padding) < 0 or min(windows.kernel) < 0:
         return None
@@ -61,7 +63,7 @@ def _of_windows(x: Tensor, windows: Any, dtype: Any) -> Tensor:
 @claims("_max_of_windows")
 def _max_of_windows(x: Tensor, windows: Any) -> Any:
     kind, x = x.dtype, in_type(x, _compared(x))
-    slots = _slots(x, windows)
+    slots = _slots(x, windows, compares=True)
     if slots is None:
         return NotImplemented
     y = _of_windows(x, windows, x.dtype)
@@ -72,7 +74,7 @@ def _max_of_windows(x: Tensor, windows: Any) -> Any:
 @claims("_places_of_max")
 def _places_of_max(x: Tensor, windows: Any) -> Any:
     x = in_type(x, _compared(x))
-    slots = _slots(x, windows)
+    slots = _slots(x, windows, compares=True)
     if slots is None:
         return NotImplemented
     places = _of_windows(x, windows, int64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.device import Device, cpu
@@ -17,7 +17,9 @@ from pyapp.engine.ops.sampling import SampleBuffers, start_sample
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import KernelError, ModelError, OptionError
 from pyapp.text.generation.options import SamplingOptions
-from pyapp.text.generation.penalties import Penalties
+
+if TYPE_CHECKING:
+    from pyapp.text.generation.penalties import Penalties
 
 DRAWS = 64  # numbers computed at a time
 AGAIN = "Download or export the model again"
@@ -92,6 +94,8 @@ class Sampler:
         self._form = form
         self._penalties: Penalties | None = None
         if options.has_penalties:
+            from pyapp.text.generation.penalties import Penalties  # few texts have any: the page fetches it later
+
             self._penalties = Penalties.of(options, vocab_size, device, ends)
             self._penalty = 1.0
         elif options.repetition_penalty != 1:
