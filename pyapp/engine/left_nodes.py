@@ -28,13 +28,9 @@ def blank(like: Tensor) -> Tensor:
 def leave(node: Node) -> None:
     """Takes the memory of large arguments from a node, of which it needs the shapes."""
     node.versions = SERVED
-    args = node.args
-    assert args is not None
-    for i, edge in enumerate(node.edges):
-        if edge is None:
-            continue
-        argument = args[i]
-        if argument is edge or argument.storage.nbytes <= _SMALL or argument.dtype.is_quantized:
+    args = node.args or ()
+    for i, (edge, argument) in enumerate(zip(node.edges, args, strict=False)):
+        if edge is None or argument is edge or argument.storage.nbytes <= _SMALL or argument.dtype.is_quantized:
             continue
         made = blank(argument)
         made._requires_grad = True
