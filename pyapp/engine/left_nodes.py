@@ -29,8 +29,11 @@ def leave(node: Node) -> None:
     """Takes the memory of large arguments from a node, of which it needs the shapes."""
     node.versions = SERVED
     args = node.args or ()
-    for i, (edge, argument) in enumerate(zip(node.edges, args, strict=False)):
-        if edge is None or argument is edge or argument.storage.nbytes <= _SMALL or argument.dtype.is_quantized:
+    for i, edge in enumerate(node.edges):
+        if edge is None or i >= len(args):  # the node of an output has an edge and no arguments
+            continue
+        argument = args[i]
+        if argument is edge or argument.storage.nbytes <= _SMALL or argument.dtype.is_quantized:
             continue
         made = blank(argument)
         made._requires_grad = True
