@@ -400,6 +400,17 @@ static int along_of_type(const reduction *r, const char *x, int64_t at)
     }
 }
 
+/* The largest or smallest of less than a vector of columns. */
+static void extreme_of_few(float *y, const float *x, int64_t rows, int64_t stride, int64_t n, int larger)
+{
+    vfloat best = vload_up_to(x, n);
+    for (int64_t row = 1; row < rows; row++) {
+        const vfloat next = vload_up_to(x + row * stride, n);
+        best = larger ? vmaximum(best, next) : vminimum(best, next);
+    }
+    vstore_up_to(y, best, n);
+}
+
 /* Results at .. at + n - 1, columns of rows whose neighbours lie side by side; 0 where they are not computed in the type of
  * the elements. */
 static int across_of_type(const reduction *r, const char *x, int64_t at, int64_t n)
@@ -409,6 +420,8 @@ static int across_of_type(const reduction *r, const char *x, int64_t at, int64_t
         sums_across_float64((double *)r->y + at, (const double *)(const void *)x, r->reduced, r->x_reduced, n);
     else if (r->opcode == REDUCE_sum && r->type == TYPE_int64)
         sums_across_int64((int64_t *)r->y + at, (const int64_t *)(const void *)x, r->reduced, r->x_reduced, n);
+    else if ((larger || r->opcode == REDUCE_min) && r->type == TYPE_float32 && n < LANES)
+        extreme_of_few((float *)r->y + at, (const float *)(const void *)x, r->reduced, r->x_reduced, n, larger);
     else if (larger || r->opcode == REDUCE_min)
         switch (r->type) {
 #define ACROSS_TYPE(element, name)                                                                                     \

@@ -28,7 +28,7 @@ INLINE element NAME(extreme_of)(const element *x, int64_t n, int *unordered, con
     element found = x[0];
     int64_t i = 0;
     int none = 0;
-    if (n >= 4 * NAME(WIDTH)) {
+    if (n >= NAME(WIDTH)) {
         NAME(row) best[4];
         NAME(mask) some = {0};
         for (int j = 0; j < 4; j++)
@@ -39,6 +39,11 @@ INLINE element NAME(extreme_of)(const element *x, int64_t n, int *unordered, con
                 best[j] = NAME(better)(next, best[j], larger);
                 some |= NAME(no_numbers)(next);
             }
+        for (; i + NAME(WIDTH) <= n; i += NAME(WIDTH)) {
+            const NAME(row) next = NAME(row_at)(x + i);
+            best[0] = NAME(better)(next, best[0], larger);
+            some |= NAME(no_numbers)(next);
+        }
         const NAME(row) both =
             NAME(better)(NAME(better)(best[0], best[1], larger), NAME(better)(best[2], best[3], larger), larger);
         for (int lane = 0; lane < NAME(WIDTH); lane++) {
@@ -152,9 +157,10 @@ INLINE void NAME(extreme_columns)(element *y, const element *x, int64_t rows, in
             best[j] = NAME(better)(next, best[j], larger);
             none[j] |= NAME(no_numbers)(next);
         }
+    const NAME(row) nothing = (NAME(row)){0} + no_number;
     for (int j = 0; j < vectors; j++)
-        for (int lane = 0; lane < NAME(WIDTH); lane++)
-            y[j * NAME(WIDTH) + lane] = none[j][lane] ? no_number : best[j][lane];
+        *(NAME(row) *)(y + j * NAME(WIDTH)) =
+            (NAME(row))(((NAME(mask))best[j] & ~none[j]) | ((NAME(mask))nothing & none[j]));
 }
 
 static void NAME(across)(element *y, const element *x, int64_t rows, int64_t stride, int64_t n, int larger)
@@ -165,17 +171,23 @@ static void NAME(across)(element *y, const element *x, int64_t rows, int64_t str
             NAME(extreme_columns)(y + i, x + i, rows, stride, STRIP, 1);
         else
             NAME(extreme_columns)(y + i, x + i, rows, stride, STRIP, 0);
-    for (; i + NAME(WIDTH) <= n; i += NAME(WIDTH))
-        NAME(extreme_columns)(y + i, x + i, rows, stride, 1, larger);
+    while (i < n && n >= NAME(WIDTH)) {
+        const int64_t at = i + NAME(WIDTH) <= n ? i : n - NAME(WIDTH); /* the last ones may be computed twice */
+        if (larger)
+            NAME(extreme_columns)(y + at, x + at, rows, stride, 1, 1);
+        else
+            NAME(extreme_columns)(y + at, x + at, rows, stride, 1, 0);
+        i = at + NAME(WIDTH);
+    }
     for (; i < n; i++) {
-        int none = is_nan(x[i]);
-        y[i] = x[i];
+        element best = x[i]; /* not y[i], which the compiler would write for every row */
+        int none = is_nan(best);
         for (int64_t row = 1; row < rows; row++) {
             const element next = x[row * stride + i];
             none |= is_nan(next);
-            y[i] = (larger ? next > y[i] : next < y[i]) ? next : y[i];
+            best = (larger ? next > best : next < best) ? next : best;
         }
-        y[i] = none ? no_number : y[i];
+        y[i] = none ? no_number : best;
     }
 }
 

@@ -27,13 +27,16 @@ def blank(like: Tensor) -> Tensor:
 def leave(node: Node) -> None:
     """Takes the memory of large arguments from a node, of which it needs the shapes."""
     node.versions = SERVED
-    for i, (edge, argument) in enumerate(zip(node.edges, node.args or (), strict=False)):
-        if edge is None or argument is edge or argument.dtype.is_quantized or argument.storage.nbytes <= _SMALL:
+    args = node.args or ()
+    for i, edge in enumerate(node.edges):
+        if edge is None or i >= len(args):  # the node of an output has an edge and no arguments
+            continue
+        argument = args[i]
+        if argument is edge or argument.storage.nbytes <= _SMALL or argument.dtype.is_quantized:
             continue
         made = blank(argument)
         made._requires_grad = True
-        assert node.args is not None
-        node.args = (*node.args[:i], made, *node.args[i + 1 :])
+        args = node.args = (*args[:i], made, *args[i + 1 :])
 
 
 def freed_before(ends: Iterable[Node]) -> Node | None:

@@ -117,6 +117,14 @@ def test_limits_in_place() -> None:
     np.testing.assert_array_equal(grad(y.sum(), leaf)[0].numpy(), inside.numpy() * 2.0)
 
 
+def test_operators_of_shifts_write_into_the_tensor() -> None:
+    x = pyapp.arange(4)
+    part = x[1:]
+    part <<= 2
+    x >>= 1
+    assert x.tolist() == [0, 2, 4, 6] and part.tolist() == [2, 4, 6]
+
+
 def test_what_overlaps_is_read_before_it_is_written() -> None:
     x = pyapp.arange(5.0)
     x[1:].add_(x[:-1])

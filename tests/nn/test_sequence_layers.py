@@ -178,6 +178,13 @@ def test_batch_norm_of_16_bits_is_computed_in_float32(dtype: str) -> None:
     assert pyapp.allclose(norm.running_var, same.running_var)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_gradients_of_16_bit_batch_norms_have_the_dtype_of_the_weights(training: bool) -> None:
+    norm = nn.BatchNorm1d(4).bfloat16().train(training)
+    norm(pyapp.arange(24.0).reshape(6, 4).bfloat16()).square().sum().backward()
+    assert norm.weight.grad.dtype is norm.bias.grad.dtype is pyapp.bfloat16
+
+
 def test_operators_of_containers() -> None:
     """As torch's: names of slices, repetition, lists of parameters, unions."""
     net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))

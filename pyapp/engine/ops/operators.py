@@ -76,15 +76,13 @@ _OPERATORS = {
     "add": add, "sub": sub, "mul": mul, "truediv": div, "pow": pow, "floordiv": floor_divide, "mod": remainder,
     "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
     "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
+    "lshift": bitwise_left_shift, "rshift": bitwise_right_shift,
 }  # fmt: skip
 for _name, _op in _OPERATORS.items():
     method(f"__{_name}__")(_accepting(_op))
     if _name not in ("eq", "ne", "lt", "le", "gt", "ge"):
         method(f"__r{_name}__")(_reflected(_op))
         method(f"__i{_name}__")(_accepting(_op, getattr(Tensor, _op.name + "_")))
-for _name, _op in (("lshift", bitwise_left_shift), ("rshift", bitwise_right_shift)):
-    method(f"__{_name}__")(_accepting(_op))
-    method(f"__r{_name}__")(_reflected(_op))
 method("__neg__")(neg)
 method("__abs__")(abs)
 method("__invert__")(bitwise_not)

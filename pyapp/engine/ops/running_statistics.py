@@ -58,8 +58,9 @@ def _d_batch_norm(
     root, dims = (var + epsilon).rsqrt(), (0, *range(2, x.ndim))  # (C,)
     d_x = g * per_channel(root if weight is None else root * weight, x.ndim) if x.requires_grad else None
     total = g.sum(dims) if any(learnt) else None  # (C,)
-    d_weight = ((g * x).sum(dims) - total * mean) * root if learnt[0] else None
-    return d_x, None, None, d_weight, total if learnt[1] else None, None
+    d_weight = (((g * x).sum(dims) - total * mean) * root).to(weight.dtype) if learnt[0] else None
+    d_bias = total.to(bias.dtype) if total is not None and learnt[1] else None
+    return d_x, None, None, d_weight, d_bias, None
 
 
 @function()
