@@ -129,10 +129,7 @@ class _Extensions:
     end_pass: Any = None
     leave: Any = None  # left_nodes.py, which a pass imports that leaves nodes for others
     freed_before: Any = None
-
-    @staticmethod
-    def mode(mode: Any) -> Any:  # of a pass; subclasses.py adds to it
-        return mode
+    extend_mode: Any = None  # subclasses.py: the mode of a pass, and what classes of tensors add to it
 
 
 EXTENSIONS = _Extensions()
@@ -152,14 +149,13 @@ class Described:
 _references = sys.getrefcount
 
 
-class _Counted:  # by its method, as a node is
-    def count(self) -> int:
-        return _references(self)
+class _Counted:
+    pass
 
 
 def _count_one() -> int:
     node = _Counted()
-    return node.count()
+    return _references(node)
 
 
 _ALONE = _count_one()  # references to a node that a backward pass alone still holds
@@ -252,8 +248,8 @@ class Node:
         return self.args is None or self.versions is SERVED
 
     def release(self) -> bool:
-        # A node that saves no elements, and to which something still leads, serves later passes: then True.
-        if self.versions or self.op.reads_layout or self.args is None or _references(self) <= _ALONE:
+        # After a pass through a node that saves no elements, and to which something leads: whether it serves others.
+        if self.op.reads_layout or self.args is None:
             self.drop()
             return False
         (EXTENSIONS.leave or _left_nodes().leave)(self)
@@ -504,9 +500,10 @@ def _walk(
     stop: frozenset[int] = frozenset(),
     silent: frozenset[int] = frozenset(),
 ) -> None:
-    """Propagates gradients from the roots; calls `deliver(edge, gradient)` once for each node and leaf, when its
-    gradient is complete. With `wanted`, only along the paths that lead there. The hooks of the edges in `silent` do not
-    run: their gradients are parts of those of another pass, which runs them.
+    """Propagates gradients from the roots; calls `deliver(edge, gradient)` once for each leaf, and for each node whose
+    tensor retains its gradient, when the gradient is complete. With `wanted`, for every node, and only along the paths
+    that lead there. The hooks of the edges in `silent` do not run: their gradients are parts of those of another pass,
+    which runs them.
     """
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
@@ -525,7 +522,8 @@ def _walk(
             continue
         if node.hooks and id(node) not in silent:
             gradient = EXTENSIONS.run_hooks(node, gradient)
-        deliver(node, gradient)
+        if wanted is not None or node.retained:
+            deliver(node, gradient)
         if id(node) in stop or (leading is not None and id(node) not in leading):
             continue
         if not node.op.slices or node.hooks or ANOMALY.on or not pending.add_slice(node, gradient):
@@ -541,10 +539,10 @@ def _walk(
         if uses:
             _deliver_complete(node, uses, pending, deliver, silent)
         if not retain_graph:
-            if left < _MOST_LEFT:
-                left += node.release()
-            else:
+            if node.versions or _references(node) <= _ALONE or left >= _MOST_LEFT:
                 node.drop()
+            else:
+                left += node.release()
     for leaf in list(pending.leaves.values()):
         whole = pending.take(leaf)
         assert whole is not None
@@ -644,14 +642,14 @@ def backward(
 
     def deliver(edge: Edge, gradient: Tensor) -> None:
         if wanted is None:
-            if isinstance(edge, Tensor) or edge.retained:
-                _accumulate(edge, gradient, delivery)
+            _accumulate(edge, gradient, delivery)
         elif id(edge) in wanted:
             delivery.add(wanted[id(edge)], gradient)
         elif isinstance(edge, Node):  # on the paths to those
             _accumulate(edge, gradient, delivery)
 
-    with EXTENSIONS.mode(enable_grad() if create_graph else no_grad()):
+    mode = enable_grad() if create_graph else no_grad()
+    with mode if EXTENSIONS.extend_mode is None else EXTENSIONS.extend_mode(mode):
         kept = create_graph if retain_graph is None else retain_graph
         _walk(roots, weights, kept, create_graph, deliver, only and [edge_of(t) for t in only])
 
@@ -678,7 +676,8 @@ def gradients_at(
         if own and isinstance(edge, Node):
             _accumulate(edge, gradient.clone() if edge.retained else gradient, delivery)
 
-    with EXTENSIONS.mode(enable_grad() if create_graph else no_grad()):
+    mode = enable_grad() if create_graph else no_grad()
+    with mode if EXTENSIONS.extend_mode is None else EXTENSIONS.extend_mode(mode):
         silent = frozenset() if own else frozenset(map(id, edges))
         _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop, silent)
     return found

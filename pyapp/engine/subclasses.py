@@ -231,7 +231,7 @@ def _begin() -> None:
     """Lets every operation ask, from now on."""
     ASK.append(ask)
     REGIONS.add(1)
-    EXTENSIONS.mode = _Pass  # type: ignore[method-assign]
+    EXTENSIONS.extend_mode = _Pass
     for name in (*METHODS, *_OWN):
         if not (name.startswith("__") and name != "__getitem__"):  # operators are ops
             setattr(Tensor, name, guarded(name, vars(Tensor)[name]))
