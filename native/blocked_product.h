@@ -58,7 +58,8 @@ COMPACT void NAME(const exact_product *p, int64_t first_row, int64_t last_row, i
                     if (same && j + WIDTH <= end) {
                         for (int64_t r = 0; r < tall; r++)
                             for (int v = 0; v < WIDTH; v += VECTOR_WIDTH) {
-                                VECTOR_UNALIGNED *to = (VECTOR_UNALIGNED *)((ELEMENT *)p->c + (m + r) * p->c_row + j + v);
+                                VECTOR_UNALIGNED *to =
+                                    (VECTOR_UNALIGNED *)((ELEMENT *)p->c + (m + r) * p->c_row + j + v);
                                 VECTOR total = *(const VECTOR_UNALIGNED *)(sum + r * WIDTH + v);
                                 if (k)
                                     total += *to;

@@ -20,6 +20,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
+from pyapp.formats.safe_json import check_nesting
 from pyapp.nn import Conv1d, Linear, Module, ModuleList, RMSNorm
 from pyapp.nn.audio.sound_text import SECONDS, SoundTextModel
 from pyapp.nn.layers.gated import activation_named
@@ -289,13 +290,17 @@ class VibeVoiceAsrForConditionalGeneration(SoundTextModel):
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
-    """The whole objects at the beginning of an array of JSON, which may lack its end."""
-    decoder, found, at = json.JSONDecoder(), [], 1
+    """The whole objects at the beginning of an array of JSON, which may lack its end; none of what is nested too deeply."""
+    decoder, found, at = json.JSONDecoder(), list[dict[str, Any]](), 1
+    try:
+        check_nesting(text.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return found
     while text.startswith("[") and at < len(text):
         at += len(text) - at - len(text[at:].lstrip(" \t\n,"))
         try:
             value, at = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError):
+        except ValueError:
             break
         if not isinstance(value, dict):
             break
