@@ -290,7 +290,7 @@ class VibeVoiceAsrForConditionalGeneration(SoundTextModel):
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
-    """The whole objects at the beginning of an array of JSON, which may lack its end; none of what is nested too deeply."""
+    """The whole objects at the beginning of an array of JSON, which may lack its end; none in one nested too deeply."""
     decoder, found, at = json.JSONDecoder(), list[dict[str, Any]](), 1
     try:
         check_nesting(text.encode("utf-8", "surrogatepass"))

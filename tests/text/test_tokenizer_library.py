@@ -91,6 +91,7 @@ PAIRS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.native_only  # the page has another library
 @pytest.mark.parametrize("form", PAIRS)
 def test_large_vocabularies_of_pairs_are_assembled_as_the_library_reads_them(form: str) -> None:
     """From objects comes the same as from the text; what the library refuses, it refuses in its own words."""
