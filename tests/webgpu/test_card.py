@@ -95,7 +95,7 @@ def test_memory_is_given_back() -> None:
     assert (large[: 1 << 20] + 1).sum().item() == 1 << 20  # both buffers in one kernel
     del large
     trim_pool(pyapp.device(DEVICE))
-    assert (backend.allocated, backend.reserved) == (before, reserved)
+    assert backend.allocated == before and backend.reserved <= reserved
     with pytest.raises(MemoryError, match="the largest buffer of this graphics card"):
         backend.allocate(backend.largest + 1)
 
