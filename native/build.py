@@ -367,6 +367,8 @@ def build_host(
     compiler = shlex.split(os.environ["CC"]) if "CC" in os.environ else usual
     flags = shlex.split(os.environ.get("ARCHFLAGS", "")) + shlex.split(os.environ.get("CFLAGS", ""))
     flags += ["-pthread"]
+    if system == "windows":
+        flags += ["-Wno-dll-attribute-on-redeclaration"]  # kernels.h declares for all systems what run.c exports
     link = shlex.split(os.environ.get("LDFLAGS", "")) + LINK[system]
     target, key = Path(out) / "libpyapp.so", build_key(compiler, flags, link, machine)
     header = copy_header(Path(out))

@@ -121,6 +121,14 @@ EXPORT void pyapp_cancel(int32_t on) { atomic_store_explicit(&cancelled, on, mem
 EXPORT const char *pyapp_signature(void) { return PYAPP_SIGNATURE; }
 EXPORT const char *pyapp_instruction_set(void) { return chosen_set()->name; }
 
+#if defined(_WIN32)
+EXPORT void *pyapp_allocate(intptr_t bytes)
+{
+    return bytes < 0 ? NULL : _aligned_malloc(bytes ? (size_t)bytes : 1, LARGEST_ALIGNMENT);
+}
+
+EXPORT void pyapp_free(void *memory) { _aligned_free(memory); }
+#else
 EXPORT void *pyapp_allocate(intptr_t bytes)
 {
     void *memory = NULL;
@@ -132,16 +140,9 @@ EXPORT void *pyapp_allocate(intptr_t bytes)
         return memory;
     }
 #endif
-#if defined(_WIN32)
-    return _aligned_malloc(bytes ? (size_t)bytes : 1, LARGEST_ALIGNMENT);
-#else
     return posix_memalign(&memory, LARGEST_ALIGNMENT, bytes ? (size_t)bytes : 1) == 0 ? memory : NULL;
-#endif
 }
 
-#if defined(_WIN32)
-EXPORT void pyapp_free(void *memory) { _aligned_free(memory); }
-#else
 EXPORT void pyapp_free(void *memory) { free(memory); }
 #endif
 

@@ -271,8 +271,8 @@ def edge_of(tensor: Any) -> Edge:
 
 
 def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) -> list[Node]:
-    # Every node that the roots depend on, in topological order from the roots; ancestors of the nodes in `stop` are
-    # left out. `uses` gets the number of gradients that add up to those of each leaf with hooks for its `grad`.
+    """Every node that the roots depend on, in topological order from the roots; ancestors of the nodes in `stop` are
+    left out. `uses` gets the number of gradients that add up to those of each leaf with hooks for its `grad`."""
     order: list[Node] = []
     seen: set[int] = set()
     stack: list[tuple[Edge, bool]] = [(root, False) for root in roots]
@@ -297,7 +297,7 @@ def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) ->
 
 
 def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> tuple[set[int], set[int]]:
-    # The nodes and leaves on the paths to the wanted ones; and those nodes from which a path leads on.
+    """The nodes and leaves on the paths to the wanted ones; and those nodes from which a path leads on."""
     found = {id(edge) for edge in wanted}
     leading: set[int] = set()
     for node in reversed(order):
@@ -386,8 +386,8 @@ class _Slices:
 
 
 def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
-    # Which elements of a tensor without gaps a view of it has: a range for each dim, the outermost in memory first.
-    # None where they are no such ranges.
+    """Which elements of a tensor without gaps a view of it has: a range for each dim, the outermost in memory first.
+    None where they are no such ranges."""
     at = part.offset - whole.offset
     sizes: dict[int, int] = {}
     box: list[tuple[int, int]] = []
@@ -408,7 +408,7 @@ def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
 
 
 def _empty_as(source: Tensor, gradient: Tensor) -> Tensor:
-    # Memory for the gradient of `source`, laid out as it is: what it is a view of gets its gradient without a copy.
+    """Memory for the gradient of `source`, laid out as it is: what it is a view of gets its gradient without a copy."""
     layout = (source.numel(), source.strides) if is_packed(source.shape, source.strides) else None
     return empty_contiguous(source.shape, gradient.dtype, gradient.device, layout)
 
@@ -560,8 +560,8 @@ def _deliver_complete(
     deliver: Callable[[Edge, Tensor], None],
     silent: frozenset[int],
 ) -> None:
-    # Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for
-    # the end of the backward pass.
+    """Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for
+    the end of the backward pass."""
     for edge in node.edges:
         left = uses.get(id(edge)) if isinstance(edge, Tensor) else None
         if left is None or edge is None:
@@ -604,7 +604,7 @@ class _Delivery:
 
 
 def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
-    # Adds to the `grad` of a leaf, or of a tensor that retains it.
+    """Adds to the `grad` of a leaf, or of a tensor that retains it."""
     tensor = edge if isinstance(edge, Tensor) else edge.retained and edge.retained()
     if tensor is None:
         return
@@ -615,7 +615,7 @@ def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
 
 
 def _several(given: Any) -> list[Any]:
-    # Tensors and GradientEdges, of which one may be given alone.
+    """Tensors and GradientEdges, of which one may be given alone."""
     return [given] if isinstance(given, Tensor) or hasattr(given, "edge") else list(given)
 
 
