@@ -23,6 +23,7 @@ from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .distributed_data_parallel import check_same_parameters
 from .module import Module
+from .part import part_of_rows, whole_of
 from .state import IncompatibleKeys
 
 __all__ = ["full_state_dict", "fully_shard", "load_full_state_dict"]
@@ -161,6 +162,8 @@ class _Unit:
             for place in self.places:
                 place.parameter.data = place.part(place.parameter.detach(), rank).clone()
                 place.parameter.shard_group = group
+                first = min(rank * place.rows, place.count)
+                place.parameter.part = part_of_rows(place.shape, first, place.parameter.shape[0])
         module.register_forward_pre_hook(self._before, prepend=True)
         module.register_forward_hook(self._after, always_call=True)
 
@@ -407,7 +410,8 @@ def _units(module: Module) -> dict[int, tuple[_Unit, int]]:
 
 
 def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
-    """The state with whole parameters, on every process, on this device. All processes call it."""
+    """The state with whole parameters, on every process, on this device: of modules that fully_shard or
+    nn.tensor_parallel.parallelize has divided. All processes call it."""
     places, state = _units(module), module.state_dict(keep_vars=True)
     wholes: dict[int, list[Tensor]] = {}
     with no_grad():
@@ -418,6 +422,8 @@ def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
                     wholes.clear()  # one unit's at a time
                     wholes[id(unit)] = unit.gather()
                 state[name] = wholes[id(unit)][i].to(device)
+            elif isinstance(value, Tensor) and value.part is not None:  # nn.tensor_parallel
+                state[name] = whole_of(value, value.part, value.shard_group).to(device)
             elif isinstance(value, Tensor):
                 state[name] = value.detach().to(device)
     return state
@@ -428,12 +434,14 @@ def load_full_state_dict(module: Module, state_dict: Mapping[str, Any], strict: 
     places, state = _units(module), dict(state_dict)
     for name, value in module.state_dict(keep_vars=True).items():
         given = state.get(name)
-        if isinstance(value, Tensor) and id(value) in places and isinstance(given, Tensor):
-            unit, i = places[id(value)]
-            place = unit.places[i]
-            if tuple(given.shape) != place.shape:
-                raise ArgumentError(
-                    f"load_full_state_dict: {name} has the shape {list(place.shape)}, given {describe(given)}"
-                )
-            state[name] = place.part(given.detach(), unit.group.rank())
+        if not isinstance(value, Tensor) or value.part is None or not isinstance(given, Tensor):
+            continue
+        unit, i = places.get(id(value), (None, 0))
+        shape = value.part.shape if unit is None else unit.places[i].shape
+        if tuple(given.shape) != shape:
+            raise ArgumentError(f"load_full_state_dict: {name} has the shape {list(shape)}, given {describe(given)}")
+        if unit is None:
+            state[name] = value.part.of(given.detach())
+        else:
+            state[name] = unit.places[i].part(given.detach(), unit.group.rank())
     return module.load_state_dict(state, strict=strict)

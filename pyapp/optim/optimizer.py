@@ -192,8 +192,8 @@ class Optimizer:
                 )
             if self.needs_whole and parameter.shard_group is not None:
                 raise ValueError(
-                    f"{type(self).__name__}: computes with whole parameters, but fully_shard leaves this process only "
-                    "some of their rows; use another optimiser, such as AdamW"
+                    f"{type(self).__name__}: computes with whole parameters, but this process has only a part of one, "
+                    f"{describe(parameter)}; use another optimiser, such as AdamW"
                 )
             if id(parameter) in known:
                 raise ValueError(f"{type(self).__name__}: a parameter {describe(parameter)} is in two groups")

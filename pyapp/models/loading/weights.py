@@ -26,7 +26,7 @@ from pyapp.nn.layers.joined import JoinedLinear
 
 if TYPE_CHECKING:
     from pyapp.engine.processes.group import ProcessGroup
-    from pyapp.nn.tensor_parallel import Part
+    from pyapp.nn.part import Part
 
 Progress = Callable[[int, int], None]
 
