@@ -79,7 +79,7 @@ def _columns_of(x: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
 
 def part_of_rows(shape: Sequence[int], first: int, count: int) -> Part:
     """Some rows of a parameter; of a number (), which is one row, it or nothing."""
-    return Part(tuple(shape) or (1,), 0, ((first, count),))
+    return Part(tuple(shape), 0, ((first, count),))
 
 
 def whole_of(own: Tensor, part: Part, group: ProcessGroup) -> Tensor:

@@ -37,6 +37,7 @@ FORMAT = "pyapp checkpoint 1"
 MANIFEST = "checkpoint.json"
 SHARDING = "DCP_SHARDING_INFO"
 SHOWN = 5  # names in an error
+MOST = 1 << 62  # elements
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ def _boxes(name: str, tensor: Tensor) -> Iterator[tuple[_Piece, Tensor]]:
         raise ArgumentError(f"{name}, {describe(tensor)}, is in blocks; checkpoints hold what is trained")
     if part is None:
         yield _Piece(name, own.dtype.name, tuple(own.shape), (0,) * own.ndim, tuple(own.shape)), own
+        return
+    if not part.shape:  # a number, which one process has
+        if own.numel():
+            yield _Piece(name, own.dtype.name, (), (), ()), own.reshape(())
         return
     at = 0
     for first, count in part.ranges:
@@ -199,7 +204,8 @@ def save(
     try:
         files = ranks.together("save", write)
         names = [name for own in ranks.everyones(files) for name in own]
-        ranks.together("save", lambda: _commit(folder, names, values) if ranks.rank == 0 else None)
+        shapes = {piece.name: list(piece.shape) for own in every for piece in own}
+        ranks.together("save", lambda: _commit(folder, names, shapes, values) if ranks.rank == 0 else None)
     except BaseException:
         for path in folder.glob(f"{token}-{ranks.rank:05d}-*.safetensors"):
             path.unlink(missing_ok=True)
@@ -252,10 +258,11 @@ def _write(folder: Path, stem: str, pieces: list[tuple[_Piece, Tensor]]) -> list
     return names
 
 
-def _commit(folder: Path, files: list[str], values: Mapping[str, Any]) -> None:
+def _commit(folder: Path, files: list[str], shapes: Mapping[str, list[int]], values: Mapping[str, Any]) -> None:
     """Makes these files the checkpoint of the folder, and removes those of the one before."""
-    before = _manifest(folder)[0] if (folder / MANIFEST).is_file() else []
-    text = json.dumps({"format": FORMAT, "files": files, "values": values}, indent=1, allow_nan=False)
+    before = _manifest(folder).files if (folder / MANIFEST).is_file() else []
+    index = {"format": FORMAT, "files": files, "shapes": shapes, "values": values}
+    text = json.dumps(index, indent=1, allow_nan=False)
     with open_sink(folder / MANIFEST) as file:
         file.write(text.encode())
     for name in set(before) - set(files):
@@ -265,21 +272,34 @@ def _commit(folder: Path, files: list[str], values: Mapping[str, Any]) -> None:
 # -- reading
 
 
-def _manifest(folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """(files, values) of a checkpoint. FileFormatError for another file."""
+@dataclass(frozen=True)
+class _Manifest:
+    """What checkpoint.json says: the files, the shapes of the tensors, and the values."""
+
+    files: list[str]
+    shapes: dict[str, tuple[int, ...]]
+    values: dict[str, Any]
+
+
+def _manifest(folder: Path) -> _Manifest:
+    """FileFormatError for another file."""
     path = folder / MANIFEST
     try:
         found = parse_json(path.read_bytes())
     except (ValueError, UnicodeDecodeError) as error:
         raise FileFormatError(f"is not JSON: {error!s:.100}", where=str(path)) from None
-    files = found.get("files") if isinstance(found, dict) else None
-    values = found.get("values") if isinstance(found, dict) else None
-    if not isinstance(files, list) or not isinstance(values, dict) or found.get("format") != FORMAT:
+    parts = [found.get(key) for key in ("files", "shapes", "values")] if isinstance(found, dict) else [None] * 3
+    files, shapes, values = parts
+    known = isinstance(found, dict) and found.get("format") == FORMAT
+    if not (known and isinstance(files, list) and isinstance(shapes, dict) and isinstance(values, dict)):
         raise FileFormatError(f"is not the index of a checkpoint: expected {FORMAT!r}", where=str(path))
     for name in files:
         if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
             raise FileFormatError(f"names {name!r:.80}, expected safetensors files beside it", where=str(path))
-    return files, values
+    for name, shape in shapes.items():
+        if not isinstance(shape, list) or not all(isinstance(x, int) and 0 <= x < MOST for x in shape):
+            raise FileFormatError(f"says that {name!r:.80} has the shape {shape!r:.80}", where=str(path))
+    return _Manifest(files, {name: tuple(shape) for name, shape in shapes.items()}, values)
 
 
 class _Stored:
@@ -287,32 +307,25 @@ class _Stored:
 
     def __init__(self, folder: Path) -> None:
         if (folder / MANIFEST).is_file():
-            names, self.values = _manifest(folder)
+            index = _manifest(folder)
         else:
-            names, self.values = sorted(path.name for path in folder.glob("*.safetensors")), {}
-        if not names and not self.values:
+            index = _Manifest(sorted(path.name for path in folder.glob("*.safetensors")), {}, {})
+        if not index.files and not index.values:
             raise FileFormatError(
                 "there is no checkpoint", where=str(folder), hint=f"Expected a folder with {MANIFEST}, or safetensors"
             )
+        self.values = index.values
         self.pieces: dict[str, list[tuple[_Piece, Checkpoint]]] = {}
-        self.files = []
+        self.shapes = dict(index.shapes)
+        self.files: list[Checkpoint] = []
         try:
-            for name in names:
-                self._add(folder / name)
+            for name in index.files:
+                self._add(folder / name, index)
         except BaseException:
             self.close()
             raise
-        for name, found in self.pieces.items():
-            ends = [[a + b for a, b in zip(piece.offsets, piece.sizes, strict=True)] for piece, _ in found]
-            if len({len(end) for end in ends}) > 1:
-                raise FileFormatError(f"the parts of {name} have different numbers of dims", where=str(folder))
-        self.shapes = {
-            name: tuple(map(max, zip(*([a + b for a, b in zip(p.offsets, p.sizes, strict=True)] for p, _ in found))))
-            if found[0][0].sizes else ()
-            for name, found in self.pieces.items()
-        }  # fmt: skip
 
-    def _add(self, path: Path) -> None:
+    def _add(self, path: Path, index: _Manifest) -> None:
         file = open_checkpoint(path)
         self.files.append(file)
         told = getattr(file, "metadata", {}).get(SHARDING)
@@ -320,33 +333,37 @@ class _Stored:
         for name, info in file.tensors.items():
             first = offsets.get(name, {}).get("saved_offsets") if isinstance(offsets, dict) else None
             first = [0] * len(info.shape) if first is None else first
+            whole = self.shapes.setdefault(name, info.shape)
             if (
-                not isinstance(first, list) or len(first) != len(info.shape)
-                or any(not isinstance(x, int) or not 0 <= x < 1 << 62 for x in first)
+                not isinstance(first, list) or not len(first) == len(info.shape) == len(whole)
+                or not all(isinstance(x, int) and 0 <= x < MOST for x in first)
             ):  # fmt: skip
                 raise FileFormatError(f"the part of {name!r:.80} begins at {first!r:.80}", where=str(path))
+            last = tuple(a + b for a, b in zip(first, info.shape, strict=True))
+            if name not in index.shapes:  # as large as its parts say
+                self.shapes[name] = tuple(map(max, last, whole))
+            elif any(a > b for a, b in zip(last, whole, strict=True)):
+                raise FileFormatError(f"a part of {name!r:.80} ends at {last}, outside {whole}", where=str(path))
             piece = _Piece(name, info.dtype, (), tuple(first), info.shape)
             self.pieces.setdefault(name, []).append((piece, file))
 
-    def fill(self, own: Tensor, wanted: _Piece) -> None:
-        """Writes a box of a tensor, whose memory is `own`. FileFormatError where the files lack a part of it, or have
-        two."""
+    def find(self, own: Tensor, wanted: _Piece) -> Callable[[], None]:
+        """A function that writes a box of a tensor, whose memory is `own`. FileFormatError where the files lack a part
+        of it, or have one twice."""
         found = []
         for piece, file in self.pieces[wanted.name]:
-            first = [max(a, b) for a, b in zip(piece.offsets, wanted.offsets, strict=True)]
-            last = [
-                min(a + n, b + m)
-                for a, n, b, m in zip(piece.offsets, piece.sizes, wanted.offsets, wanted.sizes, strict=True)
-            ]
+            first = tuple(map(max, piece.offsets, wanted.offsets))
+            last = tuple(map(min, _ends(piece), _ends(wanted)))
             if all(a < b for a, b in zip(first, last, strict=True)):
-                found.append((tuple(first), tuple(last), piece, file))
+                found.append((first, last, piece, file))
         covered = sum(prod(b - a for a, b in zip(first, last, strict=True)) for first, last, _, _ in found)
         if covered != prod(wanted.sizes) or _overlap([(first, last) for first, last, _, _ in found]):
             raise FileFormatError(
                 f"the files have {covered:,} elements of a part of {wanted.name} that has {prod(wanted.sizes):,}",
-                where=str(found[0][3].source.name) if found else "load", hint="The checkpoint is not complete",
+                where=str(self.files[0].source.name), hint="The checkpoint is not complete",
             )  # fmt: skip
-        with no_grad():
+
+        def write() -> None:
             for first, last, piece, file in found:
                 source, target = file.read(wanted.name), own
                 for dim, (a, b) in enumerate(zip(first, last, strict=True)):
@@ -354,9 +371,15 @@ class _Stored:
                     target = target.narrow(dim, a - wanted.offsets[dim], b - a)
                 target.copy_(source.to(target.device))
 
+        return write
+
     def close(self) -> None:
         for file in self.files:
             file.close()
+
+
+def _ends(piece: _Piece) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(piece.offsets, piece.sizes, strict=True))
 
 
 def _overlap(boxes: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> bool:
@@ -378,7 +401,7 @@ def load(
     those that other numbers of processes wrote. All call it. What else the checkpoint has stays there.
 
     It also reads folders of safetensors files, such as torch.distributed.checkpoint's HuggingFaceStorageWriter makes.
-    Nothing is changed where a name is missing, or a shape is another one.
+    Nothing is changed where a name or a part is missing, or a shape is another one.
 
     KeyError for names that the checkpoint lacks; ArgumentError for other shapes; FileFormatError for damaged files.
     """
@@ -392,11 +415,13 @@ def load(
         stored = _Stored(folder)
         try:
             _check(named, stored, folder)
+            tensors = {name: value for name, (value, _) in named.items() if isinstance(value, Tensor)}
+            writes = [stored.find(own, piece) for name, x in tensors.items() for piece, own in _boxes(name, x)]
+            with no_grad():
+                for write in writes:
+                    write()
             for name, (value, put) in named.items():
-                if isinstance(value, Tensor):
-                    for piece, own in _boxes(name, value):
-                        stored.fill(own, piece)
-                else:
+                if name not in tensors:
                     put(_loaded_value(stored.values[name], value))
         finally:
             stored.close()
