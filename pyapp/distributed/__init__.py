@@ -2,7 +2,7 @@
 
 `pyapp run -n 2 SCRIPT.py` starts the processes. DistributedDataParallel is in pyapp.nn.parallel, DistributedSampler in
 pyapp.utils.data.distributed, ZeroRedundancyOptimizer in pyapp.distributed.optim, fully_shard in pyapp.distributed.fsdp,
-parallelize_module in pyapp.distributed.tensor.parallel, save and load of divided states in pyapp.distributed.checkpoint.
+parallelize_module in pyapp.distributed.tensor.parallel; pyapp.distributed.checkpoint saves and loads divided states.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from ..engine.processes.mesh import DeviceMesh, init_device_mesh
 from ..errors import ProcessError
 
 __all__ = [
-    *_calls, "DeviceMesh", "ProcessGroup", "ReduceOp", "Work", "destroy_process_group", "get_backend", "get_global_rank",
-    "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
-    "init_device_mesh", "init_process_group", "is_available", "is_initialized", "is_mpi_available", "is_nccl_available", "new_group",
+    *_calls, "DeviceMesh", "ProcessGroup", "ReduceOp", "Work", "destroy_process_group", "get_backend",
+    "get_global_rank", "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank",
+    "get_world_size", "group", "init_device_mesh", "init_process_group", "is_available", "is_initialized",
+    "is_mpi_available", "is_nccl_available", "new_group",
 ]  # fmt: skip
 
 

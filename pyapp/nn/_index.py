@@ -20,7 +20,7 @@ MODULES = {
         DistributedDataParallel
     """,
     "fully_sharded": """
-        full_state_dict fully_shard load_full_state_dict
+        MixedPrecisionPolicy full_state_dict fully_shard load_full_state_dict
     """,
     "heads": """
         Heads split_heads
@@ -130,7 +130,7 @@ MODULES = {
         RecurrentLanguageModel StateCache
     """,
     "tensor_parallel": """
-        Part divide parallelize sum_of_ranks
+        divide parallelize sum_of_ranks
     """,
     "weights": """
         Weights

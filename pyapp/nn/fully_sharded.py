@@ -4,19 +4,23 @@ state (ZeRO stage 3: Rajbhandari et al. 2020, arXiv 1910.02054). By the names of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
 
+from pyapp.dataclass import dataclass
+
 from ..engine import Tensor, no_grad
 from ..engine.autograd_function import Function
+from ..engine.dtype import DType, as_dtype
 from ..engine.launch import capturing
 from ..engine.ops import cat, empty, zeros
 from ..engine.ops.view import as_strided
 from ..engine.processes.collectives import all_gather_into_tensor, reduce_scatter_tensor
 from ..engine.processes.communicator import ReduceOp
 from ..engine.processes.group import ProcessGroup, group_or_world
+from ..engine.processes.mesh import DeviceMesh
 from ..engine.saved_tensors import saved_tensors_hooks
 from ..engine.thread_local import ThreadLocal
 from ..engine.user_errors import describe
@@ -26,9 +30,35 @@ from .module import Module
 from .part import part_of_rows, whole_of
 from .state import IncompatibleKeys
 
-__all__ = ["full_state_dict", "fully_shard", "load_full_state_dict"]
+__all__ = ["MixedPrecisionPolicy", "full_state_dict", "fully_shard", "load_full_state_dict"]
 
 _WHOLE: dict[int, tuple[_Unit, int]] = {}  # by the id of a storage: whose whole parameter lies in it now
+
+
+@dataclass(frozen=True)
+class MixedPrecisionPolicy:
+    """The types in which fully_shard's modules compute; the parameters stay as they are, for the optimiser.
+
+    param_dtype: that of the whole parameters, in forward and its gradient, and of what is sent to gather them; None:
+    their own. reduce_dtype: in which gradients are averaged; None: the type in which they are computed. output_dtype:
+    of the module's floating-point outputs; None: as they come. cast_forward_inputs: floating-point inputs become
+    param_dtype.
+    """
+
+    param_dtype: DType | str | None = None
+    reduce_dtype: DType | str | None = None
+    output_dtype: DType | str | None = None
+    cast_forward_inputs: bool = True
+
+
+def _cast(value: Any, kind: DType) -> Any:
+    """A value whose floating-point tensors have this type."""
+    if isinstance(value, Tensor):
+        return value.to(kind) if value.dtype.is_floating_point else value
+    if isinstance(value, list | tuple):
+        items = [_cast(x, kind) for x in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return {key: _cast(x, kind) for key, x in value.items()} if isinstance(value, dict) else value
 
 
 class _Place:
@@ -147,9 +177,16 @@ _THREAD = _Thread()
 class _Unit:
     """The parameters of a module that are gathered together, before its forward pass and again in its gradient."""
 
-    def __init__(self, module: Module, group: ProcessGroup, again: bool) -> None:
+    def __init__(
+        self, module: Module, group: ProcessGroup, again: bool, policy: MixedPrecisionPolicy, ignored: set[int]
+    ) -> None:
         self.group, self.again = group, again
-        self.places = _places(module, group.size())
+        self.computes, self.reduces, self.gives = (
+            None if kind is None else as_dtype(kind)
+            for kind in (policy.param_dtype, policy.reduce_dtype, policy.output_dtype)
+        )
+        self.casts = self.computes if policy.cast_forward_inputs else None
+        self.places = _places(module, group.size(), ignored)
         self.stream: Any = None  # in which it is gathered ahead; None: the device has no other
         self.earlier: _Unit | None = None  # whose gradient comes after this one's
         self._inner: list[_Unit] = []  # in the last pass in which this one was the outermost: which units, in order
@@ -164,7 +201,7 @@ class _Unit:
                 place.parameter.shard_group = group
                 first = min(rank * place.rows, place.count)
                 place.parameter.part = part_of_rows(place.shape, first, place.parameter.shape[0])
-        module.register_forward_pre_hook(self._before, prepend=True)
+        module.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True)
         module.register_forward_hook(self._after, always_call=True)
 
     # ---- the whole
@@ -178,6 +215,7 @@ class _Unit:
         calls = []
         for chosen in self._by_dtype():
             own = cat([_padded(self.places[i]).reshape(-1) for i in chosen])  # (elements of a rank,)
+            own = own if self.computes is None else _cast(own, self.computes)
             every = empty(self.group.size(), own.numel(), dtype=own.dtype, device=own.device)  # (ranks, of a rank)
             calls.append((chosen, every, all_gather_into_tensor(every, own, self.group, async_op)))
         return calls
@@ -208,7 +246,9 @@ class _Unit:
                 continue
             like = self.places[chosen[0]].parameter
             total = sum(self.places[i].size for i in chosen)
-            whole = zeros(size, total, dtype=like.dtype, device=like.device)  # (ranks, elements of a rank)
+            kind = self.reduces or self.computes if like.dtype.is_floating_point else None
+            kind = kind or like.dtype
+            whole = zeros(size, total, dtype=kind, device=like.device)  # (ranks, elements of a rank)
             at = 0
             for i in chosen:
                 place, gradient = self.places[i], gradients[i]
@@ -217,8 +257,9 @@ class _Unit:
                     full = cat([rows, rows.new_zeros(size * place.rows - place.count, *place.rest)])
                     whole[:, at : at + place.size].copy_(full.reshape(size, place.size))
                 at += place.size
-            own = empty(total, dtype=like.dtype, device=like.device)
+            own = empty(total, dtype=kind, device=like.device)
             reduce_scatter_tensor(own, whole, ReduceOp.AVG, self.group)
+            own = own.to(like.dtype)
             at = 0
             for i in chosen:
                 place = self.places[i]
@@ -237,7 +278,7 @@ class _Unit:
 
     # ---- around forward
 
-    def _before(self, module: Module, args: Any) -> None:
+    def _before(self, module: Module, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         self.forget()
         outermost = _THREAD.forward is None
         if outermost:
@@ -259,10 +300,11 @@ class _Unit:
         if context is not None:
             context.__enter__()
         self._entered.append((context, wholes, outermost))
+        return None if self.casts is None else (_cast(args, self.casts), _cast(named, self.casts))
 
-    def _after(self, module: Module, args: Any, output: Any) -> None:
+    def _after(self, module: Module, args: Any, output: Any) -> Any:
         if not self._entered:  # gathering failed
-            return
+            return None
         context, wholes, outermost = self._entered.pop()
         if context is not None:
             context.__exit__(None, None, None)
@@ -275,6 +317,7 @@ class _Unit:
             _THREAD.forward = None
             forward.end()
             self._inner = forward.seen
+        return None if self.gives is None or output is None else _cast(output, self.gives)
 
     # ---- in the gradient
 
@@ -334,11 +377,13 @@ def _padded(place: _Place) -> Tensor:
     return cat([rows, rows.new_zeros(missing, *place.rest)]) if missing else rows
 
 
-def _places(module: Module, ranks: int) -> list[_Place]:
-    """The parameters of a module that no unit inside it has."""
+def _places(module: Module, ranks: int, ignored: set[int]) -> list[_Place]:
+    """The parameters of a module that no unit inside it has, but for the ignored ones."""
     found: dict[int, _Place] = {}
     for path, owner in _own_modules(module):
         for name, parameter in owner._parameters.items():
+            if id(parameter) in ignored:
+                continue
             full_name = f"{path}.{name}" if path else name
             if parameter.shard_group is not None:
                 raise ArgumentError(
@@ -361,8 +406,10 @@ def _own_modules(module: Module, path: str = "") -> Iterator[tuple[str, Module]]
 
 
 def fully_shard(
-    module: Module, *, process_group: ProcessGroup | None = None, reshard_after_forward: bool = True
-) -> Module:
+    module: Module, *, mesh: DeviceMesh | None = None, reshard_after_forward: bool | None = None,
+    mp_policy: MixedPrecisionPolicy | None = None, ignored_params: Iterable[Tensor] | None = None,
+    process_group: ProcessGroup | None = None,
+) -> Module:  # fmt: skip
     """Divides the parameters of a module among the processes, by their first dim; returns the module. Call it for each
     block of a model, then for the whole, before the optimiser is made:
 
@@ -378,6 +425,10 @@ def fully_shard(
     in another stream. `parameters()` and
     `state_dict()` have this process's rows; `full_state_dict` has the whole.
 
+    `mesh` (of one dim) or `process_group` says among which processes; by default all. `mp_policy`: the types in which
+    the module computes, such as MixedPrecisionPolicy(param_dtype="bfloat16", reduce_dtype="float32"). Every process
+    keeps the whole of `ignored_params`, whose gradients are its own.
+
     All processes make the same calls. ArgumentError where they have different parameters; where a parameter is shared
     with a module that is divided already; for weights in blocks.
     """
@@ -385,7 +436,12 @@ def fully_shard(
         raise TypeError(f"fully_shard: takes a Module, not {describe(module)}")
     if "_sharded_unit" in vars(module):
         raise ArgumentError(f"fully_shard: this {type(module).__name__} is sharded already")
-    unit = _Unit(module, group_or_world(process_group), reshard_after_forward)
+    if mesh is not None and (not isinstance(mesh, DeviceMesh) or mesh.ndim != 1 or process_group is not None):
+        raise ArgumentError(f"fully_shard: takes a mesh of one dim, or a process_group, not {mesh!r:.100}")
+    group = group_or_world(process_group) if mesh is None else mesh.get_group()
+    ignored = {id(parameter) for parameter in ignored_params or ()}
+    policy = mp_policy or MixedPrecisionPolicy()
+    unit = _Unit(module, group, reshard_after_forward is not False, policy, ignored)
     object.__setattr__(module, "_sharded_unit", unit)
     return module
 

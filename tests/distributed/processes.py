@@ -21,7 +21,7 @@ import pyapp
 from pyapp import Tensor, nn, optim
 from pyapp import distributed as dist
 from pyapp.distributed.checkpoint.state_dict import get_state_dict
-from pyapp.distributed.fsdp import full_state_dict, fully_shard, load_full_state_dict
+from pyapp.distributed.fsdp import MixedPrecisionPolicy, full_state_dict, fully_shard, load_full_state_dict
 from pyapp.distributed.optim import ZeroRedundancyOptimizer
 from pyapp.engine.launch import capture
 from pyapp.errors import ArgumentError, OptionError, ProcessError
@@ -743,6 +743,38 @@ def parameters_in_parts_learn_as_whole_ones() -> None:
     fully_shard(tied.table)
     refuses(ValueError, "shard the smallest module that has both", lambda: fully_shard(_also(tied.table.weight)))
     refuses(ValueError, "have different parameters: ", lambda: fully_shard(nn.Linear(2 + rank, 2)))
+
+
+@check
+def sharded_parameters_that_compute_in_bfloat16() -> None:
+    rank = dist.get_rank()
+    pyapp.manual_seed(3)
+    whole = nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.Linear(8, 3))
+    parts = deepcopy(whole)
+    ignored = parts[2].bias
+    policy = MixedPrecisionPolicy(param_dtype="bfloat16", reduce_dtype=pyapp.float32, output_dtype="float32")
+    mesh = dist.init_device_mesh("cpu", (2,))
+    fully_shard(parts[0], mesh=mesh, mp_policy=policy)
+    fully_shard(parts, mesh=mesh, mp_policy=policy, ignored_params=[ignored])
+    seen = []
+    parts[0].register_forward_pre_hook(lambda layer, args: seen.extend([layer.weight.dtype, args[0].dtype]))
+    parts[0].register_forward_hook(lambda layer, args, y: seen.append(y.dtype))
+    x = pyapp.randn(2, 5)
+    y = parts(x[rank : rank + 1])
+    assert [*seen, y.dtype] == [pyapp.bfloat16, pyapp.bfloat16, pyapp.float32, pyapp.float32]
+    assert parts[2].bias is ignored and ignored.shape == (3,) and parts[2].weight.shape == (2 - rank, 8)
+    (y**2).sum().backward()
+    low = deepcopy(whole).bfloat16()
+    (low(x.bfloat16()).float() ** 2).sum().backward()
+    for name, own in parts.named_parameters():
+        gradient = low.get_parameter(name).grad
+        assert own.dtype is own.grad.dtype is pyapp.float32 and gradient is not None
+        if own is not ignored:
+            wanted = own.part.of(gradient.float()) / 2
+            assert (own.grad - wanted).abs().max().item() < 0.03 * gradient.float().abs().max().item(), name
+    refuses(
+        ValueError, "mesh of one dim", lambda: fully_shard(nn.Linear(2, 2), mesh=dist.init_device_mesh("cpu", (2, 1)))
+    )
 
 
 def _also(weight: Tensor) -> nn.Module:

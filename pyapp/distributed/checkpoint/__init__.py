@@ -1,4 +1,4 @@
-"""Checkpoints of states that several processes divide, by torch.distributed.checkpoint's names (docs/distributed.md)."""
+"""Checkpoints of divided states, by torch.distributed.checkpoint's names (docs/distributed.md)."""
 
 from . import state_dict
 from .files import load, save

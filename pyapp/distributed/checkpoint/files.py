@@ -1,5 +1,5 @@
-"""Checkpoints of states that several processes divide: each writes what it has, and reads what it needs, so that another
-number of processes, or one alone, can go on.
+"""Checkpoints of states that several processes divide: each writes what it has, and reads what it needs, so that
+another number of processes, or one alone, can go on.
 
 A checkpoint is a folder. Its tensors are in safetensors files; where a file has a part of a tensor, the entry
 DCP_SHARDING_INFO of its metadata has the part's first index in each dim, as torch.distributed.checkpoint writes it for
@@ -232,8 +232,8 @@ def _owned(every: list[list[_Piece]], rank: int) -> set[_Piece]:
     for name, count in elements.items():
         if count != prod(kinds[name].shape):
             raise ArgumentError(
-                f"the processes have {count:,} elements of {name}, which has {prod(kinds[name].shape):,}: call it in the "
-                "group that divides it"
+                f"the processes have {count:,} elements of {name}, which has {prod(kinds[name].shape):,}: call it in "
+                "the group that divides it"
             )
     return {piece for piece, i in owner.items() if i == rank}
 

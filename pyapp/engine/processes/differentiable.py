@@ -22,8 +22,8 @@ from .communicator import ReduceOp
 from .group import ProcessGroup, group_or_world
 
 __all__ = [
-    "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather_for_parts", "gather_parts", "own_part",
-    "reduce", "reduce_scatter", "share_of", "sum_of_gradients", "sum_of_part", "sum_over_ranks", "summed_gradient",
+    "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather_for_parts", "gather_parts",
+    "own_part", "reduce", "reduce_scatter", "share_of", "sum_of_gradients", "sum_of_part", "sum_over_ranks", "summed_gradient",
 ]  # fmt: skip
 
 
@@ -153,9 +153,7 @@ def sum_of_gradients(x: Tensor, group: ProcessGroup) -> Tensor:
     return _SumOfGradients.apply(x, group)
 
 
-def gather_parts(
-    x: Tensor, group: ProcessGroup, dim: int, total: int | None = None, most: int | None = None
-) -> Tensor:
+def gather_parts(x: Tensor, group: ProcessGroup, dim: int, total: int | None = None, most: int | None = None) -> Tensor:
     """The parts of all ranks along a dim, one after the other (…, total, …), with which all go on alike: `total` rows
     as share_of divides them (None: all ranks have as many as this one). The gradient is this rank's part of it."""
     dim %= x.ndim
@@ -170,8 +168,7 @@ def gather_for_parts(x: Tensor, group: ProcessGroup, dim: int, total: int | None
 
 
 def own_part(x: Tensor, group: ProcessGroup, dim: int) -> Tensor:
-    """This rank's part along a dim of a tensor that is the same on every rank; the gradients of the parts are gathered.
-    """
+    """This rank's part along a dim of a tensor that is the same on every rank; the gradients of the parts are gathered."""
     return _OwnPart.apply(x, group, dim % x.ndim, None)
 
 
