@@ -321,11 +321,11 @@ class _Division:
         entry = _Entry(self.group)
         for name, split in divided.items():
             if split[0] == "outputs":
-                entry.add(module._modules[name])  # type: ignore[arg-type]
+                entry.add(module._modules[name])
         module.register_forward_hook(entry.leave, always_call=True)
         for name, split in divided.items():
             if split == ("between",):
-                for parameter in module._modules[name].parameters():  # type: ignore[union-attr]
+                for parameter in module._modules[name].parameters():
                     if parameter.requires_grad:
                         parameter.register_hook(lambda gradient: summed_gradient(gradient, self.group))
 

@@ -137,7 +137,8 @@ def test_values_and_nested_states(tmp_path: Path) -> None:
     values = {"step": 7, "rates": (0.1, inf), "name": "é", "none": None, "list": [1, [True]], "deep": {"x": {"y": 2.5}}}
     checkpoint.save({**values, "nan": float("nan"), "empty": {}}, checkpoint_id=tmp_path)
     found: dict[str, Any] = {
-        "step": 0, "rates": (), "name": "", "none": 1, "list": [0, [False]], "deep": {"x": {"y": 0}}, "nan": 0, "empty": {}
+        "step": 0, "rates": (), "name": "", "none": 1, "list": [0, [False]], "deep": {"x": {"y": 0}}, "nan": 0,
+        "empty": {},
     }  # fmt: skip
     checkpoint.load(found, checkpoint_id=tmp_path)
     assert isnan(found.pop("nan")) and found.pop("empty") == {} and found == values

@@ -226,7 +226,7 @@ def test_what_cannot_be_divided_is_named() -> None:
         parallelize(make("llama", 1))
     with pytest.raises(OptionError, match="group: is 2, expected a group of processes"):
         parallelize(make("llama", 1), 2)  # type: ignore[arg-type]
-    with pytest.raises(NotImplementedError, match="no gradients"):
+    with pytest.raises(NotImplementedError, match="without gradients"):
         in_ranks(2, lambda group: parallelize(make("llama", 1), group)(pyapp.tensor([TEXT])))
 
 

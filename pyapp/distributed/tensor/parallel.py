@@ -180,7 +180,7 @@ class RowwiseParallel(_Divides):
             _sum_gradient(bias, group)
 
         def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            module._parameters["bias"] = None  # it is added once, after the sum
+            module._parameters["bias"] = None  # type: ignore[assignment]  # it is added once, after the sum
             return (converted(args[0], self.input_layouts, Shard(-1), group), *args[1:])
 
         def leave(_: Module, args: Any, y: Tensor | None) -> Tensor | None:
