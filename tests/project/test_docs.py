@@ -170,14 +170,23 @@ def test_events_of_the_reader(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_several_processes(place: Path) -> None:
-    """One process by itself runs both programs of the page."""
+    """One process by itself runs the first two programs of the page, four processes the others."""
     pytest.importorskip("mpi4py")
     write_chat_model(place / "path" / "to" / "model")
-    first, second = blocks(ROOT / "docs/distributed.md", "python")
+    first, second, trained, planned, saved = blocks(ROOT / "docs/distributed.md", "python")
     (place / "script.py").write_text(f"{first}\ndist.destroy_process_group()\n{second}")
+    (place / "four.py").write_text(
+        f"{first}\nfrom pyapp.models import load_model\nmodel = load_model('path/to/model').model\n"
+        f"model.requires_grad_(True)\n{trained}\n"
+        "model(pyapp.tensor([[1, 2, 3]])).sum().backward()\noptimizer.step()\n"
+        f"{saved}\nassert state['step'] == 100\n"
+        "model = nn.Module()\nblock = nn.Module()\nmodel.layers = nn.ModuleList([block])\n"
+        f"block.w1, block.w2 = nn.Linear(4, 6), nn.Linear(6, 4)\n{planned}\nassert block.w1.weight.shape == (3, 4)\n"
+    )
     started = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, env=started, timeout=120)
-    assert done.returncode == 0, done.stderr
+    for command in (["script.py"], ["-m", "pyapp", "run", "-n", "4", "four.py"]):
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=started, timeout=120)
+        assert done.returncode == 0, done.stderr
 
 
 # -- links

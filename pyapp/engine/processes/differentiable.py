@@ -23,7 +23,8 @@ from .group import ProcessGroup, group_or_world
 
 __all__ = [
     "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather_for_parts", "gather_parts",
-    "own_part", "reduce", "reduce_scatter", "share_of", "sum_of_gradients", "sum_of_part", "sum_over_ranks", "summed_gradient",
+    "own_part", "reduce", "reduce_scatter", "share_of", "sum_of_gradients", "sum_of_part", "sum_over_ranks",
+    "summed_gradient",
 ]  # fmt: skip
 
 
@@ -168,7 +169,7 @@ def gather_for_parts(x: Tensor, group: ProcessGroup, dim: int, total: int | None
 
 
 def own_part(x: Tensor, group: ProcessGroup, dim: int) -> Tensor:
-    """This rank's part along a dim of a tensor that is the same on every rank; the gradients of the parts are gathered."""
+    """This rank's part along a dim of a tensor that all have; the gradients of the parts are gathered."""
     return _OwnPart.apply(x, group, dim % x.ndim, None)
 
 
