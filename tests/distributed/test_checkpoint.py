@@ -31,6 +31,7 @@ from tests.distributed.thread_ranks import in_ranks
 from tests.models.test_decoders import make
 
 pytestmark = pytest.mark.native_only
+HERE = Path(__file__).parent
 NAME = "qwen3"  # norms of heads, tied words
 
 
@@ -127,17 +128,61 @@ def test_parts_are_read_from_other_parts(tmp_path: Path, writers: int, readers: 
     assert_same(found, state_of_one())
 
 
-def test_torch_s_folder_of_two_processes() -> None:
+def test_folders_of_two_processes_of_torch() -> None:
     found = blank(state_of_one())
-    checkpoint.load(found, checkpoint_id=Path(__file__).with_name("golden_torch_checkpoint"))
+    checkpoint.load(found, checkpoint_id=HERE / "golden_torch_safetensors")
     assert_same(found, state_of_one())
+
+    def read(group: ProcessGroup | None) -> None:
+        wanted = state_of_one() if group is None else divided(group.rank(), 2)
+        groups: list[Any] = [{"lr": 0, "betas": (), "params": []}]
+        both = {"model": blank(state_of_one() if group is None else divided(group.rank(), 2)), "step": 0}
+        both["optimizer"] = {"param_groups": groups}
+        checkpoint.load(both, checkpoint_id=HERE / "golden_torch_checkpoint", process_group=group)
+        assert_same(both["model"], wanted)
+        assert both["step"] == 7
+        assert both["optimizer"] == {"param_groups": [{"lr": 0.1, "betas": (0.9, 0.99), "params": ["a.weight"]}]}
+
+    read(None)
+    in_ranks(2, read)
+
+
+@pytest.mark.parametrize(
+    "old, new, told",
+    [
+        (b"__0_0.distcp", b"/etc/passwd.", "is in '/etc/passwd.'"),
+        (b"__0_0.distcp", b"__2_0.distcp", "No such file"),
+        (b"_StorageInfo", b"_StorageInfu", ""),  # another class with the same attributes
+        (b"relative_path", b"relative_pith", "has no relative_path"),
+        (b"storage_data", b"storage_dato", "has no storage_data"),
+    ],
+)
+def test_damaged_folders_of_torch(tmp_path: Path, old: bytes, new: bytes, told: str) -> None:
+    for path in (HERE / "golden_torch_checkpoint").iterdir():
+        data = path.read_bytes()
+        (tmp_path / path.name).write_bytes(data.replace(old, new) if path.name == ".metadata" else data)
+    found = {"model": blank(state_of_one())}
+    if told:
+        with pytest.raises((FileFormatError, FileNotFoundError), match=told):
+            checkpoint.load(found, checkpoint_id=tmp_path)
+    else:
+        checkpoint.load(found, checkpoint_id=tmp_path)
+        assert_same(found["model"], state_of_one())
+    for cut in (10, 400, 1000):
+        (tmp_path / ".metadata").write_bytes((HERE / "golden_torch_checkpoint" / ".metadata").read_bytes()[:cut])
+        with pytest.raises(FileFormatError):
+            checkpoint.load(found, checkpoint_id=tmp_path)
+    (tmp_path / ".metadata").write_bytes((HERE / "golden_torch_checkpoint" / ".metadata").read_bytes())
+    (tmp_path / "__0_0.distcp").write_bytes(b"PK")
+    with pytest.raises(FileFormatError, match="has 2 bytes"):
+        checkpoint.load(found, checkpoint_id=tmp_path)
 
 
 def test_values_and_nested_states(tmp_path: Path) -> None:
     values = {"step": 7, "rates": (0.1, inf), "name": "é", "none": None, "list": [1, [True]], "deep": {"x": {"y": 2.5}}}
     checkpoint.save({**values, "nan": float("nan"), "empty": {}}, checkpoint_id=tmp_path)
     found: dict[str, Any] = {
-        "step": 0, "rates": (), "name": "", "none": 1, "list": [0, [False]], "deep": {"x": {"y": 0}}, "nan": 0,
+        "step": 0, "rates": (), "name": "", "none": 1, "list": [0], "deep": {"x": {"y": 0}}, "nan": 0,
         "empty": {},
     }  # fmt: skip
     checkpoint.load(found, checkpoint_id=tmp_path)

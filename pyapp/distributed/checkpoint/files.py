@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from functools import partial
 from itertools import pairwise
 from math import isfinite, prod
 from pathlib import Path
@@ -26,11 +27,11 @@ from ...engine.processes.collectives import all_gather_object, barrier
 from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
 from ...engine.user_errors import describe
 from ...errors import ArgumentError, FileFormatError, ProcessError
-from ...formats.checkpoint import Checkpoint
 from ...formats.opening import open_checkpoint
 from ...formats.safe_json import parse_json
 from ...formats.safetensors import write_safetensors
 from ...formats.sink import open_sink
+from .torch_folders import METADATA, TorchFolder
 
 T = TypeVar("T")
 FORMAT = "pyapp checkpoint 1"
@@ -75,14 +76,20 @@ def _boxes(name: str, tensor: Tensor) -> Iterator[tuple[_Piece, Tensor]]:
 # -- states as flat names
 
 
+def _has_parts(value: Any) -> bool:
+    """Whether a list has tensors, dicts, or lists that have."""
+    return isinstance(value, list) and any(isinstance(x, Tensor | Mapping) or _has_parts(x) for x in value)
+
+
 def _flat(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
-    """(name, value, how to replace it) of what is in a nested state; names are joined by dots."""
+    """(name, value, how to replace it) of what is in a nested state; names are joined by dots. A list of numbers
+    or texts is one value, as in torch."""
     entries = state.items() if isinstance(state, Mapping) else enumerate(state)
     for key, value in entries:
         if not isinstance(key, str | int):
             raise TypeError(f"{'.'.join(path) or 'the state'} has the key {key!r:.60}; keys are texts and numbers")
         own = (*path, str(key))
-        if isinstance(value, Mapping | list) and value:
+        if (isinstance(value, Mapping) and value) or _has_parts(value):
             yield from _flat(value, own)
         else:
 
@@ -119,12 +126,15 @@ def _stored_value(name: str, value: Any) -> Any:
 
 
 def _loaded_value(value: Any, like: Any) -> Any:
+    """A value from JSON; tuples where `like`, what it replaces, has tuples."""
     if isinstance(value, dict):
         if "float" in value:
             return float(value["float"])
-        return {key: _loaded_value(x, None) for key, x in value.get("dict", {}).items()}
+        likes = like if isinstance(like, Mapping) else {}
+        return {key: _loaded_value(x, likes.get(key)) for key, x in value.get("dict", {}).items()}
     if isinstance(value, list):
-        items = [_loaded_value(x, None) for x in value]
+        others = like if isinstance(like, list | tuple) else ()
+        items = [_loaded_value(x, others[i] if i < len(others) else None) for i, x in enumerate(value)]
         return tuple(items) if isinstance(like, tuple) else items
     return value
 
@@ -303,27 +313,50 @@ def _manifest(folder: Path) -> _Manifest:
 
 
 class _Stored:
-    """The files of a checkpoint: where the pieces of each tensor are."""
+    """The files of a checkpoint: where the pieces of each tensor are, each with what reads it, and the values."""
 
     def __init__(self, folder: Path) -> None:
-        if (folder / MANIFEST).is_file():
-            index = _manifest(folder)
-        else:
-            index = _Manifest(sorted(path.name for path in folder.glob("*.safetensors")), {}, {})
-        if not index.files and not index.values:
-            raise FileFormatError(
-                "there is no checkpoint", where=str(folder), hint=f"Expected a folder with {MANIFEST}, or safetensors"
-            )
-        self.values = index.values
-        self.pieces: dict[str, list[tuple[_Piece, Checkpoint]]] = {}
-        self.shapes = dict(index.shapes)
-        self.files: list[Checkpoint] = []
+        self.folder = folder
+        self.pieces: dict[str, list[tuple[_Piece, Callable[[], Tensor]]]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.files: list[Any] = []
+        self._torch: TorchFolder | None = None
+        self._values: Mapping[str, Any] = {}
         try:
+            if (folder / MANIFEST).is_file():
+                index = _manifest(folder)
+            elif (folder / METADATA).is_file():
+                self._add_torch_s(TorchFolder(folder))
+                return
+            else:
+                index = _Manifest(sorted(path.name for path in folder.glob("*.safetensors")), {}, {})
+            if not index.files and not index.values:
+                raise FileFormatError(
+                    "there is no checkpoint", where=str(folder),
+                    hint=f"Expected a folder with {MANIFEST}, torch's {METADATA}, or safetensors",
+                )  # fmt: skip
+            self._values, self.shapes = index.values, dict(index.shapes)
             for name in index.files:
                 self._add(folder / name, index)
         except BaseException:
             self.close()
             raise
+
+    def has_value(self, name: str) -> bool:
+        return name in (self._values if self._torch is None else self._torch.values)
+
+    def value(self, name: str, like: Any) -> Any:
+        """A value, in the form of what it replaces."""
+        return _loaded_value(self._values[name], like) if self._torch is None else self._torch.value(name)
+
+    def _add_torch_s(self, found: TorchFolder) -> None:
+        self._torch = found
+        self.files.append(found)
+        self.shapes = found.shapes
+        for name, records in found.records.items():
+            for record in records:
+                piece = _Piece(name, "", (), record.offsets, record.sizes)
+                self.pieces.setdefault(name, []).append((piece, partial(found.read, record)))
 
     def _add(self, path: Path, index: _Manifest) -> None:
         file = open_checkpoint(path)
@@ -345,27 +378,27 @@ class _Stored:
             elif any(a > b for a, b in zip(last, whole, strict=True)):
                 raise FileFormatError(f"a part of {name!r:.80} ends at {last}, outside {whole}", where=str(path))
             piece = _Piece(name, info.dtype, (), tuple(first), info.shape)
-            self.pieces.setdefault(name, []).append((piece, file))
+            self.pieces.setdefault(name, []).append((piece, partial(file.read, name)))
 
     def find(self, own: Tensor, wanted: _Piece) -> Callable[[], None]:
         """A function that writes a box of a tensor, whose memory is `own`. FileFormatError where the files lack a part
         of it, or have one twice."""
         found = []
-        for piece, file in self.pieces[wanted.name]:
+        for piece, read in self.pieces[wanted.name]:
             first = tuple(map(max, piece.offsets, wanted.offsets))
             last = tuple(map(min, _ends(piece), _ends(wanted)))
             if all(a < b for a, b in zip(first, last, strict=True)):
-                found.append((first, last, piece, file))
+                found.append((first, last, piece, read))
         covered = sum(prod(b - a for a, b in zip(first, last, strict=True)) for first, last, _, _ in found)
         if covered != prod(wanted.sizes) or _overlap([(first, last) for first, last, _, _ in found]):
             raise FileFormatError(
                 f"the files have {covered:,} elements of a part of {wanted.name} that has {prod(wanted.sizes):,}",
-                where=str(self.files[0].source.name), hint="The checkpoint is not complete",
+                where=str(self.folder), hint="The checkpoint is not complete",
             )  # fmt: skip
 
         def write() -> None:
-            for first, last, piece, file in found:
-                source, target = file.read(wanted.name), own
+            for first, last, piece, read in found:
+                source, target = read(), own
                 for dim, (a, b) in enumerate(zip(first, last, strict=True)):
                     source = source.narrow(dim, a - piece.offsets[dim], b - a)
                     target = target.narrow(dim, a - wanted.offsets[dim], b - a)
@@ -400,7 +433,7 @@ def load(
     """Reads a checkpoint into a state, whose tensors and values it replaces: each process reads its own parts, also
     those that other numbers of processes wrote. All call it. What else the checkpoint has stays there.
 
-    It also reads folders of safetensors files, such as torch.distributed.checkpoint's HuggingFaceStorageWriter makes.
+    It also reads folders that torch.distributed.checkpoint has written, and other folders of safetensors files.
     Nothing is changed where a name or a part is missing, or a shape is another one.
 
     KeyError for names that the checkpoint lacks; ArgumentError for other shapes; FileFormatError for damaged files.
@@ -422,7 +455,7 @@ def load(
                     write()
             for name, (value, put) in named.items():
                 if name not in tensors:
-                    put(_loaded_value(stored.values[name], value))
+                    put(stored.value(name, value))
         finally:
             stored.close()
 
@@ -432,7 +465,7 @@ def load(
 def _check(named: Mapping[str, tuple[Any, Any]], stored: _Stored, folder: Path) -> None:
     absent = [
         name for name, (value, _) in named.items()
-        if name not in (stored.pieces if isinstance(value, Tensor) else stored.values)
+        if not (name in stored.pieces if isinstance(value, Tensor) else stored.has_value(name))
     ]  # fmt: skip
     if absent:
         shown = ", ".join(absent[:SHOWN]) + (f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else "")
