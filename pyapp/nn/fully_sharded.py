@@ -17,7 +17,7 @@ from ..engine.dtype import DType, as_dtype
 from ..engine.launch import capturing
 from ..engine.ops import cat, empty, zeros
 from ..engine.ops.view import as_strided
-from ..engine.processes.collectives import all_gather_into_tensor, reduce_scatter_tensor
+from ..engine.processes.collectives import all_gather_into_tensor, all_reduce, reduce_scatter_tensor
 from ..engine.processes.communicator import ReduceOp
 from ..engine.processes.group import ProcessGroup, group_or_world
 from ..engine.processes.mesh import DeviceMesh
@@ -178,9 +178,10 @@ class _Unit:
     """The parameters of a module that are gathered together, before its forward pass and again in its gradient."""
 
     def __init__(
-        self, module: Module, group: ProcessGroup, again: bool, policy: MixedPrecisionPolicy, ignored: set[int]
-    ) -> None:
-        self.group, self.again = group, again
+        self, module: Module, group: ProcessGroup, replicas: ProcessGroup | None, again: bool,
+        policy: MixedPrecisionPolicy, ignored: set[int],
+    ) -> None:  # fmt: skip
+        self.group, self.replicas, self.again = group, replicas, again
         self.computes, self.reduces, self.gives = (
             None if kind is None else as_dtype(kind)
             for kind in (policy.param_dtype, policy.reduce_dtype, policy.output_dtype)
@@ -193,7 +194,8 @@ class _Unit:
         self._kept: list[Tensor] | None = None  # the whole parameters, for the gradient
         self._ahead: _Ahead | None = None  # of what will be kept
         self._entered: list[Any] = []
-        check_same_parameters("fully_shard", ((place.name, place.parameter) for place in self.places), group)
+        for every in (group, *(() if replicas is None else (replicas,))):
+            check_same_parameters("fully_shard", ((place.name, place.parameter) for place in self.places), every)
         rank = group.rank()
         with no_grad():
             for place in self.places:
@@ -259,6 +261,8 @@ class _Unit:
                 at += place.size
             own = empty(total, dtype=kind, device=like.device)
             reduce_scatter_tensor(own, whole, ReduceOp.AVG, self.group)
+            if self.replicas is not None:
+                all_reduce(own, ReduceOp.AVG, self.replicas)
             own = own.to(like.dtype)
             at = 0
             for i in chosen:
@@ -425,7 +429,8 @@ def fully_shard(
     in another stream. `parameters()` and
     `state_dict()` have this process's rows; `full_state_dict` has the whole.
 
-    `mesh` (of one dim) or `process_group` says among which processes; by default all. `mp_policy`: the types in which
+    `mesh` or `process_group` says among which processes; by default all. A mesh of two dims has the same rows along the
+    first, of which each process has its part of the batch, and divides along the second. `mp_policy`: the types in which
     the module computes, such as MixedPrecisionPolicy(param_dtype="bfloat16", reduce_dtype="float32"). Every process
     keeps the whole of `ignored_params`, whose gradients are its own.
 
@@ -436,12 +441,13 @@ def fully_shard(
         raise TypeError(f"fully_shard: takes a Module, not {describe(module)}")
     if "_sharded_unit" in vars(module):
         raise ArgumentError(f"fully_shard: this {type(module).__name__} is sharded already")
-    if mesh is not None and (not isinstance(mesh, DeviceMesh) or mesh.ndim != 1 or process_group is not None):
-        raise ArgumentError(f"fully_shard: takes a mesh of one dim, or a process_group, not {mesh!r:.100}")
-    group = group_or_world(process_group) if mesh is None else mesh.get_group()
+    if mesh is not None and (not isinstance(mesh, DeviceMesh) or mesh.ndim > 2 or process_group is not None):
+        raise ArgumentError(f"fully_shard: takes a mesh of one or two dims, or a process_group, not {mesh!r:.100}")
+    group = group_or_world(process_group) if mesh is None else mesh.get_all_groups()[-1]
+    replicas = mesh.get_group(0) if mesh is not None and mesh.ndim == 2 else None
     ignored = {id(parameter) for parameter in ignored_params or ()}
     policy = mp_policy or MixedPrecisionPolicy()
-    unit = _Unit(module, group, reshard_after_forward is not False, policy, ignored)
+    unit = _Unit(module, group, replicas, reshard_after_forward is not False, policy, ignored)
     object.__setattr__(module, "_sharded_unit", unit)
     return module
 
