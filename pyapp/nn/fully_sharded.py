@@ -429,10 +429,10 @@ def fully_shard(
     in another stream. `parameters()` and
     `state_dict()` have this process's rows; `full_state_dict` has the whole.
 
-    `mesh` or `process_group` says among which processes; by default all. A mesh of two dims has the same rows along the
-    first, of which each process has its part of the batch, and divides along the second. `mp_policy`: the types in which
-    the module computes, such as MixedPrecisionPolicy(param_dtype="bfloat16", reduce_dtype="float32"). Every process
-    keeps the whole of `ignored_params`, whose gradients are its own.
+    `mesh` or `process_group` says among which processes; by default all. A mesh of two dims divides along the second;
+    along the first it has replicas, each with its part of the batch. `mp_policy`: the types in which the module
+    computes, such as MixedPrecisionPolicy(param_dtype="bfloat16", reduce_dtype="float32"). Every process keeps the
+    whole of `ignored_params`, whose gradients are its own.
 
     All processes make the same calls. ArgumentError where they have different parameters; where a parameter is shared
     with a module that is divided already; for weights in blocks.

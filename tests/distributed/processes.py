@@ -772,9 +772,21 @@ def sharded_parameters_that_compute_in_bfloat16() -> None:
         if own is not ignored:
             wanted = own.part.of(gradient.float()) / 2
             assert (own.grad - wanted).abs().max().item() < 0.03 * gradient.float().abs().max().item(), name
-    refuses(
-        ValueError, "mesh of one dim", lambda: fully_shard(nn.Linear(2, 2), mesh=dist.init_device_mesh("cpu", (2, 1)))
-    )
+    cube = dist.init_device_mesh("cpu", (2, 1, 1))
+    refuses(ValueError, "mesh of one or two dims", lambda: fully_shard(nn.Linear(2, 2), mesh=cube))
+
+
+@check
+def replicas_of_sharded_parameters() -> None:
+    """A mesh of two dims: here two replicas of a model, each of one process."""
+    pyapp.manual_seed(3)
+    whole = nn.Linear(5, 3)
+    parts = fully_shard(deepcopy(whole), mesh=dist.init_device_mesh("cpu", (2, 1)))
+    x = pyapp.randn(2, 5)
+    (parts(x[dist.get_rank()]) ** 2).sum().backward()
+    (whole(x) ** 2).sum().backward()
+    assert parts.weight.shape == (3, 5) and parts.weight.grad is not None and whole.weight.grad is not None
+    close(parts.weight.grad * 2, whole.weight.grad, 1e-6)
 
 
 def _also(weight: Tensor) -> nn.Module:
