@@ -10,6 +10,7 @@ import pytest
 
 import pyapp
 from pyapp import Tensor, nn
+from pyapp.adapters import LoraConfig, add_adapter
 from pyapp.distributed.device_mesh import DeviceMesh
 from pyapp.distributed.tensor import Replicate, Shard
 from pyapp.distributed.tensor.parallel import (
@@ -22,7 +23,7 @@ from pyapp.distributed.tensor.parallel import (
     parallelize_module,
 )
 from pyapp.engine.processes.group import ProcessGroup
-from pyapp.errors import ArgumentError
+from pyapp.errors import ArgumentError, OptionError
 from pyapp.nn.fully_sharded import full_state_dict, load_full_state_dict
 from pyapp.nn.utils import clip_grad_norm_
 from tests.distributed.thread_ranks import in_ranks
@@ -187,6 +188,8 @@ def test_errors() -> None:
         model = parallelize_module(made(), mesh, {"head": ColwiseParallel()}, src_data_rank=None)
         with pytest.raises(ArgumentError, match="is divided already"):
             parallelize_module(model, mesh, {"head": ColwiseParallel()}, src_data_rank=None)
+        with pytest.raises(OptionError, match="head has only a part of its parameters"):
+            add_adapter(model, LoraConfig(target_modules=["head"]))
         with pytest.raises(ValueError, match="computes with whole parameters"):
             pyapp.optim.Adafactor(model.parameters())
 
