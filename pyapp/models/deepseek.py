@@ -12,10 +12,10 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, RotaryTable
+from pyapp.nn.decoders.decoder import CachedText, CausalLanguageModel, DecoderStack, RotaryTable
 from pyapp.nn.decoders.decoder_blocks import PreNormBlock
 from pyapp.nn.decoders.latent_attention import LatentAttention
-from pyapp.nn.decoders.sparse_attention import SparseLatentAttention
+from pyapp.nn.decoders.sparse_attention import CachedIndexedText, IndexedCache, SparseLatentAttention
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
@@ -149,10 +149,10 @@ class Config(LatentConfig):
         return self.kind == "glm_moe_dsa"
 
     @property
-    def usual_seq_len(self) -> int:
-        """As DecoderConfig says; with an indexer no longer than it sees whole."""
-        usual = super().usual_seq_len
-        return min(usual, self.index_topk) if self.sparse else usual
+    def indexers(self) -> list[int]:
+        """The layers that have an indexer; the others see what those before them see."""
+        kinds = self.indexer_types or ["full"] * self.num_hidden_layers
+        return [layer for layer, kind in enumerate(kinds) if kind == "full"] if self.sparse else []
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -252,8 +252,8 @@ class Block(PreNormBlock):
         )
         attention: Module = LatentAttention(config, layer, rotary)
         if config.sparse:
-            kinds = config.indexer_types
-            attention = SparseLatentAttention(config, layer, rotary, kinds is None or kinds[layer] == "full")
+            number = config.indexers.index(layer) if layer in config.indexers else None
+            attention = SparseLatentAttention(config, layer, rotary, number)
         super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
@@ -266,18 +266,19 @@ class DeepseekForCausalLM(CausalLanguageModel):
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
-    def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
-        """As CausalLanguageModel says. ModelError for more tokens than attention with an indexer sees whole."""
+    @property
+    def cached_text(self) -> Any:
+        """The form of a cached text that the layers read."""
+        return CachedIndexedText if self.config.sparse else CachedText
+
+    def _empty_cache(self, capacity: int, dtype: Any, texts: int | None) -> Any:
         config = self.config
-        if config.sparse:
-            most = config.index_topk
-            capacity = min(config.max_seq_len, most) if capacity is None else capacity
-            require(
-                capacity <= most,
-                f"a cache of {capacity:,} tokens: the indexer chooses among more than {most:,} in whole texts only",
-                f"Set a context of at most {most:,}",
-            )  # fmt: skip
-        return super().new_cache(capacity, dtype, texts)
+        if not config.sparse:
+            return super()._empty_cache(capacity, dtype, texts)
+        return IndexedCache(
+            config.num_hidden_layers, len(config.indexers), self.kv_heads, config.head_dim, config.index_head_dim,
+            capacity, texts, self.device, dtype,
+        )  # fmt: skip
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:

@@ -885,8 +885,6 @@ QUANTISED = list(CONFIGS)
 # of Zamba 2 have no residuals.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
              "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse")  # fmt: skip
-# Texts of these are longer than their caches, which the model refuses.
-UNCACHED = ("deepseek_v32-sparse", "glm_moe_dsa-sparse")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
