@@ -871,7 +871,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
     "gemma4-experts": {},
     "qwen3_next": {"mlp_only_layers": []}, "afmoe": {"global_attn_every_n_layers": 4},
-    "youtu": {}, "solar_open": {},
+    "youtu": {}, "solar_open": {}, "deepseek_v32-sparse": {}, "glm_moe_dsa-sparse": {}, "mistral4": {},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
     "falcon_h1-norm": {"mamba_norm_before_gate": False},
     "jamba": {"mamba_proj_bias": False}, "minicpm3": {"scale_emb": 12.0, "scale_depth": 1.4, "dim_model_base": 256},
