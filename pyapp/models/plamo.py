@@ -1,4 +1,4 @@
-"""PLaMo 2 (Preferred Networks 2025, arXiv 2509.04897) and PLaMo 3 (2025, https://huggingface.co/pfnet/plamo-3-nict-2b-base):
+"""PLaMo 2 (Preferred Networks 2025, arXiv 2509.04897) and PLaMo 3 (https://huggingface.co/pfnet/plamo-3-nict-2b-base):
 blocks between two norms, the second of which has small weights at first. PLaMo 2 has mixers with states between layers
 that attend; each head has its own step, and what goes into the states and out of them is normalised. PLaMo 3 attends
 in all layers, most of which have a window.
@@ -36,7 +36,10 @@ SHARED: dict[str, Any] = {
     "num_key_value_heads": 4, "head_dim": 128, "max_position_embeddings": 2048, "tie_word_embeddings": True,
     "intermediate_size": 13312,
 }  # fmt: skip
-USUAL: dict[str, dict[str, Any]] = {"plamo2": SHARED, "plamo3": SHARED | {"rope_theta": 1_000_000.0, "sliding_window": 2048}}
+USUAL: dict[str, dict[str, Any]] = {
+    "plamo2": SHARED,
+    "plamo3": SHARED | {"rope_theta": 1_000_000.0, "sliding_window": 2048},
+}
 LOCAL_BASE = 10_000.0  # of the angles of layers with a window
 SLIDING = "sliding_attention"
 OFFSETS = {"post_mixer_norm": 1 / 5, "post_mlp_norm": 1 / 5**1.5}  # of norms; others: 1
