@@ -156,6 +156,7 @@ MODEL_TYPES = {
     "granite_speech_plus": "granite_speech",
     "granite_swa": "granite_swa",
     "granitemoe": "granitemoe",
+    "granitemoe_swa": "granite_swa",
     "granitemoehybrid": "granitemoehybrid",
     "granitemoeshared": "granitemoe",
     "grounding-dino": "grounding_dino",

@@ -827,6 +827,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 6,
         "layer_rope_theta": [0, 500.0, 10000.0],
     },
+    "granitemoe_swa": SMALL
+    | GRANITE
+    | {
+        "model_type": "granitemoe_swa",
+        "num_hidden_layers": 2,
+        "sliding_window": 6,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 24,
+    },
     "based": SMALL
     | {
         "model_type": "based",
@@ -854,6 +864,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "gemma2": {"query_pre_attn_scalar": 12, "final_logit_softcapping": 5.0},
     "gemma3": {"query_pre_attn_scalar": 12, "layer_types": None},
     "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {}, "granite_swa": {"layer_rope_theta": [0, 1e4, 1e4]},
+    "granitemoe_swa": {},
     "deepseek_v2-lite": {}, "glm": {}, "glm4": {}, "olmoe": {"clip_qkv": None},
     "deepseek_v3": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
                                      "mscale": 0.7, "mscale_all_dim": 0.7}},
