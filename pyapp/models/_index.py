@@ -20,6 +20,7 @@ MODEL_TYPES = {
     "arctic": "arctic",
     "audio-spectrogram-transformer": "audio_spectrogram_transformer",
     "audioflamingo3": "audioflamingo3",
+    "axk1": "deepseek",
     "aya_vision": "aya_vision",
     "baichuan": "baichuan",
     "bailing_moe": "bailing_moe",

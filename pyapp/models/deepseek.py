@@ -2,7 +2,8 @@
 groups beside experts that every token has. GLM-4.7-Flash (glm4_moe_lite) is V3 in other sizes, Youtu-LLM (Tencent 2025,
 arXiv 2512.24618) V3 without experts; DeepSeek V3.2 (2025, arXiv 2512.02556) and GLM-5 (Zhipu AI 2026) are V3 with an
 indexer, which chooses the tokens that each sees; Mistral Small 4 (Mistral AI 2026) has V2's scores of experts, and
-queries that grow with their positions. Sarvam 105B (Sarvam AI 2026) is V3 without groups of experts.
+queries that grow with their positions. Sarvam 105B (Sarvam AI 2026) is V3 without groups of experts, A.X K1 (SK Telecom
+2026, https://huggingface.co/skt/A.X-K1) V3 with a norm after the experts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.engine.ops import zeros
 from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoders.decoder import CachedText, CausalLanguageModel, DecoderStack, RotaryTable
 from pyapp.nn.decoders.decoder_blocks import PreNormBlock
@@ -26,7 +29,8 @@ from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMO
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
 
-IGNORED = r"(model\.)?layers\.(47|61|78)\..*"  # the layers of the published models that guess tokens ahead
+# The layers of the published models that guess tokens ahead; a norm of A.X K1 that its layer without experts has not.
+IGNORED = r"(model\.)?layers\.((47|61|78)\..*|0\.post_mlp_layernorm\.weight)"
 # The fields of experts where there are none.
 NO_EXPERTS = dict.fromkeys(
     ("moe_intermediate_size", "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group"), 1
@@ -46,7 +50,7 @@ class Kind:
     without experts, where config.json says the kinds of layers or nothing. adjust: its fields from those that
     config.json has. sigmoid: the scores of experts are independent of one another, as in V3. normalizes: the shares of
     the chosen experts may be normalised. sparse: an indexer chooses the tokens that each sees. index_interleaved: the
-    indexer's rotary pairs are neighbours. grows: queries grow with their positions.
+    indexer's rotary pairs are neighbours. grows: queries grow with their positions. normed: a norm follows the experts.
     """
 
     usual: Mapping[str, Any] = field(default_factory=dict)
@@ -57,6 +61,7 @@ class Kind:
     sparse: bool = False
     index_interleaved: bool = False
     grows: bool = False
+    normed: bool = False
 
 
 def _indexer_types(values: dict[str, Any]) -> dict[str, Any]:
@@ -113,6 +118,7 @@ KINDS = {
             "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
         },
     }, adjust=_of_mistral, sigmoid=False, grows=True),
+    "axk1": Kind(OF_V3 | GROUPS | {"n_routed_experts": 192, "max_position_embeddings": 32_768}, dense=1, normed=True),
     "sarvam_mla": Kind(OF_V3 | ONE_GROUP | {
         "q_lora_rank": None, "first_k_dense_replace": 1, "max_position_embeddings": 4096,
     }),
@@ -254,6 +260,19 @@ def limited_router(config: Config) -> GroupedRouter:
     )  # fmt: skip
 
 
+class NormedExperts(SharedExpertsFeedForward):
+    """Experts and a norm after them, added to the residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, limited_router(config), config.mlp_bias)
+        self.post_mlp_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """x (..., hidden_size) → residual + experts, or the experts alone (..., hidden_size)."""
+        y: Tensor = self.post_mlp_layernorm(super().forward(x))
+        return y if residual is None else residual + y
+
+
 class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
@@ -263,6 +282,8 @@ class Block(PreNormBlock):
         feed_forward: Module = (
             GatedFeedForward(size, config.intermediate_size, config.hidden_act, bias=config.mlp_bias)
             if dense
+            else NormedExperts(config)
+            if config.own.normed
             else SharedExpertsFeedForward(config, limited_router(config), config.mlp_bias)
         )
         attention: Module = LatentAttention(config, layer, rotary)
@@ -296,11 +317,21 @@ class DeepseekForCausalLM(CausalLanguageModel):
         )  # fmt: skip
 
 
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: A.X K1's files have the norm of experts beside them."""
+    return name if ".mlp." in name else name.replace(".post_mlp_layernorm.", ".mlp.post_mlp_layernorm.")
+
+
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the experts: each matrix by itself."""
-    return experts_apart(
-        tensors, "mlp.experts", ("gate_proj", "up_proj", "down_proj"), config.n_routed_experts, config.num_hidden_layers
-    )
+    """How published files store the experts: each matrix by itself. A.X K1's have no biases of the choice."""
+    parts = "gate_proj", "up_proj", "down_proj"
+    found = experts_apart(tensors, "mlp.experts", parts, config.n_routed_experts, config.num_hidden_layers)
+    for layer in range(config.first_k_dense_replace, config.num_hidden_layers) if config.own.normed else ():
+        gate = f"model.layers.{layer}.mlp.gate."
+        if f"{gate}e_score_correction_bias" not in tensors:
+            bias = Stored((f"{gate}weight",), values=lambda weight: zeros(weight.shape[0]))
+            found[f"{gate}e_score_correction_bias"] = bias
+    return found
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -353,6 +384,7 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     limited = not own.sigmoid and config.topk_method == "group_limited_greedy" and config.topk_group < config.n_group
     require(not limited, "llama.cpp chooses groups by their best two experts, not by the best", "Write safetensors")
     groups = {} if own.sigmoid else dict.fromkeys(_OF_GROUPS)
+    require(not own.normed, "llama.cpp has no norm after the experts", "Write safetensors")
     plain, rotated, parameters = config.qk_nope_head_dim, config.qk_rope_head_dim, config.rope_parameters
     more = parameters.get("mscale_all_dim") if parameters["rope_type"] == "yarn" else None
     further = {"rope.scaling.yarn_log_multiplier": 0.1 * more, "rope.scaling.attn_factor": None} if more else {}

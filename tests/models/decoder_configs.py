@@ -718,6 +718,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 3,
         "index_topk_pattern": "FSF",
     },
+    "axk1": DEEPSEEK
+    | {
+        "model_type": "axk1",
+        "n_group": 4,
+        "topk_group": 2,
+        "n_shared_experts": 1,
+        "mlp_layer_types": ["dense", "sparse"],
+    },
     "sarvam_mla": DEEPSEEK | {"model_type": "sarvam_mla", "q_lora_rank": None, "num_key_value_heads": None},
     "sarvam_moe": SMALL
     | {
