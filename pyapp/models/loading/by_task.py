@@ -528,7 +528,7 @@ def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str
     """A language model for a task of encoders. ModelError for one of another form."""
     model = module.TASKS["causal-lm"](config)
     both_ways = getattr(config, "use_bidirectional_attention", False)
-    if _reads_both_ways(settings) and not both_ways:
+    if reads_both_ways(settings) and not both_ways:
         both_ways = True
         if any(part.heads.window is not None for part in model.modules() if isinstance(part, SelfAttention)):
             raise ModelError("is_causal is false in a model with windows, which is not known")
@@ -539,7 +539,7 @@ def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str
     return DecoderClassifier(model, labels_of(settings), both_ways)
 
 
-def _reads_both_ways(settings: Mapping[str, Any]) -> bool:
+def reads_both_ways(settings: Mapping[str, Any]) -> bool:
     """Whether the tokens of a language model that embeds see those after them: `is_causal` is false, or, in files that
     do not say it, the class is one whose code has that as its default.
     """

@@ -125,6 +125,17 @@ def slots(model: Module) -> Iterator[tuple[str, Slot]]:
         yield from ((name, slot) for name in names)
 
 
+def renaming(parts: Mapping[str, str]) -> Callable[[str], str]:
+    """The parameter of a file's tensor, whose names have other parts: by the parts of the file's names, in order."""
+
+    def renamed(name: str) -> str:
+        for theirs, ours in parts.items():
+            name = name.replace(theirs, ours)
+        return name
+
+    return renamed
+
+
 def base_of(module: Any, settings: Mapping[str, Any]) -> str:
     """The name that files of a model_type give to what is below the head: the module's BASE, which may be one for each
     model_type.
