@@ -170,9 +170,9 @@ def find_labels(
     loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None,
     threshold: float | None = None, text_threshold: float | None = None,
 ) -> Work:  # fmt: skip
-    """As find_objects, for objects of the given labels, by a model such as OWLv2 or Grounding DINO. `template` makes a
-    text of a label, which takes the place of {}; by default that of the model. threshold: None, that of the model (0.1;
-    of Grounding DINO 0.25).
+    """As find_objects, for objects of the given labels, by a model such as OWLv2, Grounding DINO or SAM 3, which adds
+    `runs`. `template` makes a text of a label, which takes the place of {}; by default that of the model. threshold:
+    None, that of the model (0.1; of Grounding DINO 0.25, of SAM 3 0.3).
 
     Grounding DINO reads all labels as one text; "a cat. a dog." is two. `label` is the one that an object fits best,
     `text` what it fits of that text: the tokens more probable than text_threshold (None: 0.25), as transformers'
@@ -233,7 +233,8 @@ def _place(entry: dict[str, Any], area: Sequence[float] | None, height: int, wid
     x, y, right, bottom = entry["box"]
     across, down = (left, wide, width), (top, high, height)
     if "mask" in entry:
-        entry["runs"] = _inside(entry.pop("mask"), (x, y, right, bottom), (left, top, wide, high), height, width)
+        edges = (left, top, left + wide, top + high) if entry.pop("whole", False) else (x, y, right, bottom)
+        entry["runs"] = _inside(entry.pop("mask"), edges, (left, top, wide, high), height, width)
     entry["box"] = [placed(x, *across), placed(y, *down), placed(right, *across), placed(bottom, *down)]
     if "corners" in entry:  # which may lie outside of the picture
         entry["corners"] = [[(x - left) / wide * width, (y - top) / high * height] for x, y in entry["corners"]]

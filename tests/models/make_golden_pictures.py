@@ -201,6 +201,10 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         ids = torch.tensor(PHRASES)
         found = model(pixel_values=pictures, input_ids=ids, attention_mask=(ids != 0).long())
         return [found.logits[..., : ids.shape[1]].clamp(min=-50), found.pred_boxes]
+    if type(model).__name__ == "Sam3Model":
+        words = torch.tensor(TOKENS)
+        found = model(pixel_values=pictures, input_ids=words, attention_mask=torch.ones_like(words))
+        return [found.pred_logits, found.pred_boxes, found.presence_logits, found.pred_masks]
     if task == "zero-shot-object-detection":
         found = model(pixel_values=pictures, input_ids=torch.tensor(TOKENS * 2))
         return [found.logits, found.pred_boxes]

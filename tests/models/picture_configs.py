@@ -99,7 +99,19 @@ _T5 = {
     },
 }  # fmt: skip
 
+_SAM3_PART = {"hidden_size": 16, "num_layers": 2, "num_attention_heads": 4, "intermediate_size": 20, "num_queries": 5}
+
 CONFIGS: dict[str, dict[str, Any]] = {
+    "sam3": {
+        "model_type": "sam3", "vision_config": {
+            "fpn_hidden_size": 16, "backbone_config": {
+                "model_type": "sam3_vit_model", **_SIZES, "image_size": 24, "num_hidden_layers": 3, "window_size": 4,
+                "global_attn_indexes": [1], "pretrain_image_size": 16,
+            },
+        }, "text_config": _WORDS | {"model_type": "clip_text_model", "eos_token_id": 5, "projection_dim": 7},
+        "geometry_encoder_config": _SAM3_PART | {"num_layers": 1}, "detr_encoder_config": _SAM3_PART,
+        "detr_decoder_config": _SAM3_PART, "mask_decoder_config": {"hidden_size": 16, "num_attention_heads": 4},
+    },
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8], "pooler_output_size": 10},
     "videomae": {"model_type": "videomae", **_SIZES, **_LABELS, "image_size": [12, 8], "num_frames": 4},
     "videomae_first": {
@@ -587,6 +599,7 @@ CONFIGS |= {
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {
+    ("sam3", "zero-shot-object-detection"): "Sam3Model",
     **dict.fromkeys(
         (("maskformer", "semantic-segmentation"), ("maskformer_resnet", "semantic-segmentation")),
         "MaskFormerForInstanceSegmentation",
@@ -650,6 +663,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = (32, 48) if config["model_type"] == "glpn" else own  # multiples, too
     if config["model_type"] == "mobilevitv2":
         return [(64, 64), (80, 96)]  # the last map in patches, and not
+    if config["model_type"] == "sam3":
+        return [(24, 24)]
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     if config["model_type"] == "depth_pro":

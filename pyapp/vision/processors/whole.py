@@ -35,6 +35,7 @@ for _declare in (
     kind("DINOv3ViT", size=square(224), resample=2, statistics=IMAGENET),
     kind("VitPose", size={"height": 256, "width": 192}, resample=2, statistics=IMAGENET),
     kind("Sam2", size=square(1024), resample=2, statistics=IMAGENET),
+    kind("Sam3", size=square(1008), resample=2),
 ):  # fmt: skip
     _declare(ImageProcessor)
 
