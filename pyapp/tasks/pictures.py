@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
@@ -26,6 +27,7 @@ from .texts import check_top, ranked, ranked_labels, stream_of
 
 BATCH_SIZE = 4  # pictures
 LARGEST = 1 << 20  # a place in a picture, in pixels
+FONTS, FONT = "ybelkada/fonts", "Arial.TTF"  # with which models were trained
 TILE, MARGIN = 128, 32  # pixels of a side of the parts of pictures that are made larger, and around them
 MOST_PIXELS = 1 << 28  # of a picture that was made larger
 
@@ -526,10 +528,13 @@ def cut_out(
 
 
 def texts_of_images(
-    loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, prompt: str | None = None, **options: Any
+    loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, prompt: str | None = None,
+    font: Any = None, **options: Any,
 ) -> Work:  # fmt: skip
     """Items with `text`: what the model reads in each picture. TrOCR reads one line of text. `prompt`: for GIT,
-    BLIP-2 and InstructBLIP with a T5, a question or an instruction, unless given one for a caption; for Florence-2, the
+    BLIP-2 and InstructBLIP with a T5, a question or an instruction, unless given one for a caption; for Pix2Struct of
+    questions and DePlot, what stands above the picture, in the TrueType file `font` (None: Arial, which the hub's
+    ybelkada/fonts has); for Florence-2, the
     name of its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
     something also have `objects`, each with `label` and `box` or `corners` in pixels, and `size` [height, width].
 
@@ -539,7 +544,10 @@ def texts_of_images(
     from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 
     model, decoder = loaded.model, loaded.settings.get("decoder") or {}
-    if hasattr(model, "prompted"):
+    if getattr(loaded.processor, "is_vqa", False):
+        decoder = loaded.settings.get("text_config") or {}
+        loaded = replace(loaded, processor=replace(loaded.processor, header=_header(prompt, font)))
+    elif hasattr(model, "prompted"):
         wanted = model.usual_prompt if prompt is None else prompt
         model = model.prompted(wanted, lambda words: loaded.tokenizer.encode(words, bos=False, eos=False))
         decoder = loaded.settings.get("text_config") or {}
@@ -549,11 +557,13 @@ def texts_of_images(
             where="prompt",
             hint="Leave it out, or take InstructBLIP, BLIP-2, GIT or Florence-2",
         )
+    else:
+        decoder = decoder or loaded.settings.get("text_config") or {}
     own = {name: value for name, value in loaded.settings.items() if value is not None}
     generation = {**loaded.generation, **getattr(model, "generation", {})}
     settings = SearchOptions.from_files({**decoder, **own}, generation, options)
     images = listed(images)
-    for chosen, prepared in in_batches(loaded, images, batch_size):
+    for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         written: list[list[int]] = []
         for state in search(model, prepared.pixel_values, None, settings):
             written = state or []
@@ -568,6 +578,18 @@ def texts_of_images(
             yield Item(index, {"text": text} | placed)
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
+
+
+def _header(prompt: str | None, font: Any) -> Callable[[Tensor], Tensor]:
+    """What puts a prompt above pictures."""
+    from pyapp import hub
+    from pyapp.vision.headers import header
+
+    if prompt is None:
+        raise OptionError("this model answers questions", where="prompt", hint="Ask what you want to know")
+    if font is None:
+        [font] = hub.resolve_files(FONTS, lambda names: [name for name in names if name == FONT]).values()
+    return header(prompt, font)
 
 
 def check_start(

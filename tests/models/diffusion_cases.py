@@ -107,6 +107,22 @@ SCHEDULES: list[tuple[str, dict[str, Any], int]] = [
         "UniPCMultistepScheduler",
         _STABLE | {"use_karras_sigmas": True, "timestep_spacing": "trailing", "prediction_type": "v_prediction"}, 5,
     ),
+    ("DDIMScheduler", _STABLE | {"beta_schedule": "squaredcos_cap_v2", "clip_sample": False}, 4),
+    ("KDPM2DiscreteScheduler", _STABLE, 5),
+    ("KDPM2DiscreteScheduler", _STABLE | {"use_karras_sigmas": True, "prediction_type": "v_prediction"}, 4),
+    ("KDPM2AncestralDiscreteScheduler", _STABLE | {"timestep_spacing": "leading", "steps_offset": 1}, 5),
+    ("DPMSolverSinglestepScheduler", _STABLE | {"lower_order_final": True}, 6),
+    ("DPMSolverSinglestepScheduler", _STABLE | {"solver_order": 3, "lower_order_final": True}, 8),
+    (
+        "DPMSolverSinglestepScheduler",
+        _STABLE | {"solver_order": 3, "solver_type": "heun", "final_sigmas_type": "sigma_min"}, 9,
+    ),
+    ("DPMSolverSinglestepScheduler", _STABLE | {"solver_type": "heun", "use_karras_sigmas": True}, 5),
+    ("DPMSolverSinglestepScheduler", _STABLE | {"algorithm_type": "sde-dpmsolver++", "lower_order_final": True}, 4),
+    ("DEISMultistepScheduler", _STABLE, 6),
+    ("DEISMultistepScheduler", _STABLE | {"solver_order": 3, "prediction_type": "v_prediction"}, 17),
+    ("TCDScheduler", _STABLE, 4),
+    ("TCDScheduler", _STABLE | {"prediction_type": "v_prediction"}, 1),
 ]  # fmt: skip
 
 

@@ -99,9 +99,18 @@ _T5 = {
     },
 }  # fmt: skip
 
+_PIX2STRUCT = {
+    "model_type": "pix2struct", "vision_config": {
+        "hidden_size": 16, "patch_embed_hidden_size": 48, "d_ff": 20, "d_kv": 5, "num_hidden_layers": 2,
+        "num_attention_heads": 3, "seq_len": 9,
+    }, "text_config": {
+        "vocab_size": 40, "hidden_size": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_heads": 4, "eos_token_id": 5,
+    },
+}  # fmt: skip
 _SAM3_PART = {"hidden_size": 16, "num_layers": 2, "num_attention_heads": 4, "intermediate_size": 20, "num_queries": 5}
 
 CONFIGS: dict[str, dict[str, Any]] = {
+    "pix2struct": _PIX2STRUCT,
     "sam3": {
         "model_type": "sam3", "vision_config": {
             "fpn_hidden_size": 16, "backbone_config": {
@@ -599,6 +608,7 @@ CONFIGS |= {
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {
+    ("pix2struct", "image-to-text"): "Pix2StructForConditionalGeneration",
     ("sam3", "zero-shot-object-detection"): "Sam3Model",
     **dict.fromkeys(
         (("maskformer", "semantic-segmentation"), ("maskformer_resnet", "semantic-segmentation")),
@@ -663,6 +673,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = (32, 48) if config["model_type"] == "glpn" else own  # multiples, too
     if config["model_type"] == "mobilevitv2":
         return [(64, 64), (80, 96)]  # the last map in patches, and not
+    if config["model_type"] == "pix2struct":
+        return [(12, 20), (16, 8)]
     if config["model_type"] == "sam3":
         return [(24, 24)]
     if config["model_type"] == "siglip2":

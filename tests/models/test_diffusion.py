@@ -162,7 +162,8 @@ def test_what_is_not_supported_is_refused() -> None:
     for name in NAMES:  # of a file of any other
         kind, config = read_schedule({"_class_name": "DDIMScheduler", "clip_sample": False}, name)
         made = kind(config, 5)
-        assert len(made.times) == {"heun": 9, "pndm": 6}.get(name.removesuffix("-karras"), 5)
+        times = {"heun": 9, "dpm2": 9, "dpm2-ancestral": 9, "pndm": 6}
+        assert len(made.times) == times.get(name.removesuffix("-karras"), 5)
         with pytest.raises(OptionError, match="strength"):
             made.begin(0.19)
     for name in ("unipc", "dpm++"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.engine.ops import stack
+from pyapp.engine.ops import interpolate, stack
 from pyapp.errors import ArgumentError
 
 from ..resampling import resize
@@ -138,6 +139,49 @@ class Glm4v(Qwen2VL):
             scale = max(side / height, side / width)
             height, width = int(height * scale), int(width * scale)
         return of_pixels(height, width, side, self.size["shortest_edge"] / 2, self.size["longest_edge"] / 2)
+
+
+@kind("Pix2Struct", size=square(224), resample=2, patch_size=16)
+@dataclass(frozen=True)
+class Pix2Struct(ImageProcessor):
+    """A picture has as many whole patches as a limit allows, and is normalised by its own numbers. With `is_vqa` a
+    question, `header`, stands above it (pyapp.vision.headers).
+    """
+
+    patch_size: int = 16  # pixels of a side
+    max_patches: int = 2048
+    is_vqa: bool = False
+    header: Callable[[Tensor], Tensor] | None = None
+
+    @classmethod
+    def _renewed(cls, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> Mapping[str, Any]:
+        settings, sides = super()._renewed(settings, usual), settings.get("patch_size")
+        settings = {key: value for key, value in settings.items() if key != "header"}
+        if isinstance(sides, dict) and set(sides) == BOTH_SIDES and sides["height"] == sides["width"]:
+            return {**settings, "patch_size": sides["height"]}
+        return settings
+
+    def _check(self) -> None:
+        super()._check()
+        check_whole("patch_size", self.patch_size, 1, 256)
+        check_whole("max_patches", self.max_patches, 1, 1 << 16)
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return None
+
+    def _prepared(self, image: Tensor) -> Tensor:
+        if self.is_vqa and self.header is None:
+            raise ArgumentError("this model reads a question, which stands above the picture: give a prompt")
+        x = (image if self.header is None else self.header(image)).permute(2, 0, 1).to("float32")  # (3, H, W)
+        high, wide, side = int(x.shape[1]), int(x.shape[2]), self.patch_size
+        scale = sqrt(self.max_patches * (side / high) * (side / wide))
+        size = tuple(side * max(min(int(scale * n / side), self.max_patches), 1) for n in (high, wide))
+        if self.do_normalize:
+            mean = x.mean()
+            x = (x - mean) / (x - mean).square().mean().sqrt().clamp(min=x.numel() ** -0.5)
+        found = interpolate(x.unsqueeze(0), size=size, mode="bilinear", align_corners=False, antialias=True)
+        return found.squeeze(0)
 
 
 @kind("Pixtral", size={"longest_edge": 1024}, resample=3, statistics=CLIP, do_pad=True, patch_size=16, merge_size=1)
