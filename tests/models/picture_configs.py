@@ -111,6 +111,32 @@ _SAM3_PART = {"hidden_size": 16, "num_layers": 2, "num_attention_heads": 4, "int
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "pix2struct": _PIX2STRUCT,
+    "bit": {
+        "model_type": "bit", **_LABELS, "embedding_size": 8, "hidden_sizes": [16, 32], "depths": [2, 1],
+        "num_groups": 4, "global_padding": "same", "embedding_dynamic_padding": True,
+    },
+    "bit_bottleneck": {
+        "model_type": "bit", **_LABELS, "embedding_size": 8, "hidden_sizes": [8, 16, 32], "depths": [1, 2, 2],
+        "num_groups": 2, "layer_type": "bottleneck", "output_stride": 8,
+    },
+    "focalnet": {
+        "model_type": "focalnet", **_LABELS, "patch_size": 4, "embed_dim": 8, "depths": [2, 1],
+        "focal_levels": [2, 3], "focal_windows": [3, 5], "mlp_ratio": 2.0,
+    },
+    "focalnet_late": {
+        "model_type": "focalnet", **_LABELS, "embed_dim": 8, "depths": [1, 1], "focal_levels": [1, 2],
+        "focal_windows": [3, 3], "use_conv_embed": True, "use_layerscale": True, "use_post_layernorm": True,
+        "use_post_layernorm_in_modulation": True, "normalize_modulator": True,
+    },
+    "swiftformer": {
+        "model_type": "swiftformer", **_LABELS, "depths": [2, 1, 2], "embed_dims": [8, 8, 12], "mlp_ratio": 2,
+        "downsamples": [False, True, True],
+    },
+    "pvt": {
+        "model_type": "pvt", **_LABELS, "num_labels": 3, "image_size": 32, "hidden_sizes": [8, 12], "depths": [1, 2],
+        "num_attention_heads": [2, 3], "mlp_ratios": [2, 3], "sequence_reduction_ratios": [2, 1],
+        "patch_sizes": [4, 2], "strides": [4, 2], "num_encoder_blocks": 2,
+    },
     "sam3": {
         "model_type": "sam3", "vision_config": {
             "fpn_hidden_size": 16, "backbone_config": {
@@ -673,6 +699,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = (32, 48) if config["model_type"] == "glpn" else own  # multiples, too
     if config["model_type"] == "mobilevitv2":
         return [(64, 64), (80, 96)]  # the last map in patches, and not
+    if config["model_type"] == "bit":
+        return [(32, 32), (40, 56)]
     if config["model_type"] == "pix2struct":
         return [(12, 20), (16, 8)]
     if config["model_type"] == "sam3":
@@ -695,5 +723,5 @@ def sizes(name: str) -> list[tuple[int, int]]:
 ANY_SIZE = (
     "vilt radio dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext "
-    "table-transformer"
+    "table-transformer bit focalnet swiftformer"
 ).split()
