@@ -593,24 +593,27 @@ def _header(prompt: str | None, font: Any) -> Callable[[Tensor], Tensor]:
 
 
 def check_start(
-    prompts: Any, *, image: Any = None, mask: Any = None, control_image: Any = None, **more: Any
+    prompts: Any, *, image: Any = None, mask: Any = None, control_image: Any = None, adapter_image: Any = None,
+    **more: Any,
 ) -> None:  # fmt: skip
     """OSError for a start picture, and the like, whose file is not there."""
-    check_files([given for given in (image, mask, control_image) if given is not None])
+    check_files([given for given in (image, mask, control_image, adapter_image) if given is not None])
 
 
 def drawn_texts(
     loaded: Any, prompts: Sequence[str], *, image: Any = None, mask: Any = None, control_image: Any = None,
-    **options: Any,
+    adapter_image: Any = None, **options: Any,
 ) -> Work:  # fmt: skip
     """Items with `png`, a picture of each prompt as base64 of a PNG file, `size` [height, width] and `seed`.
 
     image: a picture that the drawing starts from; mask: a grey picture that is light where all is to be new, and dark
-    where the start picture stays; control_image: what a ControlNet reads. Options: negative_prompt, steps, guidance,
+    where the start picture stays; control_image: what a ControlNet reads; adapter_image: what an IP-Adapter reads
+    beside the prompts. Options: negative_prompt, steps, guidance,
     true_cfg_scale, height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
     (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
-    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image; prior, Würstchen's prior.
+    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image; prior, Würstchen's prior; adapter,
+    an IP-Adapter, and image_encoder, its CLIP.
     """
     from pyapp.models.diffusion.cascade import begin_drawing
     from pyapp.models.diffusion.sampling import ImagineOptions
@@ -624,12 +627,12 @@ def drawn_texts(
     if not prompts:
         raise OptionError("at least one prompt is needed", where="prompts")
     settings = ImagineOptions(**options)
-    picture, mask, control = (
+    picture, mask, control, prompt = (
         given if given is None or isinstance(given, Tensor) else read_image(given, mode)
-        for given, mode in ((image, "RGB"), (mask, "L"), (control_image, "RGB"))
+        for given, mode in ((image, "RGB"), (mask, "L"), (control_image, "RGB"), (adapter_image, "RGB"))
     )
     yield None
-    drawing = begin_drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control)
+    drawing = begin_drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control, prompt=prompt)
     for i in range(drawing.steps):
         yield None
         drawing.step(i)
@@ -645,7 +648,11 @@ classify_images = stream_of("classify-image", label_images, remote=False, check=
 answer_images = stream_of("answer-image", answers_about, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
 imagine = stream_of(
-    "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer", "prior")
+    "imagine",
+    drawn_texts,
+    remote=False,
+    check=check_start,
+    loading=("vae", "lora", "control", "transformer", "prior", "adapter", "image_encoder"),
 )
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 detect_labels = stream_of("detect-labels", find_labels, remote=False, check=check_files)
