@@ -74,8 +74,8 @@ def guidance_waves(scale: float, width: int) -> Tensor:
 
 class Drawing:
     """Pictures of prompts under way. `picture`, uint8 (H, W, 3), is where they start, or what a model that edits
-    changes; of the pixels that are light in `mask`, uint8 (H, W, 1), all is new, and the others stay. `control`, uint8 (H,
-    W, 3), is what a ControlNet reads, `prompt` what an IP-Adapter reads beside the texts. `noise` makes the random
+    changes; of the pixels that are light in `mask`, uint8 (H, W, 1), all is new, and the others stay. `control`, uint8
+    (H, W, 3), is what a ControlNet reads, `prompt` what an IP-Adapter reads beside the texts. `noise` makes the random
     numbers of a shape: those of the start picture, of new latents, of the masked picture, then those that a
     schedule asks for.
     """
