@@ -704,6 +704,19 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 @click.option(
     "--control-scale", type=click.FloatRange(0, 10), default=1.0, show_default=True, help="How much it counts."
 )
+@click.option(
+    "--adapter",
+    metavar="FILE[:SCALE]",
+    callback=lambda context, option, given: scaled_files(context, option, () if given is None else (given,)) or None,
+    help="An IP-Adapter of Stable Diffusion 1.5 or XL, such as h94/IP-Adapter:models/ip-adapter_sd15.safetensors, and "
+    "how much it counts (1).",
+)
+@click.option(
+    "--adapter-image", type=click.Path(exists=True, dir_okay=False), help="The picture that the IP-Adapter reads."
+)
+@click.option(
+    "--image-encoder", metavar="MODEL", help="The IP-Adapter's CLIP.  [default: image_encoder, in the same folder]"
+)
 @click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
 @click.option(
     "--transformer",
