@@ -56,7 +56,8 @@ class ScheduleConfig:
         require(2 <= self.num_train_timesteps <= 1 << 16, f"num_train_timesteps is {self.num_train_timesteps:,}")
         require(0 < self.beta_start <= self.beta_end < 1, f"the betas are {self.beta_start} to {self.beta_end}")
         for name, known in (
-            ("beta_schedule", ("scaled_linear", "linear")), ("prediction_type", ("epsilon", "v_prediction", "sample")),
+            ("beta_schedule", ("scaled_linear", "linear", "squaredcos_cap_v2")),
+            ("prediction_type", ("epsilon", "v_prediction", "sample")),
             ("timestep_spacing", (None, *SPACINGS)), ("final_sigmas_type", ("zero", "sigma_min")),
             ("interpolation_type", ("linear", "log_linear")),
         ):  # fmt: skip
@@ -84,6 +85,9 @@ class Schedule:
         first, last = np.float32(config.beta_start), np.float32(config.beta_end)
         if config.beta_schedule == "scaled_linear":
             betas = np.linspace(first**0.5, last**0.5, most, dtype="float32") ** 2
+        elif config.beta_schedule == "squaredcos_cap_v2":  # Nichol and Dhariwal 2021, arXiv 2102.09672
+            parts = np.cos((np.arange(most + 1) / most + 0.008) / 1.008 * np.pi / 2) ** 2
+            betas = np.minimum(1 - parts[1:] / parts[:-1], 0.999).astype("float32")
         else:
             betas = np.linspace(first, last, most, dtype="float32")
         kept: Any = np.cumprod(1 - betas, dtype="float32")
