@@ -48,6 +48,7 @@ CLASSES = {
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
     "blenderbot-small": "BlenderbotSmallTokenizer", "xlm": "XLMTokenizer", "flaubert": "FlaubertTokenizer",
     "canine": "CanineTokenizer", "speech_to_text": "Speech2TextTokenizer", "seamless_m4t_v2": "SeamlessM4TTokenizer",
+    "seamless_m4t": "SeamlessM4TTokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
 }  # fmt: skip
 OF_BYTES, OF_CHARACTERS = "ByT5Tokenizer", "CanineTokenizer"  # the classes that have no vocabulary
