@@ -41,9 +41,11 @@ class TranscribeOptions:
     - word_timestamps, prepend_punctuations, append_punctuations: times of words, and the punctuation joined to a word.
     - clip_timestamps: start,end,start,... of the parts to transcribe; the last end may be left out.
     - hallucination_silence_threshold: with word times, longer silence around improbable words is skipped.
-    - seed: of the samples. Not openai's: skip_silence: windows begin where somebody speaks; speakers: tell them apart,
-      "auto" (or true) or how many there are; speaker_threshold: the cosine distance, 0 to 2, from which on two voices
-      are two speakers (None: the default).
+    - seed: of the samples. Not openai's: language_detection_segments, language_detection_threshold: the language is
+      that of the first window that is more probable than the threshold, of so many windows; if none is, the one that
+      most of them have (as in faster-whisper); skip_silence: windows begin where somebody speaks; speakers: tell them
+      apart, "auto" (or true) or how many there are; speaker_threshold: the cosine distance, 0 to 2, from which on two
+      voices are two speakers (None: the default).
     """
 
     language: str | None = None
@@ -74,6 +76,8 @@ class TranscribeOptions:
     skip_silence: bool = False
     speakers: str | int | None = None
     speaker_threshold: float | None = None
+    language_detection_segments: int = 1
+    language_detection_threshold: float = 0.5
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -84,6 +88,8 @@ class TranscribeOptions:
         for name, low, high in (("best_of", 1, 64), ("beam_size", 1, 64), ("sample_len", 1, LARGEST)):
             check(name, getattr(self, name), low, high, Integral)
         check("seed", self.seed, 0, (1 << 64) - 1, Integral, needed=True)
+        check("language_detection_segments", self.language_detection_segments, 1, LARGEST, Integral, needed=True)
+        check("language_detection_threshold", self.language_detection_threshold, 0, 1, needed=True)
         check("patience", self.patience, 0, 64)
         check("length_penalty", self.length_penalty, 0, 1)
         check("compression_ratio_threshold", self.compression_ratio_threshold, -LARGEST, LARGEST)

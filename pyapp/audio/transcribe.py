@@ -169,12 +169,21 @@ class Transcription:
         if self._language is not None:
             yield Language(self._language)
             return
-        audio = yield from self._encode(self._mel.read(0, self._window))
-        shares = detect_language(self._model, self._tokenizer, audio)
-        if self._size(None) == self._window:  # a short recording is padded with zeros, not with silence
-            self._first = audio
-        self._language = max(shares, key=shares.__getitem__)
-        yield Language(self._language, shares[self._language])
+        found: dict[str, list[float]] = {}  # how probable each language was in the windows that seem to have it
+        for begin in range(0, self._options.language_detection_segments * self._window, self._window):
+            if begin and self._mel.holds(begin + self._window) <= begin:
+                break
+            audio = yield from self._encode(self._mel.read(begin, begin + self._window))
+            shares = detect_language(self._model, self._tokenizer, audio)
+            if not begin and self._size(None) == self._window:  # a short recording is padded with zeros, not silence
+                self._first = audio
+            heard = max(shares, key=shares.__getitem__)
+            found.setdefault(heard, []).append(shares[heard])
+            if shares[heard] > self._options.language_detection_threshold:
+                found = {heard: [shares[heard]]}
+                break
+        self._language = max(found, key=lambda code: len(found[code]))
+        yield Language(self._language, max(found[self._language]))
 
     def _size(self, last: int | None) -> int:
         """The number of frames of the window at the present position, before `last` and the recording's end."""

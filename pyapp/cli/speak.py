@@ -96,7 +96,7 @@ class SpeakJson(SpeakView):
               "facebook/encodec_24khz]")  # fmt: skip
 @click.option("--voices", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
               help="The vectors of voices (.npy or .safetensors): of SpeechT5 512 numbers each, of "
-              "MetaVoice 256. Of Pocket TTS, a recording of a voice (.wav).")  # fmt: skip
+              "MetaVoice 256. Of Pocket TTS and VibeVoice, a recording of a voice (.wav).")  # fmt: skip
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
               help="The number of the voice, for models that have several.")  # fmt: skip
 @click.option("--voice", metavar="NAME",

@@ -49,6 +49,7 @@ CLASSES = {
     "blenderbot-small": "BlenderbotSmallTokenizer", "xlm": "XLMTokenizer", "flaubert": "FlaubertTokenizer",
     "canine": "CanineTokenizer", "perceiver": "PerceiverTokenizer",
     "speech_to_text": "Speech2TextTokenizer", "seamless_m4t_v2": "SeamlessM4TTokenizer",
+    "seamless_m4t": "SeamlessM4TTokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
 }  # fmt: skip
 # The classes that have no vocabulary.
