@@ -65,6 +65,19 @@ def _number(name: str, func: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return number
 
 
+def _giving_tensors(name: str, func: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with a check of what it gives."""
+
+    def checked(*args: Tensor) -> Any:
+        found = func(*args)
+        parts = found if isinstance(found, tuple) else (found,)
+        if not parts or not all(isinstance(part, Tensor) for part in parts):
+            raise TypeError(f"{name}: the function gives a tensor or a tuple of tensors, not {describe(found)}")
+        return found
+
+    return checked
+
+
 def jacobian(
     func: Callable[..., Any], inputs: Inputs, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
@@ -75,7 +88,8 @@ def jacobian(
     if strict:
         _strictly("jacobian", func, inputs)
     argnums: Any = 0 if isinstance(inputs, Tensor) else tuple(range(len(inputs)))
-    return _settled(_func.jacrev(func, argnums)(*_ready(inputs, create_graph)), create_graph)
+    found = _func.jacrev(_giving_tensors("jacobian", func), argnums)(*_ready(inputs, create_graph))
+    return _settled(found, create_graph)
 
 
 def hessian(

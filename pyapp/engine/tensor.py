@@ -106,6 +106,8 @@ class Tensor(_Slots, TensorMethods):
     node: Node | None
     _grad: Tensor | None = None
     is_parameter: bool = False  # marked by nn.Parameter
+    _is_buffer: bool = False  # marked by nn.Buffer, with:
+    persistent: bool = True  # whether a module saves it
     shard_group: Any = None  # of a parameter: the processes that have its other parts
     part: Any = None  # of such a parameter: what this process has (nn.part)
     dense: bool = True  # every element has its place in memory

@@ -111,9 +111,6 @@ MODULES = {
     "module": """
         Module
     """,
-    "parallel": """
-        DataParallel
-    """,
     "parameter": """
         Buffer Parameter UninitializedParameter
     """,

@@ -79,6 +79,11 @@ class LRScheduler:
         """The same, of schedules that treat all groups alike."""
         return None if self.shape is None else self.shape(step)
 
+    @property
+    def _step_count(self) -> int:
+        """How often the rate was set, by torch's name."""
+        return int(self.last_epoch) + 1
+
     _stepped = False  # whether step() was called, in a state that was loaded also before
     floor = 0.0
     goes_on = False  # whether a schedule that is made to continue begins with the present rate, as it is
@@ -119,7 +124,7 @@ class LRScheduler:
         """The settings, the step and the rates, by torch's names."""
         return {name: getattr(self, name) for name in self._settings()} | {
             "last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs), "_last_lr": self.get_last_lr(),
-            "_step_count": int(self.last_epoch) + 1,
+            "_step_count": self._step_count,
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -383,6 +388,10 @@ class SequentialLR(LRScheduler):
     def get_lr(self) -> list[float]:
         return self._current()[0].get_lr()
 
+    def _set(self, rates: list[float]) -> None:
+        super()._set(rates)
+        self._current()[0]._last_lr = self.get_last_lr()
+
     def moved(self, rates: Sequence[float], before: float) -> list[float]:
         current, start = self._current()
         return current.get_lr() if 0 < start == self.last_epoch else current.moved(rates, before - start)
@@ -408,7 +417,7 @@ class ChainedScheduler(LRScheduler):
         found = list(rates)
         for schedule in self._schedulers:
             schedule.last_epoch = self.last_epoch
-            found = schedule.moved(found, before)
+            found = schedule._last_lr = schedule.moved(found, before)
         return found
 
     def state_dict(self) -> dict[str, Any]:
@@ -419,7 +428,7 @@ class ChainedScheduler(LRScheduler):
         for schedule in self._schedulers:
             schedule.last_epoch = self.last_epoch
             every = zip(rates, schedule.get_lr(), schedule.base_lrs, strict=True)
-            rates = [rate * found / base if base else found for rate, found, base in every]
+            rates = schedule._last_lr = [rate * found / base if base else found for rate, found, base in every]
         return rates
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .distributed_data_parallel import DistributedDataParallel
-from .module import Module
+from ..distributed_data_parallel import DistributedDataParallel
+from ..module import Module
 
 __all__ = ["DataParallel", "DistributedDataParallel"]
 
