@@ -95,9 +95,10 @@ def load_hdf5_model(filepath: str | Path, compile: bool = True, safe_mode: bool 
             raise FileFormatError(f"{where} has weights alone", hint="Make the model, then call load_weights")
         reading = Reading(where, safe_mode, keeps_training=True)
         with memory_limit(8 * os.path.getsize(where) + _ROOM, where):
-            model = reading.object(_converted(as_keras_3, config, reading, "model_config"))
-            if not isinstance(model, Layer) or not hasattr(model, "compile"):
+            found = reading.object(_converted(as_keras_3, config, reading, "model_config"))
+            if not isinstance(found, Layer) or not hasattr(found, "compile"):
                 raise FileFormatError(f"{where} describes no model")
+            model: Any = found
             try:
                 read_weights_by_layer(model, file)
             except ValueError as error:
