@@ -19,32 +19,35 @@ INLINE void turn_rows(float *to, const int width, const void *from, int64_t firs
 }
 
 #if LANES == 16
-/* Whole vectors of rows that run along k; the next ones come from memory meanwhile, as no processor foresees so many
- * streams. The number of rows that it has done. */
-static __attribute__((noinline)) int64_t turn_lanes(float *to, const float *from, int64_t count, int64_t stride,
-                                                    int64_t k)
+/* Whole vectors of rows that run along k, as columns of a panel; the next ones come from memory meanwhile, as no
+ * processor foresees so many streams. The number of rows that it has done. */
+INLINE int64_t turn_lanes(float *to, const void *from, int64_t count, int64_t stride, int64_t k, const int kind)
 {
+    const int64_t bytes = kind == KIND_F32 ? 4 : 2;
     int64_t j = 0;
-    for (; j + LANES <= count; j += LANES, from += LANES * stride) {
+    for (; j + LANES <= count; j += LANES) {
         int64_t i = 0;
         for (; i + LANES <= k; i += LANES) {
             vint rows[LANES];
             UNROLL for (int q = 0; q < LANES; q++)
             {
-                __builtin_prefetch(from + (LANES + q) * stride + i);
-                rows[q] = vload_int((const int32_t *)(from + q * stride + i));
+                __builtin_prefetch((const char *)from + ((j + LANES + q) * stride + i) * bytes);
+                rows[q] = (vint)vload_at(from, (j + q) * stride + i, kind);
             }
             transpose_lanes(rows);
             UNROLL for (int q = 0; q < LANES; q++) vstore_int((int32_t *)to + (i + q) * PANEL + j, rows[q]);
         }
         for (; i < k; i++)
             for (int q = 0; q < LANES; q++)
-                to[i * PANEL + j + q] = from[q * stride + i];
+                to[i * PANEL + j + q] = scalar_at(from, (j + q) * stride + i, kind);
     }
     return j;
 }
 #else
-INLINE int64_t turn_lanes(float *to, const float *from, int64_t count, int64_t stride, int64_t k) { return 0; }
+INLINE int64_t turn_lanes(float *to, const void *from, int64_t count, int64_t stride, int64_t k, const int kind)
+{
+    return 0;
+}
 #endif
 
 /* to[i * width + j] = from[j * j_stride + i * k_stride], zero for j >= count. */
@@ -60,8 +63,8 @@ INLINE void pack_panel_of(float *to, const int width, const void *from, int64_t 
             for (int64_t q = 0; q < j; q += 4)
                 *(quad_unaligned *)(to + i * width + q) = quad_at(from, q + i * k_stride, kind);
     } else if (k_stride == 1) {
-        if (kind == KIND_F32 && width == PANEL)
-            j = turn_lanes(to, from, count, j_stride, k);
+        if (width == PANEL)
+            j = turn_lanes(to, from, count, j_stride, k, kind);
         for (; j + 4 <= count; j += 4)
             turn_rows(to + j, width, from, j * j_stride, j_stride, k, 4, kind);
         for (; j + 2 <= count; j += 2) /* left operands */
