@@ -71,7 +71,8 @@ EARLIER = """(record) => new Promise((resolve, reject) => {
 SHOWN = """(id) => {
   const shown = globalThis.shown = [];
   const element = document.getElementById(id);
-  new MutationObserver(() => shown.push(element.textContent)).observe(element, { childList: true, subtree: true, characterData: true });
+  const observer = new MutationObserver(() => shown.push(element.textContent));
+  observer.observe(element, { childList: true, subtree: true, characterData: true });
 }"""
 EARLIER_LEFT = """() => new Promise((resolve) => {
   const request = indexedDB.open("pyapp-conversations");

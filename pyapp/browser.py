@@ -24,7 +24,7 @@ from pyapp.errors import Cancelled
 from pyapp.events import Cancel, Done, Event, Metric, Partial, Progress, Thought, Token
 from pyapp.late_linalg import defer_linalg
 from pyapp.late_parts import find_late_parts
-from pyapp.tasks.core import Result, error_event
+from pyapp.tasks.core import Result, at_once, error_event
 from pyapp.tasks.keeper import keeper
 from pyapp.text.tokenization.charsmap import take_charsmap
 from pyapp.text.tokenization.tokenizer import set_backend_factory
@@ -169,6 +169,7 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
     """Runs one task and sends its events, as JSON lists; `cancel(number)` ends it. The last event is Done or Error."""
     cancel = _running[number] = PageCancel(number)
     channel = Channel(send)
+    at_once.set(channel.put)
     try:
         try:
             events = start(method, params, cancel)  # reads the header of a large model

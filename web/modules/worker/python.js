@@ -7,7 +7,7 @@ import { siteUrl } from "../shared/site.js";
 import { mayShare } from "../shared/threads.js";
 import { PYODIDE, fetchParts, fetchWheel, readNow } from "./parts.js";
 import { openPool } from "./pool.js";
-import { startRuntime } from "./runtime.js";
+import { MEMORY_BYTES, startRuntime } from "./runtime.js";
 import { createEncoder, loadTokenizers } from "./tokenizer.js";
 import { addLibrary, unpackWheel } from "./unpack.js";
 
@@ -81,6 +81,7 @@ export class Python {
       pyodide: pyodide.version,
       instructionSet: this.browser.instruction_set(),
       threads: this.pool?.threads ?? 1,
+      memory: this.pool?.most ?? MEMORY_BYTES, // bytes that models may take
     };
   }
 
