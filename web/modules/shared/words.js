@@ -13,10 +13,11 @@ export const counted = (number, what) => `${number.toLocaleString("en")} ${what}
  */
 export function beginningOf(text, most) {
   if (text.length <= most) return text;
-  let end = 0;
+  const first = Math.max(0, most - LONGEST);
   const { Segmenter } = Intl; // Firefox 125 and newer
-  for (const { index } of Segmenter ? new Segmenter().segment(text.slice(Math.max(0, most - LONGEST), most + 1)) : []) end = index;
-  return end ? text.slice(0, Math.max(0, most - LONGEST) + end) : text.slice(0, most).replace(/[\uD800-\uDBFF]$/, "");
+  let end = 0;
+  for (const { index } of Segmenter ? new Segmenter().segment(text.slice(first, most + LONGEST)) : []) if (first + index <= most) end = index;
+  return end ? text.slice(0, first + end) : text.slice(0, most).replace(/[\uD800-\uDBFF]$/, "");
 }
 
 /** A line of at most so many units, cut behind a word. @param {string} line @param {number} most */

@@ -8,6 +8,7 @@ import { locked } from "../shared/locks.js";
 import { UserError } from "../shared/protocol.js";
 import { bestInstructionSet } from "../shared/features.js";
 import { PYODIDE, withParts } from "./parts.js";
+import { soon } from "../shared/soon.js";
 import { unpackWheel } from "./unpack.js";
 
 /** Must be increased when the list below changes. */
@@ -15,7 +16,6 @@ const SNAPSHOT_FORMAT = 3;
 /** Python's memory is at most so large. */
 export const MEMORY_BYTES = 2 ** 31;
 const PAGE = 2 ** 16; // bytes
-const FILE_SECONDS = 5; // reading 40 MB takes tenths of a second
 
 /** The modules that a snapshot contains: those of the standard library that pyapp and NumPy need, and pyapp's. */
 const SNAPSHOT_IMPORTS = `
@@ -63,15 +63,6 @@ export async function startRuntime({ store, onStage, parts }) {
   if (snapshot) reseed(pyodide);
   marks.wheel = performance.now();
   return { pyodide, lock, wheels: parts.wheels, marks, fromSnapshot: snapshot !== null };
-}
-
-/**
- * The browser may be long in handing a file out, or never do it. A start is not worth that wait.
- * @template T @param {Promise<T>} promise @returns {Promise<T>} rejected after FILE_SECONDS
- */
-function soon(promise) {
-  const late = new Promise((_, reject) => setTimeout(() => reject(new Error("the browser's files do not answer")), FILE_SECONDS * 1000));
-  return Promise.race([promise, late]);
 }
 
 /**
