@@ -18,6 +18,9 @@ REFUSED = "UserError: "
 ANSWERS = {
     "a history that does not answer": [],
     "stored files that do not answer": None,
+    "a download of which nothing comes": "UserError: The connection was lost.",
+    "a name that is no address": "UserError: This is not the name of a model.",
+    "a name with escapes": "UserError: This is not the name of a model.",
     "a title that ends inside an emoji": "a" * 57 + "…",
     "a title that ends between a letter and its mark": "a" * 59 + "…",
     "a title of marks": 61,
