@@ -113,10 +113,10 @@ export class Engine extends EventTarget {
     onStart?.(request.id);
     const stop = () => this.#cancel(request);
     signal?.addEventListener("abort", stop, { once: true });
-    if (this.closed) request.push(CLOSED);
-    else this.worker.postMessage({ id: request.id, method, params });
-    if (signal?.aborted) stop();
     try {
+      if (this.closed) request.push(CLOSED);
+      else this.worker.postMessage({ id: request.id, method, params });
+      if (signal?.aborted) stop();
       for (;;) {
         const event = await request.next();
         if (event.type === "error") {
