@@ -15,7 +15,16 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
-from pyapp.browser_models import NetworkSource, PageSource, loaded, read_by, settings_of, text_files, with_model
+from pyapp.browser_models import (
+    NetworkSource,
+    PageSource,
+    bytes_of,
+    loaded,
+    read_by,
+    settings_of,
+    text_files,
+    with_model,
+)
 from pyapp.engine.device import Backend, register
 from pyapp.engine.devices import pool
 from pyapp.engine.lazy import np
@@ -293,6 +302,6 @@ async def sha256(source: Any, cancelled: Callable[[], bool]) -> str:
     for offset in range(0, int(source.size), HASH_BYTES):
         if cancelled():
             return ""
-        digest.update(source.read(offset, min(HASH_BYTES, int(source.size) - offset)).to_bytes())
+        digest.update(bytes_of(source.read(offset, min(HASH_BYTES, int(source.size) - offset))))
         await asyncio.sleep(0)
     return digest.hexdigest()

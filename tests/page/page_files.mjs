@@ -19,11 +19,11 @@ globalThis.FileReader = class {
   }
 };
 globalThis.fetch = async () => ({ ok: true, json: async () => ({ gguf: { llama: "chat" }, model_types: { bert: "embed" } }) });
-const [kinds, notebooks, texts, collections, conversations, drawings, sounds, sent, words, history, files, downloads, listing] = await Promise.all([
+const [kinds, notebooks, texts, collections, conversations, drawings, sounds, sent, words, history, files, downloads, listing, python] = await Promise.all([
   "page/file-kinds.js", "views/lab/notebook-files.js", "views/search/text-files.js", "views/search/collection.js",
   "views/chat/conversation.js", "pictures/svg-picture.js", "audio/decoder.js", "shared/sent.js", "shared/words.js",
   "history/history-store.js", "worker/store.js",
-  "worker/download.js", "worker/hub-listing.js",
+  "worker/download.js", "worker/hub-listing.js", "worker/python.js",
 ].map(part));
 
 const LONG = 300_000;
@@ -55,6 +55,9 @@ const silent = async () => {
   const { signal } = new AbortController();
   return downloads.download(wanted, { entry: async () => entry }, { signal, onProgress() {}, hash: never }).finally(() => (globalThis.fetch = answer));
 };
+const ended = (error) => {
+  throw Object.assign(error, { pyodide_fatal_error: true });
+};
 const FAMILY = "\u{1f468}\u200d\u{1f469}\u200d\u{1f467}";
 const cases = {
   "a history that does not answer": () => late(() => new history.HistoryStore("a").list()),
@@ -62,6 +65,16 @@ const cases = {
   "a download of which nothing comes": () => late(silent),
   "a name that is no address": () => listing.parseHubName("a/100%"),
   "a name with escapes": () => listing.parseHubName("https://huggingface.co/a/b%20%E2%82%AC?x").repo,
+  "a Python that ends": () => {
+    const api = { fatal_error: ended };
+    const death = python.deathOf(api);
+    try {
+      api.fatal_error(new RangeError("out of bounds"));
+    } catch {
+      // Pyodide's event loop has it
+    }
+    return death;
+  },
   "a title that ends inside an emoji": () => words.titleOf(`${"a".repeat(57)}${FAMILY} b`),
   "a title that ends between a letter and its mark": () => words.titleOf(`${"a".repeat(60)}\u0301`),
   "a title of marks": async () => words.titleOf("\u0301".repeat(LONG)).length,
