@@ -18,7 +18,7 @@ from pyapp.events import Done, Event, Item, Token
 from pyapp.text.generation.generation_config import with_model_settings
 from pyapp.text.generation.options import SEEDS, SamplingOptions
 
-from . import drawing, llama_cpp
+from . import composing, drawing, llama_cpp
 from .answers import data_line
 from .context import Context
 from .fields import Fields
@@ -236,6 +236,8 @@ async def either(request: Request, context: Context, tasks: set[str] | None = No
         return await of_coded_sound(request, context, given)
     if tasks == {"speak"}:
         return await of_inputs(request, context, given)
+    if tasks == {"compose"}:
+        return await composing.of_inputs(request, context, given)
     if tasks == {"imagine"}:
         return await drawing.of_inputs(request, context, given)
     if isinstance(given.get("inputs"), dict):

@@ -345,7 +345,7 @@ def test_embeddings_in_coheres_form(client: Any) -> None:
 
 def test_vectors_of_many_tokens(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are computed and sent in pieces, and are those of one piece."""
-    from pyapp.serve import vectors
+    from pyapp.serve import items, vectors
 
     texts = ["the cat", "a boat on the river", "bread", "the cat slept", "fish"]
     whole = client.post("/embed_all", json={"inputs": texts})
@@ -357,7 +357,8 @@ def test_vectors_of_many_tokens(client: Any, monkeypatch: pytest.MonkeyPatch) ->
         begun.append(count)
         return await values_of(context, model, count, *more)
 
-    monkeypatch.setattr(vectors, "values_of", counted)
+    for module in (items, vectors):
+        monkeypatch.setattr(module, "values_of", counted)
     monkeypatch.setattr(vectors, "PIECE_TOKENS", 8)
     parts = client.post("/embed_all", json={"inputs": texts})
     assert begun == [1, 1, 2, 1] and parts.headers["content-type"] == "application/json"
@@ -910,13 +911,15 @@ def test_speech_by_characters(tmp_path: Path) -> None:
         assert entry["task"] == "transcribe" and "ears" in other.get("/metrics").text
 
 
-def test_what_is_served_has_a_route() -> None:
+def test_what_is_served_has_a_route(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default the embedded models for which there are routes; others are refused by name."""
     pytest.importorskip("starlette")
     from pyapp.errors import OptionError
+    from pyapp.serve import served
     from pyapp.serve.context import Context
     from pyapp.serve.settings import Settings
 
-    assert set(Context(Settings(preload=False)).models.by_name) == {"stories", "speech"}
-    with pytest.raises(OptionError, match="its task is 'read', for which the server has no route"):
-        Context(Settings(models=("reader",), preload=False))
+    assert set(Context(Settings(preload=False)).models.by_name) == {"stories", "speech", "reader"}
+    with pytest.raises(OptionError, match="its task is 'text-to-audio', for which the server has no route"):
+        monkeypatch.setattr(served, "task_of", lambda source: "text-to-audio")
+        Context(Settings(models=("music",), preload=False))
