@@ -674,6 +674,29 @@ def test_fields_that_are_null_are_not_there(client: Any) -> None:
     assert post(client, "/v1/chat/completions", **ASK | {"max_tokens": 2} | empty)["choices"]
 
 
+def test_what_is_wrong_before_a_stream_begins_has_a_status(client: Any) -> None:
+    """As of an answer in one piece: the model's runner finds it, not the reading of the fields."""
+    schema = {"const": "a" * 40}
+    form: Any = {"type": "json_schema", "name": "n", "schema": schema}
+    nested: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    hello: Any = {"messages": [{"role": "user", "content": "hi"}]}
+    asked: tuple[tuple[str, Any, str], ...] = (
+        ("/v1/chat/completions", hello | {"max_tokens": 4, "response_format": nested}, "max_tokens"),
+        ("/v1/chat/completions", hello | {"max_tokens": 4, "n": 2, "logit_bias": {"999999": 1}}, "logit_bias"),
+        ("/v1/completions", {"prompt": "a", "logit_bias": {"999999": 1}}, "logit_bias"),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 4, "text": {"format": form}}, "max_output_tokens"),
+        ("/v2/chat", hello | {"max_tokens": 4, "response_format": {"type": "json_object", "json_schema":
+         schema}}, "max_tokens"),
+        ("/api/generate", {"prompt": "a", "options": {"num_predict": 4}, "format": schema}, "num_predict"),
+        ("/generate", {"inputs": "a", "parameters": {"max_new_tokens": 4, "grammar":
+         {"type": "json", "value": schema}}}, "max_new_tokens"),
+    )  # fmt: skip
+    for path, body, told in asked:
+        whole, streamed = (client.post(path, json=body | {"stream": stream}) for stream in (False, True))
+        assert whole.status_code == streamed.status_code == 400, (path, streamed.text)
+        assert whole.json() == streamed.json() and told in streamed.text, streamed.text
+
+
 def test_ranges_in_words(client: Any) -> None:
     for limit, told in ((0, "at least 1"), (10**9, "at most 8,192")):
         answer = client.post("/v1/chat/completions", json=ASK | {"max_tokens": limit})
