@@ -175,7 +175,7 @@ OLLAMA_TEXT: dict[str, Schema] = {
             "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
             *WITHOUT_EFFECT)
     }, **{name: {"const": value} for name, value in ollama.METHODS.items()}, **ignored(*ollama.WITHOUT_EFFECT)),
-    **ignored("keep_alive"),
+    "logprobs": FLAG, "top_logprobs": whole(0, ollama.MOST_TOP), **ignored("keep_alive"),
 }  # fmt: skip
 OLLAMA_DETAILS = an_object(format=TEXT, family=TEXT, families=array(TEXT), parameter_size=TEXT, quantization_level=TEXT)
 OLLAMA_MODELS = an_object(models=array(an_object(
