@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import command
-from pyapp.cli.running import WORDS, forward, json_option, threads_option, use_threads
+from pyapp.cli.running import WORDS, check_folder_of, forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import ItemsView, labels_line, model_option, own_labels, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Item
@@ -744,8 +744,7 @@ def imagine(
         raise click.BadParameter(
             f"{output}: pictures are written as PNG: name it {path.with_suffix('.png').name}.", param_hint="--output"
         )
-    if not path.parent.is_dir():  # before a model draws for minutes
-        raise click.BadParameter(f"there is no folder {str(path.parent)!r} to write to.", param_hint="--output")
+    check_folder_of(path, lambda what: click.BadParameter(what, param_hint="--output"))
     several = len(prompts) > 1
     targets = [path.with_stem(f"{path.stem}-{i + 1}") if several else path for i in range(len(prompts))]
 

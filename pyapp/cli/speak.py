@@ -12,6 +12,7 @@ import click
 from pyapp.cli.grouped import command
 from pyapp.cli.running import (
     WORDS,
+    check_folder_of,
     device_option,
     forward,
     json_option,
@@ -188,8 +189,7 @@ def targets_of(files: tuple[str, ...], output: str, as_json: bool) -> list[Path 
         check_format(BY_SUFFIX[path.suffix.lower()])
     except OptionError as error:
         raise wrong(f"{error.what}. {error.hint}.") from None
-    if not path.parent.is_dir():
-        raise wrong(f"there is no folder {str(path.parent)!r} to write to.")
+    check_folder_of(path, wrong)
     return [path]
 
 

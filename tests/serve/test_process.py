@@ -91,11 +91,14 @@ def test_a_client_that_leaves_stops_its_text(server: Process, stream: bool) -> N
 
 def test_more_requests_than_may_wait(server: Process) -> None:
     endless = LONG | {"stream": True, "max_tokens": 3000}  # on fast machines too they run when the next one comes
-    answers = [server.post("/v1/completions", endless, **KEY) for _ in range(3)]
-    refused = server.post("/v1/completions", LONG, **KEY)
-    assert refused.status == 429 and refused.getheader("retry-after") == "1"
-    assert json.loads(refused.read())["error"]["code"] == "rate_limit_exceeded"
-    texts = [answer.read() for answer in answers]
+    with ThreadPoolExecutor() as pool:  # the answer of the third one begins when one of the others has ended
+        answers = [pool.submit(lambda: server.post("/v1/completions", endless, **KEY).read()) for _ in range(3)]
+        wait_until(lambda: server.metric("pyapp_requests_in_flight") == 3)
+        for stream in (False, True):
+            refused = server.post("/v1/completions", LONG | {"stream": stream}, **KEY)
+            assert refused.status == 429 and refused.getheader("retry-after") == "1"
+            assert json.loads(refused.read())["error"]["code"] == "rate_limit_exceeded"
+        texts = [answer.result() for answer in answers]
     assert all(text.endswith(b"[DONE]\n\n") for text in texts)
     assert server.post("/v1/completions", LONG | {"max_tokens": 1}, **KEY).status == 200
 
