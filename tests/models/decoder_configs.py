@@ -911,6 +911,7 @@ OTHER_DEVICE = [
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
     "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
     "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
+    "glm_moe_dsa-sparse",
     "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "rwkv6", "rwkv7", "gemma3n", "jamba",
     "nemotron_h", "apertus",
     "phimoe", "hunyuan-moe", "gemma4", "based",

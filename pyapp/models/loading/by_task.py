@@ -1,5 +1,6 @@
 """Load a model for a task other than writing text: "features" (embeddings), "masked-lm", "sequence-classification",
-"token-classification", "question-answering", "seq2seq-lm", "ranking" (whichever of them a model ranks texts by).
+"token-classification", "question-answering", "multiple-choice", "seq2seq-lm", "ranking" (whichever of them a model
+ranks texts by).
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ HEADS = {
     "ForMaskedLM": ("masked-lm",),
     "ForSequenceClassification": ("sequence-classification", "audio-classification"),
     "ForTokenClassification": ("token-classification",),
+    "ForMultipleChoice": ("multiple-choice",),
     "ForQuestionAnswering": ("question-answering", "visual-question-answering"),
     "ForConditionalGeneration": (
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
