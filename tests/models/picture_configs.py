@@ -132,6 +132,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "swiftformer", **_LABELS, "depths": [2, 1, 2], "embed_dims": [8, 8, 12], "mlp_ratio": 2,
         "downsamples": [False, True, True],
     },
+    "cvt": {
+        "model_type": "cvt", **_LABELS, "embed_dim": [6, 8, 12], "num_heads": [1, 2, 3], "depth": [1, 2, 3],
+        "mlp_ratio": [2.0, 2.5, 3.0], "qkv_bias": [True, False, True], "kernel_qkv": [3, 5, 3],
+        "padding_q": [1, 2, 1], "padding_kv": [0, 2, 1], "stride_kv": [2, 2, 1],
+    },
     "pvt": {
         "model_type": "pvt", **_LABELS, "num_labels": 3, "image_size": 32, "hidden_sizes": [8, 12], "depths": [1, 2],
         "num_attention_heads": [2, 3], "mlp_ratios": [2, 3], "sequence_reduction_ratios": [2, 1],
@@ -723,5 +728,5 @@ def sizes(name: str) -> list[tuple[int, int]]:
 ANY_SIZE = (
     "vilt radio dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext "
-    "table-transformer bit focalnet swiftformer"
+    "table-transformer bit focalnet swiftformer cvt"
 ).split()
