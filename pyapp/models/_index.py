@@ -12,6 +12,8 @@ MODEL_TYPES = {
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
     "afmoe": "afmoe",
+    "aimv2": "aimv2",
+    "aimv2_vision_model": "aimv2_vision",
     "albert": "albert",
     "align": "align",
     "altclip": "altclip",
@@ -422,6 +424,8 @@ MODEL_TYPES = {
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "afmoe": ("causal-lm",),
+    "aimv2": ("zero-shot-image-classification",),
+    "aimv2_vision": ("image-features",),
     "albert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "align": ("zero-shot-image-classification",),
     "altclip": ("zero-shot-image-classification",),

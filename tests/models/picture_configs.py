@@ -399,6 +399,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "altclip", "projection_dim": 10, "vision_config": _SIZES,
         "text_config": _WORDS | {"pad_token_id": 1, "project_dim": 14},
     },
+    "aimv2": {
+        "model_type": "aimv2", "projection_dim": 10, "max_logit_scale": 1.25, "vision_config": _SIZES,
+        "text_config": _WORDS | {"eos_token_id": 9, "qkv_bias": True, "mlp_bias": True},
+    },
+    "aimv2_native": {
+        "model_type": "aimv2_vision_model", **_SIZES, "is_native": True, "use_head": False, "qkv_bias": True,
+    },
     "align": {
         "model_type": "align", "projection_dim": 16, "text_config": _WORDS, "vision_config": {
             "width_coefficient": 0.2, "depth_coefficient": 1.0, "depth_divisor": 4, "kernel_sizes": [3, 5],
@@ -728,5 +735,5 @@ def sizes(name: str) -> list[tuple[int, int]]:
 ANY_SIZE = (
     "vilt radio dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext "
-    "table-transformer bit focalnet swiftformer cvt"
+    "table-transformer bit focalnet swiftformer cvt aimv2_vision_model"
 ).split()
