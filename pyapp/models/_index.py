@@ -12,6 +12,8 @@ MODEL_TYPES = {
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
     "afmoe": "afmoe",
+    "aimv2": "aimv2",
+    "aimv2_vision_model": "aimv2_vision",
     "albert": "albert",
     "align": "align",
     "altclip": "altclip",
@@ -67,6 +69,7 @@ MODEL_TYPES = {
     "convnextv2": "convnextv2",
     "csm": "csm",
     "ctc_reader": "ctc_reader",
+    "cvt": "cvt",
     "cwm": "ministral",
     "d_fine": "d_fine",
     "dab-detr": "dab_detr",
@@ -428,6 +431,8 @@ MODEL_TYPES = {
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "afmoe": ("causal-lm",),
+    "aimv2": ("zero-shot-image-classification",),
+    "aimv2_vision": ("image-features",),
     "albert": (
         "features",
         "masked-lm",
@@ -489,6 +494,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "convnextv2": ("image-features", "image-classification"),
     "csm": ("text-to-speech",),
     "ctc_reader": ("line-reading",),
+    "cvt": ("image-features", "image-classification"),
     "d_fine": ("object-detection",),
     "dab_detr": ("object-detection",),
     "dac": ("audio-codec",),

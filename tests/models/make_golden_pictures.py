@@ -205,6 +205,8 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         if type(model).__name__ == "CustomTextCLIP":
             pictured, read, scale = model(pictures, torch.tensor(TOKENS))[:3]
             return [scale * pictured @ read.T]
+        if type(model).__name__ == "Aimv2Model":  # its texts see what is after them where no mask is given
+            more["attention_mask"] = torch.ones_like(torch.tensor(TOKENS))
         return [model(**more, input_ids=torch.tensor(TOKENS)).logits_per_image]
     if task in ("visual-question-answering", "zero-shot-semantic-segmentation"):
         return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits]

@@ -132,6 +132,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "swiftformer", **_LABELS, "depths": [2, 1, 2], "embed_dims": [8, 8, 12], "mlp_ratio": 2,
         "downsamples": [False, True, True],
     },
+    "cvt": {
+        "model_type": "cvt", **_LABELS, "embed_dim": [6, 8, 12], "num_heads": [1, 2, 3], "depth": [1, 2, 3],
+        "mlp_ratio": [2.0, 2.5, 3.0], "qkv_bias": [True, False, True], "kernel_qkv": [3, 5, 3],
+        "padding_q": [1, 2, 1], "padding_kv": [0, 2, 1], "stride_kv": [2, 2, 1],
+    },
     "pvt": {
         "model_type": "pvt", **_LABELS, "num_labels": 3, "image_size": 32, "hidden_sizes": [8, 12], "depths": [1, 2],
         "num_attention_heads": [2, 3], "mlp_ratios": [2, 3], "sequence_reduction_ratios": [2, 1],
@@ -393,6 +398,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "altclip": {
         "model_type": "altclip", "projection_dim": 10, "vision_config": _SIZES,
         "text_config": _WORDS | {"pad_token_id": 1, "project_dim": 14},
+    },
+    "aimv2": {
+        "model_type": "aimv2", "projection_dim": 10, "max_logit_scale": 1.25, "vision_config": _SIZES,
+        "text_config": _WORDS | {"eos_token_id": 9, "qkv_bias": True, "mlp_bias": True},
+    },
+    "aimv2_native": {
+        "model_type": "aimv2_vision_model", **_SIZES, "is_native": True, "use_head": False, "qkv_bias": True,
     },
     "align": {
         "model_type": "align", "projection_dim": 16, "text_config": _WORDS, "vision_config": {
@@ -723,5 +735,5 @@ def sizes(name: str) -> list[tuple[int, int]]:
 ANY_SIZE = (
     "vilt radio dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext "
-    "table-transformer bit focalnet swiftformer"
+    "table-transformer bit focalnet swiftformer cvt aimv2_vision_model"
 ).split()
