@@ -63,6 +63,7 @@ class LiveTranscriber(LiveSound):
             clip_timestamps="0",
             skip_silence=False,
             language_detection_segments=1,
+            multilingual=False,
         )
         self._hypothesis: list[LiveWord] = []  # of the last decoding, not final
         self._final_end = 0.0

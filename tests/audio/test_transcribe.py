@@ -129,6 +129,18 @@ def test_the_language_of_several_windows() -> None:
         assert isinstance(told, Language) and told.code == wanted, how
         again = transcribe(model, blocks(audio, 7 * RATE), **how, **short)[0]
         assert isinstance(again, Language) and again.code == wanted, how
+    events = transcribe(model, audio, multilingual=True, temperature=0.0)
+    told = [event.code for event in events if isinstance(event, Language)]
+    assert told[:2] == ["be", "lt"] and results(events)["language"] == "be"
+    part: dict[str, Any] = {"clip_timestamps": "30,60", "temperature": 0.0}
+    heard, chosen = (
+        results(transcribe(model, audio, **part, **how)) for how in ({"multilingual": True}, {"language": "lt"})
+    )
+    assert heard["segments"] == chosen["segments"] and heard["segments"]
+    with pytest.raises(OptionError, match="English"):
+        transcribe(ToneModel(), audio, multilingual=True)
+    with pytest.raises(OptionError, match="each window"):
+        TranscribeOptions(language="de", multilingual=True)
     for wrong in ({"language_detection_segments": 0}, {"language_detection_threshold": 2}):
         with pytest.raises(OptionError, match=next(iter(wrong))):
             TranscribeOptions.from_dict(wrong)

@@ -1,5 +1,5 @@
-"""SeamlessM4T, both versions, against transformers (make_golden_seamless_m4ts.py), of texts and of speech: names, logits,
-padding, what is written in a language, and gradients; its files.
+"""SeamlessM4T, both versions, against transformers (make_golden_seamless_m4ts.py), of texts and of speech: names,
+logits, padding, what is written in a language, and gradients; its files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.models.small_models import golden_of, numbers
 from tests.models.sound_configs import recording
 from tests.models.test_listeners import WORDS, tokenizer_file
 
-CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
 CLASSES = {"seamless_m4t": "SeamlessM4TModel", "seamless_m4t_v2": "SeamlessM4Tv2Model"}
 TEXTS, SPEECH = "seq2seq-lm", "speech-recognition"
 NAME = "seamless_m4t_v2"
