@@ -92,7 +92,7 @@ def test_all_values_of_classes() -> None:
 
 
 def test_draws_of_the_gamma_family_have_gradients() -> None:
-    """Slopes of logarithms of draws at a fixed probability, against differences of quantiles found by Newton's method."""
+    """Slopes of logarithms of draws at fixed probabilities, against differences of quantiles by Newton's method."""
     from pyapp.distributions.gamma import _slope
 
     def below(a: float, z: float) -> float:
