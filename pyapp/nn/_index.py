@@ -9,6 +9,9 @@ MODULES = {
     "checkpointing": """
         checkpoint_blocks
     """,
+    "data_parallel": """
+        DataParallel
+    """,
     "decoders.caches": """
         BatchCache CrossCache FixedCache GrowingCache Int8CrossCache KVCache PackedCache PagedCache RotatingCache
     """,

@@ -151,6 +151,8 @@ def test_bessel_functions_of_the_second_kind_and_airys() -> None:
         2.4711684308724899e-9,
     ]  # fmt: skip
     np.testing.assert_allclose(special.airy_ai(x).numpy(), values, rtol=4e-13)
+    numbers = [getattr(special, name)(at[2]).item() for name in cases] + [special.airy_ai(x[0]).item()]
+    np.testing.assert_allclose(numbers, [*(found[2] for found in cases.values()), values[0]], rtol=4e-13)
     for name in (*cases, *(f"scaled_{name}" for name in cases if "k" in name), "airy_ai"):
         function, x = getattr(special, name), pyapp.tensor([0.4, 1.7, 2.6, 33.0], dtype="float64").requires_grad_()
         assert gradcheck(function, [x]) and gradgradcheck(function, [x[1:3]], atol=1e-4)

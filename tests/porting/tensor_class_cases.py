@@ -359,6 +359,102 @@ def _by_name(t: Any) -> Any:
     return x.grad, factor.grad, buffer * 2, kinds, list(net.state_dict()), refused, rates, first
 
 
+def _kept(t: Any) -> Any:
+    """Parameters that optimisers have stay the same objects; rates that are tensors; states under older names."""
+    utils = importlib.import_module(f"{t.__name__}.nn.utils.parametrizations")
+    parametrize = importlib.import_module(f"{t.__name__}.nn.utils.parametrize")
+    prune = importlib.import_module(f"{t.__name__}.nn.utils.prune")
+    averages = importlib.import_module(f"{t.__name__}.optim.swa_utils")
+
+    class Doubled(t.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+        def right_inverse(self, x: Any) -> Any:
+            return x / 2
+
+    class Pair(Doubled):
+        def forward(self, x: Any) -> Any:
+            return x, x
+
+    layer = t.nn.Linear(2, 2).eval()
+    with t.no_grad():
+        layer.weight.copy_(t.arange(4.0).reshape(2, 2))
+    weight = layer.weight
+    parametrize.register_parametrization(layer, "weight", Doubled())
+    held = layer.parametrizations.weight
+    same = [held.original is weight, not held[0].training, layer.weight.tolist()]
+    refused = False
+    try:
+        parametrize.register_parametrization(layer, "weight", Pair())
+    except ValueError:
+        refused = len(held) == 1
+    parametrize.remove_parametrizations(layer, "weight")
+    same += [layer.weight is weight, weight.tolist(), refused]
+    prune.l1_unstructured(layer, "weight", amount=2)
+    same += [layer.weight_orig is weight]
+    prune.remove(layer, "weight")
+    same += [layer.weight is weight, weight.tolist()]
+    normed = utils.weight_norm(t.nn.Linear(2, 1))
+    normed.load_state_dict(
+        {"bias": t.zeros(1), "weight_g": t.tensor([[5.0]]), "weight_v": t.tensor([[3.0, 4.0]])}, strict=True
+    )
+    turned = t.nn.Linear(2, 2, dtype=t.complex64)
+    with t.no_grad():
+        turned.weight.copy_(t.tensor([[3j, 0], [0, 1 + 0j]]))
+    utils.spectral_norm(turned, n_power_iterations=20)
+    plans = t.optim.lr_scheduler
+    rate = t.tensor(0.5)
+    optimizer = t.optim.SGD([t.nn.Parameter(t.ones(1))], lr=rate)
+    plan = plans.StepLR(optimizer, 1, 0.5)
+    optimizer.step()
+    plan.step()
+    (group,) = optimizer.param_groups
+    rates = [rate.item(), float(group["initial_lr"]), group["lr"] is rate, [float(each) for each in plan.base_lrs]]
+    follows = plans.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+    optimizer.add_param_group({"params": [t.nn.Parameter(t.ones(1))], "lr": 1.0})
+    for _ in range(2):
+        follows.step(1.0)
+    rates += [float(each["lr"]) for each in optimizer.param_groups]
+    rates += [isinstance(follows, plans.LRScheduler)]
+
+    class Falls:
+        def __init__(self) -> None:
+            self.factor = 0.25
+
+        def __call__(self, step: int) -> float:
+            return self.factor
+
+    state = plans.LambdaLR(optimizer, [Falls(), lambda step: 1.0]).state_dict()
+    mean = pickle.loads(pickle.dumps(averages.AveragedModel(layer)))
+    for _ in range(2):
+        mean.update_parameters(layer)
+    return same, normed.weight, t.view_as_real(turned.weight), rates, state["lr_lambdas"], mean.module.weight
+
+
+def _corners(t: Any) -> Any:
+    """Values of distributions and functions at the ends of their ranges."""
+    D, inf, nan = t.distributions, float("inf"), float("nan")
+    wide = t.float64
+    x = t.zeros((), requires_grad=True)
+    D.Binomial(1.0, logits=x).log_prob(t.zeros(())).backward()
+    drawn = []
+    for dtype in (t.float32, t.float64):
+        small = t.tensor(1e-2, dtype=dtype)
+        values = D.Beta(small, small).sample([4000])
+        shares = [(values < 0.1).float().mean().item(), (values > 0.9).float().mean().item()]
+        drawn += [int((values == 0).sum()), int((values == 1).sum()), *(0.44 < share < 0.54 for share in shares)]
+    z = t.tensor([complex(nan, 1), complex(inf, nan), complex(1, -inf)])
+    return [
+        x.grad, drawn, D.Geometric(t.ones(())).log_prob(t.zeros(())),
+        D.Binomial(100, t.zeros((), dtype=wide)).log_prob(t.ones((), dtype=wide)),
+        D.ContinuousBernoulli(t.zeros(1, dtype=wide)).entropy(),
+        D.Categorical(t.tensor([0.0, 1.0], dtype=wide)).log_prob(t.tensor(0)),
+        t.view_as_real(t.nan_to_num(z, nan=12.0, posinf=3.0, neginf=-3.0)),
+        t.view_as_real(t.fft.fftn(t.ones(2, 2), dim=[])), t.view_as_real(t.fft.fftn(t.ones(4), s=2, dim=0)),
+    ]  # fmt: skip
+
+
 def _own_ops(t: Any) -> Any:
     """Ops with a name, of torch.library."""
     library = importlib.import_module(f"{t.__name__}.library")
@@ -398,6 +494,7 @@ def calls() -> dict[str, Any]:
     own = {
         "results": _results, "siblings": _siblings, "asked": _asked, "others": _others, "parameters": _parameters,
         "a second pass": _twice, "orders in memory": _memory, "lobpcg": _eigenpairs, "parts": _returned,
-        "registration": _registered, "modes": _modes, "arguments by name": _by_name, "ops of one's own": _own_ops,
+        "registration": _registered, "kept": _kept, "corners": _corners, "modes": _modes,
+        "arguments by name": _by_name, "ops of one's own": _own_ops,
     }  # fmt: skip
     return {f"classes {name}": case for name, case in own.items()}

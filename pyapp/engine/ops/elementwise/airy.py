@@ -44,6 +44,7 @@ def _airy(x: Tensor, derivative: int) -> Tensor:
 def _factor(z: Any, order: float) -> Any:
     """K_order(z) exp(z) sqrt(2 z / pi), for z of at least 1 in size, not below 0: by the integral 10.32.8 of DLMF over
     s = exp(v - exp(-v)), where the trapezoidal rule converges exponentially."""
+    z = np.asarray(z)  # the product of a complex number and one of NumPy's is Python's
     total = np.zeros(z.shape, np.complex128)
     step = 1 / 16
     for v in np.arange(-3.5, 5.0, step):
