@@ -109,6 +109,11 @@ class CompiledLoss:
             if isinstance(loss, (list, tuple)):
                 several = isinstance(weight, (list, tuple))
                 loss, weight = SummedLosses(loss, weight if several else None), None if several else weight
+            if weight is not None and not hasattr(weight, "__float__"):
+                raise ValueError(
+                    f"compile: loss_weights has a number for each of {len(names)} outputs ({', '.join(names)}), got "
+                    f"{weight!r:.60} for one"
+                )
             self.losses.append(loss if loss is None or isinstance(loss, SummedLosses) else losses.as_loss(loss))
             self.weights.append(None if weight is None else float(weight))
         self.names = names
