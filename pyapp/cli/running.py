@@ -186,7 +186,8 @@ def check_folder_of(path: Path, wrong: Callable[[str], Exception]) -> None:
     """Wrong usage before minutes of work whose result could not be written."""
     if not path.parent.is_dir():
         raise wrong(f"there is no folder {str(path.parent)!r} to write to.")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    special = path.exists() and not path.is_file()  # a device or a pipe, which no new file replaces
+    if not os.access(path if special else path.parent, os.W_OK):
         raise wrong(f"{str(path)!r} cannot be written to: take another folder, or change its access rights.")
 
 

@@ -436,17 +436,23 @@ class Beside:
 
 
 def parse_model(spec: str) -> ServedModel:
-    """The model that `[NAME=][TASK:]MODEL` names."""
+    """The model that `[NAME=][TASK:]MODEL` names. A path may have "=", too; a name with "/", as those on the hub, is
+    one where MODEL is there.
+    """
     name, equals, rest = spec.partition("=")
-    if not equals or os.sep in name or os.path.exists(spec):
+    if not equals or os.path.exists(spec) or (os.sep in name and not os.path.exists(_parted(rest)[1])):
         name, rest = "", spec
-    head, colon, tail = rest.partition(":")
-    task = head if colon and head in TASKS else None
-    source = tail if task else rest
+    task, source = _parted(rest)
     if not source:
         raise OptionError("names no model", where=spec, hint="Give [NAME=][TASK:]MODEL")
     name = os.fsencode(name or name_of(source)).decode("utf-8", "replace")  # also in a locale without UTF-8
     return ServedModel(name, source, task or task_of(source))
+
+
+def _parted(spec: str) -> tuple[str | None, str]:
+    """The parts of `[TASK:]MODEL`."""
+    head, colon, tail = spec.partition(":")
+    return (head, tail) if colon and head in TASKS else (None, spec)
 
 
 def bytes_of_files(source: Any) -> int:

@@ -207,6 +207,23 @@ def test_connections_wait_where_no_more_files_may_be_open(model_folders: dict[st
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+def test_the_host_of_all_addresses_takes_both_families() -> None:
+    pytest.importorskip("uvicorn")
+    from pyapp.serve.server import ListenError, both_families
+    from pyapp.serve.settings import Settings
+
+    assert both_families(Settings(host="127.0.0.1", port=0)) is None
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("needs IPv6")
+    [listening] = both_families(Settings(host="::", port=0)) or []
+    with listening:
+        port = listening.getsockname()[1]
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, port), timeout=5).close()
+        with pytest.raises(ListenError):
+            both_families(Settings(host="::", port=port))
+
+
 def test_the_limit_of_open_files_is_raised() -> None:
     pytest.importorskip("uvicorn")
     code = (

@@ -726,6 +726,8 @@ def test_bodies_that_are_none(client: Any) -> None:
         assert answer.status_code == status and answer.json()["error"]["message"]
 
     check_each(check, rows)
+    marked = b"\xef\xbb\xbf" + json.dumps({"prompt": "a", "max_tokens": 1}).encode()  # as files of Windows begin
+    assert client.post("/v1/completions", content=marked).status_code == 200
     packed = client.post(
         "/v1/completions", content=b"\x1f\x8b", headers={"content-type": "application/json", "content-encoding": "gzip"}
     )
