@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from pathlib import Path
 
 import numpy as np
 
 from pyapp.formats import write_llama2c, write_tokenizer_bin
 from pyapp.formats.llama2c import tensor_shapes
+from tests.text.chat_model import write_chat_model
 
 WORDS = "the a fox boat river and went to found small blue one day it was happy said little tree home".split()
 
@@ -48,3 +51,26 @@ def write_pair(folder: Path, **model: int | bool) -> list[Path]:
     """A checkpoint and its tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     return [write_model(folder / "model.bin", **model), write_tokenizer(folder / "tokenizer.bin")]
+
+
+def write_large(folder: Path, dim: int = 2048, layers: int = 64) -> list[Path]:
+    """A Llama whose weights are zeros in float16, which take no room on the disk: with 64 layers they are 4.83 GB."""
+    files = write_chat_model(folder, dim=64, layers=1)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_size": dim, "intermediate_size": 2 * dim, "num_hidden_layers": layers}
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = folder / "model.safetensors"
+    data = weights.read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    header, end = {}, 0
+    for name, info in json.loads(data[8 : 8 + length]).items():
+        for number in range(layers if ".0." in name else 1):
+            shape = [size // 32 * (dim // 2) if size in (32, 64, 128) else size for size in info["shape"]]
+            begin, end = end, end + 2 * int(np.prod(shape))
+            entry = {"dtype": "F16", "shape": shape, "data_offsets": [begin, end]}
+            header[name.replace(".0.", f".{number}.")] = entry
+    text = json.dumps(header).encode()
+    with weights.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)
+    return files

@@ -12,9 +12,11 @@ from playwright.sync_api import BrowserContext, expect
 
 from e2e.chat_page import ChatPage
 from e2e.conftest import PHONE, WIDE
+from e2e.page import StoryPage
 from pyapp import tasks
 from pyapp.formats.source import FileSource
 from tests.text.chat_model import write_chat_model
+from tests.text.test_denoising import folder_of
 
 GREEDY = {"temperature": 0, "top_p": 0.9, "max_new_tokens": 24}
 HOSTILE = """# Title
@@ -65,6 +67,15 @@ EARLIER = """(record) => new Promise((resolve, reject) => {
     transaction.oncomplete = () => (request.result.close(), resolve());
   };
 })"""
+# What an element shows, whenever that changes. Each change is drawn: a small model ends before the next frame.
+SHOWN = """(id) => {
+  const shown = globalThis.shown = [];
+  globalThis.drawLater ??= requestAnimationFrame;
+  globalThis.requestAnimationFrame = (draw) => (draw(), 0);
+  const element = document.getElementById(id);
+  const observer = new MutationObserver(() => shown.push(element.textContent));
+  observer.observe(element, { childList: true, subtree: true, characterData: true });
+}"""
 EARLIER_LEFT = """() => new Promise((resolve) => {
   const request = indexedDB.open("pyapp-conversations");
   request.onsuccess = () => {
@@ -187,6 +198,28 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
     chat.settings(max_new_tokens=8)
     assert chat.say("Go")
     expect(chat.error).to_have_count(0)
+
+
+def test_drafts_of_a_model_that_writes_all_places_at_once(chat: ChatPage, tmp_path: Path) -> None:
+    folder_of("llada", tmp_path)
+    (files := sorted(tmp_path.iterdir())).reverse()
+    chat.use(files).settings(temperature=0, max_new_tokens=24)
+    chat.page.evaluate(SHOWN, "chat-turns")
+    answer = chat.say("the cat")
+    drafts = [text for text in chat.page.evaluate("shown") if "▒" in text]
+    assert len(drafts) > 1 and drafts[0].count("▒") != drafts[-1].count("▒")
+    assert answer and "▒" not in answer + chat.turn(1).inner_text()
+
+    chat.page.evaluate("location.hash = '#story'")
+    story = StoryPage(chat.page).pick(files)
+    expect(chat.page.locator("#model-name")).to_have_text("model.safetensors")
+    story.settings(temperature=0, top_p=0.9, max_new_tokens=24)
+    chat.page.evaluate(SHOWN, "story-draft")
+    text = story.write("the cat")
+    drafts = [text for text in chat.page.evaluate("shown") if "▒" in text]
+    assert len(drafts) > 1 and drafts[0].count("▒") != drafts[-1].count("▒")
+    chat.page.evaluate("() => { globalThis.requestAnimationFrame = drawLater }")
+    assert len(text) > len("the cat") and chat.page.locator("#story-text").inner_text().strip() == text.strip()
 
 
 def test_a_gguf_file_answers_and_can_be_kept(chat: ChatPage, files: list[Path], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from e2e.model_files import write_model, write_pair, write_tokenizer
+from e2e.model_files import write_large, write_model, write_pair, write_tokenizer
 from e2e.page import StoryPage
 from scripts.serve import SiteServer
 from tests.text.embedder import write_embedder
@@ -83,6 +83,22 @@ def works_again(story: StoryPage) -> None:
     story.settings(max_new_tokens=16)
     story.write("One day")
     assert len(story.ids()) > 0
+
+
+def test_a_model_that_loads_for_long(story: StoryPage, tmp_path: Path) -> None:
+    """It is larger than the page's memory, says so, tells how far it is, and can be cancelled."""
+    story.pick(write_large(tmp_path))
+    row = story.model_row("model.safetensors")
+    expect(row).to_contain_text("of memory: more than the ")
+    expect(row).to_contain_text("MB of 4.83 GB")
+    row.get_by_role("button", name="Cancel").click()
+    expect(row).to_have_count(0)
+    expect(story.page.locator("#pick-files")).to_be_focused()
+    expect(story.page.locator("#model-error [role=alert]")).to_have_count(0)
+    story.close_dialog()
+    expect(story.page.locator("#model-name")).to_have_text("Little stories")
+    story.settings(temperature=0, max_new_tokens=8)
+    assert story.write("The fox")
 
 
 def test_own_model_writes(story: StoryPage, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_cancel_and_resume(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> No
     press(visit, "Download")
     visit.until("pyappPage.models.downloads.get('foxes')?.progress?.done > 1e6")
     press(visit, "Cancel")
-    expect(visit.model_row("Foxes").get_by_role("button", name="Resume")).to_be_visible()
+    expect(visit.model_row("Foxes").get_by_role("button", name="Resume")).to_be_focused()
     assert 0 < kept(visit)["foxes.bin"]["received"] < len(foxes.data)
     foxes.pause = 0
     press(visit, "Resume")

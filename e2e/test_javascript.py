@@ -226,6 +226,8 @@ def test_what_is_wrong(run: Script) -> None:
           name: await engine.load("generate", "none").catch(said),
           address: await engine.load("embed", [new URL("/embedder/none.json", location.href)]).catch(said),
           options: await model.run("Once", { temperature: -1 }).then(() => "", said),
+          text: await model.run(5).then(() => "", said),
+          signal: await model.run("Once", { signal: aborted.signal }).then(() => "", said),
           sound: await (await engine.load("transcribe", "speech")).run("a text").then(() => "", said),
           picture: await (await engine.load("read", "reader")).run("a text").then(() => "", said),
           left: (await run).reason,
@@ -237,6 +239,8 @@ def test_what_is_wrong(run: Script) -> None:
     assert found["name"] == "There is no such model. none"
     assert "the server answered 404" in found["address"]
     assert "temperature" in found["options"]
+    assert found["text"] == "This is not a text. 5"
+    assert found["signal"].startswith("This cannot be sent to the engine's worker.")
     assert found["sound"] == "This is not a sound. "
     assert found["picture"] == "This is not a picture. "
 

@@ -293,11 +293,13 @@ def test_cells_reach_this_site_and_the_named_hosts(lab: LabPage, dist: Path) -> 
 
 def test_endless_output_and_too_much_memory(lab: LabPage) -> None:
     loop = "i = 0\nwhile i < 60_000:\n    print('line', i)\n    i += 1"
-    (printed, memory) = lab.run(loop, "import pyapp\npyapp.ones(1_000_000_000)")
+    most = "kept = []\ntry:\n    while len(kept) < 40: kept.append(bytearray(1 << 26))\nexcept MemoryError: pass\n"
+    printed, below, memory = lab.run(loop, most + "len(kept)", "import pyapp\npyapp.ones(1_000_000_000)")
     tail = printed[-1]
     assert tail["kind"] == "tail" and tail["text"].endswith("line 59999\n") and tail["left_out"] == 60_000 - 2200
     assert len(lab.outputs(1)[0]["text"].splitlines()) == 2000
     assert "MemoryError" in memory[0]["name"] and "restart Python" in memory[0]["hint"]
+    assert 16 < int(below[-1]["text"]) < 32  # 2 GiB: Pyodide takes addresses from there on for negative ones
 
 
 def test_without_a_graphics_card_the_reason_is_told(lab: LabPage) -> None:

@@ -15,7 +15,16 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
-from pyapp.browser_models import NetworkSource, PageSource, loaded, read_by, settings_of, text_files, with_model
+from pyapp.browser_models import (
+    NetworkSource,
+    PageSource,
+    bytes_of,
+    loaded,
+    read_by,
+    settings_of,
+    text_files,
+    with_model,
+)
 from pyapp.engine.device import Backend, register
 from pyapp.engine.devices import pool
 from pyapp.engine.lazy import np
@@ -24,7 +33,7 @@ from pyapp.errors import Cancelled
 from pyapp.events import Cancel, Done, Event, Metric, Partial, Progress, Thought, Token
 from pyapp.late_linalg import defer_linalg
 from pyapp.late_parts import find_late_parts
-from pyapp.tasks.core import Result, error_event
+from pyapp.tasks.core import Result, at_once, error_event
 from pyapp.tasks.keeper import keeper
 from pyapp.text.tokenization.charsmap import take_charsmap
 from pyapp.text.tokenization.tokenizer import set_backend_factory
@@ -169,6 +178,7 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
     """Runs one task and sends its events, as JSON lists; `cancel(number)` ends it. The last event is Done or Error."""
     cancel = _running[number] = PageCancel(number)
     channel = Channel(send)
+    at_once.set(channel.put)
     try:
         try:
             events = start(method, params, cancel)  # reads the header of a large model
@@ -292,6 +302,6 @@ async def sha256(source: Any, cancelled: Callable[[], bool]) -> str:
     for offset in range(0, int(source.size), HASH_BYTES):
         if cancelled():
             return ""
-        digest.update(source.read(offset, min(HASH_BYTES, int(source.size) - offset)).to_bytes())
+        digest.update(bytes_of(source.read(offset, min(HASH_BYTES, int(source.size) - offset))))
         await asyncio.sleep(0)
     return digest.hexdigest()

@@ -22,6 +22,15 @@ def read_by(host: Any) -> None:
     _host = host
 
 
+def bytes_of(buffer: Any) -> memoryview:
+    """A copy of a JavaScript buffer of bytes. MemoryError where there is no room: there Pyodide's own copies
+    overwrite other memory.
+    """
+    data = bytearray(buffer.byteLength)
+    buffer.assign_to(data)
+    return memoryview(data)
+
+
 class PageSource:
     """A pyapp.formats ByteSource over a JavaScript object with `name`, `size`, `read(offset, length)` and
     `readInto(bytes, offset)`: a File, or a file the browser keeps. `read_into` copies straight into WebAssembly memory.
@@ -32,13 +41,12 @@ class PageSource:
         self.name: str = source.name
         self.size: int = int(source.size)
 
-    def read(self, offset: int, length: int) -> bytes:
+    def read(self, offset: int, length: int) -> memoryview:
         check_range(self, offset, length)
         found = self._source.read(offset, length)
         if found is None:
             raise self._gone()
-        data: bytes = found.to_bytes()
-        return data
+        return bytes_of(found).toreadonly()
 
     def read_into(self, offset: int, view: memoryview) -> None:
         check_range(self, offset, len(view))

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
-from pyapp.browser_models import PageSource, settings_of, sources_of, text_files, with_model
+from pyapp.browser_models import PageSource, bytes_of, settings_of, sources_of, text_files, with_model
 from pyapp.engine.device import as_device
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Done, Item
@@ -98,7 +98,7 @@ def chat(params: Any, cancel: Cancel) -> tasks.Events:
     which have a `name` and `bytes`.
     """
     values = json.loads(params.json)
-    files = [BytesSource(picture.bytes.to_bytes(), picture.name) for picture in params.pictures]
+    files = [BytesSource(bytes_of(picture.bytes), picture.name) for picture in params.pictures]
     parts = (message["content"] for message in values["messages"] if isinstance(message["content"], list))
     for part in (part for content in parts for part in content if part["type"] == "image"):
         part["image"] = files[part["image"]]
@@ -251,7 +251,7 @@ def read(params: Any, cancel: Cancel) -> tasks.Events:
     def work(model: Any) -> tasks.Events:
         from pyapp.vision.reading import from_pixels
 
-        grey = from_pixels(params.pixels.to_py(), int(params.height), int(params.width), "L", params.name)
+        grey = from_pixels(bytes_of(params.pixels), int(params.height), int(params.width), "L", params.name)
         return tasks.read([grey], model=model, cancel=cancel, **options)
 
     return with_model("read", params, cancel, work)
@@ -280,7 +280,7 @@ def look(params: Any, cancel: Cancel) -> tasks.Events:
 
         image = None
         if options.get("picture") not in model.seen:
-            image = from_pixels(params.pixels.to_py(), int(params.height), int(params.width), "RGB", params.name)
+            image = from_pixels(bytes_of(params.pixels), int(params.height), int(params.width), "RGB", params.name)
         return LOOKS[params.task]([image], model=model, cancel=cancel, **options)
 
     return with_model(params.task, params, cancel, work)
@@ -316,7 +316,7 @@ def answer(params: Any, cancel: Cancel) -> tasks.Events:
         if params.pixels:
             from pyapp.vision.reading import from_pixels
 
-            given["image"] = from_pixels(params.pixels.to_py(), int(params.height), int(params.width))
+            given["image"] = from_pixels(bytes_of(params.pixels), int(params.height), int(params.width))
         stream = tasks.answer_from_pages([values["question"]], [given], model=model, cancel=cancel, **values["options"])
         async with aclosing(stream) as events:
             async for event in events:

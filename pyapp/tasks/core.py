@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -159,14 +160,18 @@ class Breath:
             self._last = time.perf_counter()
 
 
+# Where the page sends events of blocking work while that runs.
+at_once: ContextVar[Callable[[Event], None] | None] = ContextVar("at_once", default=None)
+
+
 async def reported(work: Callable[[Callable[[Event], None]], T]) -> AsyncGenerator[Event | Result[T], None]:
     """Runs blocking `work(report)` in a thread; yields the reported events, then its Result.
 
-    The page has no threads; there the events come when the work is over.
+    The page has no threads; there the events go to `at_once`, or come when the work is over.
     """
     if sys.platform == "emscripten":
         events: list[Event] = []
-        result = work(events.append)
+        result = work(at_once.get() or events.append)
         for event in events:
             yield event
         yield Result(result)

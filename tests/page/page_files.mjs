@@ -19,9 +19,11 @@ globalThis.FileReader = class {
   }
 };
 globalThis.fetch = async () => ({ ok: true, json: async () => ({ gguf: { llama: "chat" }, model_types: { bert: "embed" } }) });
-const [kinds, notebooks, texts, collections, conversations, drawings, sounds, sent] = await Promise.all([
+const [kinds, notebooks, texts, collections, conversations, drawings, sounds, sent, words, history, files, downloads, listing, python] = await Promise.all([
   "page/file-kinds.js", "views/lab/notebook-files.js", "views/search/text-files.js", "views/search/collection.js",
-  "views/chat/conversation.js", "pictures/svg-picture.js", "audio/decoder.js", "shared/sent.js",
+  "views/chat/conversation.js", "pictures/svg-picture.js", "audio/decoder.js", "shared/sent.js", "shared/words.js",
+  "history/history-store.js", "worker/store.js",
+  "worker/download.js", "worker/hub-listing.js", "worker/python.js",
 ].map(part));
 
 const LONG = 300_000;
@@ -35,7 +37,47 @@ const odd = { toString: 1, valueOf: 2 };
 const error = { output_type: "error", ename: odd, evalue: odd, traceback: [odd] };
 const notebook = JSON.stringify({ nbformat: 4, cells: [{ cell_type: "code", source: "x", outputs: [error] }] });
 const answer = (type, status = 200) => new Response("", { status, headers: { "Content-Type": type } });
+const never = () => new Promise(() => {});
+const waits = globalThis.setTimeout;
+/** What comes of work while all times are over at once. */
+const late = async (work) => {
+  globalThis.setTimeout = (over) => waits(over, 1);
+  return work().finally(() => (globalThis.setTimeout = waits));
+};
+globalThis.indexedDB = { open: () => ({}) };
+globalThis.localStorage = { length: 0 };
+Object.defineProperty(globalThis, "navigator", { value: { storage: { getDirectory: never } } });
+const entry = { key: "a", journal: async () => null, close: () => {} };
+const wanted = { name: "a", url: "http://localhost/a", size: 9, sha256: null };
+const silent = async () => {
+  const answer = globalThis.fetch;
+  globalThis.fetch = (_, { signal }) => new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  const { signal } = new AbortController();
+  return downloads.download(wanted, { entry: async () => entry }, { signal, onProgress() {}, hash: never }).finally(() => (globalThis.fetch = answer));
+};
+const ended = (error) => {
+  throw Object.assign(error, { pyodide_fatal_error: true });
+};
+const FAMILY = "\u{1f468}\u200d\u{1f469}\u200d\u{1f467}";
 const cases = {
+  "a history that does not answer": () => late(() => new history.HistoryStore("a").list()),
+  "stored files that do not answer": () => late(files.openStore),
+  "a download of which nothing comes": () => late(silent),
+  "a name that is no address": () => listing.parseHubName("a/100%"),
+  "a name with escapes": () => listing.parseHubName("https://huggingface.co/a/b%20%E2%82%AC?x").repo,
+  "a Python that ends": () => {
+    const api = { fatal_error: ended };
+    const death = python.deathOf(api);
+    try {
+      api.fatal_error(new RangeError("out of bounds"));
+    } catch {
+      // Pyodide's event loop has it
+    }
+    return death;
+  },
+  "a title that ends inside an emoji": () => words.titleOf(`${"a".repeat(57)}${FAMILY} b`),
+  "a title that ends between a letter and its mark": () => words.titleOf(`${"a".repeat(60)}\u0301`),
+  "a title of marks": async () => words.titleOf("\u0301".repeat(LONG)).length,
   "a text that is too large": () => texts.readTexts([Object.defineProperty(file("a.txt", "a"), "size", { value: 1e9 })], "utf-8"),
   "a page in place of a file": () => sent.checkSent(answer("text/html; charset=utf-8"), "a.json"),
   "a script of another type": () => sent.checkSent(answer("application/octet-stream"), "a.js", { script: true }),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
+from contextlib import aclosing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import pyapp.browser
 from pyapp.events import Done, Event, Partial, Progress, Token
+from pyapp.tasks import Events
+from pyapp.tasks.core import Result, reported
 
 
 @pytest.fixture
@@ -56,3 +62,21 @@ def test_a_partial_text_replaces_one_that_waits(sent: Any) -> None:
         put(Partial(text, 0.0))
     put(Done())
     assert [[event.get("text") for event in message] for message in messages] == [["a"], ["a b c", None]]
+
+
+def test_blocking_work_is_reported_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyapp.tasks.core.sys", SimpleNamespace(platform="emscripten"))
+    messages: list[list[dict[str, Any]]] = []
+
+    def work(report: Callable[[Event], None]) -> int:
+        report(Progress("reading the model", 1, 9))
+        return len(messages)  # sent so far
+
+    async def load(params: Any, cancel: Any) -> Events:
+        async with aclosing(reported(work)) as events:
+            async for event in events:
+                yield Done("complete", {"sent": event.value}) if isinstance(event, Result) else event
+
+    monkeypatch.setitem(pyapp.browser.TASKS, "load", load)
+    asyncio.run(pyapp.browser.run(1, "load", None, lambda text: messages.append(json.loads(text))))
+    assert steps(messages) == [[1], ["done"]] and messages[1][0]["sent"] == 1

@@ -16,6 +16,15 @@ MODULES = HERE.parents[1] / "web" / "modules"
 SECONDS = 4.0  # of a machine that has other work; what is not linear takes minutes
 REFUSED = "UserError: "
 ANSWERS = {
+    "a history that does not answer": [],
+    "stored files that do not answer": None,
+    "a download of which nothing comes": "UserError: The connection was lost.",
+    "a name that is no address": "UserError: This is not the name of a model.",
+    "a name with escapes": "UserError: This is not the name of a model.",
+    "a Python that ends": "RangeError: out of bounds",
+    "a title that ends inside an emoji": "a" * 57 + "…",
+    "a title that ends between a letter and its mark": "a" * 59 + "…",
+    "a title of marks": 61,
     "a text that is too large": "UserError: This file is too large.",
     "a page in place of a file": "UserError: A part of the program is missing on the server (a web page came instead).",
     "a script of another type": REFUSED,

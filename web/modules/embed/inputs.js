@@ -12,6 +12,12 @@ import { UserError } from "../shared/protocol.js";
 
 const PIXELS = 1 << 23; // of a picture; larger ones are made smaller
 
+/** @param {string} text @returns {string} */
+export function textIn(text) {
+  if (typeof text !== "string") throw new UserError("This is not a text.", { where: String(text), hint: "Give a string." });
+  return text;
+}
+
 /** @param {Blob | Float32Array} sound a recording in any format of the browser, or samples of one channel at 16 kHz @param {AbortSignal} signal */
 export async function soundIn(sound, signal) {
   if (sound instanceof Float32Array) {
@@ -47,6 +53,7 @@ async function drawable(picture) {
 export async function conversationIn(input) {
   /** @type {Message[]} */
   const messages = typeof input === "string" ? [{ role: "user", content: input }] : input;
+  if (!Array.isArray(messages)) throw new UserError("This is no conversation.", { where: String(input), hint: 'Give a string, or messages: [{ role: "user", content: "…" }].' });
   /** @type {Blob[]} */
   const seen = [];
   const numbered = (/** @type {Part} */ part) => (part.type === "image" ? { type: "image", image: seen.push(part.image) - 1 } : part);

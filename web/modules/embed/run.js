@@ -4,6 +4,7 @@
  * @typedef {import("../page/engine.js").Engine} Worker
  * @typedef {import("./tasks.js").Kind} Kind
  */
+import { UserError, nameOf } from "../shared/protocol.js";
 
 /** Work that has begun: `for await` gives its events as they come, `await` its result. Leaving the loop stops it. @template R */
 export class Run {
@@ -40,7 +41,9 @@ export class Run {
       this.#events.push(kind.event ? kind.event(event) : event);
       this.#wake();
     };
-    const done = await worker.call(kind.run, { ...about, ...params }, { signal, onEvent, onStart });
+    const done = await worker.call(kind.run, { ...about, ...params }, { signal, onEvent, onStart }).catch((error) => {
+      throw nameOf(error) === "DataCloneError" ? new UserError("This cannot be sent to the engine's worker.", { where: error.message, hint: "Options are numbers, texts and lists. A signal is in the third argument: run(input, options, { signal })." }) : error;
+    });
     return kind.result(this.#events, done);
   }
 

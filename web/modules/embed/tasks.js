@@ -25,7 +25,7 @@
  *   event?: (event: any) => any, result: (events: any[], done: DoneEvent) => any}} Kind `event`: what becomes of an event
  */
 import { samplesOf } from "../audio/sound-queue.js";
-import { conversationIn, pixelsIn, soundIn } from "./inputs.js";
+import { conversationIn, pixelsIn, soundIn, textIn } from "./inputs.js";
 
 /** The texts of the events of a type. @param {any[]} events @param {string} wanted */
 const textOf = (events, wanted) => events.flatMap(({ type, text }) => (type === wanted ? [text] : [])).join("");
@@ -73,7 +73,7 @@ export const TASKS = {
   generate: {
     load: "load",
     run: "generate",
-    params: (prompt, options) => ({ prompt, options }),
+    params: (prompt, options) => ({ prompt: textIn(prompt), options }),
     result: (events, { reason = "complete" }) => ({ text: textOf(events, "token"), reason }),
   },
   chat: {
@@ -97,20 +97,20 @@ export const TASKS = {
   embed: {
     load: "search.load",
     run: "search.embed",
-    params: (texts, options) => ({ arguments: [[texts].flat()], options }),
+    params: (texts, options) => ({ arguments: [[texts].flat().map(textIn)], options }),
     event: (event) => (event.type === "item" ? { ...event, embedding: floats(event.embedding) } : event),
     result: (events) => itemsOf(events).map(({ embedding }) => embedding),
   },
   translate: {
     load: "translate.load",
     run: "translate",
-    params: (text, options) => ({ text, options }),
+    params: (text, options) => ({ text: textIn(text), options }),
     result: (events, { reason = "complete" }) => ({ text: textOf(events, "item"), reason }),
   },
   speak: {
     load: "speak.load",
     run: "speak",
-    params: (text, options) => ({ text, options }),
+    params: (text, options) => ({ text: textIn(text), options }),
     event: ({ pcm, ...event }) => (event.type === "sound" ? { ...event, samples: samplesOf(pcm) } : event),
     result: soundOf,
   },

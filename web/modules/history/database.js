@@ -2,6 +2,7 @@
  * IndexedDB by promises, and the records that earlier versions of the page kept in databases of their own.
  */
 import { locked } from "../shared/locks.js";
+import { soon } from "../shared/soon.js";
 
 /** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
 export function asked(request) {
@@ -70,7 +71,7 @@ async function openIfThere(name) {
   try {
     const request = indexedDB.open(name);
     request.onupgradeneeded = () => request.transaction?.abort(); // it would be a new one
-    return await asked(request);
+    return await soon(asked(request));
   } catch {
     return null;
   }

@@ -7,6 +7,7 @@ import { saveFile } from "../page/save-file.js";
 import { present } from "../shared/present.js";
 import { UserError, megabytes } from "../shared/protocol.js";
 import { zipOf } from "./zip.js";
+import { beginningOf } from "../shared/words.js";
 
 const IMPORT_LIMIT = 512 * 2 ** 20; // bytes
 const UNDO_LIMIT = 100e6; // bytes of deleted entries that can come back; the last one always can
@@ -218,7 +219,7 @@ export class HistoryPanel {
 }
 
 /** "2026-11-22 Weather". @param {HistoryEntry} entry */
-const folderOf = ({ created, title }) => `${dayOf(created)} ${(title || "Untitled").replace(/\.\w{1,5}$/, "").replaceAll("/", "_").slice(0, 80)}`;
+const folderOf = ({ created, title }) => `${dayOf(created)} ${beginningOf((title || "Untitled").replace(/\.\w{1,5}$/, "").replaceAll("/", "_"), 80)}`;
 
 /** The day where the user is: 2026-11-22, as Swedish writes it. @param {number} time */
 const dayOf = (time) => new Date(time).toLocaleDateString("sv");

@@ -14,6 +14,7 @@
  */
 import { UserError, megabytes, nameOf } from "../shared/protocol.js";
 import { randomId } from "../shared/random-id.js";
+import { soon } from "../shared/soon.js";
 import { asked, change, takeRecords } from "./database.js";
 import { arrive, leave, leftOf } from "./left.js";
 
@@ -364,5 +365,5 @@ async function openDatabase() {
     request.result.createObjectStore(CONTENTS, { keyPath: "id" });
     request.result.createObjectStore(FILES, { keyPath: ["id", "name"] });
   };
-  return asked(request);
+  return soon(asked(request));
 }

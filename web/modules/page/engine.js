@@ -48,7 +48,7 @@ export class Engine extends EventTarget {
     /** How often the engine itself failed. */
     this.crashes = 0;
     this.closed = false;
-    /** @type {object | null} the worker's message when it was ready */
+    /** @type {Record<string, any> | null} the worker's message when it was ready */
     this.about = null;
     /** The id of the request to stop, in memory that an isolated worker shares. @type {Int32Array | null} */
     this.stopFlag = null;
@@ -113,10 +113,10 @@ export class Engine extends EventTarget {
     onStart?.(request.id);
     const stop = () => this.#cancel(request);
     signal?.addEventListener("abort", stop, { once: true });
-    if (this.closed) request.push(CLOSED);
-    else this.worker.postMessage({ id: request.id, method, params });
-    if (signal?.aborted) stop();
     try {
+      if (this.closed) request.push(CLOSED);
+      else this.worker.postMessage({ id: request.id, method, params });
+      if (signal?.aborted) stop();
       for (;;) {
         const event = await request.next();
         if (event.type === "error") {

@@ -158,7 +158,9 @@ export class ModelDialog {
     showRows(find(this.exact, "ul"), exact.map((model) => this.#row(model)));
     const listed = new Set(models.map(({ id }) => id));
     showRows(this.results, this.found.filter(({ id }) => !listed.has(id)).map((model) => this.#row(model)));
-    if (focused) /** @type {HTMLElement | null} */ (this.dialog.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+    if (!focused) return;
+    const again = [`[data-key="${CSS.escape(focused)}"]`, `[data-model="${CSS.escape(focused.slice(0, focused.lastIndexOf("/")))}"] button`, "#pick-files"]; // the last: the row is gone
+    /** @type {HTMLElement | null} */ (again.map((one) => this.dialog.querySelector(one)).find((one) => one))?.focus();
   }
 
   /** @param {ListedModel} model */
@@ -167,7 +169,7 @@ export class ModelDialog {
     const download = this.downloads.get(model.id);
     const row = h("li", { class: "model-row", "data-selected": String(selected), "data-model": model.id },
       h("p", { class: "row-title" }, model.title, h("span", { class: "row-size" }, sizeText(model))),
-      h("p", { class: "row-text" }, model.description ?? "", model.memory && model.kind !== "embedded" ? h("span", { class: "row-memory" }, ` Needs about ${megabytes(model.memory)} of memory.`) : null),
+      h("p", { class: "row-text" }, model.description ?? "", model.memory && model.kind !== "embedded" ? h("span", { class: "row-memory" }, this.#memoryText(model.memory)) : null),
       h("div", { class: "row-actions" }, ...this.#buttons(model, selected, download)));
     if (download) row.append(progressOf(download.progress));
     if (this.errors.has(model.id)) {
@@ -179,14 +181,17 @@ export class ModelDialog {
     return row;
   }
 
+  /** @param {number} needed bytes */
+  #memoryText(needed) {
+    const most = this.app.engine.about?.memory ?? Infinity;
+    return ` Needs about ${megabytes(needed)} of memory${needed > most ? `: more than the ${megabytes(most)} that this page may use` : ""}.`;
+  }
+
   /** @param {ListedModel} model @param {boolean} selected @param {Download | undefined} download */
   #buttons(model, selected, download) {
     const button = (/** @type {string} */ label, /** @type {() => unknown} */ action, style = "secondary") =>
       h("button", { type: "button", class: style, "data-key": `${model.id}/${label}`, "aria-label": `${label} ${model.title}`, onclick: action }, label);
-    if (download) {
-      const { controller } = download;
-      return controller ? [button("Cancel", () => controller.abort())] : [];
-    }
+    if (download) return [button("Cancel", () => download.controller.abort())];
     const keep = model.kind === "file" ? [button("Keep here", () => this.keep(model))] : [];
     if (model.state === "ready" && selected) return [h("span", { class: "row-size" }, "In use"), ...keep];
     if (model.state === "ready") return [button("Use", () => this.use(model)), ...keep];
@@ -199,13 +204,17 @@ export class ModelDialog {
    * @param {ListedModel} model @param {import("./model-choice.js").ModelChoice} [choice]
    */
   async use(model, choice = this.choice) {
+    const controller = new AbortController();
     this.errors.delete(model.id);
     try {
-      await this.#during(model, null, "Loading", (onEvent) => this.app.engine.call(TASKS[choice.task].load, { model: model.id, task: choice.task }, { onEvent }));
+      const { reason } = await this.#during(model, controller, "Loading", (onEvent) =>
+        this.app.engine.call(TASKS[choice.task].load, { model: model.id, task: choice.task }, { signal: controller.signal, onEvent }));
+      if (reason === "cancelled") return false;
       choice.chooseById(model.id);
       this.dialog.close();
       return true;
     } catch (error) {
+      if (controller.signal.aborted) return false; // the engine had to be started anew
       this.errors.set(model.id, error);
       this.render();
       return false;
@@ -251,7 +260,7 @@ export class ModelDialog {
 
   /**
    * Shows the progress of work on a model in its row; `what` until the first event.
-   * @template T @param {ListedModel} model @param {AbortController | null} controller @param {string} what @param {(onEvent: (event: TaskEvent) => void) => Promise<T>} work @returns {Promise<T>}
+   * @template T @param {ListedModel} model @param {AbortController} controller of its Cancel @param {string} what @param {(onEvent: (event: TaskEvent) => void) => Promise<T>} work @returns {Promise<T>}
    */
   async #during(model, controller, what, work) {
     const state = { controller, progress: { what } };
@@ -298,7 +307,7 @@ export class ModelDialog {
       this.errors.delete(id);
       await this.app.takeBack(id);
       await this.app.refresh();
-      throw error;
+      if (error) throw error; // none: it was cancelled
     } catch (error) {
       showError(byId("model-error"), await ofAnotherView(error, files), this.app.actions);
     } finally {

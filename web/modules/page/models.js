@@ -2,7 +2,7 @@
  * What the page has of the list of models from its start: it opens the dialog, which is fetched when it is first needed, and
  * tells each worker the precision of models.
  *
- * @typedef {{controller: AbortController | null, progress: {what: string, done?: number, total?: number | null}}} Download
+ * @typedef {{controller: AbortController, progress: {what: string, done?: number, total?: number | null}}} Download
  */
 import { importPart } from "../shared/site-parts.js";
 import { byId, memory } from "./dom.js";

@@ -1,6 +1,8 @@
 /**
  * How much text a field takes. Browsers lay a paragraph out anew with every letter: one of 400,000 characters takes seconds each time.
  */
+import { beginningOf } from "../shared/words.js";
+
 export const MOST_CHARACTERS = 100_000;
 
 /** @param {number} given characters @param {number} room of them that were put in */
@@ -22,7 +24,7 @@ export function limitText(field, tell) {
 /** As much of a text as a field takes. @param {string} text @param {(message: string) => void} tell */
 export function fitting(text, tell) {
   if (text.length <= MOST_CHARACTERS) return text;
-  const cut = text.slice(0, MOST_CHARACTERS).replace(/[\uD800-\uDBFF]$/, ""); // no half of a character
+  const cut = beginningOf(text, MOST_CHARACTERS);
   setTimeout(() => tell(told(text.length, cut.length)));
   return cut;
 }

@@ -11,6 +11,7 @@
 import { BUSY_HINT, isBusy } from "../shared/busy-hub.js";
 import { locked } from "../shared/locks.js";
 import { Cancelled, UserError, nameOf, storageFull, throwIfCancelled } from "../shared/protocol.js";
+import { watched } from "./watched.js";
 
 const COMMIT_BYTES = 4 << 20; // a closed tab loses at most this much
 const ATTEMPTS = 5; // of a download that has begun, over 8 s
@@ -97,6 +98,19 @@ async function receiveAll(wanted, entry, journal, options) {
  * @param {Wanted} wanted @param {Entry} entry @param {Journal} journal @param {DownloadOptions} options
  */
 async function receive(wanted, entry, journal, { signal, onProgress }) {
+  const watch = watched(signal);
+  const onBytes = (/** @type {number} */ done, /** @type {number | null} */ total) => (watch.heard(), onProgress(done, total));
+  try {
+    return await receiveFrom(wanted, entry, journal, watch.signal, onBytes);
+  } finally {
+    watch.end();
+  }
+}
+
+/**
+ * @param {Wanted} wanted @param {Entry} entry @param {Journal} journal @param {AbortSignal} signal @param {DownloadOptions["onProgress"]} onProgress
+ */
+async function receiveFrom(wanted, entry, journal, signal, onProgress) {
   // If-Range would need a preflight request, which file hosts refuse. So takeHeaders compares the entity tag.
   const headers = journal.received > 0 ? { Range: `bytes=${journal.received}-` } : undefined;
   const response = await fetch(wanted.url, { headers, signal, mode: "cors", credentials: "omit", cache: "no-store" });

@@ -23,9 +23,18 @@ const ROLES = { "config.json": "config", "tokenizer.json": "tokenizer", "generat
 const WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt)$/i;
 const QUANTISED = /(?:^|[-._])((?:i?q\d|tq\d|mxfp\d|nvfp\d)\w*)(?=\.)/i;
 
+/** Escapes of an address as text; those of no text as they are. @param {string} escapes */
+function decoded(escapes) {
+  try {
+    return decodeURI(escapes);
+  } catch {
+    return escapes;
+  }
+}
+
 /** @param {string} text what a user writes: owner/name, owner/name/file, owner/name:file, or an address @returns {HubName} */
 export function parseHubName(text) {
-  const plain = decodeURI(text.trim()).replace(/^https?:\/\/[^/]+\//, "").replace(/[?#].*$/, "").replace(/\/(tree|blob|resolve)\/([^/]+)\/?/, "@$2:").replace(/[:/]$/, "");
+  const plain = text.trim().replace(/(%[0-9a-f]{2})+/gi, (escapes) => decoded(escapes)).replace(/^https?:\/\/[^/]+\//, "").replace(/[?#].*$/, "").replace(/\/(tree|blob|resolve)\/([^/]+)\/?/, "@$2:").replace(/[:/]$/, "");
   const { repo, revision = "main", file = null } = NAME.exec(plain)?.groups ?? {};
   if (!repo || /(^|\/)\.\.?(\/|$)/.test(plain)) {
     throw new UserError("This is not the name of a model.", { where: text.slice(0, 200), hint: "Write owner/name as on the hub, such as Qwen/Qwen2.5-0.5B-Instruct-GGUF, or owner/name/file.gguf." });

@@ -20,6 +20,7 @@ import { sortFiles } from "./dropped-files.js";
 import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 import { noStore } from "./store.js";
+import { watched } from "./watched.js";
 
 const SHOWN_EVERY = 60; // ms between two progress events
 /** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. @type {Record<string, number>} */
@@ -163,7 +164,21 @@ export class ModelFiles {
    * @param {string} name owner/name, owner/name/file or an address @param {Task} task @param {string} hub base address
    * @param {{signal: AbortSignal}} context @returns {Promise<object[]>} as in `list`
    */
-  async look(name, task, hub, context) {
+  async look(name, task, hub, { signal }) {
+    const watch = watched(signal);
+    try {
+      return await this.#look(name, task, hub, watch);
+    } catch (error) {
+      throwIfCancelled(signal);
+      if (watch.signal.aborted) throw new UserError("The hub does not answer.", { where: hub, hint: "Check your connection and the hub address, then try again.", action: "retry" });
+      throw error;
+    } finally {
+      watch.end();
+    }
+  }
+
+  /** @param {string} name @param {Task} task @param {string} hub @param {ReturnType<typeof watched>} context @returns {Promise<object[]>} */
+  async #look(name, task, hub, context) {
     const { listFiles, modelsOf, parseHubName } = await hubListing();
     const wanted = parseHubName(name);
     const base = hub.endsWith("/") ? hub : `${hub}/`;
@@ -183,7 +198,7 @@ export class ModelFiles {
     return models.filter(({ id }) => ids.has(id)).map((model) => ({ ...model, ...this.#stateOf(model, stored) }));
   }
 
-  /** @param {Model[]} models @param {import("./hub-listing.js").HubFile[]} files @param {string} hub @param {Task} task @param {{signal: AbortSignal}} context */
+  /** @param {Model[]} models @param {import("./hub-listing.js").HubFile[]} files @param {string} hub @param {Task} task @param {ReturnType<typeof watched>} context */
   async #checkArchitecture(models, files, hub, task, context) {
     const gguf = models.find(({ files: [{ path }] }) => /\.gguf$/i.test(path));
     const whole = models.find(({ files: all }) => all.some(({ path }) => path === "config.json"));
@@ -192,6 +207,7 @@ export class ModelFiles {
     if (whole && config) {
       const json = await textOf(hubUrl(hub, whole, config), context.signal);
       await this.python.ask("check.config", { json, task, where: `${whole.repo}/config.json` });
+      context.heard(); // Python may have had to start first
     }
     if (gguf) {
       const bytes = await firstBytes(hubUrl(hub, gguf, gguf.files[0]), context.signal);
@@ -413,12 +429,25 @@ function hubUrl(hub, model, file) {
  * @param {import("./download.js").Wanted} wanted @param {AbortSignal} signal @param {(done: number, total: number | null) => void} onProgress
  */
 async function downloadToMemory(wanted, signal, onProgress) {
+  const watch = watched(signal);
+  try {
+    return await receiveToMemory(wanted, signal, watch, onProgress);
+  } finally {
+    watch.end();
+  }
+}
+
+/**
+ * @param {import("./download.js").Wanted} wanted @param {AbortSignal} signal the user's @param {ReturnType<typeof watched>} watch
+ * @param {(done: number, total: number | null) => void} onProgress
+ */
+async function receiveToMemory(wanted, signal, watch, onProgress) {
   const lost = new UserError("The connection was lost.", {
     where: wanted.url,
     hint: "Check your connection and try again.",
     action: "retry",
   });
-  const response = await fetch(wanted.url, { signal, credentials: "omit" }).catch((error) => {
+  const response = await fetch(wanted.url, { signal: watch.signal, credentials: "omit" }).catch((error) => {
     throw signal.aborted ? error : lost;
   });
   if (!response.ok) throw new UserError(`The hub answered ${response.status}.`, { where: wanted.url, hint: isBusy(response.status) ? BUSY_HINT : "Check the model's name and the hub address.", action: "retry" });
@@ -429,12 +458,14 @@ async function downloadToMemory(wanted, signal, onProgress) {
     for await (const part of readParts(response.body)) {
       parts.push(part);
       done += part.length;
+      watch.heard();
       onProgress(done, wanted.size);
     }
   } catch (error) {
     if (signal.aborted) throw error;
     throw lost;
   }
+  if (wanted.size && done !== wanted.size) throw new UserError(`The file has ${done} bytes instead of ${wanted.size}.`, { where: wanted.url, hint: "The hub has another version of it, or the address is wrong. Check the hub address." });
   const bytes = await new Blob(parts).arrayBuffer();
   if (wanted.sha256 && crypto.subtle && (await sha256(bytes)) !== wanted.sha256) {
     throw new UserError("The downloaded file is damaged.", { where: wanted.url, hint: "Download it again.", action: "retry" });

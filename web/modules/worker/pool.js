@@ -30,9 +30,9 @@ export async function openPool(threads, onProblem = (problem) => console.warn("T
   if (threads < 2 || !kernels || !mayShare()) return null;
   try {
     const program = await fetchProgram(siteUrl(`pool_${kernels}.wasm`));
-    const memory = makeMemory();
+    const { memory, maximum } = makeMemory();
     const instance = await WebAssembly.instantiate(program, { env: { memory } });
-    return new Pool(program, memory, instance.exports, threads);
+    return new Pool(program, memory, maximum * PAGE, instance.exports, threads);
   } catch (problem) {
     onProblem(problem);
     return null;
@@ -51,7 +51,7 @@ function makeMemory() {
   let refused;
   for (const maximum of LIMITS) {
     try {
-      return new WebAssembly.Memory({ initial: 64, maximum, shared: true });
+      return { memory: new WebAssembly.Memory({ initial: 64, maximum, shared: true }), maximum };
     } catch (error) {
       refused = error;
     }
@@ -61,11 +61,12 @@ function makeMemory() {
 
 export class Pool {
   /**
-   * @param {WebAssembly.Module} program @param {WebAssembly.Memory} memory @param {Record<string, any>} exports
-   * @param {number} threads
+   * @param {WebAssembly.Module} program @param {WebAssembly.Memory} memory @param {number} most bytes that it may have
+   * @param {Record<string, any>} exports @param {number} threads
    */
-  constructor(program, memory, exports, threads) {
+  constructor(program, memory, most, exports, threads) {
     this.memory = memory;
+    this.most = most;
     this.exports = exports;
     this.threads = threads;
     this.bytes = new Uint8Array(memory.buffer);

@@ -7,7 +7,7 @@ import { siteUrl } from "../shared/site.js";
 import { mayShare } from "../shared/threads.js";
 import { PYODIDE, fetchParts, fetchWheel, readNow } from "./parts.js";
 import { openPool } from "./pool.js";
-import { startRuntime } from "./runtime.js";
+import { MEMORY_BYTES, startRuntime } from "./runtime.js";
 import { createEncoder, loadTokenizers } from "./tokenizer.js";
 import { addLibrary, unpackWheel } from "./unpack.js";
 
@@ -26,6 +26,8 @@ export class Python {
     this.notify = notify;
     /** @type {Promise<import("./runtime.js").Runtime> | null} */
     this.runtime = null;
+    /** Rejects when Python has ended by an error: what runs does not end then. @type {Promise<never> | null} */
+    this.dead = null;
     /** The id of the request to stop, in memory shared with an isolated page. @type {Int32Array | null} */
     this.stopFlag = null;
     /** @type {import("./pool.js").Pool | null} null on one thread */
@@ -59,6 +61,7 @@ export class Python {
     tokenizers.catch(() => {}); // reported below, where it is awaited
     const runtime = await startRuntime({ store: await this.storePromise, onStage, parts });
     const { pyodide, marks } = runtime;
+    this.dead = deathOf(pyodide._api);
     if (mayShare()) this.stopFlag = new Int32Array(new SharedArrayBuffer(4));
     this.browser = pyodide.pyimport("pyapp.browser");
     await tokenizers;
@@ -81,6 +84,7 @@ export class Python {
       pyodide: pyodide.version,
       instructionSet: this.browser.instruction_set(),
       threads: this.pool?.threads ?? 1,
+      memory: this.pool?.most ?? MEMORY_BYTES, // bytes that models may take
     };
   }
 
@@ -154,7 +158,7 @@ export class Python {
     this.asked = (this.asked ?? 0) - 1; // requests of the page have positive numbers
     /** @type {any} */
     let last = null;
-    await this.browser.run(this.asked, method, params, (/** @type {string} */ json) => (last = JSON.parse(json).at(-1)));
+    await Promise.race([this.browser.run(this.asked, method, params, (/** @type {string} */ json) => (last = JSON.parse(json).at(-1))), this.dead]);
     if (last?.type === "error") throw new UserError(last.what, last);
     return last;
   }
@@ -172,7 +176,7 @@ export class Python {
     const cancel = () => this.browser.cancel(id);
     signal.addEventListener("abort", cancel);
     try {
-      await this.browser.run(id, method, params, (/** @type {string} */ json) => emit(...this.#told(JSON.parse(json))));
+      await Promise.race([this.browser.run(id, method, params, (/** @type {string} */ json) => emit(...this.#told(JSON.parse(json)))), this.dead]);
     } catch (error) {
       throw asUserError(error);
     } finally {
@@ -180,6 +184,27 @@ export class Python {
     }
     return null;
   }
+}
+
+/**
+ * Rejects with the error by which Pyodide ends, which it throws into its own event loop.
+ * @param {any} api Pyodide's @returns {Promise<never>}
+ */
+export function deathOf(api) {
+  const { fatal_error: end } = api;
+  /** @type {Promise<never>} */
+  const death = new Promise((_, reject) => {
+    api.fatal_error = (/** @type {any} */ error) => {
+      try {
+        return end(error);
+      } catch (thrown) {
+        if (/** @type {any} */ (thrown).pyodide_fatal_error) reject(thrown);
+        throw thrown;
+      }
+    };
+  });
+  death.catch(() => {}); // whoever waits for Python gets it
+  return death;
 }
 
 /** The browser's graphics card, for Python's device "webgpu". @param {any} pyodide */

@@ -8,11 +8,14 @@ import { locked } from "../shared/locks.js";
 import { UserError } from "../shared/protocol.js";
 import { bestInstructionSet } from "../shared/features.js";
 import { PYODIDE, withParts } from "./parts.js";
+import { soon } from "../shared/soon.js";
 import { unpackWheel } from "./unpack.js";
 
 /** Must be increased when the list below changes. */
 const SNAPSHOT_FORMAT = 3;
-const FILE_SECONDS = 5; // reading 40 MB takes tenths of a second
+/** Python's memory is at most so large. */
+export const MEMORY_BYTES = 2 ** 31;
+const PAGE = 2 ** 16; // bytes
 
 /** The modules that a snapshot contains: those of the standard library that pyapp and NumPy need, and pyapp's. */
 const SNAPSHOT_IMPORTS = `
@@ -51,6 +54,7 @@ export async function startRuntime({ store, onStage, parts }) {
     snapshot = null;
     pyodide = await loadPython(parts, null, true).catch((again) => { throw asStartError(again); });
   }
+  limitMemory(pyodide._module.memory);
   marks.python = performance.now();
   onStage("Loading the engine");
   unpackWheel(pyodide, await parts.wheels.pyapp, lock);
@@ -62,12 +66,16 @@ export async function startRuntime({ store, onStage, parts }) {
 }
 
 /**
- * The browser may be long in handing a file out, or never do it. A start is not worth that wait.
- * @template T @param {Promise<T>} promise @returns {Promise<T>} rejected after FILE_SECONDS
+ * Pyodide's JavaScript takes addresses from 2 GiB on for negative numbers: texts and bytes there would be others. A memory that
+ * may not grow so far is a MemoryError in Python.
+ * @param {WebAssembly.Memory} memory
  */
-function soon(promise) {
-  const late = new Promise((_, reject) => setTimeout(() => reject(new Error("the browser's files do not answer")), FILE_SECONDS * 1000));
-  return Promise.race([promise, late]);
+function limitMemory(memory) {
+  const grow = memory.grow.bind(memory);
+  memory.grow = (pages) => {
+    if (memory.buffer.byteLength + pages * PAGE > MEMORY_BYTES) throw new RangeError("Python's memory may not become larger");
+    return grow(pages);
+  };
 }
 
 /** @param {import("./parts.js").Parts} parts @param {Promise<Uint8Array> | null} snapshot read while Pyodide loads @param {boolean} makeSnapshot */

@@ -11,6 +11,7 @@
 import { locked } from "../shared/locks.js";
 import { present } from "../shared/present.js";
 import { UserError, nameOf } from "../shared/protocol.js";
+import { soon } from "../shared/soon.js";
 import { openHandle } from "./sources.js";
 
 const MODELS = "models.json";
@@ -237,8 +238,8 @@ export const noStore = (hint) => new UserError("This browser does not store file
 /** @returns {Promise<Store | null>} null if the browser does not store files for this page */
 export async function openStore() {
   try {
-    const top = await navigator.storage.getDirectory();
-    return new Store(await top.getDirectoryHandle("pyapp", { create: true }));
+    const top = await soon(navigator.storage.getDirectory());
+    return new Store(await soon(top.getDirectoryHandle("pyapp", { create: true })));
   } catch {
     return null;
   }

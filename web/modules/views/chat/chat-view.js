@@ -483,8 +483,8 @@ class ChatView extends WorkingView {
       const asking = { signal, onEvent, files: conversation.files };
       const done = await (this.server.used ? this.#askServer(this.server.used, messages, asking) : this.#askTab(messages, asking));
       this.last = done; // what a test compares
-      if (writer.turn) writer.end(done);
-      else if (done.reason !== "cancelled") this.#tell("The model ended its turn without a word.");
+      writer.end(done);
+      if (writer.empty && done.reason !== "cancelled") this.#tell("The model ended its turn without a word.");
       settle();
       this.announcer.say(done.reason === "cancelled" ? "Stopped." : `The answer is finished. ${words(writer.turn?.text ?? "")} words.`);
     }, {
@@ -511,7 +511,7 @@ class ChatView extends WorkingView {
     if (text) this.announcer.add(text);
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
-      this.#following(() => this.items.get(writer.turn?.id ?? "")?.refresh(this.button.running));
+      this.#following(() => this.items.get(writer.turn?.id ?? "")?.refresh(this.button.running, writer.drafted));
     });
     this.#saveSoon();
   }

@@ -15,7 +15,7 @@
 import { addressOf } from "../../pictures/svg-picture.js";
 import { UserError } from "../../shared/protocol.js";
 import { randomId } from "../../shared/random-id.js";
-import { counted } from "../../shared/words.js";
+import { counted, shortened } from "../../shared/words.js";
 
 export const FORMAT = "pyapp.conversations";
 const VERSION = 2; // since there are pictures; a file without them is of version 1
@@ -175,11 +175,7 @@ export function itemOf({ id, title, system, created, updated, leaf, turns, files
 }
 
 /** @param {string} text the first line, cut at a word */
-function titleOf(text) {
-  const line = text.trim().split("\n")[0].trim();
-  if (line.length <= TITLE_LENGTH) return line;
-  return `${line.slice(0, TITLE_LENGTH).replace(/\s+\S*$/, "")}…`;
-}
+const titleOf = (text) => shortened(text.trim().split("\n")[0].trim(), TITLE_LENGTH);
 
 /** The file of conversations, with their pictures. @param {import("../../history/history-store.js").HistoryItem[]} items @returns {Promise<Blob>} */
 export async function exported(items) {

@@ -58,11 +58,11 @@ export class TurnItem {
     return this;
   }
 
-  /** Shows the text so far. @param {boolean} [writing] whether the answer is being written */
-  refresh(writing = false) {
+  /** Shows the text so far. @param {boolean} [writing] whether the answer is being written @param {string} [draft] what is behind it for now */
+  refresh(writing = false, draft = "") {
     const { turn, context: { versions, last } } = this;
     this.element.dataset.state = writing ? "writing" : "done";
-    if (this.answer) this.answer.show(turn);
+    if (this.answer) this.answer.show(turn, draft);
     const said = JSON.stringify([writing, versions.indexOf(turn), versions.length, last, turn.text !== "", turn.reason, turn.figures]);
     if (said === this.said) return;
     this.said = said;
@@ -175,8 +175,8 @@ class AnswerText {
     return this.body.innerText;
   }
 
-  /** @param {import("./conversation.js").Turn} turn */
-  show({ text, thoughts }) {
+  /** @param {import("./conversation.js").Turn} turn @param {string} draft behind its text */
+  show({ text, thoughts }, draft) {
     if (thoughts) {
       if (!this.thoughts) {
         const body = h("div", { class: "markdown", dir: "auto" });
@@ -185,7 +185,7 @@ class AnswerText {
       }
       this.thoughts.show(thoughts);
     }
-    this.markdown.show(text);
+    this.markdown.show(text + draft);
   }
 }
 

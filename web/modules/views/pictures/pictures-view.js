@@ -28,6 +28,7 @@ import { LOOKS, lookOf, percent, summaryOf, textOf } from "./looks.js";
 import { PictureStage, placeOf } from "./picture-stage.js";
 import { buildPictures } from "./pictures-parts.js";
 import { aboutOf, jsonOf, keptOf } from "./session.js";
+import { beginningOf } from "../../shared/words.js";
 
 /** Models see less; what is larger is looked at in a smaller copy. */
 const LOOK_PIXELS = 1 << 22;
@@ -220,7 +221,7 @@ class PicturesView extends PictureView {
     await this.attempt(async () => {
       const picture = await this.#decoded(file, 0);
       if (!picture) return;
-      await this.#change(this.store.begin(file.name.slice(0, 60)), picture);
+      await this.#change(this.store.begin(beginningOf(file.name, 60)), picture);
       if (files.length > 1) showError(this.slot, new UserError(`One picture at a time: this is the first of ${files.length}.`, { where: files.slice(1).map(({ name }) => name).join(", "), hint: "Drop the others after it, one by one." }));
       else if (byId("look-sheet").getBoundingClientRect().top > innerHeight / 2) byId("look-sheet").scrollIntoView(); // on a phone it is below the fold
       if (this.choice.model && this.able) await this.run();

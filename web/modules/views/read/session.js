@@ -7,7 +7,7 @@
  * @typedef {{question: string, model: string, answers: (Omit<Answer, "page"> & {page: number})[]}} KeptAsked `page` is its place among the pages
  */
 import { UserError } from "../../shared/protocol.js";
-import { counted } from "../../shared/words.js";
+import { beginningOf, counted } from "../../shared/words.js";
 import { Page } from "./page.js";
 
 /** @param {Page[]} pages @returns {File[]} each once */
@@ -47,7 +47,7 @@ export const askedOf = ({ asked = [] }, pages) => asked.map((one) => ({ ...one, 
 export function titleOf(pages) {
   const files = filesOf(pages);
   const more = files.length > 1 ? ` and ${files.length - 1} more` : "";
-  return `${files[0]?.name.slice(0, 60) ?? "Pictures"}${more}`;
+  return `${files[0] ? beginningOf(files[0].name, 60) : "Pictures"}${more}`;
 }
 
 /** @param {Page[]} pages */

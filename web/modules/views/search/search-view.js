@@ -8,7 +8,7 @@
  */
 import { present } from "../../shared/present.js";
 import { UserError, throwIfCancelled } from "../../shared/protocol.js";
-import { counted } from "../../shared/words.js";
+import { beginningOf, counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { byId, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
@@ -338,7 +338,7 @@ class SearchView extends WorkingView {
     const text = field.value;
     if (!text.trim()) return field.focus();
     if (this.#has({ text })) return this.#tell("This text is already in the collection.");
-    const name = text.trim().split("\n")[0].slice(0, 40);
+    const name = beginningOf(text.trim().split("\n")[0], 40);
     const one = { name, text };
     if (!(await this.addTexts([one])) && !this.collection.texts.includes(one)) return;
     if (field.value !== text) return; // the next one is being written
@@ -593,7 +593,7 @@ class SearchView extends WorkingView {
 function titleOf(texts) {
   const [first] = texts[0].name.split("/");
   const others = texts.filter(({ name }) => name.split("/")[0] !== first).length;
-  return `${first.slice(0, 60) || "Texts"}${others ? ` and ${others.toLocaleString("en")} more` : ""}`;
+  return `${beginningOf(first, 60) || "Texts"}${others ? ` and ${others.toLocaleString("en")} more` : ""}`;
 }
 
 /** How long work takes yet, once that can be told. @param {number} spent ms @param {number} share that is done */

@@ -2,7 +2,7 @@
  * The sheet of the story view: the text, which is updated once per frame, its figures, and how it ended.
  */
 import { Announcer } from "../../page/announcer.js";
-import { byId } from "../../page/dom.js";
+import { byId, h } from "../../page/dom.js";
 import { ProgressLine } from "../../page/progress-line.js";
 
 /** By the reason of the end. @type {Record<string, string>} */
@@ -28,6 +28,8 @@ export class StoryOutput {
     /** When the first token came. @type {number | null} */
     this.firstToken = null;
     this.pending = "";
+    /** The text behind it, of a model that writes all places at once; it is not kept. */
+    this.drafted = "";
     this.frame = 0;
     this.progress = new ProgressLine(byId("story-progress"));
   }
@@ -35,7 +37,8 @@ export class StoryOutput {
   /** @param {string} prompt @param {number} seed @param {boolean} [further] the text goes on behind what is there */
   begin(prompt, seed, further = false) {
     this.firstToken = null;
-    this.pending = "";
+    this.pending = this.drafted = "";
+    this.#drawDraft();
     this.sheet.dataset.state = "waiting";
     if (!further) {
       this.ids = [];
@@ -95,8 +98,22 @@ export class StoryOutput {
     this.frame ||= requestAnimationFrame(() => this.#draw());
   }
 
+  /** What is behind the last token for now. @param {import("../../shared/protocol.js").DraftEvent} event */
+  draft({ text }) {
+    this.sheet.dataset.state = "writing";
+    this.progress.hide();
+    this.drafted = text;
+    this.frame ||= requestAnimationFrame(() => this.#draw());
+  }
+
+  #drawDraft() {
+    const parts = this.drafted.split(/(\u2592+)/).filter(Boolean); // runs of places that are not known yet
+    byId("story-draft").replaceChildren(...parts.map((part) => part.startsWith("\u2592") ? h("span", { class: "unknown" }, part) : part));
+  }
+
   #draw() {
     this.frame = 0;
+    this.#drawDraft();
     const output = byId("story-output");
     if (this.pending) {
       output.append(this.pending);
@@ -106,6 +123,13 @@ export class StoryOutput {
     byId("metric-tokens").textContent = whole.format(this.tokens);
     const seconds = this.firstToken === null ? 0 : (performance.now() - this.firstToken) / 1000;
     if (seconds > 0.2 && !this.measured) this.#speed((this.ids.length - this.before - 1) / seconds);
+  }
+
+  #drawLast() {
+    cancelAnimationFrame(this.frame);
+    this.drafted = "";
+    this.#drawDraft();
+    if (this.firstToken !== null) this.#draw();
   }
 
   /** @param {number} perSecond */
@@ -124,8 +148,7 @@ export class StoryOutput {
 
   /** @param {string} reason */
   end(reason) {
-    cancelAnimationFrame(this.frame);
-    if (this.firstToken !== null) this.#draw();
+    this.#drawLast();
     this.measured = false;
     this.progress.hide();
     if (this.firstToken === null && !this.written && reason === "cancelled") this.#empty();
@@ -138,8 +161,7 @@ export class StoryOutput {
 
   /** Shows that the generation failed. */
   fail() {
-    cancelAnimationFrame(this.frame);
-    if (this.firstToken !== null) this.#draw();
+    this.#drawLast();
     this.progress.hide();
     this.announcer.stop();
     if (this.firstToken === null && !this.written) this.#empty();

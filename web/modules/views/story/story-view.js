@@ -270,7 +270,8 @@ export class StoryView {
     if (event.type === "token") {
       this.output.token(event);
       if (performance.now() - this.saved > SAVE_INTERVAL) this.#save();
-    } else if (event.type === "metric") this.output.metric(event);
+    } else if (event.type === "draft") this.output.draft(event);
+    else if (event.type === "metric") this.output.metric(event);
     else if (event.type === "progress" && this.output.firstToken === null) {
       const what = event.what === "prompt" ? "Reading the beginning" : event.what;
       this.output.progress.show(`${what}…`, event.done, event.total);
