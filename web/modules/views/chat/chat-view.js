@@ -45,7 +45,7 @@ const SHOWN = "chat-shown"; // the conversation that a reload of this tab shows 
 const ROLLING = "chat-rolling"; // whether the oldest text is left out when the context is full
 /** What the engine does before it writes, by the name of its progress. @type {Record<string, string>} */
 const STAGES = { prompt: "Reading the conversation", seeing: "Looking at the pictures" };
-const SLOW = 50; // ms that it takes to show an answer, as one with a long list: other work then gets REST times as much
+const SLOW = 100; // ms that it takes to show an answer, as one with a long list: other work then gets REST times as much
 const REST = 3;
 const NEAR = 80; // pixels from the end of the conversation within which the page follows an answer
 
