@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -111,11 +112,8 @@ class BuildError(RuntimeError):
 
 
 def signature() -> str:
-    """Hexadecimal FNV-1a 64 of kernels.h, as engine/native.py computes it."""
-    value = 0xCBF29CE484222325
-    for byte in (NATIVE / "kernels.h").read_bytes():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return f"{value:016x}"
+    """Hexadecimal CRC-32 of kernels.h, as engine/native.py computes it."""
+    return f"{zlib.crc32((NATIVE / 'kernels.h').read_bytes()):08x}"
 
 
 def run(command: Sequence[str]) -> str:

@@ -18,6 +18,38 @@ INLINE void turn_rows(float *to, const int width, const void *from, int64_t firs
             to[i * width + q] = scalar_at(from, first + q * stride + i, kind);
 }
 
+#if LANES == 16
+/* Whole vectors of rows that run along k, as columns of a panel; the next ones come from memory meanwhile, as no
+ * processor foresees so many streams. The number of rows that it has done. */
+INLINE int64_t turn_lanes(float *to, const void *from, int64_t count, int64_t stride, int64_t k, const int kind)
+{
+    const int64_t bytes = kind == KIND_F32 ? 4 : 2;
+    int64_t j = 0;
+    for (; j + LANES <= count; j += LANES) {
+        int64_t i = 0;
+        for (; i + LANES <= k; i += LANES) {
+            vint rows[LANES];
+            UNROLL for (int q = 0; q < LANES; q++)
+            {
+                __builtin_prefetch((const char *)from + ((j + LANES + q) * stride + i) * bytes);
+                rows[q] = (vint)vload_at(from, (j + q) * stride + i, kind);
+            }
+            transpose_lanes(rows);
+            UNROLL for (int q = 0; q < LANES; q++) vstore_int((int32_t *)to + (i + q) * PANEL + j, rows[q]);
+        }
+        for (; i < k; i++)
+            for (int q = 0; q < LANES; q++)
+                to[i * PANEL + j + q] = scalar_at(from, (j + q) * stride + i, kind);
+    }
+    return j;
+}
+#else
+INLINE int64_t turn_lanes(float *to, const void *from, int64_t count, int64_t stride, int64_t k, const int kind)
+{
+    return 0;
+}
+#endif
+
 /* to[i * width + j] = from[j * j_stride + i * k_stride], zero for j >= count. */
 INLINE void pack_panel_of(float *to, const int width, const void *from, int64_t count, int64_t j_stride,
                           int64_t k_stride, int64_t k, const int kind)
@@ -31,6 +63,8 @@ INLINE void pack_panel_of(float *to, const int width, const void *from, int64_t 
             for (int64_t q = 0; q < j; q += 4)
                 *(quad_unaligned *)(to + i * width + q) = quad_at(from, q + i * k_stride, kind);
     } else if (k_stride == 1) {
+        if (width == PANEL)
+            j = turn_lanes(to, from, count, j_stride, k, kind);
         for (; j + 4 <= count; j += 4)
             turn_rows(to + j, width, from, j * j_stride, j_stride, k, 4, kind);
         for (; j + 2 <= count; j += 2) /* left operands */
@@ -306,6 +340,8 @@ static void dot_halves(float *stage, const product *p, int64_t rows, int64_t col
     float wide[DOT_ROWS * WIDE_K];
     product part = {.c = stage, .a = wide, .b_row = 1, .b_column = p->b_column, .c_row = columns, .a_row = WIDE_K};
     part.a_column = 1, part.add_row = columns;
+    if (kind == KIND_BF16 && dots_bf16(stage, p, rows, columns))
+        return;
     for (int64_t k = 0; k < p->k || k == 0; k += WIDE_K) {
         part.k = p->k - k < WIDE_K ? p->k - k : WIDE_K;
         part.b = (const uint16_t *)p->b + k;
@@ -321,6 +357,8 @@ void multiply_halves(const product *p, range rows, range columns, int kind, int 
     float stage[STAGE_ROWS * STAGE_COLUMNS];
     const uint16_t *a = (const void *)p->a, *b = p->b, *add = (const void *)p->add;
     uint16_t *c = (void *)p->c;
+    if (kind == KIND_BF16 && !few && multiply_bf16(p, rows, columns))
+        return;
     /* dots: a group of columns stays in the second cache for all rows; few rows see all columns once */
     int64_t wide = few ? DOT_GROUP_BYTES / (2 * p->k + 1) / DOT_COLUMNS * DOT_COLUMNS : STAGE_COLUMNS;
     if (few && (rows.last - rows.first <= DOT_ROWS || wide > STAGE_ROWS * STAGE_COLUMNS / DOT_ROWS))

@@ -69,6 +69,18 @@ void dots_of(const product *p, range rows, range columns, int kind);
 void gemm_of(const product *p, range rows, range columns, int kind);
 void multiply_halves(const product *p, range rows, range columns, int kind, int few);
 
+/* bf16_dots.c: multiply_halves of bf16, where this machine has an instruction for it; whether it does. dots_bf16: up to
+ * DOT_ROWS rows by dots, in f32: stage (rows x columns). */
+#if BF16_DOTS
+#define multiply_bf16 SUFFIXED(multiply_bf16)
+#define dots_bf16 SUFFIXED(dots_bf16)
+int multiply_bf16(const product *p, range rows, range columns);
+int dots_bf16(float *stage, const product *p, int64_t rows, int64_t columns);
+#else
+INLINE int multiply_bf16(const product *p, range rows, range columns) { return 0; }
+INLINE int dots_bf16(float *stage, const product *p, int64_t rows, int64_t columns) { return 0; }
+#endif
+
 /* Packs columns n .. end - 1 of rows k .. k + depth - 1 of a right operand into panels, PANEL_STEP floats apart. */
 typedef void pack_right(float *to, const product *p, const void *source, int64_t n, int64_t end, int64_t k,
                         int64_t depth, const int kind);

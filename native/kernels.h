@@ -852,8 +852,8 @@ CUDA_KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_
  * pyapp_run runs `count` records in order. It returns 0, or (index of the failed record << 8) | KERNEL_* code. Several
  * host threads may call it at the same time.
  *
- * pyapp_signature is the hexadecimal FNV-1a 64 hash of this header's bytes, given by build.py. Python refuses a library
- * with another hash.
+ * pyapp_signature is the hexadecimal CRC-32 of this header's bytes, given by build.py. Python refuses a library with
+ * another one.
  *
  * pyapp_allocate returns memory aligned to 64 bytes, or NULL if there is none. pyapp_free(NULL) does nothing. */
 int32_t pyapp_run(const launch *records, int32_t count);

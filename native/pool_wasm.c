@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #ifndef PYAPP_SIGNATURE
-#error "build.py gives -DPYAPP_SIGNATURE, the FNV-1a hash of kernels.h"
+#error "build.py gives -DPYAPP_SIGNATURE, the CRC-32 of kernels.h"
 #endif
 #define EXPORT __attribute__((visibility("default"), used))
 

@@ -21,7 +21,7 @@
 #endif
 
 #ifndef PYAPP_SIGNATURE
-#error "build.py gives -DPYAPP_SIGNATURE, the FNV-1a hash of kernels.h"
+#error "build.py gives -DPYAPP_SIGNATURE, the CRC-32 of kernels.h"
 #endif
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)

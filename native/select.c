@@ -64,6 +64,15 @@ KERNEL(where)
 
 /* ---- gather */
 
+/* n <= PART indices: where they lie, or in `part`. */
+static const int64_t *places_at(int64_t *part, const view *index, int64_t type, int64_t at, int64_t n)
+{
+    if (type == TYPE_int64)
+        return read_bits(part, index, at, n, 8);
+    read_integers(part, index, at, n);
+    return part;
+}
+
 KERNEL(gather)
 {
     const int64_t *d = record->dims, bytes = d[gather_element_bytes], rank = d[gather_rank], dim = d[gather_dim];
@@ -84,10 +93,10 @@ KERNEL(gather)
     view_of(&x, record->pointers[gather_x], type_of_size(bytes), rank, d + gather_shape0, strides);
     worker_share(count, ELEMENT_SHARE, worker, workers, &first, &last);
     for (int64_t at = first; at < last;) {
-        int64_t n = last - at < PART ? last - at : PART, step, places[PART];
+        int64_t n = last - at < PART ? last - at : PART, step, part[PART];
         const int64_t offset = next_run(&x, at, &n, &step);
+        const int64_t *places = places_at(part, &index, d[gather_index_type], at, n);
         uint64_t outside = 0;
-        read_integers(places, &index, at, n);
         for (int64_t i = 0; i < n; i++)
             outside |= (uint64_t)places[i] >= (uint64_t)size;
         if (outside)
@@ -242,12 +251,14 @@ KERNEL(scatter)
     write_number(&number, type, d + scatter_number);
     view_of(&source, values ? values : &number, type, rank, shape, values ? d + scatter_source0 : still);
     for (int64_t at = 0; at < count; at += PART) { /* every worker checks all of them first */
-        int64_t places[PART];
+        int64_t part[PART];
         const int64_t n = count - at < PART ? count - at : PART;
-        read_integers(places, &index, at, n);
+        const int64_t *places = places_at(part, &index, d[scatter_index_type], at, n);
+        uint64_t outside = 0;
         for (int64_t i = 0; i < n; i++)
-            if (places[i] < 0 || places[i] >= size)
-                return KERNEL_INDEX_RANGE;
+            outside |= (uint64_t)places[i] >= (uint64_t)size;
+        if (outside)
+            return KERNEL_INDEX_RANGE;
     }
     memcpy(lines, shape, sizeof lines);
     const int64_t length = shape[dim], y_step = d[scatter_y0 + dim], index_step = d[scatter_index0 + dim];
@@ -346,8 +357,19 @@ static void copy_blocks(char *to, const char *x, const int64_t *offsets, int64_t
         for (int64_t i = 0; i < n; i++)                                                                                \
             ((type *)(void *)to)[i] = ((const type *)(const void *)x)[offsets[i]];                                     \
     }
+#define COPY_FEW(type)                                                                                                 \
+    {                                                                                                                  \
+        type *copy = (type *)(void *)to;                                                                               \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            for (int64_t k = 0; k < inner; k++)                                                                        \
+                *copy++ = ((const type *)(const void *)x)[offsets[i] + k];                                             \
+    }
     if (inner == 1)
         BY_SIZE(bytes, COPY)
+#if !defined(__wasm__) /* code is downloaded */
+    else if (inner < 8)
+        BY_SIZE(bytes, COPY_FEW)
+#endif
     else
         for (int64_t i = 0; i < n; i++)
             memcpy(to + i * inner * bytes, x + offsets[i] * bytes, (size_t)(inner * bytes));
@@ -399,6 +421,17 @@ static void put_blocks(const launch *record, const view *source, int64_t o, cons
             y[offsets[i]] = from[entries[i] * step] + (opcode == SCATTER_add ? y[offsets[i]] : -0.0f);
         return;
     }
+#if !defined(__wasm__) /* code is downloaded */
+    if (type == TYPE_float32 && opcode == SCATTER_add && d[index_put_source_inner] == 1) {
+        for (int64_t k = 0; k < n; k++) {
+            float *y = (float *)record->pointers[index_put_y] + o * d[index_put_y_outer] + offsets[k];
+            const float *from = (const float *)(const void *)source->p + o * outer_step + entries[k] * step;
+            for (int64_t i = 0; i < inner; i++)
+                y[i] += from[i];
+        }
+        return;
+    }
+#endif
     for (int64_t k = 0; k < n; k++)
         for (int64_t i = 0; i < inner; i += PART) {
             const int64_t some = inner - i < PART ? inner - i : PART;

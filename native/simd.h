@@ -551,6 +551,54 @@ INLINE void transpose4(quad *a, quad *b, quad *c, quad *d)
 #endif
 }
 
+#if LANES == 16
+/* rows[i][j] and rows[j][i] change places. */
+INLINE void transpose_lanes(vint rows[LANES])
+{
+    __m512i a[LANES], b[LANES];
+    UNROLL for (int i = 0; i < LANES; i += 2)
+    {
+        a[i] = _mm512_unpacklo_epi32((__m512i)rows[i], (__m512i)rows[i + 1]);
+        a[i + 1] = _mm512_unpackhi_epi32((__m512i)rows[i], (__m512i)rows[i + 1]);
+    }
+    UNROLL for (int i = 0; i < LANES; i += 4) UNROLL for (int j = 0; j < 2; j++)
+    {
+        b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
+        b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        a[i] = _mm512_shuffle_i32x4(b[i], b[i + 4], 0x88);
+        a[i + 4] = _mm512_shuffle_i32x4(b[i], b[i + 4], 0xdd);
+        a[i + 8] = _mm512_shuffle_i32x4(b[i + 8], b[i + 12], 0x88);
+        a[i + 12] = _mm512_shuffle_i32x4(b[i + 8], b[i + 12], 0xdd);
+    }
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        rows[i] = (vint)_mm512_shuffle_i32x4(a[i], a[i + 8], 0x88);
+        rows[i + 8] = (vint)_mm512_shuffle_i32x4(a[i], a[i + 8], 0xdd);
+    }
+}
+#endif
+
+/* Products of pairs of bf16: an instruction that only some processors of the set have. */
+#if LANES == 16 && (defined(__clang__) || __GNUC__ >= 10)
+#define BF16_DOTS 1
+#define WITH_BF16_DOTS __attribute__((target("avx512bf16")))
+INLINE int machine_has_bf16_dots(void) { return __builtin_cpu_supports("avx512bf16"); }
+/* sum + the products of the two numbers in each lane. */
+WITH_BF16_DOTS INLINE vfloat vdot_bf16(vint a, vint b, vfloat sum)
+{
+    return (vfloat)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+}
+/* Those of the mask, the rest is zero: LANES halves, widened, and 2 * LANES halves. */
+INLINE vuint vload_u16_part(const uint16_t *p, uint32_t mask)
+{
+    return (vuint)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16((__mmask16)mask, p));
+}
+INLINE vint vload_pairs_part(const uint16_t *p, uint32_t mask) { return (vint)_mm512_maskz_loadu_epi16(mask, p); }
+#endif
+
 /* The even and the odd elements of two vectors that lie one after the other; the two that make these up again. */
 #if LANES == 16
 #define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)

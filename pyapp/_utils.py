@@ -10,6 +10,7 @@ from .engine.dtype import DType
 from .engine.ops import cat
 from .engine.tensor import Tensor
 from .nn.parameter import Parameter
+from .storage import TypedStorage, UntypedStorage, elements_of
 
 
 def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
@@ -26,6 +27,32 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
 def _element_size(dtype: DType) -> int:
     """The bytes of an element."""
     return dtype.itemsize
+
+
+def _rebuild_tensor(
+    storage: TypedStorage | UntypedStorage, storage_offset: int, size: Sequence[int], stride: Sequence[int]
+) -> Tensor:
+    """A tensor over the memory of a storage."""
+    return elements_of(storage, None).as_strided(tuple(size), tuple(stride), storage_offset)
+
+
+def _rebuild_tensor_v2(
+    storage: TypedStorage | UntypedStorage, storage_offset: int, size: Sequence[int], stride: Sequence[int],
+    requires_grad: bool, backward_hooks: Any, metadata: Any = None,
+) -> Tensor:  # fmt: skip
+    """The tensor of a pickle, over the memory of its storage. ValueError for hooks, which no pickle has."""
+    return _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, None, metadata)
+
+
+def _rebuild_tensor_v3(
+    storage: TypedStorage | UntypedStorage, storage_offset: int, size: Sequence[int], stride: Sequence[int],
+    requires_grad: bool, backward_hooks: Any, dtype: DType | None, metadata: Any = None,
+) -> Tensor:  # fmt: skip
+    """As _rebuild_tensor_v2, of plain bytes as elements of `dtype`."""
+    if backward_hooks:
+        raise ValueError("_rebuild_tensor: hooks are not restored; register them again")
+    found = elements_of(storage, dtype).as_strided(tuple(size), tuple(stride), storage_offset)
+    return found.requires_grad_() if requires_grad else found
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:

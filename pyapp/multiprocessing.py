@@ -13,8 +13,33 @@ from typing import Any
 from .errors import ProcessError as _ProcessError
 
 __all__ = [
-    *multiprocessing.__all__, "ProcessContext", "ProcessRaisedException", "SpawnContext", "spawn", "start_processes",
+    *multiprocessing.__all__, "ProcessContext", "ProcessRaisedException", "SpawnContext", "get_all_sharing_strategies",
+    "get_sharing_strategy", "set_sharing_strategy", "spawn", "start_processes",
 ]  # fmt: skip
+
+
+class _Sharing:
+    """The name of torch's strategy that was set; here tensors are copied with each of them."""
+
+    strategies = ("file_descriptor", "file_system")
+    current = strategies[0]
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """torch's names of the ways in which tensors are sent."""
+    return set(_Sharing.strategies)
+
+
+def get_sharing_strategy() -> str:
+    """The name that was set."""
+    return _Sharing.current
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Sets the name. Tensors are sent as copies with each of them. ValueError for another one."""
+    if new_strategy not in _Sharing.strategies:
+        raise ValueError(f"set_sharing_strategy: takes {' or '.join(_Sharing.strategies)}, not {new_strategy!r}")
+    _Sharing.current = new_strategy
 
 
 class ProcessRaisedException(_ProcessError):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from .engine.ops import declared
 from .engine.ops._index import FUNCTION_MODULES, METHOD_MODULES
-from .engine.subclasses import DisableTorchFunctionSubclass, ask, overrides
+from .engine.subclasses import DisableTorchFunctionSubclass, TorchFunctionMode, ask, overrides
 from .engine.tensor import Tensor
 from .nn import functional
 
@@ -69,6 +69,13 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
     return any(func in (found, getattr(found, "fget", None)) for found in vars(Tensor).values())
 
 
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that changes nothing, for classes to derive from."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
 def resolve_name(f: Callable[..., Any]) -> str | None:
     """The public name of a function, such as "torch.add"; None for others."""
     name = getattr(f, "__name__", "")
@@ -82,7 +89,7 @@ def resolve_name(f: Callable[..., Any]) -> str | None:
 
 
 __all__ = [
-    "DisableTorchFunctionSubclass", "handle_torch_function", "has_torch_function", "has_torch_function_unary",
-    "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property", "resolve_name",
-    "wrap_torch_function",
+    "BaseTorchFunctionMode", "DisableTorchFunctionSubclass", "TorchFunctionMode", "handle_torch_function",
+    "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "is_tensor_like",
+    "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
 ]  # fmt: skip

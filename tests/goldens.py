@@ -43,7 +43,7 @@ def kept(new: Any, old: Any, scale: float = 0.0) -> Any:
     list, and those of dicts of floats, are compared with the largest among them.
     """
     if isinstance(new, dict) and isinstance(old, dict):
-        scale = _largest(old)
+        scale = _largest([value for value in old.values() if _number(value) is not None])  # not of what is inside
         return {key: kept(value, old[key], scale) if key in old else value for key, value in new.items()}
     if isinstance(new, (list, tuple)) and isinstance(old, list) and len(new) == len(old):
         scale = max([scale, *(_largest(value) for value in old if _number(value) is not None)])

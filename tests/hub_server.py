@@ -25,6 +25,7 @@ class Fault:
     kind: str  # "cut", "stall", "status", "no range", "flip", "more", "less"
     after: int = 0
     status: int = 500
+    headers: dict[str, str] = field(default_factory=dict)  # of an answer with a status
 
 
 @dataclass
@@ -42,6 +43,7 @@ class Hub:
     files: dict[str, dict[str, bytes]]
     port: int = 0
     faults: list[Fault] = field(default_factory=list)
+    busy: list[Fault] = field(default_factory=list)  # answers to the next questions for a file's metadata or a list
     log: list[Request] = field(default_factory=list)
     token: str | None = None  # that private repositories ask for
     gated: set[str] = field(default_factory=set)
@@ -103,6 +105,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.download(
                 self.state.files[path.split("/", 4)[2].replace("~", "/")][path.split("/", 3)[3]], start
             )
+        if self.state.busy:
+            fault = self.state.busy.pop(0)
+            return self.fail(fault.status, None, fault.headers)
         if path.startswith("/api/models/"):
             return self.info(path)
         repo, _, rest = path[1:].partition("/resolve/")
@@ -141,8 +146,10 @@ class Handler(BaseHTTPRequestHandler):
             return True
         return False
 
-    def fail(self, status: int, code: str | None) -> None:
+    def fail(self, status: int, code: str | None, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         if code:
             self.send_header("X-Error-Code", code)
         self.send_header("X-Repo-Commit", self.state.commit)
@@ -187,7 +194,7 @@ class Handler(BaseHTTPRequestHandler):
     def download(self, data: bytes, start: int) -> None:
         fault = self.state.faults.pop(0) if self.state.faults else Fault("none")
         if fault.kind == "status":
-            return self.fail(fault.status, None)
+            return self.fail(fault.status, None, fault.headers)
         if start >= len(data) > 0:
             return self.fail(416, None)
         if fault.kind == "no range":

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ import pytest
 
 from pyapp import hub
 from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError, PyappError, StorageFullError
-from pyapp.events import Cancel, Event, Progress
-from pyapp.hub import http
+from pyapp.events import Cancel, Event, Notice, Progress
+from pyapp.hub import download, http
 
 pytestmark = pytest.mark.native_only
 pytest.importorskip("huggingface_hub")
@@ -306,6 +307,36 @@ def test_a_download_that_stays_broken_is_kept_and_continued_later(remote: Any, t
     assert not partials(tmp_path)
 
 
+def test_a_busy_hub_is_asked_again_when_it_says_so(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata, lists and downloads: after Retry-After (seconds or a date) or the hub's RateLimit; never a minute."""
+    waits: list[float] = []
+    monkeypatch.setattr(http, "RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(http, "pause", lambda seconds, cancel: waits.append(round(seconds, 1)))
+    monkeypatch.setattr(download, "pause", http.pause)
+    told: list[Event] = []
+    later = formatdate(time.time() + 30, usegmt=True)
+    busy = [{"Retry-After": "7"}, {"RateLimit": '"api";r=0;t=55'}, {"Retry-After": later}, {"Retry-After": "soon"}]
+    remote.busy = [Fault("status", status=429, headers=headers) for headers in busy]
+    remote.faults = [Fault("status", status=429, headers={"Retry-After": "9"}), Fault("status", status=503)]
+    assert hub.fetch(REPO, "model.bin", report=told.append).read_bytes() == WEIGHTS
+    assert waits[:2] == [7, 55] and 25 < waits[2] <= 30 and waits[3:] == [4, 9, 1]
+    assert [event.what for event in told if isinstance(event, Notice)][0].endswith("asked again in 7 seconds")
+    remote.busy = [Fault("status", status=503)]
+    assert "model.bin" in download.list_files(REPO) and waits[6:] == [0.5]
+    for many, path in (([Fault("status", status=429)] * 9, "tokenizer.json"),
+                       ([Fault("status", status=429, headers={"Retry-After": "3600"})], "tokenizer.json")):  # fmt: skip
+        remote.busy, before = list(many), len(waits)
+        with pytest.raises(DownloadError, match="asked too often"):
+            hub.fetch(REPO, path)
+        assert len(waits) - before == min(4, len(many) - 1)
+    remote.busy = [Fault("status", status=429)]  # what is in the cache is taken at once
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS and len(waits) == before
+    remote.busy, remote.faults = [], [Fault("status", status=429, headers={"Retry-After": "3600"})]
+    remote.files[REPO]["other.bin"] = WEIGHTS[::-1]
+    with pytest.raises(DownloadError, match="start it again after 3,600 seconds"):
+        hub.fetch(REPO, "other.bin")
+
+
 def test_a_server_that_ignores_ranges(remote: Any) -> None:
     remote.faults = [Fault("cut", 1_000_000), Fault("no range")]
     assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
@@ -404,6 +435,23 @@ def test_a_damaged_cache_heals(remote: Any) -> None:
     path.resolve().write_bytes(b"cut")
     again = hub.fetch(REPO, "model.bin", server.COMMIT, size=len(WEIGHTS))
     assert again == path and again.read_bytes() == WEIGHTS
+
+
+def test_a_cut_file_in_the_cache_heals(remote: Any) -> None:
+    """The hub says how long the file is, where the registry does not."""
+    for name, data in (("model.bin", WEIGHTS), ("tokenizer.json", TEXT)):
+        blob = hub.fetch(REPO, name).resolve()
+        blob.write_bytes(data[:7])
+        assert hub.fetch(REPO, name).read_bytes() == data
+    cut = hub.fetch(REPO, "model.bin", server.COMMIT)
+    cut.resolve().write_bytes(b"cut")  # of a commit nobody asks the hub
+    assert hub.fetch(REPO, "model.bin", server.COMMIT) == cut
+
+
+def test_redirects_without_an_end(remote: Any) -> None:
+    remote.answers["/storage/"] = (302, {"Location": f"http://localhost:{remote.port}/storage/x/model.bin"}, [])
+    with pytest.raises(DownloadError, match="the server redirects again and again. Check HF_ENDPOINT"):
+        hub.fetch(REPO, "model.bin")
 
 
 def test_a_web_server_that_is_no_hub(remote: Any) -> None:

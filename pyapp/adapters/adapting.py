@@ -117,6 +117,12 @@ def chosen_layers(model: Module, config: LoraConfig) -> dict[str, Any]:
             f"{config.target_modules!r:.100} fits no layer of the model", where="target_modules",
             hint=f"Its layers are called {', '.join(known)}",
         )  # fmt: skip
+    for path, module in found.items():
+        if any(parameter is not None and parameter.part is not None for parameter in module._parameters.values()):
+            raise OptionError(
+                f"{path} has only a part of its parameters in this process", where="target_modules",
+                hint="Add the adapter first, then call fully_shard; models that parallelize divides take none",
+            )  # fmt: skip
     return found
 
 

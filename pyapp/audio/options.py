@@ -41,9 +41,12 @@ class TranscribeOptions:
     - word_timestamps, prepend_punctuations, append_punctuations: times of words, and the punctuation joined to a word.
     - clip_timestamps: start,end,start,... of the parts to transcribe; the last end may be left out.
     - hallucination_silence_threshold: with word times, longer silence around improbable words is skipped.
-    - seed: of the samples. Not openai's: skip_silence: windows begin where somebody speaks; speakers: tell them apart,
-      "auto" (or true) or how many there are; speaker_threshold: the cosine distance, 0 to 2, from which on two voices
-      are two speakers (None: the default).
+    - seed: of the samples. Not openai's: language_detection_segments, language_detection_threshold: the language is
+      that of the first window that is more probable than the threshold, of so many windows; if none is, the one that
+      most of them have; multilingual: the language is detected in each window (these as in faster-whisper);
+      skip_silence: windows begin where somebody speaks; speakers: tell them
+      apart, "auto" (or true) or how many there are; speaker_threshold: the cosine distance, 0 to 2, from which on two
+      voices are two speakers (None: the default).
     """
 
     language: str | None = None
@@ -74,6 +77,9 @@ class TranscribeOptions:
     skip_silence: bool = False
     speakers: str | int | None = None
     speaker_threshold: float | None = None
+    language_detection_segments: int = 1
+    language_detection_threshold: float = 0.5
+    multilingual: bool = False
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -84,6 +90,8 @@ class TranscribeOptions:
         for name, low, high in (("best_of", 1, 64), ("beam_size", 1, 64), ("sample_len", 1, LARGEST)):
             check(name, getattr(self, name), low, high, Integral)
         check("seed", self.seed, 0, (1 << 64) - 1, Integral, needed=True)
+        check("language_detection_segments", self.language_detection_segments, 1, LARGEST, Integral, needed=True)
+        check("language_detection_threshold", self.language_detection_threshold, 0, 1, needed=True)
         check("patience", self.patience, 0, 64)
         check("length_penalty", self.length_penalty, 0, 1)
         check("compression_ratio_threshold", self.compression_ratio_threshold, -LARGEST, LARGEST)
@@ -98,6 +106,8 @@ class TranscribeOptions:
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"must be true or false, not {getattr(self, name)!r:.40}", where=name)
+        if self.multilingual and self.language is not None:
+            raise OptionError("is chosen, and to be detected in each window", where="language", hint="Leave one out")
         if self.patience is not None and self.beam_size is None:
             raise OptionError("patience is part of a beam search", where="patience", hint="Give beam_size too")
         if self.patience is not None and round((self.beam_size or 0) * self.patience) < 1:
@@ -146,7 +156,7 @@ class TranscribeOptions:
 
 SWITCHES = (
     "suppress_blank", "carry_initial_prompt", "condition_on_previous_text", "without_timestamps", "word_timestamps",
-    "skip_silence",
+    "skip_silence", "multilingual",
 )  # fmt: skip
 
 

@@ -53,6 +53,36 @@ def _feature_settings(settings: Mapping[str, Any], where: str, usual: int = SAMP
     return settings
 
 
+def _expect(settings: Mapping[str, Any], where: str, **usual: Any) -> None:
+    """ModelError for a field that has another value than the usual one; it may be left out."""
+    for name, wanted in usual.items():
+        if (given := settings.get(name, wanted)) != wanted:
+            raise ModelError(f"{name} is {given!r:.40}, expected {wanted!r}", where=where)
+
+
+def _whole(settings: Mapping[str, Any], where: str, names: str, usual: int, most: int) -> int:
+    """The whole number from 1 to `most` in the first of the fields `names`, separated by spaces, that there is; the
+    usual one without them. ModelError for anything else.
+    """
+    name, *_ = own = names.split()
+    found = next((settings[key] for key in own if key in settings), usual)
+    if type(found) not in (int, float) or not 1 <= found <= most or found != int(found):
+        raise ModelError(f"{name} is {found!r:.40}, expected a whole number up to {most:,}", where=where)
+    return int(found)
+
+
+def _part(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The object of a part in a config.json; empty where there is none."""
+    found = config.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _same(made: int, read: Any, where: str, what: str = "bins") -> None:
+    """ModelError where the model `where` reads another number of bins than a processor makes."""
+    if read != made:
+        raise _unfit(f"it makes {made} {what}, the model reads {read!r:.20}", where)
+
+
 def _checked(recordings: Sequence[Any]) -> list[NDArray[np.float32]]:
     """Recordings as arrays. ArgumentError where one has no samples, or channels."""
     arrays = [np.asarray(recording, np.float32) for recording in recordings]
@@ -92,9 +122,7 @@ def _unfit(what: str, where: str) -> ModelError:
 
 def _audio_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The audio_config of a config.json, which may be in that of a thinker; empty where there is none."""
-    own = config.get("thinker_config", config)
-    found = own.get("audio_config") if isinstance(own, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    return _part(_part(config, "thinker_config") if "thinker_config" in config else config, "audio_config")
 
 
 @dataclass(frozen=True)
@@ -158,20 +186,13 @@ class StandardizedProcessor:
         rate, and for other spectrograms.
         """
         settings = _feature_settings(settings, where)
-        for name, usual in (("n_fft", POINTS), ("hop_length", HOP), ("win_length", FFT_SIZE), ("preemphasis", 0.97)):
-            if settings.get(name, usual) != usual:
-                raise ModelError(f"{name} is {settings[name]!r:.40}, expected {usual}", where=where)
-        bins = settings.get("feature_size", cls.bins)
-        if type(bins) is not int or not 1 <= bins <= cls.points:
-            raise ModelError(f"feature_size is {bins!r:.40}, expected a whole number up to {cls.points}", where=where)
-        return cls(bins)
+        _expect(settings, where, n_fft=POINTS, hop_length=HOP, win_length=FFT_SIZE, preemphasis=cls.emphasis)
+        return cls(_whole(settings, where, "feature_size", cls.bins, cls.points))
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other spectrograms."""
-        own = config.get("encoder_config")
-        read = own.get("num_mel_bins", StandardizedProcessor.bins) if isinstance(own, Mapping) else self.bins
-        if read != self.bins:
-            raise _unfit(f"it makes {self.bins} bins, the model reads {read!r:.20}", where)
+        encoder = _part(config, "encoder_config") or {"num_mel_bins": self.bins}
+        _same(self.bins, encoder.get("num_mel_bins", StandardizedProcessor.bins), where)
 
     @staticmethod
     def frames_of(samples: int) -> int:
@@ -220,20 +241,12 @@ class SlopedSpectrogramProcessor:
         other spectrograms.
         """
         settings = _feature_settings(settings, where)
-        for name, usual in (("n_fft", POINTS), ("hop_length", HOP), ("win_length", FFT_SIZE)):
-            if settings.get(name, usual) != usual:
-                raise ModelError(f"{name} is {settings[name]!r:.40}, expected {usual}", where=where)
-        bins = settings.get("feature_size", cls.bins)
-        if type(bins) is not int or not 1 <= bins <= POINTS // 4:
-            raise ModelError(f"feature_size is {bins!r:.40}, expected a whole number up to {POINTS // 4}", where=where)
-        return cls(bins)
+        _expect(settings, where, n_fft=POINTS, hop_length=HOP, win_length=FFT_SIZE)
+        return cls(_whole(settings, where, "feature_size", cls.bins, POINTS // 4))
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other spectrograms."""
-        own = config.get("encoder_config")
-        read = own.get("num_mel_bins", 128) if isinstance(own, Mapping) else 128
-        if read != self.bins:
-            raise _unfit(f"it makes {self.bins} bins, the model reads {read!r:.20}", where)
+        _same(self.bins, _part(config, "encoder_config").get("num_mel_bins", 128), where)
 
     frames_of = staticmethod(frames_of)
 
@@ -274,18 +287,12 @@ class PairedBankProcessor:
         rate, and for other frames.
         """
         settings = _feature_settings(settings, where)
-        bins = settings.get("num_mel_bins", settings.get("feature_size", cls.bins))
-        if type(bins) is not int or not 1 <= bins <= POINTS // 4:
-            raise ModelError(f"num_mel_bins is {bins!r:.40}, expected a whole number up to {POINTS // 4}", where=where)
-        if settings.get("stride", 2) != 2:
-            raise ModelError(f"stride is {settings['stride']!r:.40}, expected 2", where=where)
-        return cls(bins)
+        _expect(settings, where, stride=2)
+        return cls(_whole(settings, where, "num_mel_bins feature_size", cls.bins, POINTS // 4))
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other vectors."""
-        read = config.get("feature_projection_input_dim", 160)
-        if read != 2 * self.bins:
-            raise _unfit(f"it makes {2 * self.bins} numbers a moment, the model reads {read!r:.20}", where)
+        _same(2 * self.bins, config.get("feature_projection_input_dim", 160), where, "numbers a moment")
 
     @staticmethod
     def frames_of(samples: int) -> int:
@@ -324,18 +331,14 @@ class CentredBankProcessor:
     ) -> CentredBankProcessor:
         """From the object of a preprocessor_config.json. ModelError for another rate, and for other frames."""
         settings = _feature_settings(settings, where)
-        bins = settings.get("num_mel_bins", settings.get("feature_size", cls.bins))
-        if type(bins) is not int or not 1 <= bins <= POINTS // 4:
-            raise ModelError(f"num_mel_bins is {bins!r:.40}, expected a whole number up to {POINTS // 4}", where=where)
+        bins = _whole(settings, where, "num_mel_bins feature_size", cls.bins, POINTS // 4)
         both = settings.get("do_ceptral_normalize") is not False  # as transformers spells it
         parts = (both and settings.get(f"normalize_{part}") is not False for part in ("means", "vars"))
         return cls(bins, *parts)
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other vectors."""
-        read = config.get("input_feat_per_channel", 80)
-        if read != self.bins:
-            raise _unfit(f"it makes {self.bins} bins, the model reads {read!r:.20}", where)
+        _same(self.bins, config.get("input_feat_per_channel", 80), where)
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
         """Recordings, each float (N,) at 16 kHz, as a batch (B, F, bins) float32, zeros after the shorter ones, and
@@ -375,10 +378,8 @@ class FilterBankProcessor:
     def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> FilterBankProcessor:
         """From the object of a preprocessor_config.json of the Audio Spectrogram Transformer."""
         settings = _feature_settings(settings, where)
-        frames, bins = settings.get("max_length", cls.frames), settings.get("num_mel_bins", cls.bins)
-        for name, value, most in (("max_length", frames, MOST_FRAMES), ("num_mel_bins", bins, POINTS // 4)):
-            if type(value) is not int or not 1 <= value <= most:
-                raise ModelError(f"{name} is {value!r:.40}, expected a whole number up to {most:,}", where=where)
+        frames = _whole(settings, where, "max_length", cls.frames, MOST_FRAMES)
+        bins = _whole(settings, where, "num_mel_bins", cls.bins, POINTS // 4)
         if settings.get("do_normalize") is False:
             return cls(frames, bins)
         # the mean and the deviation of AudioSet, where a file does not say others
@@ -423,19 +424,14 @@ class SpectrogramProcessor:
         other spectrograms.
         """
         settings = _feature_settings(settings, where)
-        bins, seconds = settings.get("feature_size", cls.bins), settings.get("chunk_length", 30)
-        for name, value, most in (("feature_size", bins, FFT_BINS), ("chunk_length", seconds, MOST_FRAMES // 100)):
-            if type(value) not in (int, float) or not 1 <= value <= most or value != int(value):
-                raise ModelError(f"{name} is {value!r:.40}, expected a whole number up to {most:,}", where=where)
-        for name, usual in (("n_fft", FFT_SIZE), ("hop_length", HOP)):
-            if settings.get(name, usual) != usual:
-                raise ModelError(f"{name} is {settings[name]!r:.40}, expected {usual}", where=where)
-        return cls(int(bins), int(seconds) * SAMPLE_RATE // HOP)
+        bins = _whole(settings, where, "feature_size", cls.bins, FFT_BINS)
+        seconds = _whole(settings, where, "chunk_length", 30, MOST_FRAMES // 100)
+        _expect(settings, where, n_fft=FFT_SIZE, hop_length=HOP)
+        return cls(bins, seconds * SAMPLE_RATE // HOP)
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other spectrograms."""
-        own = config.get("audio_config")
-        own = own if isinstance(own, Mapping) else {}
+        own = _part(config, "audio_config")
         read = (own.get("num_mel_bins", self.bins), own.get("max_source_positions", self.frames // 2))
         if read != (self.bins, self.frames // 2):
             raise _unfit(
@@ -482,11 +478,8 @@ class WholeSpectrogramProcessor:
         """
         settings = _feature_settings(settings, where)
         found = SpectrogramProcessor.from_settings(settings, where)
-        window, least = settings.get("n_window", cls.multiple // 2), settings.get("min_length", cls.least)
-        for name, value, most in (("n_window", window, MOST_FRAMES), ("min_length", least, cls.stretch)):
-            if type(value) is not int or not 0 < value <= most:
-                raise ModelError(f"{name} is {value!r:.40}, expected a whole number up to {most:,}", where=where)
-        return cls(found.bins, 2 * window, least)
+        window = _whole(settings, where, "n_window", cls.multiple // 2, MOST_FRAMES)
+        return cls(found.bins, 2 * window, _whole(settings, where, "min_length", cls.least, cls.stretch))
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other spectrograms."""
@@ -528,9 +521,7 @@ class LongSpectrogramProcessor:
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other spectrograms."""
-        read = _audio_config(config).get("num_mel_bins", 128)
-        if read != self.bins:
-            raise _unfit(f"it makes {self.bins} bins, the model reads {read!r:.20}", where)
+        _same(self.bins, _audio_config(config).get("num_mel_bins", 128), where)
 
     def size(self, samples: int) -> tuple[int, int]:
         """(bins, frames) of a recording of `samples` samples."""
@@ -564,8 +555,7 @@ class SteadySpectrogramProcessor:
         """
         settings = _feature_settings(settings, where)
         found = SpectrogramProcessor.from_settings(settings, where)
-        if settings.get("win_length", FFT_SIZE) != FFT_SIZE:
-            raise ModelError(f"win_length is {settings['win_length']!r:.40}, expected {FFT_SIZE}", where=where)
+        _expect(settings, where, win_length=FFT_SIZE)
         loudest = settings.get("global_log_mel_max", cls.loudest)
         if type(loudest) not in (int, float) or not abs(loudest) <= 100:
             raise ModelError(f"global_log_mel_max is {loudest!r:.40}, expected a number", where=where)
@@ -609,8 +599,8 @@ class DelayedSampleProcessor:
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose codec has another rate."""
-        codec = config.get("codec_config")
-        wanted = codec.get("sampling_rate", 24000) if isinstance(codec, Mapping) else self.rate
+        codec = _part(config, "codec_config") or {"sampling_rate": self.rate}
+        wanted = codec.get("sampling_rate", 24000)
         if wanted != self.rate:
             raise _unfit(f"it makes {self.rate:,} samples a second, the codec has {wanted!r:.20}", where)
 
@@ -654,10 +644,8 @@ class LevelledSampleProcessor:
         """
         own = settings.get("feature_extractor")
         settings = own if isinstance(own, Mapping) else settings
-        rate, step = settings.get("sampling_rate", cls.rate), settings.get("pad_to_multiple_of", cls.step)
-        for name, given, most in (("sampling_rate", rate, 192_000), ("pad_to_multiple_of", step, 1 << 22)):
-            if type(given) is not int or not 1 <= given <= most:
-                raise ModelError(f"{name} is {given!r:.40}, expected a whole number up to {most:,}", where=where)
+        rate = _whole(settings, where, "sampling_rate", cls.rate, 192_000)
+        step = _whole(settings, where, "pad_to_multiple_of", cls.step, 1 << 22)
         level, least = settings.get("target_dB_FS", cls.level), settings.get("eps", cls.least)
         for name, number, most in (("target_dB_FS", level, 200), ("eps", least, 1)):
             if type(number) not in (int, float) or not abs(number) <= most:
@@ -670,8 +658,7 @@ class LevelledSampleProcessor:
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder has other moments."""
-        encoder = config.get("acoustic_tokenizer_encoder_config")
-        ratios = encoder.get("downsampling_ratios") if isinstance(encoder, Mapping) else None
+        ratios = _part(config, "acoustic_tokenizer_encoder_config").get("downsampling_ratios")
         wanted = prod(ratios) if isinstance(ratios, list) and all(type(one) is int for one in ratios) else self.step
         if self.step != wanted:
             raise _unfit(f"pad_to_multiple_of is {self.step}, the model's moments have {wanted!r:.20} samples", where)
@@ -683,7 +670,10 @@ class LevelledSampleProcessor:
     def __call__(self, samples: NDArray[np.float32]) -> Tensor:
         """Samples (N,) at 16 kHz → float32 (1, 1, N')."""
         [array] = _checked([samples])
-        array = array if self.rate == SAMPLE_RATE else resample(array, SAMPLE_RATE, self.rate)
+        return self.levelled(array if self.rate == SAMPLE_RATE else resample(array, SAMPLE_RATE, self.rate))
+
+    def levelled(self, array: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at the rate → float32 (1, 1, N')."""
         if self.level is not None and len(array):
             loudness = np.sqrt(np.mean(np.square(array), dtype=np.float64)) + self.least
             array = array * np.float32(10 ** (self.level / 20) / loudness)
@@ -714,22 +704,14 @@ class PairedSpectrogramProcessor:
         other spectrograms.
         """
         settings = _feature_settings(settings, where)
-        own = settings.get("melspec_kwargs")
-        own = own if isinstance(own, Mapping) else {}
-        wanted = {"n_fft": POINTS, "hop_length": HOP, "win_length": FFT_SIZE, "sample_rate": SAMPLE_RATE}
-        for name, usual in wanted.items():
-            given = own.get(name, settings.get(name, usual))
-            if given != usual:
-                raise ModelError(f"{name} is {given!r:.40}, expected {usual}", where=where)
-        bins = own.get("n_mels", settings.get("n_mels", settings.get("feature_size", cls.bins)))
-        if type(bins) is not int or not 1 <= bins <= POINTS // 4:
-            raise ModelError(f"n_mels is {bins!r:.40}, expected a whole number up to {POINTS // 4}", where=where)
+        settings = {**settings, **_part(settings, "melspec_kwargs")}
+        _expect(settings, where, n_fft=POINTS, hop_length=HOP, win_length=FFT_SIZE, sample_rate=SAMPLE_RATE)
+        bins = _whole(settings, where, "n_mels feature_size", cls.bins, POINTS // 4)
         return cls(bins, *(settings.get(f"projector_{name}") for name in ("window_size", "downsample_rate")))
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other spectrograms."""
-        own = config.get("encoder_config")
-        read = own.get("input_dim", 160) if isinstance(own, Mapping) else 160
+        read = _part(config, "encoder_config").get("input_dim", 160)
         told = ((2 * self.bins, read, "numbers a moment"),
                 (self.window, config.get("window_size", 15), "moments that are heard together"),
                 (self.rate, config.get("downsample_rate", 5), "moments for a vector"))  # fmt: skip
@@ -793,13 +775,9 @@ class DecibelProcessor:
         for what is not known.
         """
         settings = _feature_settings(settings, where, cls.rate)
-        for name, usual in (("fft_window_size", cls.window), ("hop_length", cls.hop), ("padding", "repeatpad")):
-            if settings.get(name, usual) != usual:
-                raise ModelError(f"{name} is {settings[name]!r:.40}, expected {usual!r}", where=where)
-        bins, length = settings.get("feature_size", cls.bins), settings.get("max_length_s", cls.length)
-        for name, value, most in (("feature_size", bins, cls.window // 2), ("max_length_s", length, 60)):
-            if type(value) is not int or not 1 <= value <= most:
-                raise ModelError(f"{name} is {value!r:.40}, expected a whole number up to {most:,}", where=where)
+        _expect(settings, where, fft_window_size=cls.window, hop_length=cls.hop, padding="repeatpad")
+        bins = _whole(settings, where, "feature_size", cls.bins, cls.window // 2)
+        length = _whole(settings, where, "max_length_s", cls.length, 60)
         lowest, highest = settings.get("frequency_min", cls.lowest), settings.get("frequency_max", cls.highest)
         if any(type(hertz) not in (int, float) for hertz in (lowest, highest)) or not 0 <= lowest < highest <= 24000:
             raise ModelError(f"it hears from {lowest!r:.40} to {highest!r:.40} Hz", where=where)

@@ -1,5 +1,5 @@
-"""Detect problems of a recording while it is read: silence, clipping, a DC offset; and the filter that removes the
-offset.
+"""Detect problems of a recording while it is read: silence, clipping, a DC offset, channels that cancel out; and the
+filter that removes the offset.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ SILENT = 10 ** (-65 / 20)  # largest deviation from the middle; activity.py neve
 FULL_SCALE = 0.99
 CLIPPED_SHARE = 0.001  # fraction of samples at full scale: unclipped speech has far fewer
 OFFSET = 0.01  # of full scale
+CANCELLED = 0.04  # of the power of channels: the mean of channels that have nothing in common has 1 / channels of it
 ADAPT_SECONDS = 10.0  # the offset of a sound card drifts slower
 
 
@@ -27,6 +28,7 @@ class Quality:
         self._count = self._loud = 0
         self._sum = 0.0
         self._low, self._high = float("inf"), float("-inf")
+        self._power = self._left = 0.0  # of the channels, and of what is left of it in their mean
 
     def add(self, block: NDArray[np.float32]) -> None:
         """float32 of any shape."""
@@ -38,6 +40,12 @@ class Quality:
         self._sum += float(block.sum(dtype=np.float64))
         if max(-low, high) >= FULL_SCALE:
             self._loud += int(np.count_nonzero(np.abs(block) >= FULL_SCALE))
+
+    def add_mixed(self, block: NDArray[np.float32], mixed: NDArray[np.float32]) -> None:
+        """A block (frames, channels) of several channels, and their mean (frames,)."""
+        channels = block.shape[1]
+        self._power += float(np.vdot(block, block)) / channels
+        self._left += float(np.vdot(mixed, mixed)) * channels
 
     def notices(self, name: str) -> list[Notice]:
         """The warnings about the recording called `name`."""
@@ -51,6 +59,9 @@ class Quality:
             share = 100 * self._loud / self._count
             hint = "Words may be wrong where it distorts: record at a lower level"
             found.append(Notice(f"the recording is clipped: {share:.1f} % of it is at full scale", name, hint))
+        if self._left < CANCELLED * self._power:
+            hint = "One of them is inverted: give a single channel, or turn it round"
+            found.append(Notice("the channels of the recording cancel one another out", name, hint))
         mean = self._sum / self._count
         if abs(mean) > OFFSET:
             hint = "It was removed; another cable or sound card may avoid it"

@@ -60,7 +60,10 @@ class AudioReader:
             more = len(raw) > 0
             self._check(raw)
             quality.add(raw)
-            block = resampler.process(mix_channels(raw)) if more else resampler.finish()
+            mixed = mix_channels(raw)
+            if raw.shape[1] > 1:
+                quality.add_mixed(raw, mixed)
+            block = resampler.process(mixed) if more else resampler.finish()
             if len(block):
                 self.seconds += len(block) / self._rate
                 yield offset.process(block)

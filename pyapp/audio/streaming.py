@@ -57,7 +57,13 @@ class LiveTranscriber(LiveSound):
         super().__init__(live or LiveOptions.for_window(window), cancel)
         self._model = model
         self._options = replace(
-            options, word_timestamps=True, without_timestamps=False, clip_timestamps="0", skip_silence=False
+            options,
+            word_timestamps=True,
+            without_timestamps=False,
+            clip_timestamps="0",
+            skip_silence=False,
+            language_detection_segments=1,
+            multilingual=False,
         )
         self._hypothesis: list[LiveWord] = []  # of the last decoding, not final
         self._final_end = 0.0

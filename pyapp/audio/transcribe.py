@@ -110,6 +110,7 @@ class Transcription:
         self._encoder = encoder or encoder_of(loaded)
         self._mel = MelWindows(audio, self._model.config.n_mels)
         self._language = options.language if self._tokenizer.multilingual else "en"
+        self._main_language: str | None = None  # the chosen one, or the one that was heard at first
         self._draw = Uniform(options.seed).draw
         self._first: Tensor | None = None  # the window from 0, if it was encoded to detect the language
         self._seek = 0
@@ -127,7 +128,8 @@ class Transcription:
         began = perf_counter()
         yield from self._hear_language()
         assert self._language is not None
-        self._decoder = WindowDecoder(self._model, self._tokenizer, self._options, self._language, self._draw)
+        self._main_language = self._language
+        self._decoder = self._decoder_of(self._language)
         for start, end in self._options.clips():
             last = None if end is None else round(end * FRAMES_PER_SECOND)
             self._seek = round(start * FRAMES_PER_SECOND)
@@ -149,7 +151,7 @@ class Transcription:
     def _results(self, duration: float) -> dict[str, Any]:
         return {
             "text": self._tokenizer.decode(self._tokens[len(self._initial) :]),
-            "language": self._language,
+            "language": self._main_language,
             "duration": duration,
             "task": self._options.task,
             "segments": [as_openai(segment) for segment in self._segments],
@@ -169,12 +171,33 @@ class Transcription:
         if self._language is not None:
             yield Language(self._language)
             return
-        audio = yield from self._encode(self._mel.read(0, self._window))
+        found: dict[str, list[float]] = {}  # how probable each language was in the windows that seem to have it
+        for begin in range(0, self._options.language_detection_segments * self._window, self._window):
+            if begin and self._mel.holds(begin + self._window) <= begin:
+                break
+            audio = yield from self._encode(self._mel.read(begin, begin + self._window))
+            shares = detect_language(self._model, self._tokenizer, audio)
+            if not begin and self._size(None) == self._window:  # a short recording is padded with zeros, not silence
+                self._first = audio
+            heard = max(shares, key=shares.__getitem__)
+            found.setdefault(heard, []).append(shares[heard])
+            if shares[heard] > self._options.language_detection_threshold:
+                found = {heard: [shares[heard]]}
+                break
+        self._language = max(found, key=lambda code: len(found[code]))
+        yield Language(self._language, max(found[self._language]))
+
+    def _decoder_of(self, language: str) -> WindowDecoder:
+        """What decodes windows in a language."""
+        return WindowDecoder(self._model, self._tokenizer, self._options, language, self._draw)
+
+    def _hear_change(self, audio: Tensor) -> Iterator[Event]:
+        """Takes the language of an encoded window (1, n_ctx, state), and tells it if it is another one."""
         shares = detect_language(self._model, self._tokenizer, audio)
-        if self._size(None) == self._window:  # a short recording is padded with zeros, not with silence
-            self._first = audio
-        self._language = max(shares, key=shares.__getitem__)
-        yield Language(self._language, shares[self._language])
+        heard = max(shares, key=shares.__getitem__)
+        if heard != self._language:
+            self._language, self._decoder = heard, self._decoder_of(heard)
+            yield Language(heard, shares[heard])
 
     def _size(self, last: int | None) -> int:
         """The number of frames of the window at the present position, before `last` and the recording's end."""
@@ -219,6 +242,8 @@ class Transcription:
         audio, self._first = self._first, None
         if audio is None or (begin, size) != (0, self._window):
             audio = yield from self._encode(self._mel.read(begin, begin + size))
+        if self._options.multilingual:
+            yield from self._hear_change(audio)
         result = yield from self._decode_with_fallback(audio)
         if self._is_silence(result):
             self._seek += size
@@ -362,6 +387,8 @@ def check_options(options: TranscribeOptions, tokenizer: WhisperTokenizer, conte
                 f"this model only knows English, not {options.language!r}", where="language",
                 hint="Take a multilingual model (one without .en)",
             )  # fmt: skip
+        if options.multilingual:
+            raise OptionError("this model only knows English", where="multilingual", hint="Take a multilingual model")
         if options.task != "transcribe":
             raise OptionError("this model does not translate", where="task", hint="Take a multilingual model")
     elif options.language is not None:

@@ -21,7 +21,11 @@ def _settled(found: Any, create_graph: bool) -> Any:
 
 
 def _args(inputs: Inputs) -> tuple[Tensor, ...]:
-    return (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    found = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    for x in found:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"takes a tensor or a tuple of tensors, not {describe(x)}")
+    return found
 
 
 def _ready(inputs: Inputs, create_graph: bool) -> tuple[Tensor, ...]:
@@ -42,15 +46,25 @@ def _along(name: str, v: Any, like: Any, what: str) -> tuple[Tensor, ...]:
     return given
 
 
-def _strictly(name: str, func: Callable[..., Any], inputs: Inputs) -> None:
-    """RuntimeError if an output of `func` does not depend on one of the inputs."""
+def _strictly(name: str, func: Callable[..., Any], inputs: Inputs, twice: bool, vectorize: bool = False) -> None:
+    """RuntimeError if an output of `func`, or with `twice` one of its gradients, is independent of an input."""
+    if vectorize:
+        raise RuntimeError(f"{name}: strict and vectorize are not supported together")
     leaves = [x.detach().requires_grad_() for x in _args(inputs)]
     with enable_grad():
         outputs = _args(func(*leaves))
     for out in outputs:
-        found = grad(out.sum(), leaves, allow_unused=True, retain_graph=True) if out.requires_grad else (None,)
+        found = _gradients(out, leaves)
         if any(gradient is None for gradient in found):
             raise RuntimeError(f"{name}: {describe(out)} does not depend on every input")
+        if twice and not all(any(g is not None for g in _gradients(first, leaves)) for first in found):
+            raise RuntimeError(f"{name}: the derivatives of {describe(out)} do not depend on every input")
+
+
+def _gradients(out: Tensor, leaves: list[Tensor]) -> tuple[Any, ...]:
+    if not out.requires_grad:
+        return (None,) * len(leaves)
+    return grad(out.sum(), leaves, allow_unused=True, retain_graph=True, create_graph=True)
 
 
 def _number(name: str, func: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -65,6 +79,19 @@ def _number(name: str, func: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return number
 
 
+def _giving_tensors(name: str, func: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with a check of what it gives."""
+
+    def checked(*args: Tensor) -> Any:
+        found = func(*args)
+        parts = found if isinstance(found, tuple) else (found,)
+        if not parts or not all(isinstance(part, Tensor) for part in parts):
+            raise TypeError(f"{name}: the function gives a tensor or a tuple of tensors, not {describe(found)}")
+        return found
+
+    return checked
+
+
 def jacobian(
     func: Callable[..., Any], inputs: Inputs, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
@@ -73,9 +100,10 @@ def jacobian(
     them for several outputs or inputs.
     """
     if strict:
-        _strictly("jacobian", func, inputs)
+        _strictly("jacobian", func, inputs, create_graph, vectorize)
     argnums: Any = 0 if isinstance(inputs, Tensor) else tuple(range(len(inputs)))
-    return _settled(_func.jacrev(func, argnums)(*_ready(inputs, create_graph)), create_graph)
+    found = _func.jacrev(_giving_tensors("jacobian", func), argnums)(*_ready(inputs, create_graph))
+    return _settled(found, create_graph)
 
 
 def hessian(
@@ -84,7 +112,7 @@ def hessian(
 ) -> Any:  # fmt: skip
     """The second derivatives of `func`, whose value is one number."""
     if strict:
-        _strictly("hessian", func, inputs)
+        _strictly("hessian", func, inputs, True, vectorize)
     argnums: Any = 0 if isinstance(inputs, Tensor) else tuple(range(len(inputs)))
     found = _func.hessian(_number("hessian", func), argnums)(*_ready(inputs, create_graph))
     return _settled(found, create_graph)
@@ -95,7 +123,7 @@ def vjp(
 ) -> tuple[Any, Any]:
     """(value, gradients of the inputs) with the weights `v` of the value's elements (default 1 for one element)."""
     if strict:
-        _strictly("vjp", func, inputs)
+        _strictly("vjp", func, inputs, create_graph)
     value, pull = _func.vjp(func, *_ready(inputs, create_graph))
     found = pull(*_along("vjp", v, value, "output"))
     found = found[0] if isinstance(found, tuple) and isinstance(inputs, Tensor) else found
@@ -107,7 +135,7 @@ def jvp(
 ) -> tuple[Any, Any]:
     """(value, derivative of the value along `v`)."""
     if strict:
-        _strictly("jvp", func, inputs)
+        _strictly("jvp", func, inputs, create_graph)
     given = _ready(inputs, create_graph)
     value, moved = _func.jvp(func, given, _along("jvp", v, given, "input"))
     return _settled(value, create_graph), _settled(moved, create_graph)
@@ -118,7 +146,7 @@ def vhp(
 ) -> tuple[Any, Any]:
     """(value, `v` times the matrix of second derivatives), of a function that gives one number."""
     if strict:
-        _strictly("vhp", func, inputs)
+        _strictly("vhp", func, inputs, True)
     given = _ready(inputs, create_graph)
     along = _along("vhp", v, given, "input")
     first = _func.grad_and_value(_number("vhp", func), tuple(range(len(given))))

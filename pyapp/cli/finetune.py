@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option, use_threads
-from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, plain, size
+from pyapp.cli.together import processes_option, train_together
+from pyapp.cli.views import JsonView, QuantizeView, SilentView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
 from pyapp.text.generation.options import SEEDS
 
@@ -91,6 +92,7 @@ class FinetuneView(TrainView):
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @click.option("--device", callback=device_of, help="Where to train. [default: cpu]")
 @click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
+@processes_option
 @threads_option
 @json_option
 @option(TRAINED, "--lora", "rank", type=click.IntRange(min=1), help="Rank of the adapter. [default: 8]")
@@ -228,7 +230,14 @@ class FinetuneView(TrainView):
 @option(MEMORY, "--bfloat16", is_flag=True, help="Compute matrix products in bfloat16 (autocast).")
 @option(MEMORY, "--eight-bits", is_flag=True, help="Keep AdamW's state in 8 bits.")
 def finetune(
-    model: str, data: str, out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any
+    model: str,
+    data: str,
+    out_dir: Path,
+    resume: bool,
+    processes: int,
+    threads: int | None,
+    as_json: bool,
+    **settings: Any,
 ) -> int:
     """Train a model further: a language model on your own texts or conversations, others on labelled texts, pictures or
     recordings.
@@ -257,11 +266,20 @@ def finetune(
     use_threads(threads)
     source = click.get_current_context().get_parameter_source
     given = {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
-    view: View = JsonView() if as_json else FinetuneView(model, out_dir)
-    return forward(
-        lambda cancel: tasks.finetune(model, data, out_dir, resume=resume, cancel=cancel, **given), view,
-        keeps_state=True,
-    )  # fmt: skip
+    device = given.pop("device", None)
+
+    def run(ranks: Any, device: str | None) -> int:
+        view: View = SilentView()
+        if ranks is None or ranks.first:
+            view = JsonView() if as_json else FinetuneView(model, out_dir)
+        more = {"device": device} if device is not None else {}
+        more |= {"ranks": ranks} if ranks is not None else {}
+        return forward(
+            lambda cancel: tasks.finetune(model, data, out_dir, resume=resume, cancel=cancel, **given, **more), view,
+            keeps_state=True,
+        )  # fmt: skip
+
+    return train_together(processes, device, run)
 
 
 class MergeView(QuantizeView):

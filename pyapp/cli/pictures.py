@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import command
-from pyapp.cli.running import WORDS, forward, json_option, threads_option, use_threads
+from pyapp.cli.running import WORDS, check_folder_of, forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import ItemsView, labels_line, model_option, own_labels, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Item
@@ -704,6 +704,19 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 @click.option(
     "--control-scale", type=click.FloatRange(0, 10), default=1.0, show_default=True, help="How much it counts."
 )
+@click.option(
+    "--adapter",
+    metavar="FILE[:SCALE]",
+    callback=lambda context, option, given: scaled_files(context, option, () if given is None else (given,)) or None,
+    help="An IP-Adapter of Stable Diffusion 1.5 or XL, such as h94/IP-Adapter:models/ip-adapter_sd15.safetensors, and "
+    "how much it counts (1).",
+)
+@click.option(
+    "--adapter-image", type=click.Path(exists=True, dir_okay=False), help="The picture that the IP-Adapter reads."
+)
+@click.option(
+    "--image-encoder", metavar="MODEL", help="The IP-Adapter's CLIP.  [default: image_encoder, in the same folder]"
+)
 @click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
 @click.option(
     "--transformer",
@@ -731,8 +744,7 @@ def imagine(
         raise click.BadParameter(
             f"{output}: pictures are written as PNG: name it {path.with_suffix('.png').name}.", param_hint="--output"
         )
-    if not path.parent.is_dir():  # before a model draws for minutes
-        raise click.BadParameter(f"there is no folder {str(path.parent)!r} to write to.", param_hint="--output")
+    check_folder_of(path, lambda what: click.BadParameter(what, param_hint="--output"))
     several = len(prompts) > 1
     targets = [path.with_stem(f"{path.stem}-{i + 1}") if several else path for i in range(len(prompts))]
 

@@ -8,6 +8,7 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 import click
@@ -179,6 +180,15 @@ def stdin_until(cancel: Cancel) -> BinaryIO:
     except (OSError, ValueError):  # not a file of the system
         number = None
     return sys.stdin.buffer if number is None else io.BufferedReader(_Stdin(number, cancel))
+
+
+def check_folder_of(path: Path, wrong: Callable[[str], Exception]) -> None:
+    """Wrong usage before minutes of work whose result could not be written."""
+    if not path.parent.is_dir():
+        raise wrong(f"there is no folder {str(path.parent)!r} to write to.")
+    special = path.exists() and not path.is_file()  # a device or a pipe, which no new file replaces
+    if not os.access(path if special else path.parent, os.W_OK):
+        raise wrong(f"{str(path)!r} cannot be written to: take another folder, or change its access rights.")
 
 
 def forward(start: Callable[[Cancel], Any], view: View, *, keeps_state: bool = False) -> int:

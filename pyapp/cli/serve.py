@@ -19,7 +19,13 @@ MIB = 1 << 20
 
 @command()
 @click.argument("models", metavar="[MODEL]...", nargs=-1)
-@option(NETWORK, "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0: all.")
+@option(
+    NETWORK,
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help='The address to listen on; 0.0.0.0: all of IPv4, "::": all.',
+)
 @option(
     NETWORK, "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="The port; 0: any free one."
 )

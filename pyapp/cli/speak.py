@@ -12,6 +12,7 @@ import click
 from pyapp.cli.grouped import command
 from pyapp.cli.running import (
     WORDS,
+    check_folder_of,
     device_option,
     forward,
     json_option,
@@ -96,7 +97,7 @@ class SpeakJson(SpeakView):
               "facebook/encodec_24khz]")  # fmt: skip
 @click.option("--voices", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
               help="The vectors of voices (.npy or .safetensors): of SpeechT5 512 numbers each, of "
-              "MetaVoice 256. Of Pocket TTS, a recording of a voice (.wav).")  # fmt: skip
+              "MetaVoice 256. Of Pocket TTS and VibeVoice, a recording of a voice (.wav).")  # fmt: skip
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
               help="The number of the voice, for models that have several.")  # fmt: skip
 @click.option("--voice", metavar="NAME",
@@ -188,8 +189,7 @@ def targets_of(files: tuple[str, ...], output: str, as_json: bool) -> list[Path 
         check_format(BY_SUFFIX[path.suffix.lower()])
     except OptionError as error:
         raise wrong(f"{error.what}. {error.hint}.") from None
-    if not path.parent.is_dir():
-        raise wrong(f"there is no folder {str(path.parent)!r} to write to.")
+    check_folder_of(path, wrong)
     return [path]
 
 

@@ -1,7 +1,8 @@
-"""`--tensor-parallel N`: a command that N processes run together. The first one leads."""
+"""`--tensor-parallel N`, `--processes N`: a command that N processes run together. The first one leads, and tells."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,11 +10,57 @@ from typing import Any
 import click
 
 from pyapp.errors import OptionError
+from pyapp.interrupts import STOPPED
 
 tensor_parallel_option = click.option(
     "--tensor-parallel", "processes", type=click.IntRange(1, 1 << 10), default=1, metavar="N",
     help="Divide the model among N processes of this machine. Needs MPI: pip install 'pyapp[distributed]'.",
 )  # fmt: skip
+
+
+processes_option = click.option(
+    "--processes", type=click.IntRange(1, 1 << 10), default=1, metavar="N",
+    help="Divide the batches of a step among N processes of this machine, on N cards with --device cuda. Needs MPI: "
+    "pip install 'pyapp[distributed]'. [default: 1]",
+)  # fmt: skip
+
+
+def _is_one_of(processes: int, option: str) -> bool:
+    """Whether this process is one of those that this command has started."""
+    from pyapp.distributed import launch
+
+    started = launch.led_processes()
+    if started not in (None, processes):
+        raise OptionError(f"is {processes}, but {started} processes were started", where=option)
+    return started is not None
+
+
+def _start(processes: int) -> int:
+    """Runs this command in as many processes; returns its exit code."""
+    from pyapp.distributed import launch
+
+    return launch.run_led(sys.argv[1:], processes, lambda line: click.echo(line, err=True))
+
+
+def train_together(processes: int, device: str | None, run: Callable[[Any, str | None], int]) -> int:
+    """Runs `run(ranks, device)` in each of several processes, `device` with the number of its card; of one process,
+    `run(None, device)`. Returns the exit code.
+    """
+    if processes == 1:
+        return run(None, device)
+    if not _is_one_of(processes, "--processes"):
+        return _start(processes)
+    from pyapp import distributed
+    from pyapp.train.ranks import Ranks
+
+    cards = device is not None and device.startswith("cuda")
+    ranks = Ranks(distributed.init_process_group("nccl" if cards else "mpi"))
+    code = run(ranks, f"cuda:{os.environ['LOCAL_RANK']}" if cards else device)
+    if code and not ranks.begun:
+        ranks.fail()  # the others wait there for all
+    if code in (0, STOPPED) or ranks.failed:
+        distributed.destroy_process_group()
+    return code  # with the group in place, the end of this process ends the others
 
 
 def run_together(processes: int, run: Callable[[Any], int]) -> int:
@@ -27,13 +74,8 @@ def run_together(processes: int, run: Callable[[Any], int]) -> int:
     if keeper.device is not None:
         raise OptionError(f"is {keeper.device!r}, but several processes compute on the CPU here", where="--device",
                           hint="Take one process, or a script with init_process_group('nccl')")  # fmt: skip
-    from pyapp.distributed import launch
-
-    started = launch.led_processes()
-    if started is None:
-        return launch.run_led(sys.argv[1:], processes, lambda line: click.echo(line, err=True))
-    if started != processes:
-        raise OptionError(f"is {processes}, but {started} processes were started", where="--tensor-parallel")
+    if not _is_one_of(processes, "--tensor-parallel"):
+        return _start(processes)
     from pyapp import distributed
     from pyapp.distributed.leading import Leader, OutOfStep, follow
     from pyapp.models.load import load_model

@@ -132,6 +132,11 @@ def decoding_settings(command: Any) -> Any:
         click.option("--highlight-words/--no-highlight-words", default=False, show_default=True,
                      help="Subtitles of words: underline each as it is spoken."),
         switch("skip-silence", "Begin windows at speech."),
+        setting("--language-detection-segments", "Windows of 30 s that may be heard to detect the language.",
+                click.IntRange(1)),
+        switch("multilingual", "Detect the language in each window."),
+        setting("--language-detection-threshold", "A language that is more probable in a window is taken at once.",
+                click.FloatRange(0, 1)),
         setting("--speaker-threshold", "Voices with this cosine distance (0 to 2) are two speakers.", click.FLOAT),
         setting("--seed", "Seed of the attempts above temperature 0.", click.IntRange(0, SEEDS - 1)),
     ]):  # fmt: skip

@@ -92,6 +92,14 @@ class View:
         self._bars.clear()
 
 
+class SilentView(View):
+    """Shows nothing: of the processes that compute one task together the first tells."""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, (Error, Done)):
+            self.outcome = "error" if isinstance(event, Error) else event.reason
+
+
 class JsonView(View):
     """One event per line, with the fields of `extra` added; ASCII if the terminal or file is not UTF-8."""
 

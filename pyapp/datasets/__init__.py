@@ -2,9 +2,10 @@
 
 from . import augment
 from .folders import ImageFolder, read_picture
+from .parquet import read_parquet
 from .pictures import Pictures, cifar10, cifar100, digits, fashion_mnist, mnist
 from .pipeline import Pipeline
-from .tables import Table, TensorShards, read_csv, read_parquet, table_of
+from .tables import Table, TensorShards, read_csv, table_of
 from .texts import Reviews, Stories, TextLines, TokenWindows, imdb, tiny_stories
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Tables: CSV files, and Parquet where pyarrow or pandas is installed; and rows of tensors in safetensors files."""
+"""Tables, of CSV files and of data frames; and rows of tensors in safetensors files."""
 
 from __future__ import annotations
 
@@ -160,36 +160,14 @@ def undecodable_line(path: str | os.PathLike[str], encoding: str) -> int:
     return number
 
 
-def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Table:
-    """A table of a Parquet file, by pyarrow, or by pandas. ImportError if neither is installed."""
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        try:
-            from pandas import read_parquet as read
-        except ImportError as error:
-            what = "Parquet is read by pyarrow, which is not installed: pip install 'pyapp[data]'"
-            raise ImportError(what) from error
-        return table_of(read(path, columns=columns))
-    try:
-        found = parquet.read_table(path, columns=columns)
-        values = {name: found.column(name).to_pylist() for name in found.column_names}
-    except (ValueError, OSError, ArrowException) as error:  # ArrowException: of what pyarrow does not implement
-        raise FileFormatError(
-            f"this is not a Parquet file that can be read ({error})", where=str(path), hint="Write it again"
-        ) from error
-    return Table({name: _of_values(column) for name, column in values.items()})
-
-
 def table_of(frame: Any) -> Table:
     """A table of a pandas or polars DataFrame."""
-    return Table({str(name): _of_values(frame[name].tolist() if hasattr(frame[name], "tolist") else
+    return Table({str(name): of_values(frame[name].tolist() if hasattr(frame[name], "tolist") else
                                         frame[name].to_list()) for name in frame.columns})  # fmt: skip
 
 
-def _of_values(values: list[Any]) -> Column:
+def of_values(values: list[Any]) -> Column:
+    """Whole numbers as int64, numbers and missing ones as float64, else unchanged."""
     kinds = {type(value) for value in values}
     if kinds <= {int}:
         fits = all(-(1 << 63) <= value < 1 << 63 for value in (min(values, default=0), max(values, default=0)))

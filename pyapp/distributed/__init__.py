@@ -1,7 +1,8 @@
 """Several processes, by torch.distributed's names (docs/distributed.md): groups of ranks, and calls between them.
 
 `pyapp run -n 2 SCRIPT.py` starts the processes. DistributedDataParallel is in pyapp.nn.parallel, DistributedSampler in
-pyapp.utils.data.distributed, ZeroRedundancyOptimizer in pyapp.distributed.optim, fully_shard in pyapp.distributed.fsdp.
+pyapp.utils.data.distributed, ZeroRedundancyOptimizer in pyapp.distributed.optim, fully_shard in pyapp.distributed.fsdp,
+parallelize_module in pyapp.distributed.tensor.parallel; pyapp.distributed.checkpoint saves and loads divided states.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from ..engine.processes.group import (
     is_initialized,
     new_group,
 )
+from ..engine.processes.mesh import DeviceMesh, init_device_mesh
 from ..errors import ProcessError
 
 __all__ = [
-    *_calls, "ProcessGroup", "ReduceOp", "Work", "destroy_process_group", "get_backend", "get_global_rank",
-    "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
-    "init_process_group", "is_available", "is_initialized", "is_mpi_available", "is_nccl_available", "new_group",
+    *_calls, "DeviceMesh", "ProcessGroup", "ReduceOp", "Work", "destroy_process_group", "get_backend",
+    "get_global_rank", "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank",
+    "get_world_size", "group", "init_device_mesh", "init_process_group", "is_available", "is_initialized",
+    "is_mpi_available", "is_nccl_available", "new_group",
 ]  # fmt: skip
 
 
@@ -103,6 +106,6 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("fsdp", "launch", "optim"):
+    if name in ("checkpoint", "device_mesh", "fsdp", "launch", "nn", "optim", "tensor"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

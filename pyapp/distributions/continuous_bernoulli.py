@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..engine.ops import rand, where
+from ..engine.ops import logsigmoid, rand, where
 from ..engine.tensor import Tensor
 from .constraints import unit_interval
 from .discrete import Binary
+from .utils import clamp_probs
 
 
 class ContinuousBernoulli(Binary):
@@ -28,7 +29,7 @@ class ContinuousBernoulli(Binary):
 
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """The probabilities, whether they are away from 0.5, and those away from it (the lower limit elsewhere)."""
-        p = self.probs.clamp(2.0**-23, 1 - 2.0**-23)
+        p = clamp_probs(self.probs)
         away = (p <= self._lims[0]) | (p > self._lims[1])
         return p, away, where(away, p, self._lims[0])
 
@@ -58,7 +59,7 @@ class ContinuousBernoulli(Binary):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         logits = self.logits
-        return value * logits - logits.clamp(0) - (-logits.abs()).exp().log1p() + self._log_norm()
+        return value * logits + logsigmoid(-logits) + self._log_norm()
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -76,6 +77,6 @@ class ContinuousBernoulli(Binary):
         return self.icdf(rand(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device))
 
     def entropy(self) -> Tensor:
-        p = self.probs.clamp(2.0**-23, 1 - 2.0**-23)
+        p = clamp_probs(self.probs)
         none, one = (-p).log1p(), p.log()
         return self.mean * (none - one) - self._log_norm() - none

@@ -39,7 +39,8 @@ class Geometric(Binary):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return value * (-self.probs).log1p() + self.probs.log()
+        failing = where((self.probs == 1) & (value == 0), 0.0, self.probs)  # 0 log(0) is 0
+        return value * (-failing).log1p() + self.probs.log()
 
     def entropy(self) -> Tensor:
         return Bernoulli(logits=self.logits).entropy() / self.probs
@@ -95,7 +96,7 @@ class Binomial(Binary):
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
         ways = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
-        return ways + value * logits - n * (logits.clamp(0) + (-logits.abs()).exp().log1p())
+        return ways + value * logits + n * logsigmoid(-logits)
 
 
 class NegativeBinomial(Binary):

@@ -7,13 +7,14 @@ from typing import Any
 
 from ..engine import no_grad
 from ..engine.dtype import int64
-from ..engine.ops import arange, eye, log_softmax, multinomial, rand, softmax, where
+from ..engine.ops import arange, eye, log_softmax, logsigmoid, multinomial, rand, softmax, where
 from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
 from .constraints import boolean, integer_interval, real, simplex, unit_interval
 from .constraints import one_hot as one_hot_vectors
 from .distribution import Distribution, as_tensors
+from .utils import probs_to_logits
 
 
 def one_of(name: str, probs: Any, logits: Any) -> Any:
@@ -44,8 +45,7 @@ class Binary(Distribution):
     def logits(self) -> Tensor:
         if self._by_logits:
             return self._given
-        p = self._given.clamp(2.0**-23, 1 - 2.0**-23)
-        return p.log() - (-p).log1p()
+        return probs_to_logits(self._given, is_binary=True)
 
 
 class Bernoulli(Binary):
@@ -81,7 +81,7 @@ class Bernoulli(Binary):
     def _expected(self, value: Tensor) -> Tensor:
         """log_prob, linear in the value."""
         logits = self.logits
-        return value * logits - logits.clamp(0) - (-logits.abs()).exp().log1p()
+        return value * logits + logsigmoid(-logits)
 
     def entropy(self) -> Tensor:
         return -self._expected(self.probs)
@@ -116,7 +116,7 @@ class Categorical(Distribution):
     def logits(self) -> Tensor:
         if self._logits is None:
             assert self._probs is not None
-            return self._probs.clamp(2.0**-23, 1 - 2.0**-23).log()
+            return probs_to_logits(self._probs)
         return self._logits
 
     @property

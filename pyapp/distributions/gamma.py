@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..engine import is_grad_enabled
+from ..engine import float64, is_grad_enabled
 from ..engine.lazy import np
 from ..engine.numpy_arrays import array_of, tensor_of
-from ..engine.ops import digamma, full_like, igamma, lgamma, rand, randn, stack, where
+from ..engine.ops import digamma, full_like, igamma, lgamma, rand, randn, sigmoid, softmax, stack, where
+from ..engine.ops.dtype_limits import finfo
 from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 
-def draw_gamma(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Gamma numbers of rate 1, by rejection (Marsaglia and Tsang 2000, "A simple method for generating gamma
-    variables"). For a concentration a below 1, a draw for a + 1 is multiplied by a power of a uniform number.
+def _draw_logarithms(concentration: Tensor, shape: tuple[int, ...]) -> Array:
+    """Logarithms of gamma numbers of rate 1, in float64, by rejection (Marsaglia and Tsang 2000, "A simple method for
+    generating gamma variables"). For a concentration a below 1, a draw for a + 1 is multiplied by a power of a uniform
+    number.
     """
     wanted = np.broadcast_to(array_of(concentration.detach()).astype("float64"), shape).reshape(-1)
     d = np.where(wanted < 1, wanted + 1, wanted) - 1 / 3
@@ -37,27 +39,33 @@ def draw_gamma(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
             taken = (v > 0) & (np.log(u) < 0.5 * x * x + d[left] * (1 - v + np.log(v)))
         found[left[taken]] = d[left[taken]] * v[taken]
         left = left[~taken]
-    power = np.maximum(array_of(rand(len(d))).astype("float64"), 2.0**-25) ** (1 / np.maximum(wanted, 1e-30))
-    found = np.where(wanted < 1, found * power, found)
-    return tensor_of(np.maximum(found, 1e-37).reshape(shape), concentration.dtype).to(concentration.device)
+    power = np.log(np.maximum(array_of(rand(len(d), dtype=float64)), 2.0**-54)) / np.maximum(wanted, 1e-30)
+    return (np.log(found) + np.where(wanted < 1, power, 0.0)).reshape(shape)
+
+
+def draw_gamma(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Gamma numbers of rate 1; what is too small for the dtype is its smallest normal number."""
+    found = np.maximum(np.exp(_draw_logarithms(concentration, shape)), finfo(concentration.dtype).tiny)
+    return tensor_of(found, concentration.dtype).to(concentration.device)
 
 
 _MANY = 1e4  # concentration from which a draw is nearly normal
 
 
-def _slope(z: Array, a: Array) -> Array:
-    """dz / da of draws z of concentrations a, at a fixed cdf (Figurnov, Mohamed and Mnih 2018, "Implicit
+def _slope(logarithm: Array, a: Array) -> Array:
+    """d log z / da of draws z of concentrations a, at a fixed cdf (Figurnov, Mohamed and Mnih 2018, "Implicit
     reparameterization gradients"): -(dP(a, z) / da) / density, by the series of P for small a; for large ones by the
     cube root of a draw, which is nearly normal (Wilson and Hilferty 1931)."""
-    root = np.sqrt(a)
+    z, root = np.exp(logarithm), np.sqrt(a)
     cube = np.cbrt(z / a)
     normal = 3 * root * (cube - 1 + 1 / (9 * a))
-    found = cube**3 + 3 * a * cube**2 * (1 / (9 * a * a) - normal / (6 * a * root))
+    with np.errstate(all="ignore"):  # small concentrations have the series
+        found = 1 / a + 3 / cube * (1 / (9 * a * a) - normal / (6 * a * root))
     at = np.nonzero(a < _MANY)
     x, b = z[at], a[at]
     psi = array_of(digamma(tensor_of(b + 1)))
     term, total, n = 1 / b, np.zeros_like(x), 0
-    logarithm = np.log(x)
+    logarithm = logarithm[at]
     while len(x):
         step = term * (psi - logarithm)
         total += step
@@ -66,7 +74,7 @@ def _slope(z: Array, a: Array) -> Array:
             break
         psi = psi + 1 / (b + n)
         term = term * x / (b + n)
-    found[at] = x * total
+    found[at] = total
     return found
 
 
@@ -76,8 +84,27 @@ def _gammas(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not (concentration.requires_grad and is_grad_enabled()):
         return drawn
     wide = np.broadcast_to(array_of(concentration.detach()), shape).astype("float64")
-    slope = tensor_of(_slope(array_of(drawn).astype("float64"), wide), drawn.dtype).to(drawn.device)
+    values = array_of(drawn).astype("float64")
+    slope = tensor_of(values * _slope(np.log(values), wide), drawn.dtype).to(drawn.device)
     return drawn + slope * (concentration - concentration.detach())
+
+
+def _log_gammas(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Logarithms of gamma numbers with their gradient for the concentration; they say how numbers compare that are too
+    small for the dtype."""
+    found = _draw_logarithms(concentration, shape)
+    drawn = tensor_of(found, concentration.dtype).to(concentration.device)
+    if not (concentration.requires_grad and is_grad_enabled()):
+        return drawn
+    wide = np.broadcast_to(array_of(concentration.detach()), shape).astype("float64")
+    slope = tensor_of(_slope(found, wide), drawn.dtype).to(drawn.device)
+    return drawn + slope * (concentration - concentration.detach())
+
+
+def _within(probabilities: Tensor) -> Tensor:
+    """Probabilities between 0 and 1, without both, as torch draws them."""
+    limits = finfo(probabilities.dtype)
+    return probabilities.clamp(limits.tiny, 1 - limits.eps / 2)
 
 
 class Gamma(Distribution):
@@ -166,8 +193,7 @@ class Dirichlet(Distribution):
         return where((self.concentration < 1).all(-1, keepdim=True), flat, above / above.sum(-1, keepdim=True))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = _gammas(self.concentration, self._extended_shape(sample_shape))
-        return drawn / drawn.sum(-1, keepdim=True)
+        return _within(softmax(_log_gammas(self.concentration, self._extended_shape(sample_shape)), -1))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -206,8 +232,7 @@ class Beta(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        first, second = _gammas(self.concentration1, shape), _gammas(self.concentration0, shape)
-        return first / (first + second)
+        return _within(sigmoid(_log_gammas(self.concentration1, shape) - _log_gammas(self.concentration0, shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -17,6 +17,7 @@ y = Cube.apply(x)
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -197,8 +198,12 @@ class Function:
         """Saves for backward; with it, forward takes no ctx."""
 
     @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Runs forward; the result leads back to the arguments that require gradients."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Runs forward; the result leads back to the arguments that require gradients. Arguments given by name take
+        their places among the others.
+        """
+        if kwargs:
+            args = _by_position(cls, args, kwargs)
         recording = STATE.enabled and any(isinstance(a, Tensor) and a.requires_grad for a in args)
         needs = tuple(recording and isinstance(a, Tensor) and a.requires_grad for a in args)
         ctx = Context(needs)
@@ -215,6 +220,16 @@ class Function:
         _check_dirty(cls.__name__, ctx, args, outputs)
         results = _attach(cls, ctx, args, outputs)
         return tuple(results) if several else results[0]
+
+
+def _by_position(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of a call as forward takes them by position, up to the last one that was given."""
+    first = () if cls.setup_context is not Function.setup_context else (None,)  # ctx
+    bound = inspect.signature(cls.forward).bind(*first, *args, **kwargs)
+    if bound.kwargs:
+        raise TypeError(f"{cls.__name__}.apply: forward takes {', '.join(bound.kwargs)} by name only; apply passes all "
+                        "arguments by position")  # fmt: skip
+    return bound.args[len(first) :]
 
 
 def _attach(cls: type[Function], ctx: Context, args: tuple[Any, ...], outputs: list[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ import re
 import struct
 import sys
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,17 +62,9 @@ def read_opcodes(header: str) -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
-def signature_of(header: bytes) -> str:
-    """Hexadecimal FNV-1a 64 of the header (http://www.isthe.com/chongo/tech/comp/fnv/)."""
-    value = 0xCBF29CE484222325
-    for byte in header:
-        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return f"{value:016x}"
-
-
 def read_signature(header: bytes) -> str:
-    """The signature of kernels.h, which in a browser the build has computed (native/build.py)."""
-    return (FOLDER / "kernels.signature").read_text() if IN_BROWSER else signature_of(header)
+    """The hexadecimal CRC-32 of kernels.h, which in a browser the build has computed (native/build.py)."""
+    return (FOLDER / "kernels.signature").read_text() if IN_BROWSER else f"{zlib.crc32(header):08x}"
 
 
 def has_relaxed_simd() -> bool:

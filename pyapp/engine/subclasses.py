@@ -12,7 +12,8 @@ Tensor imports this module when the first such class is defined. Until then oper
 where they look for a region of autocast; views and other methods get a wrapper. A function that is no op itself, such
 as `nn.functional.dropout`, arrives as the ops that it is made of.
 
-Other objects with `__torch_function__` are asked where an operation finds that they are no tensors.
+Other objects with `__torch_function__` are asked where an operation finds that they are no tensors. A
+TorchFunctionMode is asked before all of them, whatever the arguments are.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ _NEVER = frozenset(  # they give no tensors, or call an op that asks
 
 
 class _Thread(ThreadLocal):
-    """How many regions without the protocol this thread is in."""
+    """How many regions without the protocol this thread is in, and its modes, the innermost last."""
 
     off = 0
+    modes: tuple[TorchFunctionMode, ...] = ()
 
 
 _thread = _Thread()
@@ -119,6 +121,8 @@ def ask(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     if _thread.off:
         return NotImplemented
     asked = _asked((*args, *kwargs.values()) if kwargs else args)
+    if _thread.modes:
+        return _ask_mode(function, asked, args, kwargs)
     if not asked:
         return NotImplemented
     for kind in asked:
@@ -127,6 +131,42 @@ def ask(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
             return found
     names = ", ".join(kind.__name__ for kind in asked)
     raise TypeError(f"{function.__name__}: {names} do not implement it: __torch_function__ gave NotImplemented")
+
+
+class TorchFunctionMode:
+    """A context whose `__torch_function__(func, types, args, kwargs)` gives what each operation inside it gives, of
+    plain tensors and functions that make tensors too. Inside that method the mode is off.
+
+        class Counted(TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                counts[func.__name__] += 1
+                return func(*args, **(kwargs or {}))
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no __torch_function__")
+
+    def __enter__(self) -> Any:
+        if not ASK:
+            _begin()
+        _thread.modes = (*_thread.modes, self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        _thread.modes = _thread.modes[:-1]
+
+
+def _ask_mode(function: Callable[..., Any], asked: list[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the innermost mode gives for a call. TypeError for NotImplemented."""
+    modes = _thread.modes
+    _thread.modes = modes[:-1]
+    try:
+        found = modes[-1].__torch_function__(function, tuple(asked), args, kwargs)
+    finally:
+        _thread.modes = modes
+    if found is NotImplemented:
+        raise TypeError(f"{function.__name__}: {type(modes[-1]).__name__} does not implement it")
+    return found
 
 
 def of_class(value: Any, kind: type, args: Iterable[Any] = ()) -> Any:
@@ -204,7 +244,7 @@ def _around(found: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(found)
     def method(*args: Any, **kwargs: Any) -> Any:
-        if type(args[0] if args else None) is not Tensor:
+        if type(args[0] if args else None) is not Tensor or _thread.modes:
             result = ask(method, args, kwargs)
             if result is not NotImplemented:
                 return result
@@ -250,6 +290,6 @@ def begin(cls: type) -> None:
 
 
 __all__ = [
-    "DisableTorchFunctionSubclass", "_disabled_torch_function_impl", "as_subclass", "ask", "begin",
-    "make_subclass", "overrides", "torch_function",
+    "DisableTorchFunctionSubclass", "TorchFunctionMode", "_disabled_torch_function_impl", "as_subclass", "ask",
+    "begin", "make_subclass", "overrides", "torch_function",
 ]  # fmt: skip

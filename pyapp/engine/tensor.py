@@ -106,7 +106,10 @@ class Tensor(_Slots, TensorMethods):
     node: Node | None
     _grad: Tensor | None = None
     is_parameter: bool = False  # marked by nn.Parameter
-    shard_group: Any = None  # of a parameter: the processes that have its other rows
+    _is_buffer: bool = False  # marked by nn.Buffer, with:
+    persistent: bool = True  # whether a module saves it
+    shard_group: Any = None  # of a parameter: the processes that have its other parts
+    part: Any = None  # of such a parameter: what this process has (nn.part)
     dense: bool = True  # every element has its place in memory
     weak: bool = False  # made from a bare Python number: does not widen what it meets
     hooks: list[Any] | None = None

@@ -31,7 +31,7 @@ _ROLES = (
     ("attn_v", re.compile(
         r".*(attn_v|attn_qkv|attn_kv_b|attention\.wv|self_attn\.kv_b_proj|attn\.(attention\.)?(v_proj|qkv_proj|in_proj_qkv|Wqkv|c_attn)"
         r"|attention\.query_key_value)\.weight")),
-    ("attn_k", re.compile(r".*(attn_k|attention\.wk|attn\.(attention\.)?k_proj)\.weight")),
+    ("attn_k", re.compile(r".*((?<!indexer\.)attn_k|attention\.wk|attn\.(attention\.)?k_proj)\.weight")),
     ("attn_output", re.compile(
         r".*(attn_output|attention\.(wo|dense)|(?<!linear_)attn\.(attention\.)?(o_proj|out_proj|c_proj|dense))\.weight")),
     ("ffn_down", re.compile(

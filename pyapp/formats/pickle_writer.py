@@ -18,7 +18,7 @@ from pyapp.engine.dtype import DType
 from pyapp.engine.shape import Size
 from pyapp.engine.storage import Storage
 from pyapp.engine.tensor import Tensor
-from pyapp.engine.user_errors import describe
+from pyapp.engine.user_errors import describe, warn
 
 from .block_rows import rows_of_matrix
 from .pytorch import BLOCKS, DEPTH_LIMIT, STORAGES
@@ -187,6 +187,9 @@ class PickleWriter:
     # -- tensors
 
     def _tensor(self, value: Tensor) -> None:
+        kind = type(value)
+        if kind is not Tensor and not kind.__module__.startswith("pyapp."):
+            warn(f"save: files have plain tensors, so the class {kind.__name__} of a tensor is not written")
         if value.dtype.is_quantized:
             self._blocks(value)
             return

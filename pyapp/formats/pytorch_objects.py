@@ -40,7 +40,7 @@ class InertObject(Stateful):
             self.attributes = state
 
 
-class _AnyName(dict[str, Any]):
+class AnyName(dict[str, Any]):
     """The names that PyTorchFile knows, and a class of InertObjects for every other; `asked` are these names."""
 
     def __init__(self, known: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ class PyTorchObjects(PyTorchFile):
     """
 
     def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
-        self.known = names = _AnyName({**PyTorchFile.known, **_CONTAINERS})
+        self.known = names = AnyName({**PyTorchFile.known, **_CONTAINERS})
         super().__init__(source, archive)
         self.asked = sorted(names.asked)
 

@@ -62,6 +62,30 @@ class BytesSource:
         """Does nothing: the bytes belong to the caller."""
 
 
+class PartSource:
+    """`size` bytes of another source from `start` on. It closes nothing: the other source has its owner."""
+
+    def __init__(self, source: ByteSource, start: int, size: int) -> None:
+        check_range(source, start, size)
+        self.name = f"{source.name} (from byte {start:,} on)"
+        self._source, self._start, self.size = source, start, size
+
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        check_range(self, offset, length)
+        return self._source.read(self._start + offset, length)
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        check_range(self, offset, len(view))
+        read_into(self._source, self._start + offset, view)
+
+    def mapped(self, offset: int, length: int) -> tuple[int, object] | None:
+        """As FileSource.mapped."""
+        check_range(self, offset, length)
+        mapped = getattr(self._source, "mapped", None)
+        found: tuple[int, object] | None = mapped and mapped(self._start + offset, length)
+        return found
+
+
 # The kinds of os.stat for paths that are not regular files.
 _OTHER_KINDS = (
     (stat.S_ISFIFO, "a pipe"),

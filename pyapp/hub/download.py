@@ -20,14 +20,15 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from pyapp.errors import NO_ROOM, Cancelled, DownloadError, ModelNotFoundError, PyappError
-from pyapp.events import Cancel, Event
+from pyapp.events import Cancel, Event, Notice
 from pyapp.formats.safe_json import parse_json
 
-from .http import POLL, Remote, ask, ask_head, receive, storage_full
+from .http import POLL, Remote, ask, ask_head, pause, pause_before, receive, storage_full
 from .network_errors import HUB, STRANGE_HINT, endpoint, explain
 
 T = TypeVar("T")
 LOOK_UP_SECONDS = 10.0
+TOLD_SECONDS = 3.0  # of waiting for a busy hub
 COMMIT = re.compile(r"[0-9a-f]{40}")
 ETAG = re.compile(r"[\w.-]{1,200}")
 
@@ -70,7 +71,7 @@ def fetch(
         )
     cancel.check()
     try:
-        remote = _patiently(lambda: _look_up(repo, path, revision), cancel)
+        remote = _patiently(lambda: _look_up(repo, path, revision), cancel, report, again=cached is None)
     except DownloadError:
         if cached:
             return cached  # the hub cannot be reached: use the last cached version
@@ -84,7 +85,10 @@ def fetch(
     folder = _repo_folder(repo, cache_dir)
     blob = folder / "blobs" / remote.etag
     pointer = folder / "snapshots" / remote.commit / remote.path
-    if pointer.is_file() and (size is None or pointer.stat().st_size == size):
+    wanted = remote.size if size is None else size
+    if blob.is_file() and wanted not in (None, blob.stat().st_size):
+        blob.unlink()  # repairs a damaged cache
+    if pointer.is_file() and wanted in (None, pointer.stat().st_size):
         with suppress(OSError):  # a cache that cannot be written to
             _note_revision(folder, remote, revision)
         return pointer
@@ -117,6 +121,7 @@ def list_files(
             hint="Allow the network once, or give the path of a file that you have",
         )
     try:
+        # What is in the cache may be a part: a busy hub is asked again first.
         return _patiently(lambda: _ask_names(repo, revision), cancel or Cancel())
     except Cancelled:
         raise
@@ -127,7 +132,30 @@ def list_files(
         raise explained from error
 
 
-def _patiently(work: Callable[[], T], cancel: Cancel) -> T:
+def _patiently(
+    work: Callable[[], T], cancel: Cancel, report: Callable[[Event], None] | None = None, again: bool = True
+) -> T:
+    """The result of a request, which a busy server is asked for again after a while, if `again`; a Notice tells of long
+    ones.
+    """
+    attempt = 1
+    while True:
+        try:
+            return _abandonable(work, cancel)
+        except Exception as error:
+            answer = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
+            if answer is None or not again:
+                raise
+            seconds = pause_before(attempt, answer.status_code, answer.headers)
+            if seconds is None:
+                raise
+            if report is not None and seconds >= TOLD_SECONDS:
+                report(Notice(f"the hub is busy: it is asked again in {seconds:.0f} seconds"))
+            pause(seconds, cancel)
+            attempt += 1
+
+
+def _abandonable(work: Callable[[], T], cancel: Cancel) -> T:
     """Runs a call that cannot be cancelled in a thread, which is abandoned when `cancel` is set."""
     box: queue.Queue[tuple[T | None, Exception | None]] = queue.Queue()
 

@@ -14,7 +14,9 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,7 +34,8 @@ REPORT_EVERY = 0.1  # seconds
 ATTEMPTS = 5  # in a row without a new byte
 RETRY_SECONDS = 0.5  # before the second attempt, then twice as long each time
 TRANSIENT = frozenset((408, 425, 429, 500, 502, 503, 504))
-
+LONGEST_WAIT = 60.0  # seconds that a server may ask for, between two attempts
+RATE_LIMIT = re.compile(r"\bt=(\d{1,9})\b")  # of the header RateLimit: seconds until the server answers again
 
 ANSWER_LIMIT = 32 << 20  # bytes of an answer in memory: a repository's list of files
 ERROR_LIMIT = 1 << 16  # bytes of an error's text
@@ -42,7 +45,35 @@ REDIRECTS = 5
 
 
 class _Interrupted(Exception):
-    """The connection broke or the server was busy: try again."""
+    """The connection broke or the server was busy: try again, after so many seconds at least."""
+
+    def __init__(self, what: str, wait: float = 0.0) -> None:
+        super().__init__(what)
+        self.wait = wait
+
+
+def wait_of(headers: Mapping[str, str]) -> float:
+    """The seconds that a busy server asks to wait: its Retry-After (seconds or a date; RFC 9110, section 10.2.3), or
+    the hub's RateLimit. 0: it does not say.
+    """
+    told = headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"\d{1,9}", told):
+        return float(told)
+    if told:
+        with suppress(ValueError, OverflowError):
+            return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+    found = RATE_LIMIT.search(headers.get("RateLimit", ""))
+    return float(found[1]) if found else 0.0
+
+
+def pause_before(attempt: int, status: int, headers: Mapping[str, str]) -> float | None:
+    """The seconds to wait after an answer with an error status, before the attempt of this number from 1; None where
+    another one is of no use now.
+    """
+    asked = wait_of(headers)
+    if status not in TRANSIENT or attempt >= ATTEMPTS or asked > LONGEST_WAIT:
+        return None
+    return max(asked, RETRY_SECONDS * 2 ** (attempt - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +227,16 @@ def _attempts(remote: Remote, partial: Path, total: int | None, progress: _Meter
             here = partial.stat().st_size if partial.is_file() else 0
             failures = 1 if here > furthest else failures + 1
             furthest = max(furthest, here)
-            if failures >= ATTEMPTS:
+            if failures >= ATTEMPTS or error.wait > LONGEST_WAIT:
                 known = f" of {total:,}" if total is not None else ""
                 raise DownloadError(
                     f"the download of {remote.path} broke off at {here:,}{known} bytes: {error}",
                     where=remote.repo,
-                    hint="The downloaded part is stored: check your connection and start it again",
+                    hint="The downloaded part is stored: check your connection and start it again"
+                    if error.wait <= LONGEST_WAIT
+                    else f"The downloaded part is stored: start it again after {error.wait:,.0f} seconds",
                 ) from error
-            _wait(RETRY_SECONDS * 2 ** (failures - 1), cancel)
+            pause(max(error.wait, RETRY_SECONDS * 2 ** (failures - 1)), cancel)
 
 
 def _request(remote: Remote, partial: Path, total: int | None, progress: _Meter, cancel: Cancel) -> None:
@@ -271,7 +304,7 @@ class _Stream:
                 "GET", self._remote.url, headers=headers, timeout=HF_HUB_DOWNLOAD_TIMEOUT
             ) as answer:
                 if answer.status_code in TRANSIENT:
-                    raise _Interrupted(f"the server answered {answer.status_code}")
+                    raise _Interrupted(f"the server answered {answer.status_code}", wait_of(answer.headers))
                 if answer.status_code >= 400 and answer.status_code != 416:
                     hf_raise_for_status(_without_body(answer, _read_answer(answer, ERROR_LIMIT, cut=True)))
                 if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -380,7 +413,8 @@ class _Meter:
             self._report(Progress(self._what, done, self._total, "bytes"))
 
 
-def _wait(seconds: float, cancel: Cancel) -> None:
+def pause(seconds: float, cancel: Cancel) -> None:
+    """Waits. Raises Cancelled once `cancel` is set."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         cancel.check()

@@ -59,8 +59,9 @@ def _of_status(status: int, repo: str, host: str) -> DownloadError | ModelNotFou
         return ModelNotFoundError("the hub does not know it (status 404)", where=repo, hint="Check the name")
     if status == 429:
         return DownloadError(
-            "the hub is asked too often (status 429)", where=host, hint="Wait some minutes, then try again"
-        )
+            "the hub is asked too often (status 429)", where=host,
+            hint="Wait some minutes, then try again; with a token (HF_TOKEN) it may be asked more often",
+        )  # fmt: skip
     hint = "Try again later" if status >= 500 else f"Check HF_ENDPOINT, {ELSEWHERE}"
     return DownloadError(f"the hub answered with status {status}", where=host, hint=hint)
 
@@ -80,6 +81,8 @@ def _of_connection(error: Exception, host: str) -> DownloadError:
     if "CERTIFICATE" in text.upper():
         hint = "If your network inspects connections, set SSL_CERT_FILE to its certificates"
         return DownloadError(f"its certificate is not trusted: {text}", where=host, hint=hint)
+    if isinstance(error, httpx2.TooManyRedirects):
+        return DownloadError("the server redirects again and again", where=host, hint="Check HF_ENDPOINT")
     if isinstance(error, httpx2.TimeoutException):
         return DownloadError("it did not answer in time", where=host, hint=network)
     if isinstance(error, (httpx2.HTTPError, OSError)):

@@ -36,7 +36,14 @@ COMPANIONS = (
     {"open_clip_config.json": "config"}
     | {
         f"{role}.json": role
-        for role in ("config", "generation_config", "preprocessor_config", "processor_config", "tokenizer_config")
+        for role in (
+            "config",
+            "generation_config",
+            "preprocessor_config",
+            "processor_config",
+            "video_preprocessor_config",
+            "tokenizer_config",
+        )
     }
     | {"language.safetensors": "language"}
 )
@@ -52,8 +59,8 @@ Report = Callable[[Event], None]
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
     """The files of a name by role ("model", "tokenizer", "config", "generation_config", "preprocessor_config",
-    "processor_config", "tokenizer_config", "language", "projector"; all but the model are optional), and the
-    registry's entry, if any.
+    "processor_config", "video_preprocessor_config", "tokenizer_config", "language", "projector"; all but the model are
+    optional), and the registry's entry, if any.
     """
 
     name: str

@@ -61,7 +61,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-_LATE = ("applications", "datasets", "distribution", "preprocessing", "wrappers")  # imported on first use
+# imported on first use
+_LATE = ("applications", "datasets", "distillation", "distribution", "preprocessing", "wrappers")
 __all__ += [name for name in _LATE if name != "wrappers"]  # that needs scikit-learn
 
 

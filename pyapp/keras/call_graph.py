@@ -136,6 +136,9 @@ def as_batch_of(symbol: KerasTensor, value: Any, takes: str, any_size: bool = Fa
     )
     if not fits:
         raise ValueError(f"{takes} shape {wanted}, got {tuple(value.shape)}")
+    if not isinstance(value, Tensor) and symbol.dtype != "string":
+        what = f"numbers ({symbol.dtype}), got an array of {value.dtype}"
+        raise ValueError(f"{takes} {what}: texts take keras.Input(…, dtype='string')")
     if not isinstance(value, Tensor) or value.dtype.name == symbol.dtype or symbol.dtype == "string":
         return value
     return set_mask(value.to(symbol.dtype), mask_of(value))

@@ -10,7 +10,7 @@ from ..errors import OperationError
 from ..train import metrics as base
 from . import losses, metrics
 from .masking import mask_of, masked_weights
-from .structures import flatten
+from .structures import flatten, is_nested
 
 
 def by_output(given: Any, names: list[str], what: str) -> list[Any]:
@@ -31,10 +31,33 @@ def by_output(given: Any, names: list[str], what: str) -> list[Any]:
     return [given] * len(names)
 
 
+def by_path(given: Any, paths: list[tuple[Any, ...]], what: str) -> Any:
+    """What is given for each output of lists and dicts within one another, in the order of `paths`: in the same
+    structure, or as a list of all. ValueError where the structure has no such part."""
+    if not isinstance(given, (Mapping, list, tuple)) or (
+        not isinstance(given, Mapping) and not is_nested(given) and len(given) == len(paths)
+    ):
+        return given
+    found = []
+    for path in paths:
+        part: Any = given
+        for key in path:
+            if not isinstance(part, (Mapping, list, tuple)):
+                break  # it is for all outputs there
+            fits = key in part if isinstance(part, Mapping) else isinstance(key, int) and key < len(part)
+            if not fits and not isinstance(part, Mapping):
+                raise ValueError(f"compile: {what} has nothing for the output {'/'.join(map(str, path))}")
+            part = part[key] if fits else None
+        found.append(part)
+    return found
+
+
 def parts_of(structure: Any, names: list[str]) -> list[Any]:
     """Labels, outputs or weights of each output; None for all if there are none."""
     if structure is None:
         return [None] * len(names)
+    if is_nested(structure):
+        return flatten(structure)
     if isinstance(structure, Mapping):
         return [structure.get(name) for name in names] if set(structure) & set(names) else flatten(structure)
     return list(structure) if isinstance(structure, (list, tuple)) else [structure]
@@ -86,6 +109,11 @@ class CompiledLoss:
             if isinstance(loss, (list, tuple)):
                 several = isinstance(weight, (list, tuple))
                 loss, weight = SummedLosses(loss, weight if several else None), None if several else weight
+            if weight is not None and not hasattr(weight, "__float__"):
+                raise ValueError(
+                    f"compile: loss_weights has a number for each of {len(names)} outputs ({', '.join(names)}), got "
+                    f"{weight!r:.60} for one"
+                )
             self.losses.append(loss if loss is None or isinstance(loss, SummedLosses) else losses.as_loss(loss))
             self.weights.append(None if weight is None else float(weight))
         self.names = names

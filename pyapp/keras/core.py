@@ -70,6 +70,15 @@ def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
     return scoped
 
 
+class _SetInInit:
+    """In place of an attribute that `Layer.__init__` sets: an error that says that a subclass did not call it."""
+
+    def __get__(self, layer: Any, kind: type) -> Any:
+        if layer is None:
+            return self
+        raise AttributeError(f"{kind.__name__}.__init__ does not call super().__init__(), which comes first")
+
+
 class Layer(Configured, Module):
     """A module in Keras' form: weights are made in `build(input_shape)`, when the first input shows its shape;
     `call(inputs, …)` computes. `call` may have the argument `training`.
@@ -85,6 +94,7 @@ class Layer(Configured, Module):
     keras_module = "keras.layers"
 
     supports_masking = False
+    _compute_dtype: Any = _SetInInit()
     converted: Mapping[str, Callable[[Any], Any]] = {}  # by attribute: what makes its value of what is written to it
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
     quantization_modes: tuple[str, ...] = ()  # what `quantize` takes

@@ -15,10 +15,13 @@ from ..errors import FileFormatError
 from .core import Layer
 from .hdf5_weights import WeightsFile, layers_by_path, own_weights
 
+_TOP = "top_level_model_weights"  # the group of a model's own weights, beside those of its layers
+_MOST_ATTRIBUTE = 64_000  # bytes of an attribute; HDF5 has room for 64 KiB
+
 
 def is_by_layer(file: WeightsFile) -> bool:
     """Whether a file has weights in this form."""
-    return file.group(("model_weights",)) is not None or bool(_names(file, file.file, "layer_names"))
+    return file.group(("model_weights",)) is not None or bool(names_of(file, file.file, "layer_names"))
 
 
 def read_weights_by_layer(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -> None:
@@ -30,13 +33,13 @@ def read_weights_by_layer(model: Layer, file: WeightsFile, skip_mismatch: bool =
     root = file.group(("model_weights",))
     root = file.file if root is None else root
     groups = []
-    for name in _names(file, root, "layer_names"):
+    for name in names_of(file, root, "layer_names"):
         group = file.child(root, name)
         if group is None:
             raise FileFormatError(f"{file.where}: the layer {name!r:.60} is in the list and has no group")
-        if names := _names(file, group, "weight_names"):
+        if names := names_of(file, group, "weight_names"):
             groups.append((name, group, names))
-    layers = [(layer, found) for layer in getattr(model, "layers", [model]) if (found := _weights(layer))]
+    layers = [(layer, found) for layer in getattr(model, "layers", [model]) if (found := _layer_weights(layer))]
     if len(layers) != len(groups):
         raise ValueError(
             f"{file.where}: {len(groups)} layers have weights, {len(layers)} of model {model.name}: make the model "
@@ -62,13 +65,46 @@ def read_weights_by_layer(model: Layer, file: WeightsFile, skip_mismatch: bool =
                 inner.weights_were_read()
 
 
-def _weights(layer: Layer) -> list[Tensor]:
-    """The weights of a layer and of those inside: those that can be trained, then the others."""
-    found = [weight for _, inner in layers_by_path(layer) for weight, _ in own_weights(inner)]
-    return sorted(found, key=lambda weight: not getattr(weight, "is_parameter", False))
+def write_weights_by_layer(model: Layer, root: Any, version: str) -> None:
+    """Writes the weights of a model into a group, in the form of a version of Keras."""
+    layers: list[Layer] = getattr(model, "layers", [model])
+    _write_names(root, "layer_names", [layer.name for layer in layers])
+    root.attrs["backend"], root.attrs["keras_version"] = b"pyapp", version.encode()
+    for layer in sorted(layers, key=lambda one: one.name):
+        _write_group(root.create_group(layer.name), _stored_weights(layer))
+    _write_group(root.create_group(_TOP), [])
 
 
-def _names(file: WeightsFile, group: Any, name: str) -> list[str]:
+def _write_group(group: Any, weights: list[tuple[Tensor, Tensor]]) -> None:
+    names = [str(getattr(weight, "path", None) or f"weight_{k}") for k, (weight, _) in enumerate(weights)]
+    names = [name if name not in names[:k] else f"{name}_{k}" for k, name in enumerate(names)]
+    _write_names(group, "weight_names", names)
+    for name, (_, value) in zip(names, weights, strict=True):
+        group[name] = value.detach().numpy()
+
+
+def _write_names(group: Any, name: str, values: list[str]) -> None:
+    """A list of names as an attribute, parted where it has no room in one."""
+    encoded = [value.encode() for value in values]
+    parts = max(1, -(-np.array(encoded or [b""]).nbytes // _MOST_ATTRIBUTE))
+    for number, part in enumerate(np.array_split(np.array(encoded), parts) if parts > 1 else [encoded]):
+        group.attrs[name if parts == 1 else f"{name}{number}"] = part
+
+
+def _layer_weights(layer: Layer) -> list[Tensor]:
+    """The weights of a layer and of those inside: those that are trained, then the others."""
+    return [weight for weight, _ in _stored_weights(layer)]
+
+
+def _stored_weights(layer: Layer) -> list[tuple[Tensor, Tensor]]:
+    """(weight, what the file has for it) of the weights of a layer and of those inside, in Keras' order."""
+    found = {id(weight): (weight, value) for _, inner in layers_by_path(layer) for weight, value in own_weights(inner)}
+    order = [*layer.trainable_weights, *layer.non_trainable_weights]
+    ordered = [found.pop(id(weight)) for weight in order if id(weight) in found]
+    return [*ordered, *found.values()]
+
+
+def names_of(file: WeightsFile, group: Any, name: str) -> list[str]:
     """A list of names among the attributes of a group, which may be parted."""
     whole = file.attribute(group, name)
     parts = [] if whole is None else [whole]

@@ -171,13 +171,13 @@ def _write_optimizer(file: Any, optimizer: Any) -> None:
         return
     if isinstance(optimizer, LossScaleOptimizer):
         inner = optimizer.inner_optimizer
-        _write_values(file, f"{_OPTIMIZER}/{_SCALED[0]}", inner, _values(inner))
+        _write_values(file, f"{_OPTIMIZER}/{_SCALED[0]}", inner, optimizer_values(inner))
         own: list[Any] = [np.int32(0), np.float32(0)]
         if inner._weights:
             own += [np.int32(optimizer.step_counter), np.float32(optimizer.dynamic_scale)]
-        _write_values(file, _OPTIMIZER, optimizer, [*own, *_values(inner)])
+        _write_values(file, _OPTIMIZER, optimizer, [*own, *optimizer_values(inner)])
     else:
-        _write_values(file, _OPTIMIZER, optimizer, _values(optimizer))
+        _write_values(file, _OPTIMIZER, optimizer, optimizer_values(optimizer))
 
 
 def _write_values(file: Any, path: str, optimizer: Any, values: list[Any]) -> None:
@@ -187,7 +187,7 @@ def _write_values(file: Any, path: str, optimizer: Any, values: list[Any]) -> No
         group[str(number)] = value
 
 
-def _values(optimizer: Any) -> list[Any]:
+def optimizer_values(optimizer: Any) -> list[Any]:
     """What Keras stores of an optimiser, in its order."""
     values: list[Any] = [np.int32(optimizer.batches)]
     if optimizer.schedule is None:
@@ -396,10 +396,17 @@ def _read_scaled(optimizer: LossScaleOptimizer, weights: list[Tensor], file: Wei
 
 
 def _read_values(optimizer: Any, weights: list[Tensor], file: WeightsFile, path: tuple[str, ...]) -> bool:
-    """Reads what `_values` gives; whether it was there and fitted."""
+    """Reads what `optimizer_values` gives; whether it was there and fitted."""
     group = file.group(path)
-    names = [] if group is None else file.names(group)
-    scalars = 1 if optimizer.schedule is not None else 2
+    return read_optimizer_values(optimizer, weights, file, group, [] if group is None else file.names(group))
+
+
+def read_optimizer_values(
+    optimizer: Any, weights: list[Tensor], file: WeightsFile, group: Any, names: list[str], has_rate: bool = True
+) -> bool:  # fmt: skip
+    """Reads the datasets of a group that have what `optimizer_values` gives, or that without the learning rate; whether
+    they were there and fitted."""
+    scalars = 2 if optimizer.schedule is None and has_rate else 1
     if len(names) < scalars or type(optimizer).__name__ in _OTHERS:
         if names:
             warnings.warn(

@@ -412,6 +412,8 @@ class Reading:
             known = CLASSES.get(name)
             if module is not None and getattr(known, "keras_module", None) == module:
                 found = known
+            elif module is None and isinstance(known, type) and "keras_name" in vars(known):
+                found = known  # .h5 files have the names that Keras' own code has
             elif name in _MODELS:
                 found = CLASSES[name]
             else:

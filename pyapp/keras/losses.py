@@ -370,10 +370,13 @@ class LossFunctionWrapper(Loss):
         return self.fn(*_of_same_rank(y_true, y_pred), **self.settings)
 
 
-def _loss_class(name: str, fn: Callable[..., Tensor], **defaults: Any) -> type[Loss]:
-    """The class of a function: its settings are the function's, with these defaults."""
+def _loss_class(name: str, fn: Callable[..., Tensor], order: str = "", **defaults: Any) -> type[Loss]:
+    """The class of a function: its settings are the function's, with these defaults. `order` is that of the arguments
+    where they do not come first."""
 
-    every = {**defaults, "reduction": "sum_over_batch_size", "name": fn.__name__, "dtype": None}
+    every = {"reduction": "sum_over_batch_size", "name": fn.__name__, "dtype": None}
+    places = dict.fromkeys(order.split()) if order else {**defaults, **every}
+    every = {key: {**defaults, **every}[key] for key in places}
 
     def __init__(self: Any, *args: Any, **settings: Any) -> None:
         if settings.keys() - every.keys() or len(args) > len(every):
@@ -405,8 +408,10 @@ CategoricalCrossentropy = _loss_class(
     "CategoricalCrossentropy", categorical_crossentropy, from_logits=False, label_smoothing=0.0, axis=-1
 )
 SparseCategoricalCrossentropy = _loss_class(
-    "SparseCategoricalCrossentropy", sparse_categorical_crossentropy, from_logits=False, ignore_class=None, axis=-1
-)
+    "SparseCategoricalCrossentropy", sparse_categorical_crossentropy,
+    "from_logits ignore_class reduction axis name dtype", from_logits=False, ignore_class=None, axis=-1,
+)  # fmt: skip
+
 BinaryCrossentropy = _loss_class(
     "BinaryCrossentropy", binary_crossentropy, from_logits=False, label_smoothing=0.0, axis=-1
 )
@@ -418,8 +423,8 @@ CategoricalFocalCrossentropy = _loss_class(
     "CategoricalFocalCrossentropy", categorical_focal_crossentropy, alpha=0.25, gamma=2.0, from_logits=False,
     label_smoothing=0.0, axis=-1,
 )  # fmt: skip
-Dice = _loss_class("Dice", dice, axis=None)
-Tversky = _loss_class("Tversky", tversky, alpha=0.5, beta=0.5, axis=None)
+Dice = _loss_class("Dice", dice, "reduction name axis dtype", axis=None)
+Tversky = _loss_class("Tversky", tversky, "alpha beta reduction name axis dtype", alpha=0.5, beta=0.5, axis=None)
 CategoricalGeneralizedCrossEntropy = _loss_class(
     "CategoricalGeneralizedCrossEntropy", categorical_generalized_cross_entropy, q=0.5
 )

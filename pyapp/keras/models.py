@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ from ..train.stateless import check_count, holding, values_of
 from . import optimizers, quantizers, saving, summaries
 from .call_graph import CallGraph, as_batch_of
 from .call_state import training_mode, weights_of
-from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of, weights_of_outputs
+from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, by_path, parts_of, weights_of_outputs
 from .core import Function, InputLayer, Layer, arguments_of, as_layer
 from .held_values import values_in
 from .keras_configs import Reading, compile_config, describe, functional_config, sequential_config
 from .settings import SETTINGS
-from .structures import flatten, map_shapes, map_structure, unflatten
+from .structures import flatten, is_nested, map_shapes, map_structure, paths_of, unflatten
 from .symbolic_tensors import KerasTensor, record
 
 __all__ = ["Functional", "Model", "Sequential", "clone_model"]
@@ -277,14 +278,28 @@ class Model(Layer):
             names = self.output_names
             if not names and isinstance(y_pred, Mapping):
                 names = sorted(y_pred)
+            measured = names
+            if is_nested(y_pred):
+                paths = paths_of(y_pred)
+                given = {what: by_path(value, paths, what) for what, value in given.items() if what != "optimizer"}
+                measured = self._leaf_names(len(paths))
+                names = [
+                    "/".join(map(str, path if isinstance(path[-1], str) else (*path[:-1], name)))
+                    for path, name in zip(paths, measured, strict=True)
+                ]
             if len(names) != len(outputs):
-                names = [f"output_{k + 1}" for k in range(len(outputs))]
+                names = measured = [f"output_{k + 1}" for k in range(len(outputs))]
             if given["loss"] is not None:
                 self._compiled_loss = CompiledLoss(given["loss"], given["loss_weights"], names)
                 wanted = self._compiled_loss.tracked
                 if len(wanted) > 1:  # of one the total says the same
                     self._output_trackers = [Mean(name=f"{name}_loss") for name in wanted]
-            self._compiled_metrics = CompiledMetrics(given["metrics"], given["weighted_metrics"], names)
+            self._compiled_metrics = CompiledMetrics(given["metrics"], given["weighted_metrics"], measured)
+
+    def _leaf_names(self, count: int) -> list[str]:
+        """Names of outputs in lists and dicts within one another: of the layers that gave them, or numbers."""
+        names = [leaf.name if leaf.call is None else leaf.call.layer.name for leaf in self.outputs]
+        return names if len(names) == count else [f"output_{k + 1}" for k in range(count)]
 
     # -- one step
 
@@ -557,8 +572,8 @@ class Model(Layer):
         """The names of the outputs' losses, in the order that compile was given them in for outputs in a dict."""
         names, given = [tracker.name for tracker in self._output_trackers], self.loss
         if isinstance(given, Mapping) and self.graph is not None and isinstance(self.graph.outputs, Mapping):
-            order = [f"{name}_loss" for name in given]
-            names.sort(key=order.index)
+            order = list(given)
+            names.sort(key=lambda name: order.index(name.removesuffix("_loss").split("/")[0]))
         return names
 
     def _order(self, logs: Mapping[str, Any]) -> list[str]:
@@ -676,9 +691,7 @@ class Model(Layer):
         bar = ProgressBar(steps or batches.count(), _verbosity(verbose))
         found: list[list[Any]] = []
         structure: Any = None
-        for k, (inputs, _, _) in enumerate(batches):
-            if steps is not None and k == steps:
-                break
+        for k, (inputs, _, _) in enumerate(islice(batches, steps)):  # no batch more: a generator goes on from there
             listeners.tell("on_predict_batch_begin", k, {})
             structure = self.predict_on_batch(inputs)
             found.append(flatten(structure))
@@ -897,6 +910,8 @@ class Sequential(Model):
         return [self.layers[-1].name] if self.layers else []
 
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
+        if isinstance(inputs, (list, tuple)) and len(inputs) == 1 and isinstance(self._first, KerasTensor):
+            inputs = inputs[0]
         if self._first is not None and hasattr(inputs, "shape"):
             # Other sizes than those of the first batch are for the layers to take or refuse, as in Keras.
             inputs = as_batch_of(self._first, inputs, f"model {self.name} takes inputs of", any_size=True)

@@ -2,7 +2,6 @@
 
 NOT_THERE = {
     "export": "model.export and pyapp.onnx.export write ONNX",
-    "distillation": "write a train_step",
     "visualization": "use matplotlib with the arrays",
     "legacy": "Keras 3 has replaced it",
     "SymbolicScope": "call layers with keras.Input",

@@ -174,6 +174,10 @@ class Optimizer(Configured):
             self.schedule = learning_rate
         elif callable(learning_rate):
             self.schedule = lambda _: float(learning_rate())
+        elif not isinstance(learning_rate, (int, float)) and not hasattr(learning_rate, "__float__"):
+            raise ValueError(
+                f"{type(self).__name__}: learning_rate is a number, a schedule or a function, not {learning_rate!r:.40}"
+            )
         self._rate = 0.0 if self.schedule else float(learning_rate)
         self.iterations = 0
         self.built = False

@@ -23,8 +23,10 @@ from ..formats.sink import open_sink
 from . import losses, optimizers
 from .archives import is_archive, is_hdf5, load_archive, load_hdf5_weights, save_archive
 from .core import InputLayer, Layer
+from .hdf5_models import load_hdf5_model, save_hdf5_model
 from .hdf5_weights import has_hdf5, write_weights
 from .keras_configs import Reading, call_with_zeros, describe
+from .legacy_configs import as_keras_3
 from .lookup import CLASSES, as_json, registered
 from .registered import (
     deserialize_keras_object as deserialize_keras_object,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from .models import Model
 
 _CONFIG = "pyapp.keras"
+_HDF5 = (".h5", ".hdf5")  # endings of files in the form of Keras 1 and 2
 _VERSION = 2  # 1 had configurations of another form
 
 
@@ -173,6 +176,8 @@ def model_from_json(json_string: str, custom_objects: Mapping[str, type] | None 
     """A model of `to_json`, of pyapp or Keras, with new weights; compiled if the other was."""
     given = parse_json(json_string)
     with custom_object_scope(custom_objects):
+        if "keras_version" in given:  # of Keras 1 or 2
+            return Reading("model_from_json", keeps_training=True).object(as_keras_3(given))
         if "module" not in given:  # of earlier versions of pyapp
             return from_json_values(given, custom_objects)
         reading = Reading("model_from_json", keeps_training=True)
@@ -215,9 +220,10 @@ def _in_keras_form(path: Path, ending: str) -> bool:
     """Whether a file of this name is to be one of Keras'. Without h5py it is not, and a warning says so. ValueError for
     a name of HDF5 files that Keras reads as another form."""
     if not path.name.endswith(ending):
-        if path.suffix in (".h5", ".hdf5"):
-            other = "the form of Keras 1 and 2, which is not written here" if ending == ".keras" else "no weights alone"
-            raise ValueError(f"{path.name}: in Keras, a file of this name has {other}; choose a name with {ending}")
+        if ending == ".weights.h5" and path.suffix in _HDF5:
+            raise ValueError(
+                f"{path.name}: in Keras, a file of this name has no weights alone; choose one with {ending}"
+            )
         return False
     if not has_hdf5():
         warnings.warn(
@@ -233,6 +239,9 @@ def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> No
     """Writes a model with its weights, and with its optimiser's state if it is compiled."""
     path = Path(filepath)
     _refuse_overwriting(path, overwrite)
+    if path.suffix in _HDF5:
+        save_hdf5_model(model, path)
+        return
     if _in_keras_form(path, ".keras"):
         save_archive(model, path)
         return
@@ -265,10 +274,8 @@ def load_model(
         with custom_object_scope(custom_objects):
             return load_archive(filepath, compile, safe_mode)
     if is_hdf5(begin):
-        raise FileFormatError(
-            f"{filepath} has weights alone, or is a model of Keras 1 or 2",
-            hint="Make the model, then call load_weights; or save the model as .keras in Keras 3",
-        )
+        with custom_object_scope(custom_objects):
+            return load_hdf5_model(filepath, compile, safe_mode)
     with custom_object_scope(custom_objects), open_checkpoint(os.fspath(filepath)) as file:
         text = file.metadata.get(_CONFIG)
         if text is None:

@@ -30,6 +30,23 @@ def flatten(structure: Any) -> list[Any]:
     return [structure]
 
 
+def paths_of(structure: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The keys and numbers that lead to each leaf, in the order of `flatten`."""
+    if isinstance(structure, Mapping):
+        return [path for key in sorted(structure) for path in paths_of(structure[key], (*above, key))]
+    if isinstance(structure, (list, tuple)):
+        return [path for number, value in enumerate(structure) for path in paths_of(value, (*above, number))]
+    return [above]
+
+
+def is_nested(structure: Any) -> bool:
+    """Whether a list, tuple or dict has others inside."""
+    if not isinstance(structure, (Mapping, list, tuple)):
+        return False
+    values = structure.values() if isinstance(structure, Mapping) else structure
+    return any(isinstance(value, (Mapping, list, tuple)) for value in values)
+
+
 def unflatten(structure: Any, values: Iterator[Any]) -> Any:
     """The structure with the next value in place of each leaf, in the order of `flatten`."""
     if isinstance(structure, Mapping):

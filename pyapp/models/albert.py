@@ -11,7 +11,14 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module
 from pyapp.nn.encoders.albert import Albert
-from pyapp.nn.encoders.encoders import Headed, LinearHead, Words, first_token
+from pyapp.nn.encoders.encoders import (
+    Chooser,
+    Headed,
+    LinearHead,
+    Words,
+    first_token,
+    one_label,
+)
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 
@@ -103,10 +110,18 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead((BASE, "qa_outputs"), Albert(config, pooler=False), config.hidden_size, 2)
 
 
+class AlbertForMultipleChoice(Chooser, AlbertForSequenceClassification):
+    """Scores of several texts, of which one is right."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(one_label(config))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Albert,
     "masked-lm": AlbertForMaskedLM,
     "sequence-classification": AlbertForSequenceClassification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": AlbertForMultipleChoice,
 }

@@ -64,7 +64,7 @@ class XIELU(Module):
 class FeedForward(Module):
     """Two linear layers with an activation between them."""
 
-    tensor_parallel = {"up_proj": ("outputs", "inner"), "down_proj": ("inputs", "inner"), "act_fn": ("whole",)}
+    tensor_parallel = {"up_proj": ("outputs", "inner"), "down_proj": ("inputs", "inner"), "act_fn": ("between",)}
 
     def __init__(self, config: Config) -> None:
         super().__init__()

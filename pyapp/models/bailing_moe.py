@@ -106,7 +106,7 @@ class Attention(SelfAttention):
 
     tensor_parallel = {
         "query_key_value": ("outputs", "queries", "keys", "keys"), "dense": ("inputs", "queries"),
-        "query_layernorm": ("whole",), "key_layernorm": ("whole",),
+        "query_layernorm": ("between",), "key_layernorm": ("between",),
     }  # fmt: skip
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:

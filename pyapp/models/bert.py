@@ -21,9 +21,11 @@ from pyapp.nn.encoders.encoders import (
     BertEncoder,
     Encoder,
     LinearHead,
+    PooledChoiceHead,
     PooledClassifierHead,
     Predictions,
     PredictionsHead,
+    one_label,
 )
 from pyapp.nn.encoders.norm_first import NormFirstEncoder, NormNames
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory
@@ -150,6 +152,11 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead((config.base, "qa_outputs"), encoder(config, pooler=False), config.hidden_size, 2)
 
 
+def multiple_choice(config: Config) -> PooledChoiceHead:
+    """Scores of several texts, of which one is right."""
+    return PooledChoiceHead(config.base, encoder(one_label(config)))
+
+
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return encoder_settings(found, values) | {"type_vocab_size": rows_in(values, "token_types.weight") or 1}
 
@@ -192,5 +199,6 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": multiple_choice,
     "text-decoder": BertTextDecoder,
 }

@@ -12,6 +12,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.encoders.encoders import (
+    Chooser,
     Encoder,
     Headed,
     Layers,
@@ -19,6 +20,7 @@ from pyapp.nn.encoders.encoders import (
     Words,
     attend_joined,
     first_token,
+    one_label,
     visible_keys,
 )
 from pyapp.nn.layers.gated import activation_named
@@ -181,6 +183,13 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead(("distilbert", "qa_outputs"), DistilBert(config), config.dim, 2)
 
 
+class DistilBertForMultipleChoice(Chooser, DistilBertForSequenceClassification):
+    """Scores of several texts, of which one is right."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(one_label(config))
+
+
 def _to_gguf(config: Config) -> dict[str, Any]:
     require(config.activation == "gelu", f"llama.cpp has no DistilBERT with the activation {config.activation!r:.40}")
     return {"attention.layer_norm_epsilon": EPSILON}
@@ -218,4 +227,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": DistilBertForSequenceClassification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": DistilBertForMultipleChoice,
 }

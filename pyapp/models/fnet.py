@@ -18,9 +18,11 @@ from pyapp.nn.encoders.encoders import (
     Intermediate,
     LinearHead,
     NormedResidual,
+    PooledChoiceHead,
     PooledClassifierHead,
     Pooler,
     PredictionsHead,
+    one_label,
 )  # fmt: skip
 
 from .loading.encoder_config import EncoderConfig
@@ -135,10 +137,16 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead((BASE, "qa_outputs"), FNet(config), config.hidden_size, 2)
 
 
+def multiple_choice(config: Config) -> PooledChoiceHead:
+    """Scores of several texts, of which one is right."""
+    return PooledChoiceHead(BASE, FNet(one_label(config)))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": FNet,
     "masked-lm": masked_lm,
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": multiple_choice,
 }

@@ -32,7 +32,7 @@ from .loading.gguf import (
     refuse_windows,
     without_layers_ahead,
 )
-from .loading.weights import Stored, experts_apart, rows_of
+from .loading.weights import Stored, experts_apart, renaming, rows_of
 
 MODEL_TYPES = ("glm4_moe", "dots1", "solar_open", "sarvam_moe")
 IGNORED = r"(model\.)?layers\.(46|92)\..*"  # the layers of the published models that guess tokens ahead
@@ -158,11 +158,7 @@ class Glm4MoeForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-def renamed(name: str) -> str:
-    """The parameter of a file's tensor: Sarvam's own files have other names."""
-    for own, ours in SARVAM_NAMES.items():
-        name = name.replace(own, ours)
-    return name
+renamed = renaming(SARVAM_NAMES)  # Sarvam's own files have other names
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:

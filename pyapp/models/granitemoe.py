@@ -8,24 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn.decoders.decoder import RotaryTable
-from pyapp.nn.decoders.scaled_decoder import (
-    ScaledBlock,
-    ScaledLanguageModel,
-    ScaledSharedFeedForward,
-    sparse_feed_forward,
-)
+from pyapp.nn.decoders.scaled_decoder import ScaledLanguageModel, ScaledSparseBlock
 
 from .loading.config import check_choice
 from .loading.gguf import NAMES, TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
-from .loading.multipliers import EXPERT_KEYS, EXPERT_NAMES, MULTIPLIER_KEYS, MultiplierConfig
+from .loading.multipliers import EXPERT_KEYS, EXPERT_NAMES, MULTIPLIER_KEYS, MultiplierConfig, older_experts
 
 MODEL_TYPES = ("granitemoe", "granitemoeshared")
-OLDER = {
-    "router.layer.weight": "router.weight", "input_linear.weight": "experts.gate_up_proj",
-    "output_linear.weight": "experts.down_proj",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,29 +44,14 @@ class Config(MultiplierConfig):
         return super().saved() | ({"model_type": "granitemoeshared"} if self.shared_intermediate_size else {})
 
 
-class Block(ScaledBlock):
-    """Attention and a mixture of experts."""
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__(config, layer, rotary, sparse_feed_forward(config), "block_sparse_moe")
-        self.shared_mlp = ScaledSharedFeedForward(config) if config.shared_intermediate_size else None
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        y = super().feed_forward(x)
-        return y if self.shared_mlp is None else y + self.shared_mlp(x)
-
-
 class GraniteMoeForCausalLM(ScaledLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, Block)
+        super().__init__(config, ScaledSparseBlock)
 
 
-def renamed(name: str) -> str:
-    """The parameter of a file's tensor: published files have older names of the experts."""
-    before, place, last = name.rpartition("block_sparse_moe.")
-    return f"{before}{place}{OLDER.get(last, last)}" if place else name
+renamed = older_experts  # of published files
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Hunyuan (Tencent 2025, https://github.com/Tencent-Hunyuan/Hunyuan-A13B): Llama's blocks with norms of rotated queries
-and keys; the larger models have mixtures of experts beside one that every token has.
+and keys; the larger models have mixtures of experts beside one that every token has. Maincoder (Maincode 2025,
+https://huggingface.co/Maincode/Maincoder-1B) is the same with neighbouring rotary pairs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,7 +22,9 @@ from .loading.config import DecoderConfig, check_choice, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, biases
 from .loading.weights import gated_experts_apart
 
-MODEL_TYPES = ("hunyuan_v1_dense", "hunyuan_v1_moe")
+MODEL_TYPES = ("hunyuan_v1_dense", "hunyuan_v1_moe", "maincoder")
+
+NORMS = {"q": ".self_attn.query_layernorm.", "k": ".self_attn.key_layernorm."}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +40,16 @@ class Config(DecoderConfig):
     attention_bias: bool = False
     num_experts: int = 0
     moe_topk: list[int]
+    kind: str = "hunyuan_v1_dense"
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with the experts of each layer."""
         layers, chosen = values.get("num_hidden_layers"), values.get("moe_topk", 1)
-        experts = values.get("num_experts", 1) if values.get("model_type") == "hunyuan_v1_moe" else 0
+        kind = values.get("kind") or values.get("model_type") or cls.model_type
+        experts = values.get("num_experts", 1) if kind == "hunyuan_v1_moe" else 0
         chosen = [chosen] * layers if type(layers) is int and type(chosen) is int and layers <= 1 << 10 else chosen
-        return values | {"num_experts": experts, "moe_topk": chosen}
+        return values | {"num_experts": experts, "moe_topk": chosen, "kind": kind}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,7 +61,7 @@ class Config(DecoderConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return super().to_dict() | ({"model_type": "hunyuan_v1_moe"} if self.num_experts else {})
+        return super().to_dict() | {"model_type": self.kind}
 
 
 class Gate(Module):
@@ -76,7 +82,8 @@ class Block(PreNormBlock):
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         size, inner, epsilon = config.hidden_size, config.intermediate_size, config.rms_norm_eps
-        attention = LateNormAttention(layer, size, config.heads(), rotary, epsilon, bias=config.attention_bias)
+        heads = config.heads(interleaved=config.kind == "maincoder")
+        attention = LateNormAttention(layer, size, heads, rotary, epsilon, bias=config.attention_bias)
         feed_forward: Module = GatedFeedForward(size, inner, config.hidden_act)
         if config.num_experts:
             experts = Experts(size, inner, config.num_experts, config.hidden_act)
@@ -89,6 +96,11 @@ class HunyuanForCausalLM(RotaryLanguageModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+
+
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: Maincoder's norms have other names."""
+    return re.sub(r"\.self_attn\.(q|k)_norm\.", lambda found: NORMS[found[1]], name)
 
 
 stored = gated_experts_apart
@@ -106,16 +118,21 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     return {"expert_used_count": config.moe_topk[0], "expert_shared_count": 1} | inner
 
 
+def _as_maincoder(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return biases(found, values) | {"model_type": "maincoder"}
+
+
 _PARTS = {
     "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
     "mlp.gate.wg": "ffn_gate_inp", "mlp.shared_mlp.gate_proj": "ffn_gate_shexp",
     "mlp.shared_mlp.up_proj": "ffn_up_shexp", "mlp.shared_mlp.down_proj": "ffn_down_shexp",
 }  # fmt: skip
 GGUF = Gguf(
-    "hunyuan-dense", read=biases,
+    "hunyuan-dense", read=biases, unsaid=("kind",),
     names=NAMES | EXPERTS | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
 )  # fmt: skip
 GGUF = replace(GGUF, others=(
+    replace(GGUF, architecture="maincoder", read=_as_maincoder, suits=lambda config: config.kind == "maincoder"),
     replace(
         GGUF, architecture="hunyuan-moe", read=_with_experts, write=_to_gguf,
         suits=lambda config: config.num_experts > 0,

@@ -28,7 +28,7 @@ from .loading.gguf import (
     leading,
     without_layers_ahead,
 )
-from .loading.weights import gated_experts_apart
+from .loading.weights import gated_experts_apart, renaming
 
 MODEL_TYPES = ("hy_v3",)
 IGNORED = r"(model\.)?layers\.80\..*"  # the layer that guesses tokens ahead
@@ -105,11 +105,7 @@ class HYV3ForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-def renamed(name: str) -> str:
-    """The parameter of a file's tensor."""
-    for own, ours in RENAMES.items():
-        name = name.replace(own, ours)
-    return name
+renamed = renaming(RENAMES)
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from pyapp.nn import Module
 from pyapp.nn.encoders.encoders import DenseClassifierHead, LinearHead, NormedWordsHead
 from pyapp.nn.encoders.rotary_encoder import RotaryEncoder, rotary_token_classification
 
-from .loading.config import rope_parameters
+from .loading.config import require, rope_parameters
 from .loading.encoder_config import RotaryEncoderConfig
+from .loading.gguf import ENCODER_KEYS, JOINED_QKV, ROTARY_ENCODER, Gguf, encoder_settings, rows_in
 from .loading.weights import Stored, cut_apart
 
 MODEL_TYPES = ("jina_embeddings_v3",)
@@ -109,6 +110,21 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead((BASE, "qa_outputs"), RotaryEncoder(config), config.hidden_size, 2)
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return encoder_settings(found, values) | {"type_vocab_size": rows_in(values, "token_types.weight") or 1}
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(
+        config.hidden_act == "gelu", f"llama.cpp has no Jina Embeddings 3 with hidden_act {config.hidden_act!r:.40}"
+    )
+    return {}
+
+
+GGUF = Gguf(
+    "jina-bert-v3", unsaid=("head_dim",), keys=ENCODER_KEYS, joined=JOINED_QKV, read=_from_gguf, write=_to_gguf,
+    names=ROTARY_ENCODER | {"layers.{}.mlp.fc1": "blk.{}.ffn_up", "layers.{}.mlp.fc2": "blk.{}.ffn_down"},
+)  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": features,
     "masked-lm": masked_lm,

@@ -120,7 +120,7 @@ def _as_pangu(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any
 
 
 GGUF = Gguf(
-    "llama", order=pairs_of_llama, read=biases, scalings=TENSOR_SCALINGS, unsaid=("kind",),
+    "llama", order=pairs_of_llama, read=biases, scalings=TENSOR_SCALINGS, unsaid=("kind",), also=("llama-embed",),
     others=(
         Gguf("exaone", read=_as_exaone, scalings=TENSOR_SCALINGS, suits=lambda config: config.kind == "exaone"),
         Gguf("xverse", order=pairs_of_llama, read=_as_xverse, suits=lambda config: config.kind == "xverse"),

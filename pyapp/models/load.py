@@ -53,7 +53,8 @@ class LoadedModel:
     """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values, `generation` the settings
     of its generation_config.json (pyapp/text/generation/generation_config.py), `processor` prepares the pictures of one
     that sees them (pyapp.vision.processors.ImageProcessor), or the recordings of one that hears
-    (pyapp.audio.processors); `hearing`: what prepares the recordings of one that sees and hears.
+    (pyapp.audio.processors); `hearing`: what prepares the recordings of one that sees and hears; `watching`: what
+    prepares the frames of videos, where files say it.
     """
 
     name: str
@@ -63,6 +64,7 @@ class LoadedModel:
     generation: dict[str, Any] = field(default_factory=dict)
     processor: Any = None
     hearing: Any = None
+    watching: Any = None
 
 
 def load_model(
@@ -140,6 +142,7 @@ def load_model(
             add_own_adapter(model, settings, beside_it, files.name, report)
         if task == SEES and prepares is not None:
             prepares = _fitting(prepares, model, files.processor)
+        watching = _watching(files) if task == SEES and getattr(model, "watcher", None) is not None else None
     finally:
         if projector_file is not None:
             projector_file.close()
@@ -153,7 +156,7 @@ def load_model(
     if adapter is not None:
         _add_adapter(model, adapter, tensor_parallel is not None)
     chosen = {**getattr(model, "usual_settings", {}), **_generation(files.generation, report)}
-    return LoadedModel(files.name, model, text, model.config.to_dict(), chosen, prepares, hearing)
+    return LoadedModel(files.name, model, text, model.config.to_dict(), chosen, prepares, hearing, watching)
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,7 @@ class _Files:
     tokenizer_beside: Path | None = None
     projector: Path | None = None
     named: bool = False
+    video: Path | None = None
 
 
 def _files_of(
@@ -196,6 +200,7 @@ def _files_of(
         next((file for file in (given.processor, found.get("preprocessor_config"), found.get("processor_config"))
               if file is not None), None),
         resolved.tokenizer, found.get("projector"), named=True,
+        video=found.get("video_preprocessor_config", found.get("processor_config")),
     )  # fmt: skip
 
 
@@ -235,6 +240,17 @@ def _preparation(files: _Files, settings: Mapping[str, Any], task: str, projecto
 
         return ImageProcessor.from_settings(made(settings), None)
     return None if projector_file is None else projector_file.processor()
+
+
+def _watching(files: _Files) -> Any:
+    """What prepares the frames of videos, by video_preprocessor_config.json, or the part of processor_config.json; None
+    where there is neither.
+    """
+    from pyapp.vision.processors import ImageProcessor  # late: models of texts do not need it
+
+    found = {} if files.video is None else read_settings(files.video)
+    own = found.get("video_processor", found)
+    return ImageProcessor.from_settings(own) if isinstance(own, dict) and "video_processor_type" in own else None
 
 
 def _seeing(settings: Mapping[str, Any]) -> Any:

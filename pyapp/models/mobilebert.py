@@ -16,12 +16,14 @@ from pyapp.nn.encoders.encoders import (
     Headed,
     Intermediate,
     LinearHead,
+    PooledChoiceHead,
     PooledClassifierHead,
     Pooler,
     Transform,
     Words,
     attend,
     first_token,
+    one_label,
     visible_keys,
 )
 from pyapp.nn.parameter import new_parameter
@@ -304,10 +306,16 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead(("mobilebert", "qa_outputs"), MobileBert(config, pooler=False), config.hidden_size, 2)
 
 
+def multiple_choice(config: Config) -> PooledChoiceHead:
+    """Scores of several texts, of which one is right."""
+    return PooledChoiceHead(BASE, MobileBert(one_label(config)))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": MobileBert,
     "masked-lm": MobileBertForMaskedLM,
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": multiple_choice,
 }

@@ -18,9 +18,11 @@ from pyapp.nn.encoders.encoders import (
     LinearHead,
     NormedResidual,
     NormedWordsHead,
+    PooledChoiceHead,
     Pooler,
     as_bias,
     attend_joined,
+    one_label,
     positions_from,
     visible_keys,
 )  # fmt: skip
@@ -169,10 +171,16 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead(("mpnet", "qa_outputs"), MPNet(config, pooler=False), config.hidden_size, 2)
 
 
+def multiple_choice(config: Config) -> PooledChoiceHead:
+    """Scores of several texts, of which one is right."""
+    return PooledChoiceHead(BASE, MPNet(one_label(config)))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": MPNet,
     "masked-lm": masked_lm,
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": multiple_choice,
 }

@@ -26,7 +26,7 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import FileConfig, check_heads, read_config, require
-from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings, rows_in
+from .loading.gguf import ENCODER_KEYS, JOINED_QKV, ROTARY_ENCODER, Gguf, encoder_settings, rows_in
 from .loading.labels import Labelled
 from .loading.weights import Stored, cut_apart
 
@@ -225,14 +225,8 @@ def _to_gguf_with_experts(config: Config) -> dict[str, Any]:
     return {}
 
 
-_QKV = tuple(f"layers.{{}}.self_attn.{part}_proj" for part in "qkv")
-
-_NAMES = dict.fromkeys(_QKV, "blk.{}.attn_qkv") | {
-    "embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
-    "embeddings.LayerNorm": "token_embd_norm", "layers.{}.self_attn.o_proj": "blk.{}.attn_output",
+_NAMES = ROTARY_ENCODER | {
     "layers.{}.mlp.up_proj": "blk.{}.ffn_up", "layers.{}.mlp.down_proj": "blk.{}.ffn_down",
-    "layers.{}.post_attention_layernorm": "blk.{}.attn_output_norm",
-    "layers.{}.post_mlp_layernorm": "blk.{}.layer_output_norm",
 }  # fmt: skip
 _EXPERTS = {
     "layers.{}.mlp.router": "blk.{}.ffn_gate_inp", "layers.{}.mlp.experts.up_proj": "blk.{}.ffn_up_exps",
@@ -241,10 +235,10 @@ _EXPERTS = {
 GGUF = Gguf(
     "nomic-bert", unsaid=("head_dim", "moe_every_n_layers", "num_experts", "moe_top_k", "expert_bias"),
     names=_NAMES | {"layers.{}.mlp.gate_proj": "blk.{}.ffn_gate"},
-    keys=ENCODER_KEYS, joined=_QKV, read=_from_gguf, write=_to_gguf,
+    keys=ENCODER_KEYS, joined=JOINED_QKV, read=_from_gguf, write=_to_gguf,
     others=(
         Gguf(
-            "nomic-bert-moe", unsaid=("head_dim",), names=_NAMES | _EXPERTS, joined=_QKV,
+            "nomic-bert-moe", unsaid=("head_dim",), names=_NAMES | _EXPERTS, joined=JOINED_QKV,
             keys=ENCODER_KEYS | {
                 "moe_every_n_layers": "moe_every_n_layers", "num_experts": "expert_count",
                 "moe_top_k": "expert_used_count",

@@ -87,8 +87,8 @@ class Attention(SelfAttention):
     """Self-attention from one projection, with norms of queries and keys."""
 
     tensor_parallel = {
-        "qkv_proj": ("outputs", "queries", "keys", "keys"), "out_proj": ("inputs", "queries"), "q_norm": ("whole",),
-        "k_norm": ("whole",),
+        "qkv_proj": ("outputs", "queries", "keys", "keys"), "out_proj": ("inputs", "queries"), "q_norm": ("between",),
+        "k_norm": ("between",),
     }  # fmt: skip
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:

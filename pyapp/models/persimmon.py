@@ -39,7 +39,7 @@ class Config(DecoderConfig):
 class Attention(HeadByHeadAttention):
     """Self-attention with normalised queries and keys."""
 
-    tensor_parallel = {**HeadByHeadAttention.tensor_parallel, "q_layernorm": ("whole",), "k_layernorm": ("whole",)}
+    tensor_parallel = {**HeadByHeadAttention.tensor_parallel, "q_layernorm": ("between",), "k_layernorm": ("between",)}
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         heads, epsilon = config.heads(), config.layer_norm_eps

@@ -48,7 +48,11 @@ class Attention(GroupedQueryAttention):
     """Self-attention with biases; in some models the queries and keys are normalised, head by head."""
 
     output = "dense"
-    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_layernorm": ("whole",), "k_layernorm": ("whole",)}
+    tensor_parallel = {
+        **GroupedQueryAttention.tensor_parallel,
+        "q_layernorm": ("between",),
+        "k_layernorm": ("between",),
+    }
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         heads, norms = config.heads(), config.qk_layernorm

@@ -21,6 +21,8 @@ from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision.grid_tower import THETA, FramePatches, GridBlock, grid_angles
 from pyapp.nn.vision.vision import ImageModel, squares
 from pyapp.nn.vision_language.picture_text import GridPictures
+from pyapp.nn.vision_language.videos import Watching
+from pyapp.vision.processors.patches import as_videos
 
 from .loading import picture_text
 from .loading.config import FileConfig, read_config, require
@@ -115,6 +117,11 @@ class TowerConfig(FileConfig):
         return ()
 
     @property
+    def rate(self) -> float | None:
+        """The rotary positions of a second of a video; None: one for each few frames."""
+        return None
+
+    @property
     def learned(self) -> int:
         """The rows, and columns, of learned positions; 0: there are none."""
         return 0
@@ -154,6 +161,7 @@ class GatedTowerConfig(SizedTowerConfig):
 
     hidden_act: str = "silu"
     window_size: int = 112
+    tokens_per_second: float = 4.0
     fullatt_block_indexes: list[int]
 
     @classmethod
@@ -165,6 +173,11 @@ class GatedTowerConfig(SizedTowerConfig):
         whole = self.fullatt_block_indexes
         require(all(type(layer) is int for layer in whole), f"fullatt_block_indexes is {whole!r:.60}")
         require(bool(self.window), f"window_size {self.window_size} is smaller than a vector's patches")
+        require(0 < self.tokens_per_second <= 1 << 10, f"tokens_per_second is {self.tokens_per_second}")
+
+    @property
+    def rate(self) -> float | None:
+        return self.tokens_per_second
 
     @property
     def window(self) -> int | None:
@@ -364,6 +377,16 @@ class Qwen2VLForConditionalGeneration(GridPictures):
     around = ("<|vision_start|>", "<|vision_end|>")
     name = "Qwen-VL"
     tower_class = Tower
+
+    @property
+    def watcher(self) -> Watching:
+        """What of the model sees videos. Qwen3-VL reads their times."""
+        config = self.config.vision_config
+        told = bool(config.learned)
+        return Watching(
+            "<|video_pad|>", "<|video_pad|>", self.around, config.temporal_patch_size, config.rate, told,
+            as_videos if told else lambda found: found,
+        )  # fmt: skip
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:

@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoders.decoder import (
-    RotaryTable,
-)  # fmt: skip
-from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
-from pyapp.nn.layers.experts import SparseFeedForward
-from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 
 from .loading.gguf import DENSE_LAYERS, EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOWS, Gguf, with_sections
-from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
+from .loading.qwen_experts import GGUF_KEYS, HeadNormBlock, QwenExpertsConfig, to_gguf
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("qwen3_moe",)
@@ -35,29 +30,11 @@ class Config(QwenExpertsConfig):
         return self.sliding_window if self.use_sliding_window else None
 
 
-class Block(PreNormBlock):
-    """Attention and feed-forward, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        size, epsilon = config.hidden_size, config.rms_norm_eps
-        heads = config.heads(window=config.window(layer))
-        attention = HeadNormAttention(layer, size, heads, rotary, epsilon, bias=config.attention_bias)
-        feed_forward: Module = (
-            SparseFeedForward(
-                size, config.moe_intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
-                normalized=config.norm_topk_prob,
-            )
-            if config.is_sparse(layer)
-            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        )  # fmt: skip
-        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
-
-
 class Qwen3MoeForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+        super().__init__(config, HeadNormBlock, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

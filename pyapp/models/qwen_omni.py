@@ -25,6 +25,7 @@ from pyapp.nn.encoders.encoders import until
 from pyapp.nn.positions.sinusoids import sines_and_cosines
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import EncoderLayer, FixedPositions
 from pyapp.nn.vision_language.picture_text import GridPictures
+from pyapp.nn.vision_language.videos import Watching
 
 from ._index import MODEL_TYPES as MODULES
 from ._index import SEEING
@@ -139,6 +140,7 @@ class Config:
         )
         found = cls(seeing, HearingConfig(seeing.text_config, {SOUND[0][0]: heard}, audio), dict(values))
         found.hearing.check()
+        assert found.rate  # which is checked
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -149,6 +151,14 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {"model_type": MODEL_TYPES[0], **self.values}
+
+    @property
+    def rate(self) -> float:
+        """The rotary positions of a second of a video."""
+        own = self.values.get(THINKER, self.values)
+        found = own.get("position_id_per_seconds", 25)
+        require(type(found) in (int, float) and 0 < found <= 1 << 10, f"position_id_per_seconds is {found!r:.60}")
+        return float(found)
 
     @property
     def newer(self) -> bool:
@@ -283,6 +293,12 @@ class Thinker(GridPictures):
         self.audio_tower, self.multi_modal_projector = _hearing_parts(config)
         self.placeholder = self.part = "<|image_pad|>" if config.newer else "<|IMAGE|>"
         self.around = ("<|vision_start|>", "<|vision_end|>") if config.newer else ("<|vision_bos|>", "<|vision_eos|>")
+
+    @property
+    def watcher(self) -> Watching:
+        """What of the model sees videos. Fractions of positions are left out."""
+        one = "<|video_pad|>" if self.config.newer else "<|VIDEO|>"
+        return Watching(one, one, self.around, self.config.vision_config.temporal_patch_size, self.config.rate)
 
     @staticmethod
     def tower_class(config: Any) -> Module:

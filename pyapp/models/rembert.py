@@ -18,8 +18,10 @@ from pyapp.nn.encoders.encoders import (
     Encoder,
     Headed,
     LinearHead,
+    PooledChoiceHead,
     PooledClassifierHead,
     Pooler,
+    one_label,
     visible_keys,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
@@ -113,10 +115,16 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead((BASE, "qa_outputs"), RemBert(config, pooler=False), config.hidden_size, 2)
 
 
+def multiple_choice(config: Config) -> PooledChoiceHead:
+    """Scores of several texts, of which one is right."""
+    return PooledChoiceHead(BASE, RemBert(one_label(config)))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": RemBert,
     "masked-lm": RemBertForMaskedLM,
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": multiple_choice,
 }

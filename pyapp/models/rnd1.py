@@ -8,12 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoders.decoder import RotaryTable
-from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock
+from pyapp.nn import RMSNorm
 from pyapp.nn.encoders.masked_diffusion import Denoising, MaskedDiffusionModel
-from pyapp.nn.layers.experts import SparseFeedForward
-from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import check_token, require
 from .loading.gguf import (
@@ -28,7 +24,7 @@ from .loading.gguf import (
     diffusion_keys,
     with_mask,
 )
-from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
+from .loading.qwen_experts import GGUF_KEYS, HeadNormBlock, QwenExpertsConfig, to_gguf
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("rnd1",)
@@ -42,6 +38,7 @@ class Config(QwenExpertsConfig):
     defaults = {"max_position_embeddings": 32768, "num_key_value_heads": 4, "mask_token_id": 151_669}
 
     mask_token_id: int
+    attention_bias: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,28 +49,11 @@ class Config(QwenExpertsConfig):
         """No layer has one."""
 
 
-class Block(PreNormBlock):
-    """Attention and feed-forward, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        size, epsilon = config.hidden_size, config.rms_norm_eps
-        attention = HeadNormAttention(layer, size, config.heads(), rotary, epsilon)
-        feed_forward: Module = (
-            SparseFeedForward(
-                size, config.moe_intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
-                normalized=config.norm_topk_prob,
-            )
-            if config.is_sparse(layer)
-            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        )  # fmt: skip
-        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
-
-
 class RND1(MaskedDiffusionModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+        super().__init__(config, HeadNormBlock, RMSNorm(config.hidden_size, config.rms_norm_eps))
         self.denoising = Denoising(config.mask_token_id, shifted=True, remasking="entropy")
 
 

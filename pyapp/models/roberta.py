@@ -16,7 +16,15 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
 from pyapp.nn.encoders.bert_decoder import PlacedEmbeddings, TextDecoder
-from pyapp.nn.encoders.encoders import BertEncoder, DenseClassifierHead, LinearHead, NormedWords, NormedWordsHead
+from pyapp.nn.encoders.encoders import (
+    BertEncoder,
+    DenseClassifierHead,
+    LinearHead,
+    NormedWords,
+    NormedWordsHead,
+    PooledChoiceHead,
+    one_label,
+)
 from pyapp.nn.encoders.norm_first import NormFirstEncoder, NormNames
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory
 
@@ -163,6 +171,11 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead((config.base, "qa_outputs"), encoder(config, pooler=False), config.hidden_size, 2)
 
 
+def multiple_choice(config: Config) -> PooledChoiceHead:
+    """Scores of several texts, of which one is right."""
+    return PooledChoiceHead(config.base, encoder(one_label(config)))
+
+
 def _to_gguf(config: Config) -> dict[str, Any]:
     require(not config.is_decoder, "llama.cpp has no RoBERTa as a decoder")
     require(config.kind not in NORM_FIRST, f"llama.cpp has no {config.kind}")
@@ -186,5 +199,6 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": multiple_choice,
     "text-decoder": RobertaTextDecoder,
 }

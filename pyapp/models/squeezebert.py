@@ -14,10 +14,12 @@ from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     Encoder,
     LinearHead,
+    PooledChoiceHead,
     PooledClassifierHead,
     Pooler,
     PredictionsHead,
     attend,
+    one_label,
     visible_keys,
 )
 from pyapp.nn.layers.gated import activation_named
@@ -169,10 +171,16 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead((BASE, "qa_outputs"), SqueezeBert(config), config.hidden_size, 2)
 
 
+def multiple_choice(config: Config) -> PooledChoiceHead:
+    """Scores of several texts, of which one is right."""
+    return PooledChoiceHead(BASE, SqueezeBert(one_label(config)))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": SqueezeBert,
     "masked-lm": masked_lm,
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": multiple_choice,
 }

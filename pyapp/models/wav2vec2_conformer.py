@@ -8,7 +8,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.audio.fast_conformer import DistanceAttention, GatedConvolution
+from pyapp.nn.audio.fast_conformer import LINEAR_NAMES, DistanceAttention, NormedConvolution
 from pyapp.nn.audio.sound import (
     ConformerLayer,
     MomentClassifier,
@@ -28,7 +28,6 @@ from .loading.sound_config import LARGEST, SoundConfig
 MODEL_TYPES = ("wav2vec2-conformer",)
 BASE = "wav2vec2_conformer"
 IGNORED = r"(quantizer|project_hid|project_q)\..*"  # of the first training
-NAMES = ("linear_q", "linear_k", "linear_v", "linear_out", "linear_pos", "pos_bias_u", "pos_bias_v")
 KINDS = ("relative", "rotary", None)
 EPSILON = 1e-5  # of the norms in layers
 
@@ -74,20 +73,6 @@ class PlainAttention(Module):
         return self.linear_out(attend(q.reshape(shape), k.reshape(shape), v.reshape(shape), mask), residual)
 
 
-class Convolution(GatedConvolution):
-    """The convolution of a layer, after a norm; it also reads what is padding."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(
-            config.hidden_size, config.conv_depthwise_kernel_size, config.hidden_act, False, norm="batch_norm"
-        )
-        self.layer_norm = LayerNorm(config.hidden_size, EPSILON)
-
-    def forward(self, x: Tensor, heard: Tensor | None) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        return super().forward(self.layer_norm(x), None)
-
-
 class Rotations(Module):
     """The angles of rotary positions."""
 
@@ -120,10 +105,11 @@ class Layers(Module):
         def attention() -> Module:
             if self.kind != "relative":
                 return PlainAttention(config)
-            return DistanceAttention(config.hidden_size, config.num_attention_heads, True, NAMES)
+            return DistanceAttention(config.hidden_size, config.num_attention_heads, True, LINEAR_NAMES)
 
         self.layers = ModuleList(
-            ConformerLayer(config, attention(), Convolution(config), EPSILON) for _ in range(config.num_hidden_layers)
+            ConformerLayer(config, attention(), NormedConvolution(config, EPSILON, hears_padding=True), EPSILON)
+            for _ in range(config.num_hidden_layers)
         )
 
     def places(self, x: Tensor) -> Tensor | None:

@@ -17,7 +17,9 @@ from pyapp.nn.encoders.encoders import (
     Intermediate,
     LinearHead,
     NormedWordsHead,
+    PooledChoiceHead,
     SelfAttention,
+    one_label,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
 
@@ -195,10 +197,16 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead((BASE, "qa_outputs"), Xmod(config, pooler=False), config.hidden_size, 2)
 
 
+def multiple_choice(config: Config) -> PooledChoiceHead:
+    """Scores of several texts, of which one is right."""
+    return PooledChoiceHead(BASE, Xmod(one_label(config)))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Xmod,
     "masked-lm": masked_lm,
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "multiple-choice": multiple_choice,
 }

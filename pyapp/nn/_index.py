@@ -9,6 +9,9 @@ MODULES = {
     "checkpointing": """
         checkpoint_blocks
     """,
+    "data_parallel": """
+        DataParallel
+    """,
     "decoders.caches": """
         BatchCache CrossCache FixedCache GrowingCache Int8CrossCache KVCache PackedCache PagedCache RotatingCache
     """,
@@ -20,7 +23,7 @@ MODULES = {
         DistributedDataParallel
     """,
     "fully_sharded": """
-        full_state_dict fully_shard load_full_state_dict
+        MixedPrecisionPolicy full_state_dict fully_shard load_full_state_dict
     """,
     "heads": """
         Heads split_heads
@@ -111,9 +114,6 @@ MODULES = {
     "module": """
         Module
     """,
-    "parallel": """
-        DataParallel
-    """,
     "parameter": """
         Buffer Parameter UninitializedParameter
     """,
@@ -130,7 +130,7 @@ MODULES = {
         RecurrentLanguageModel StateCache
     """,
     "tensor_parallel": """
-        Part divide parallelize sum_of_ranks
+        divide parallelize sum_of_ranks
     """,
     "weights": """
         Weights

@@ -4,30 +4,61 @@ state (ZeRO stage 3: Rajbhandari et al. 2020, arXiv 1910.02054). By the names of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
 
+from pyapp.dataclass import dataclass
+
 from ..engine import Tensor, no_grad
 from ..engine.autograd_function import Function
+from ..engine.dtype import DType, as_dtype
 from ..engine.launch import capturing
 from ..engine.ops import cat, empty, zeros
 from ..engine.ops.view import as_strided
-from ..engine.processes.collectives import all_gather_into_tensor, reduce_scatter_tensor
+from ..engine.processes.collectives import all_gather_into_tensor, all_reduce, reduce_scatter_tensor
 from ..engine.processes.communicator import ReduceOp
 from ..engine.processes.group import ProcessGroup, group_or_world
+from ..engine.processes.mesh import DeviceMesh
 from ..engine.saved_tensors import saved_tensors_hooks
 from ..engine.thread_local import ThreadLocal
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .distributed_data_parallel import check_same_parameters
 from .module import Module
+from .part import part_of_rows, whole_of
 from .state import IncompatibleKeys
 
-__all__ = ["full_state_dict", "fully_shard", "load_full_state_dict"]
+__all__ = ["MixedPrecisionPolicy", "full_state_dict", "fully_shard", "load_full_state_dict"]
 
 _WHOLE: dict[int, tuple[_Unit, int]] = {}  # by the id of a storage: whose whole parameter lies in it now
+
+
+@dataclass(frozen=True)
+class MixedPrecisionPolicy:
+    """The types in which fully_shard's modules compute; the parameters stay as they are, for the optimiser.
+
+    param_dtype: that of the whole parameters, in forward and its gradient, and of what is sent to gather them; None:
+    their own. reduce_dtype: in which gradients are averaged; None: the type in which they are computed. output_dtype:
+    of the module's floating-point outputs; None: as they come. cast_forward_inputs: floating-point inputs become
+    param_dtype.
+    """
+
+    param_dtype: DType | str | None = None
+    reduce_dtype: DType | str | None = None
+    output_dtype: DType | str | None = None
+    cast_forward_inputs: bool = True
+
+
+def _cast(value: Any, kind: DType) -> Any:
+    """A value whose floating-point tensors have this type."""
+    if isinstance(value, Tensor):
+        return value.to(kind) if value.dtype.is_floating_point else value
+    if isinstance(value, list | tuple):
+        items = [_cast(x, kind) for x in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return {key: _cast(x, kind) for key, x in value.items()} if isinstance(value, dict) else value
 
 
 class _Place:
@@ -146,22 +177,33 @@ _THREAD = _Thread()
 class _Unit:
     """The parameters of a module that are gathered together, before its forward pass and again in its gradient."""
 
-    def __init__(self, module: Module, group: ProcessGroup, again: bool) -> None:
-        self.group, self.again = group, again
-        self.places = _places(module, group.size())
+    def __init__(
+        self, module: Module, group: ProcessGroup, replicas: ProcessGroup | None, again: bool,
+        policy: MixedPrecisionPolicy, ignored: set[int],
+    ) -> None:  # fmt: skip
+        self.group, self.replicas, self.again = group, replicas, again
+        self.computes, self.reduces, self.gives = (
+            None if kind is None else as_dtype(kind)
+            for kind in (policy.param_dtype, policy.reduce_dtype, policy.output_dtype)
+        )
+        self.casts = self.computes if policy.cast_forward_inputs else None
+        self.places = _places(module, group.size(), ignored)
         self.stream: Any = None  # in which it is gathered ahead; None: the device has no other
         self.earlier: _Unit | None = None  # whose gradient comes after this one's
         self._inner: list[_Unit] = []  # in the last pass in which this one was the outermost: which units, in order
         self._kept: list[Tensor] | None = None  # the whole parameters, for the gradient
         self._ahead: _Ahead | None = None  # of what will be kept
         self._entered: list[Any] = []
-        check_same_parameters("fully_shard", ((place.name, place.parameter) for place in self.places), group)
+        for every in (group, *(() if replicas is None else (replicas,))):
+            check_same_parameters("fully_shard", ((place.name, place.parameter) for place in self.places), every)
         rank = group.rank()
         with no_grad():
             for place in self.places:
                 place.parameter.data = place.part(place.parameter.detach(), rank).clone()
                 place.parameter.shard_group = group
-        module.register_forward_pre_hook(self._before, prepend=True)
+                first = min(rank * place.rows, place.count)
+                place.parameter.part = part_of_rows(place.shape, first, place.parameter.shape[0])
+        module.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True)
         module.register_forward_hook(self._after, always_call=True)
 
     # ---- the whole
@@ -175,6 +217,7 @@ class _Unit:
         calls = []
         for chosen in self._by_dtype():
             own = cat([_padded(self.places[i]).reshape(-1) for i in chosen])  # (elements of a rank,)
+            own = own if self.computes is None else _cast(own, self.computes)
             every = empty(self.group.size(), own.numel(), dtype=own.dtype, device=own.device)  # (ranks, of a rank)
             calls.append((chosen, every, all_gather_into_tensor(every, own, self.group, async_op)))
         return calls
@@ -205,7 +248,9 @@ class _Unit:
                 continue
             like = self.places[chosen[0]].parameter
             total = sum(self.places[i].size for i in chosen)
-            whole = zeros(size, total, dtype=like.dtype, device=like.device)  # (ranks, elements of a rank)
+            kind = self.reduces or self.computes if like.dtype.is_floating_point else None
+            kind = kind or like.dtype
+            whole = zeros(size, total, dtype=kind, device=like.device)  # (ranks, elements of a rank)
             at = 0
             for i in chosen:
                 place, gradient = self.places[i], gradients[i]
@@ -214,8 +259,11 @@ class _Unit:
                     full = cat([rows, rows.new_zeros(size * place.rows - place.count, *place.rest)])
                     whole[:, at : at + place.size].copy_(full.reshape(size, place.size))
                 at += place.size
-            own = empty(total, dtype=like.dtype, device=like.device)
+            own = empty(total, dtype=kind, device=like.device)
             reduce_scatter_tensor(own, whole, ReduceOp.AVG, self.group)
+            if self.replicas is not None:
+                all_reduce(own, ReduceOp.AVG, self.replicas)
+            own = own.to(like.dtype)
             at = 0
             for i in chosen:
                 place = self.places[i]
@@ -234,7 +282,7 @@ class _Unit:
 
     # ---- around forward
 
-    def _before(self, module: Module, args: Any) -> None:
+    def _before(self, module: Module, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         self.forget()
         outermost = _THREAD.forward is None
         if outermost:
@@ -256,10 +304,11 @@ class _Unit:
         if context is not None:
             context.__enter__()
         self._entered.append((context, wholes, outermost))
+        return None if self.casts is None else (_cast(args, self.casts), _cast(named, self.casts))
 
-    def _after(self, module: Module, args: Any, output: Any) -> None:
+    def _after(self, module: Module, args: Any, output: Any) -> Any:
         if not self._entered:  # gathering failed
-            return
+            return None
         context, wholes, outermost = self._entered.pop()
         if context is not None:
             context.__exit__(None, None, None)
@@ -272,6 +321,7 @@ class _Unit:
             _THREAD.forward = None
             forward.end()
             self._inner = forward.seen
+        return None if self.gives is None or output is None else _cast(output, self.gives)
 
     # ---- in the gradient
 
@@ -331,11 +381,13 @@ def _padded(place: _Place) -> Tensor:
     return cat([rows, rows.new_zeros(missing, *place.rest)]) if missing else rows
 
 
-def _places(module: Module, ranks: int) -> list[_Place]:
-    """The parameters of a module that no unit inside it has."""
+def _places(module: Module, ranks: int, ignored: set[int]) -> list[_Place]:
+    """The parameters of a module that no unit inside it has, but for the ignored ones."""
     found: dict[int, _Place] = {}
     for path, owner in _own_modules(module):
         for name, parameter in owner._parameters.items():
+            if id(parameter) in ignored:
+                continue
             full_name = f"{path}.{name}" if path else name
             if parameter.shard_group is not None:
                 raise ArgumentError(
@@ -358,8 +410,10 @@ def _own_modules(module: Module, path: str = "") -> Iterator[tuple[str, Module]]
 
 
 def fully_shard(
-    module: Module, *, process_group: ProcessGroup | None = None, reshard_after_forward: bool = True
-) -> Module:
+    module: Module, *, mesh: DeviceMesh | None = None, reshard_after_forward: bool | None = None,
+    mp_policy: MixedPrecisionPolicy | None = None, ignored_params: Iterable[Tensor] | None = None,
+    process_group: ProcessGroup | None = None,
+) -> Module:  # fmt: skip
     """Divides the parameters of a module among the processes, by their first dim; returns the module. Call it for each
     block of a model, then for the whole, before the optimiser is made:
 
@@ -375,6 +429,11 @@ def fully_shard(
     in another stream. `parameters()` and
     `state_dict()` have this process's rows; `full_state_dict` has the whole.
 
+    `mesh` or `process_group` says among which processes; by default all. A mesh of two dims divides along the second;
+    along the first it has replicas, each with its part of the batch. `mp_policy`: the types in which the module
+    computes, such as MixedPrecisionPolicy(param_dtype="bfloat16", reduce_dtype="float32"). Every process keeps the
+    whole of `ignored_params`, whose gradients are its own.
+
     All processes make the same calls. ArgumentError where they have different parameters; where a parameter is shared
     with a module that is divided already; for weights in blocks.
     """
@@ -382,7 +441,13 @@ def fully_shard(
         raise TypeError(f"fully_shard: takes a Module, not {describe(module)}")
     if "_sharded_unit" in vars(module):
         raise ArgumentError(f"fully_shard: this {type(module).__name__} is sharded already")
-    unit = _Unit(module, group_or_world(process_group), reshard_after_forward)
+    if mesh is not None and (not isinstance(mesh, DeviceMesh) or mesh.ndim > 2 or process_group is not None):
+        raise ArgumentError(f"fully_shard: takes a mesh of one or two dims, or a process_group, not {mesh!r:.100}")
+    group = group_or_world(process_group) if mesh is None else mesh.get_all_groups()[-1]
+    replicas = mesh.get_group(0) if mesh is not None and mesh.ndim == 2 else None
+    ignored = {id(parameter) for parameter in ignored_params or ()}
+    policy = mp_policy or MixedPrecisionPolicy()
+    unit = _Unit(module, group, replicas, reshard_after_forward is not False, policy, ignored)
     object.__setattr__(module, "_sharded_unit", unit)
     return module
 
@@ -407,7 +472,8 @@ def _units(module: Module) -> dict[int, tuple[_Unit, int]]:
 
 
 def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
-    """The state with whole parameters, on every process, on this device. All processes call it."""
+    """The state with whole parameters, on every process, on this device: of modules that fully_shard or
+    nn.tensor_parallel.parallelize has divided. All processes call it."""
     places, state = _units(module), module.state_dict(keep_vars=True)
     wholes: dict[int, list[Tensor]] = {}
     with no_grad():
@@ -418,6 +484,8 @@ def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
                     wholes.clear()  # one unit's at a time
                     wholes[id(unit)] = unit.gather()
                 state[name] = wholes[id(unit)][i].to(device)
+            elif isinstance(value, Tensor) and value.part is not None:  # nn.tensor_parallel
+                state[name] = whole_of(value, value.part, value.shard_group).to(device)
             elif isinstance(value, Tensor):
                 state[name] = value.detach().to(device)
     return state
@@ -428,12 +496,14 @@ def load_full_state_dict(module: Module, state_dict: Mapping[str, Any], strict: 
     places, state = _units(module), dict(state_dict)
     for name, value in module.state_dict(keep_vars=True).items():
         given = state.get(name)
-        if isinstance(value, Tensor) and id(value) in places and isinstance(given, Tensor):
-            unit, i = places[id(value)]
-            place = unit.places[i]
-            if tuple(given.shape) != place.shape:
-                raise ArgumentError(
-                    f"load_full_state_dict: {name} has the shape {list(place.shape)}, given {describe(given)}"
-                )
-            state[name] = place.part(given.detach(), unit.group.rank())
+        if not isinstance(value, Tensor) or value.part is None or not isinstance(given, Tensor):
+            continue
+        unit, i = places.get(id(value), (None, 0))
+        shape = value.part.shape if unit is None else unit.places[i].shape
+        if tuple(given.shape) != shape:
+            raise ArgumentError(f"load_full_state_dict: {name} has the shape {list(shape)}, given {describe(given)}")
+        if unit is None:
+            state[name] = value.part.of(given.detach())
+        else:
+            state[name] = unit.places[i].part(given.detach(), unit.group.rank())
     return module.load_state_dict(state, strict=strict)

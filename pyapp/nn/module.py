@@ -15,7 +15,7 @@ from ..engine.tensor import check_device
 from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from ..errors import OperationError
 from .members import GROUPS, adopt_members, adopting, new_members, replace_members
-from .parameter import Buffer, Parameter
+from .parameter import Parameter
 from .state import IncompatibleKeys, OwnState, StateHooks, WithoutModule, collect, new_state, register
 
 __all__ = ["Module"]
@@ -111,11 +111,11 @@ class Module(OwnState):
             if isinstance(value, Module) or getattr(value, "is_parameter", False) is True:
                 raise AttributeError(f"{type(self).__name__}: call super().__init__() before {name!r} is assigned")
         elif name not in _OWN:
-            if isinstance(value, Buffer):
-                self.register_buffer(name, value.data, value.persistent)
-                return
             is_parameter = isinstance(value, Tensor) and getattr(value, "is_parameter", False)
             if isinstance(value, Tensor) and not is_parameter:
+                if value._is_buffer:
+                    self.register_buffer(name, value, value.persistent)
+                    return
                 if name in self._parameters:
                     raise TypeError(
                         f"{type(self).__name__}: {name!r} is a parameter: put {describe(value)} into a Parameter"
@@ -134,6 +134,8 @@ class Module(OwnState):
                 for group in (self._parameters, self._buffers, self._modules):
                     if name in group and group is not kept:
                         del group[name]
+            elif name in self._absent and value is not None and not isinstance(value, (Tensor, Module)):
+                raise TypeError(f"{type(self).__name__}: {name!r} is a buffer, and cannot become {describe(value)}")
             if absent:
                 self._absent.add(name)
             if kept is not None:

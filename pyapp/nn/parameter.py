@@ -38,11 +38,20 @@ class Parameter(Tensor, metaclass=_IsParameter):
         return data
 
 
-class Buffer:
-    """`Buffer(tensor)`, assigned to a Module, becomes one of its buffers; saved unless `persistent` is False."""
+class _IsBuffer(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Tensor) and value._is_buffer
 
-    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        self.data, self.persistent = empty(0) if data is None else data.detach(), persistent
+
+class Buffer(metaclass=_IsBuffer):
+    """`Buffer(tensor)` is the tensor, marked: assigned to a Module it becomes one of its buffers, saved unless
+    `persistent` is False.
+    """
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
+        found = empty(0) if data is None else data.detach()
+        found._is_buffer, found.persistent = True, persistent
+        return found
 
 
 def is_lazy(param: Any) -> bool:

@@ -11,12 +11,16 @@ A module says by `tensor_parallel` how its layers are divided, by their names:
 - ("inputs", PART): a linear layer whose inputs are this part, and whose outputs are summed;
 - ("vocabulary",): an embedding, or the linear layer of the logits;
 - ("heads",): a parameter with a number for each head of queries;
-- ("whole",): every process has all of it.
+- ("between",): every process has all of it, and computes its part of what lies between first and last matrices;
+- ("whole",): every process has all of it, and computes the same.
 
 Parts are "queries" and "keys" (the features of all heads of queries, and of those of keys or values), "groups" (of each
 head of keys: its queries, its key and its value, one group after another) and "inner" (features between the two layers
 of a feed-forward). A module with queries has `heads`, nn.heads.Heads or a number. Experts have such parts of the stacks
 of their matrices: each process has a part of every expert, so that all have the same work whichever is chosen.
+
+In a model that is trained, the backward pass has such sums where the forward pass has none: of the gradients of the
+input of the first matrices, and of parameters that every process has between the two (a norm of each head).
 """
 
 from __future__ import annotations
@@ -26,15 +30,13 @@ from dataclasses import replace
 from math import lcm, prod
 from typing import Any
 
-from pyapp.dataclass import dataclass
-
-from ..engine import Tensor, no_grad, ops, quant
-from ..engine.dtype import float32, uint8
+from ..engine import Tensor, no_grad, ops
+from ..engine.grad_mode import STATE
 from ..engine.launch import run_in_order
-from ..engine.ops import cat, empty
+from ..engine.ops import empty
 from ..engine.processes.communicator import ReduceOp
+from ..engine.processes.differentiable import gather_parts, sum_of_gradients, sum_over_ranks, summed_gradient
 from ..engine.processes.group import ProcessGroup, group_or_world
-from ..engine.tensor import make
 from ..errors import ModelError, OptionError
 from .heads import Heads
 from .layers.embedding import Embedding
@@ -42,84 +44,28 @@ from .layers.experts import Experts
 from .layers.linear import Linear, ResidualLinear, TransposedLinear
 from .module import Module
 from .parameter import Parameter
+from .part import Part
 
-__all__ = ["Part", "divide", "parallelize", "sum_of_ranks"]
+__all__ = ["divide", "parallelize", "sum_of_ranks"]
 
 UNITS = (256, 64, 32, 8, 1)  # inner features that stay together, the best first: whole blocks, whole vectors
 WORDS = 8  # tokens that stay together: a band of rows
 MOST_WHOLE = 0.5  # of the parameters' elements that every process may have
 
 
-@dataclass(frozen=True)
-class Part:
-    """What a process has of a parameter of `shape`: `ranges` (first, count) of its dim `dim`, one after the other."""
-
-    shape: tuple[int, ...]
-    dim: int
-    ranges: tuple[tuple[int, int], ...]
-
-    @property
-    def own_shape(self) -> tuple[int, ...]:
-        """The shape of the part."""
-        count = sum(count for _, count in self.ranges)
-        return *self.shape[: self.dim], count, *self.shape[self.dim + 1 :]
-
-    def flat(self) -> Part:
-        """The same part of the matrix (E * N, K) of the rows of a stack of matrices (E, N, K)."""
-        count, rows, columns = self.shape
-        if self.dim == 2:
-            return Part((count * rows, columns), 1, self.ranges)
-        ranges = tuple((i * rows + first, n) for i in range(count) for first, n in self.ranges)
-        return Part((count * rows, columns), 0, ranges)
-
-    def of_rows(self, start: int, count: int) -> Part:
-        """What the process has of some rows, as a part of those rows."""
-        shape = (count, *self.shape[1:])
-        if self.dim:
-            return Part(shape, self.dim, self.ranges)
-        inside = [(max(first, start), min(first + n, start + count)) for first, n in self.ranges]
-        return Part(shape, 0, tuple((first - start, end - first) for first, end in inside if first < end))
-
-    def of(self, x: Tensor) -> Tensor:
-        """The part of a whole tensor, as a copy. Of a matrix in blocks it is one, unless it begins or ends within
-        blocks or bands; then it is float32.
-        """
-        if x.dtype.is_quantized and len(self.shape) == 3:  # a stack, as the matrix of its rows
-            own = self.flat().of(x)
-            return own if own.dtype.is_quantized else own.reshape(self.own_shape)
-        if x.dtype.is_quantized and self.dim == 0:
-            x = quant.concatenate([quant.copied_rows(x, *taken) for taken in self.ranges])
-            return x if x.dtype.is_quantized else x.to(float32)
-        if x.dtype.is_quantized:
-            return _columns_of(x, self.ranges)
-        taken = [x.narrow(self.dim, first, count) for first, count in self.ranges]
-        return cat(taken, self.dim).contiguous() if len(taken) > 1 else taken[0].contiguous().clone()
-
-
-def _columns_of(x: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
-    """A copy of columns (first, count) of a block-quantised matrix, one range beside the other, in its type; in float32
-    if one of them begins or ends within a block.
-    """
-    (rows, columns), kind = x.shape, x.dtype
-    if quant.is_transposed(x) or any(n % kind.block for n in (columns, *(n for taken in ranges for n in taken))):
-        dense = quant.dequantize(x)
-        return cat([dense.narrow(1, *taken) for taken in ranges], 1).contiguous().clone()
-    # A band of rows, or a row of other types, is its blocks, one after the other.
-    lines = -(-rows // quant.BAND) if kind.name in quant.BANDED else rows
-    blocks = columns // kind.block
-    size = quant.packed_bytes(x.shape, kind) // max(lines * blocks, 1)
-    whole = make(x.storage, (lines, blocks * size), (blocks * size, 1), uint8)
-    parts = [whole.narrow(1, first // kind.block * size, count // kind.block * size) for first, count in ranges]
-    return quant.from_words(cat(parts, 1).contiguous().clone(), (rows, sum(n for _, n in ranges)), kind)
-
-
 # -- sums and gathers
+
+
+def _check_no_gradient(x: Tensor) -> None:
+    if x.requires_grad:
+        raise NotImplementedError(
+            "this model was divided among processes without gradients: use no_grad(), or parallelize(…, training=True)"
+        )
 
 
 def sum_of_ranks(x: Tensor, group: ProcessGroup) -> Tensor:
     """The sum of the tensors of all processes, in the memory of x, which must be dense. A Graph repeats it."""
-    if x.requires_grad:
-        raise NotImplementedError("models that several processes compute together have no gradients: use no_grad()")
+    _check_no_gradient(x)
     if group.size() > 1:
         run_in_order(lambda: group.member().repeated_all_reduce(x, ReduceOp.SUM), (x,))
     return x
@@ -131,8 +77,7 @@ def gathered(x: Tensor, group: ProcessGroup, features: int, most: int) -> Tensor
     """
     if group.size() == 1:
         return x
-    if x.requires_grad:
-        raise NotImplementedError("models that several processes compute together have no gradients: use no_grad()")
+    _check_no_gradient(x)
     shape, own = x.shape, x.shape[-1]
     rows = prod(shape[:-1])
     sent = x.reshape(rows, own).contiguous()
@@ -149,14 +94,31 @@ def gathered(x: Tensor, group: ProcessGroup, features: int, most: int) -> Tensor
 # -- the layers of a process
 
 
-class SummedLinear(ResidualLinear):
-    """A ResidualLinear that has a part of the inputs. The first process adds bias and residual, then all sum up."""
+class _Divided:
+    """A layer that has a part. `training`: gradients may go through it."""
 
     group: ProcessGroup
+    training_parts = False
+
+    def records(self) -> bool:
+        """Whether gradients are recorded now."""
+        return self.training_parts and STATE.enabled
+
+
+class SummedLinear(_Divided, ResidualLinear):
+    """A ResidualLinear that has a part of the inputs. The first process adds bias and residual, then all sum up."""
+
+    def matrix(self) -> Tensor:
+        """The weight (out, own in)."""
+        return self.weight
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        if self.records():  # every process has the gradients of bias and residual
+            y = sum_over_ranks(ops.linear(x, self.matrix()), self.group)
+            y = y if self.bias is None else y + self.bias
+            return y if residual is None else residual + y
         first = self.group.rank() == 0
-        y = ops.linear(x, self.weight, self.bias if first else None, residual if first else None)
+        y = ops.linear(x, self.matrix(), self.bias if first else None, residual if first else None)
         return sum_of_ranks(y, self.group)
 
     def summed(self, x: Tensor) -> Tensor:
@@ -164,29 +126,31 @@ class SummedLinear(ResidualLinear):
         return sum_of_ranks(x, self.group)
 
 
-class SummedTransposedLinear(TransposedLinear):
+class SummedTransposedLinear(SummedLinear, TransposedLinear):
     """A TransposedLinear that has a part of the inputs, as SummedLinear."""
 
-    group: ProcessGroup
-
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        first = self.group.rank() == 0
-        y = ops.linear(x, self.weight.T, self.bias if first else None, residual if first else None)
-        return sum_of_ranks(y, self.group)
+    def matrix(self) -> Tensor:
+        return self.weight.T
 
 
-class SummedExperts(Experts):
+class SummedExperts(_Divided, Experts):
     """Experts that have a part of their inner features. All processes choose alike, the first one adds the biases of
     the outputs, and all sum up.
     """
 
-    group: ProcessGroup
-
     def forward(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
+        if self.records():
+            x, shares = (sum_of_gradients(value, self.group) for value in (x, shares))
+            return sum_over_ranks(super().forward(x, shares, chosen), self.group)
         return sum_of_ranks(super().forward(x, shares, chosen).contiguous(), self.group)
 
     def bias_of(self, name: str) -> Tensor | None:
-        return None if name == "down_proj" and self.group.rank() else super().bias_of(name)
+        bias = super().bias_of(name)
+        if bias is None or name != "down_proj":
+            return bias
+        if self.records():  # all add a share of it, and get its whole gradient
+            return sum_of_gradients(bias, self.group) / self.group.size()
+        return None if self.group.rank() else bias
 
 
 _SUMMED: dict[type[Experts], type[Experts]] = {Experts: SummedExperts}
@@ -199,21 +163,22 @@ def summed_experts(kind: type[Experts]) -> type[Experts]:
     return _SUMMED[kind]
 
 
-class DividedHead(Linear):
+class DividedHead(_Divided, Linear):
     """A Linear that has a part of the outputs, and returns those of all processes."""
 
-    group: ProcessGroup
     features: int
     most: int
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.records():
+            own = ops.linear(sum_of_gradients(x, self.group), self.weight, self.bias)
+            return gather_parts(own, self.group, -1, self.features, self.most)
         return gathered(ops.linear(x, self.weight, self.bias), self.group, self.features, self.most)
 
 
-class DividedEmbedding(Embedding):
+class DividedEmbedding(_Divided, Embedding):
     """An Embedding that has the rows of `count` ids from `first` on; the others are zero here."""
 
-    group: ProcessGroup
     first: int
     count: int
     most: int
@@ -222,46 +187,84 @@ class DividedEmbedding(Embedding):
         own = input - self.first
         here = (own >= 0).logical_and(own < self.count)
         rows = ops.embedding(self.weight, ops.where(here, own, 0).to(input.dtype))
-        return sum_of_ranks((rows * here.unsqueeze(-1).to(rows.dtype)).contiguous(), self.group)
+        rows = (rows * here.unsqueeze(-1).to(rows.dtype)).contiguous()
+        return sum_over_ranks(rows, self.group) if self.records() else sum_of_ranks(rows, self.group)
 
     def logits(self, x: Tensor) -> Tensor:
         """x (..., D) times all rows → (..., V)."""
+        if self.records():
+            own = ops.linear(sum_of_gradients(x, self.group), self.weight)
+            return gather_parts(own, self.group, -1, self.num_embeddings, self.most)
         return gathered(ops.linear(x, self.weight), self.group, self.num_embeddings, self.most)
+
+
+class _Entry:
+    """The way into the layers of a module that have parts of the outputs. Those of one input share the sum of its
+    gradients.
+    """
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self.group = group
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def add(self, layer: Module) -> None:
+        layer.register_forward_pre_hook(self._enter)
+
+    def _enter(self, layer: Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        x, *others = args
+        if not (STATE.enabled and x.requires_grad):
+            return None
+        if self._last is None or self._last[0] is not x:
+            self._last = x, sum_of_gradients(x, self.group)
+        return self._last[1], *others
+
+    def leave(self, module: Module, args: Any, output: Any) -> None:
+        self._last = None
 
 
 # -- dividing a model
 
 
-def parallelize(model: Module, group: ProcessGroup | None = None) -> Module:
+def parallelize(model: Module, group: ProcessGroup | None = None, *, training: bool = False) -> Module:
     """Makes a model, which all processes of a group (None: of all) have, one that they compute together: each keeps its
-    part of the parameters. ModelError for a model that cannot be divided, and is not usable afterwards; ProcessError
-    before init_process_group. `models.load_model(…, tensor_parallel=group)` reads only the parts.
+    part of the parameters. `models.load_model(…, tensor_parallel=group)` reads only the parts.
+
+    `training`: the parameters that require gradients still do. Call it before the optimiser is made. All processes get
+    the same batch, and compute the same loss; `nn.utils.clip_grad_norm_` sums over them. Optimisers that need whole
+    matrices (Muon, Adafactor, LBFGS) refuse the parts. `distributed.fsdp.full_state_dict` has whole parameters.
+
+    ModelError for a model that cannot be divided, and is not usable afterwards; ProcessError before init_process_group.
     """
     group = group_or_world(group)
     if not hasattr(group, "size"):
         raise OptionError(f"is {group!r:.60}, expected a group of processes, as of init_process_group", where="group")
     kinds = {id(p): p.dtype.block if p.dtype.is_quantized else 1 for p in model.parameters()}
-    parts = divide(model, group, lambda parameter: kinds[id(parameter)])
+    parts = divide(model, group, lambda parameter: kinds[id(parameter)], training)
     made: dict[int, Tensor] = {}
     with no_grad():
         for module in model.modules():
             for name, parameter in [*module._parameters.items()]:
                 if id(parameter) in parts:
                     if id(parameter) not in made:
-                        made[id(parameter)] = Parameter(
-                            parts[id(parameter)].of(parameter.detach()), requires_grad=False
+                        part = parts[id(parameter)]
+                        own = made[id(parameter)] = Parameter(
+                            part.of(parameter.detach()), requires_grad=training and parameter.requires_grad
                         )
+                        if training:
+                            own.shard_group, own.part = group, part
                     setattr(module, name, made[id(parameter)])
     return model
 
 
-def divide(model: Module, group: ProcessGroup, block_of: Callable[[Tensor], int]) -> dict[int, Part]:
+def divide(
+    model: Module, group: ProcessGroup, block_of: Callable[[Tensor], int], training: bool = False
+) -> dict[int, Part]:
     """Changes the modules of a model to those that compute with the part of this process; returns the parts by the id
     of the parameter, which the caller replaces. `block_of(parameter)` is how many columns must stay together.
 
     ModelError names what cannot be divided.
     """
-    made = _Division(model, group, block_of)
+    made = _Division(model, group, block_of, training)
     for path, module in [*model._paths()]:
         plan = getattr(module, "tensor_parallel", None)
         if plan:
@@ -273,8 +276,10 @@ def divide(model: Module, group: ProcessGroup, block_of: Callable[[Tensor], int]
 class _Division:
     """The division of a model among the processes of a group."""
 
-    def __init__(self, model: Module, group: ProcessGroup, block_of: Callable[[Tensor], int]) -> None:
-        self.model, self.group, self.block_of = model, group, block_of
+    def __init__(
+        self, model: Module, group: ProcessGroup, block_of: Callable[[Tensor], int], training: bool
+    ) -> None:  # fmt: skip
+        self.model, self.group, self.block_of, self.training = model, group, block_of, training
         self.name = type(model).__name__
         self.size, self.rank = group.size(), group.rank()
         self.parts: dict[int, Part] = {}
@@ -302,12 +307,27 @@ class _Division:
                 self._outputs(where, layer, [self._range(where, ranges, part) for part in of])
             elif kind == "inputs":
                 self._inputs(where, layer, ranges[of[0]])
-            elif kind != "whole":
+            elif kind not in ("between", "whole"):
                 raise ModelError(f"{kind!r} is not a way to divide a layer", where=where)
         for name, parameter in module._parameters.items():
             if parameter is not None and plan.get(name) == ("heads",):
                 width, (_, first, count) = module.heads.head_dim, ranges["queries"]
                 self._set(parameter, 0, ((first // width, count // width),))
+        if self.training and ranges:
+            self._gradients(module, divided, plan)
+
+    def _gradients(self, module: Module, divided: Mapping[str, tuple[str, ...]], plan: Mapping[str, Any]) -> None:
+        """Sums over the processes in the backward pass of a module whose layers are divided."""
+        entry = _Entry(self.group)
+        for name, split in divided.items():
+            if split[0] == "outputs":
+                entry.add(module._modules[name])
+        module.register_forward_hook(entry.leave, always_call=True)
+        for name, split in divided.items():
+            if split == ("between",):
+                for parameter in module._modules[name].parameters():
+                    if parameter.requires_grad:
+                        parameter.register_hook(lambda gradient: summed_gradient(gradient, self.group))
 
     def _refuse(self, path: str, module: Module, unknown: Sequence[str]) -> None:
         """ModelError if there are parts that a module does not say how to divide."""
@@ -384,6 +404,12 @@ class _Division:
             units = keys // together
             key, end = (units * rank // self.size * together for rank in (self.rank, self.rank + 1))
             own_keys, query, own_queries = end - key, key * group, (end - key) * group
+        elif self.training:
+            raise ModelError(
+                f"{keys} heads of keys of {self.name}, in blocks of {block}, cannot be divided among {self.size} "
+                "processes that train it: each needs heads of its own", where=path,
+                hint="Take at most as many processes as there are heads of keys",
+            )  # fmt: skip
         elif keys < self.size and self.size % keys == 0 and queries % self.size == 0:
             own_queries, own_keys = queries // self.size, 1
             query, key = self.rank * own_queries, self.rank * keys // self.size
@@ -478,6 +504,8 @@ class _Division:
         """The same object, whose name and parameters others know, computes as another class."""
         object.__setattr__(layer, "__class__", kind)
         layer.group = self.group
+        if issubclass(kind, _Divided):
+            layer.training_parts = self.training
 
 
 def _has_parameters(module: Module) -> bool:

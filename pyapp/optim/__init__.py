@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from . import (
@@ -36,6 +37,10 @@ from .sparse_adam import *  # noqa: F403
 _FAMILIES = (adafactor, adam, adamw8bit, adaptive, asgd, lbfgs, lion, masters, muon, optimizer, sgd, sparse_adam)
 __all__ = ["lr_scheduler"]
 __all__ += [name for family in _FAMILIES for name in family.__all__]
+for _family in _FAMILIES:  # torch has a module for each class: torch.optim.adamw
+    for _name in _family.__all__:
+        sys.modules.setdefault(f"{__name__}.{_name.lower()}", _family)
+        globals().setdefault(_name.lower(), _family)
 
 
 def __getattr__(name: str) -> Any:

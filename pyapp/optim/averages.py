@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ..engine import no_grad
@@ -17,7 +18,7 @@ from ..engine.user_errors import describe
 from ..nn.layers.channel_normalization import BatchNorm
 from ..nn.module import Module
 from .optimizer import update_mean
-from .schedules import LRScheduler
+from .schedules import LRScheduler, per_group
 
 __all__ = [
     "AveragedModel", "ExponentialMovingAverage", "SWALR", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn",
@@ -93,20 +94,29 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     """decay times the average plus 1 - decay times the new value."""
     if not 0 <= decay <= 1:
         raise ValueError(f"get_ema_avg_fn: the decay lies between 0 and 1, not {decay}")
-    return lambda average, value, _: average * decay + value * (1 - decay)
+    return partial(_moved, decay)
+
+
+def _moved(decay: float, average: Tensor, value: Tensor, _: Any) -> Tensor:
+    return average * decay + value * (1 - decay)
 
 
 def get_swa_avg_fn() -> Average:
     """The mean of all values."""
-    return lambda average, value, count: average + (value - average) / (count + 1)
+    return _mean
+
+
+def _mean(average: Tensor, value: Tensor, count: Any) -> Tensor:
+    return average + (value - average) / (count + 1)
 
 
 def _of_many(average: Average) -> Callable[[list[Tensor], list[Tensor], Any], None]:
-    def update(averages: list[Tensor], values: list[Tensor], count: Any) -> None:
-        for mine, its in zip(averages, values, strict=True):
-            mine.copy_(average(mine, its, count))
+    return partial(_update, average)  # which pickle takes
 
-    return update
+
+def _update(average: Average, averages: list[Tensor], values: list[Tensor], count: Any) -> None:
+    for mine, its in zip(averages, values, strict=True):
+        mine.copy_(average(mine, its, count))
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Any:
@@ -184,10 +194,10 @@ class SWALR(LRScheduler):
     def __init__(
         self, optimizer: Any, swa_lr: Any, anneal_epochs: int = 10, anneal_strategy: str = "cos", last_epoch: int = -1
     ) -> None:
-        if anneal_strategy not in ("cos", "linear") or anneal_epochs < 0:
+        if anneal_strategy not in ("cos", "linear") or not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"SWALR: cos or linear in at least 0 steps, not {anneal_strategy!r} in {anneal_epochs}")
-        rates = swa_lr if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(optimizer.param_groups)
-        self.swa_lrs, self.anneal_epochs, self.anneal_strategy = list(rates), anneal_epochs, anneal_strategy
+        self.swa_lrs = per_group("SWALR", optimizer, swa_lr, "values of swa_lr")
+        self.anneal_epochs, self.anneal_strategy = anneal_epochs, anneal_strategy
         super().__init__(optimizer, last_epoch)
 
     def _part(self, step: int) -> float:
@@ -200,6 +210,6 @@ class SWALR(LRScheduler):
         before, now = self._part(int(step) - 1), self._part(int(step))
         rates = []
         for group, goal in zip(self.optimizer.param_groups, self.swa_lrs, strict=True):
-            start = goal if before == 1 else (group["lr"] - before * goal) / (1 - before)
+            start = goal if before == 1 else (float(group["lr"]) - before * goal) / (1 - before)
             rates.append(goal * now + start * (1 - now))
         return rates

@@ -7,7 +7,7 @@ from math import cos, floor, pi
 from typing import Any
 
 from .optimizer import Optimizer
-from .schedules import LRScheduler, Shape, per_group
+from .schedules import LRScheduler, Shape, copied_rate, per_group
 
 __all__ = ["CyclicLR", "OneCycleLR"]
 
@@ -52,7 +52,9 @@ class OneCycleLR(LRScheduler):
         self.anneal_strategy, self.div_factor, self.final_div_factor = anneal_strategy, div_factor, final_div_factor
         self.max_lrs = [float(top) for top in tops]
         for group, top in zip(groups, tops, strict=True):
-            group.update(initial_lr=top / div_factor, max_lr=top, min_lr=top / div_factor / final_div_factor)
+            group.update(
+                initial_lr=top / div_factor, max_lr=copied_rate(top), min_lr=top / div_factor / final_div_factor
+            )
             if cycle_momentum:
                 group.update(base_momentum=base_momentum, max_momentum=max_momentum)
         super().__init__(optimizer, last_epoch)
@@ -142,7 +144,7 @@ class CyclicLR(LRScheduler):
         self.cycle_momentum, self._momenta = cycle_momentum, list(zip(lows, highs, strict=True))
         rates = per_group("CyclicLR", optimizer, base_lr, "values of base_lr")
         for group, rate, (low, high) in zip(optimizer.param_groups, rates, self._momenta, strict=True):
-            group["initial_lr"] = rate
+            group["initial_lr"] = copied_rate(rate)
             if cycle_momentum:
                 group.update(base_momentum=low, max_momentum=high)
         super().__init__(optimizer, last_epoch)

@@ -10,7 +10,7 @@ from ..engine import Tensor
 from ..engine.element_programs import Numbers
 from ..engine.ops.optimizer_steps import MuonNumbers, muon_step
 from ..engine.user_errors import describe
-from .optimizer import Group, Optimizer, counted
+from .optimizer import Group, Optimizer
 
 __all__ = ["Muon"]
 
@@ -52,7 +52,6 @@ class Muon(Optimizer):
         return (self._new(entry, "momentum_buffer", parameter),)
 
     def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
-        counted(entry)
         rows, columns = parameter.shape
         if group["adjust_lr_fn"] == "match_rms_adamw":
             factor = 0.2 * sqrt(max(rows, columns))

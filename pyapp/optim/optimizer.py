@@ -173,11 +173,16 @@ class Optimizer:
                 f"{{'params': layer.parameters(), 'lr': 0.1}}, not {describe(group)}"
             )
         params = group["params"]
+        if isinstance(params, (set, frozenset)):
+            raise TypeError(f"{type(self).__name__}: a set of parameters has no order; give a list")
         given = [params] if isinstance(params, Tensor) else list(params)
         names = [p[0] for p in given if isinstance(p, tuple)]
         params = [p[1] if isinstance(p, tuple) else p for p in given]
         if names and len(names) < len(given):
             raise ValueError(f"{type(self).__name__}: {len(names)} of {len(given)} parameters of a group have names")
+        named = bool(names) or "param_names" in group
+        if any(("param_names" in other) != named for other in self.param_groups):
+            raise ValueError(f"{type(self).__name__}: the parameters of all groups have names, or of none")
         known = {id(parameter) for other in self.param_groups for parameter in other["params"]}
         for parameter in params:
             if not isinstance(parameter, Tensor):
@@ -192,8 +197,8 @@ class Optimizer:
                 )
             if self.needs_whole and parameter.shard_group is not None:
                 raise ValueError(
-                    f"{type(self).__name__}: computes with whole parameters, but fully_shard leaves this process only "
-                    "some of their rows; use another optimiser, such as AdamW"
+                    f"{type(self).__name__}: computes with whole parameters, but this process has only a part of one, "
+                    f"{describe(parameter)}; use another optimiser, such as AdamW"
                 )
             if id(parameter) in known:
                 raise ValueError(f"{type(self).__name__}: a parameter {describe(parameter)} is in two groups")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import cos, inf, pi, prod
 from typing import Any
 
+from ..engine import Tensor
 from ..engine.launch import run_at_replays, stop_capture
 from .optimizer import Optimizer
 
@@ -44,8 +45,8 @@ class LRScheduler:
                     f"{type(self).__name__}: group {i} of the optimiser has no 'initial_lr', which last_epoch "
                     f"{last_epoch} needs: load the optimiser's state first"
                 )
-            group.setdefault("initial_lr", group["lr"])
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+            group.setdefault("initial_lr", copied_rate(group["lr"]))
+        self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch: float = last_epoch + 1
         resumed = last_epoch >= 0 and self.goes_on
         self._set(self._present() if resumed else self.moved(self._present(), last_epoch))
@@ -79,6 +80,11 @@ class LRScheduler:
         """The same, of schedules that treat all groups alike."""
         return None if self.shape is None else self.shape(step)
 
+    @property
+    def _step_count(self) -> int:
+        """How often the rate was set, by torch's name."""
+        return int(self.last_epoch) + 1
+
     _stepped = False  # whether step() was called, in a state that was loaded also before
     floor = 0.0
     goes_on = False  # whether a schedule that is made to continue begins with the present rate, as it is
@@ -106,11 +112,11 @@ class LRScheduler:
         return list(self._last_lr)
 
     def _present(self) -> list[float]:
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def _set(self, rates: list[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+            set_rate(group, rate)
         self._last_lr = list(rates)
         multiplied = type(self).moved is not LRScheduler.moved or self.factors(self.last_epoch) is not None
         self._planned = self.get_lr() if multiplied else self._last_lr  # what they are if nobody changes them
@@ -119,7 +125,7 @@ class LRScheduler:
         """The settings, the step and the rates, by torch's names."""
         return {name: getattr(self, name) for name in self._settings()} | {
             "last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs), "_last_lr": self.get_last_lr(),
-            "_step_count": int(self.last_epoch) + 1,
+            "_step_count": self._step_count,
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -139,6 +145,37 @@ class LRScheduler:
         return [name for name in given if name not in ("optimizer", "last_epoch", "shape") and name in vars(self)]
 
 
+def copied_rate(rate: Any) -> Any:
+    """A rate, which a schedule does not change: of a tensor, in which schedules write, a copy."""
+    return rate.detach().clone() if isinstance(rate, Tensor) else rate
+
+
+def set_rate(group: dict[str, Any], rate: float) -> None:
+    """Sets the rate of a group; in the tensor that it may be, as in torch."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
+class _Shaped(LRScheduler):
+    """Base of the schedules of functions. A state has what functions that are objects hold, None for plain ones."""
+
+    lr_lambdas: list[Shape]
+
+    def state_dict(self) -> dict[str, Any]:
+        plain = type(per_group)
+        return super().state_dict() | {
+            "lr_lambdas": [None if isinstance(shape, plain) else dict(vars(shape)) for shape in self.lr_lambdas]
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for shape, held in zip(self.lr_lambdas, state.get("lr_lambdas", ()), strict=False):
+            if held is not None:
+                vars(shape).update(held)
+        super().load_state_dict(state)
+
+
 def per_group(name: str, optimizer: Optimizer, value: Any, what: str) -> list[Any]:
     """One value for each parameter group, from a single value or a sequence."""
     count = len(optimizer.param_groups)
@@ -148,7 +185,7 @@ def per_group(name: str, optimizer: Optimizer, value: Any, what: str) -> list[An
     return every
 
 
-class LambdaLR(LRScheduler):
+class LambdaLR(_Shaped):
     """Multiplies the first rate by `lr_lambda(step)`: one function, or one for each parameter group."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Shape | Sequence[Shape], last_epoch: int = -1) -> None:
@@ -158,12 +195,8 @@ class LambdaLR(LRScheduler):
     def get_lr(self) -> list[float]:
         return [base * shape(self.last_epoch) for base, shape in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
-    def state_dict(self) -> dict[str, Any]:
-        """As that of all; torch has the settings of objects with functions there."""
-        return super().state_dict() | {"lr_lambdas": [None] * len(self.lr_lambdas)}
 
-
-class MultiplicativeLR(LRScheduler):
+class MultiplicativeLR(_Shaped):
     """Multiplies the rate by `lr_lambda(step)` at each step after the first: one function, or one for each group."""
 
     goes_on = True
@@ -178,9 +211,6 @@ class MultiplicativeLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         return [base * factor for base, factor in zip(self.base_lrs, self.factors(self.last_epoch), strict=True)]
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"lr_lambdas": [None] * len(self.lr_lambdas)}
 
 
 class StepLR(LRScheduler):
@@ -362,6 +392,8 @@ class SequentialLR(LRScheduler):
         milestones: Sequence[int],
         last_epoch: int = -1,
     ) -> None:
+        if any(isinstance(schedule, ReduceLROnPlateau) for schedule in schedulers):
+            raise ValueError("SequentialLR: ReduceLROnPlateau follows a metric, so no other schedule calls it")
         if len(milestones) != len(schedulers) - 1 or any(s.optimizer is not optimizer for s in schedulers):
             raise ValueError(
                 f"SequentialLR: {len(schedulers)} schedules of one optimiser need {len(schedulers) - 1} milestones, "
@@ -370,7 +402,7 @@ class SequentialLR(LRScheduler):
         self._schedulers, self._milestones = list(schedulers), list(milestones)
         if last_epoch < 0:
             for group in optimizer.param_groups:  # the schedules were made before, each with its first rate
-                group["lr"] = group.get("initial_lr", group["lr"])
+                set_rate(group, float(group["initial_lr"]))
         super().__init__(optimizer, last_epoch)
 
     def _current(self) -> tuple[LRScheduler, int]:
@@ -382,6 +414,10 @@ class SequentialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         return self._current()[0].get_lr()
+
+    def _set(self, rates: list[float]) -> None:
+        super()._set(rates)
+        self._current()[0]._last_lr = self.get_last_lr()
 
     def moved(self, rates: Sequence[float], before: float) -> list[float]:
         current, start = self._current()
@@ -401,14 +437,14 @@ class ChainedScheduler(LRScheduler):
         found = self._schedulers[0].optimizer
         if self._schedulers[0].last_epoch == 0:
             for group in found.param_groups:  # the schedules were made before, each with its first rate
-                group["lr"] = group.get("initial_lr", group["lr"])
+                set_rate(group, float(group["initial_lr"]))
         super().__init__(found, int(self._schedulers[0].last_epoch) - 1)
 
     def moved(self, rates: Sequence[float], before: float) -> list[float]:
         found = list(rates)
         for schedule in self._schedulers:
             schedule.last_epoch = self.last_epoch
-            found = schedule.moved(found, before)
+            found = schedule._last_lr = schedule.moved(found, before)
         return found
 
     def state_dict(self) -> dict[str, Any]:
@@ -419,11 +455,11 @@ class ChainedScheduler(LRScheduler):
         for schedule in self._schedulers:
             schedule.last_epoch = self.last_epoch
             every = zip(rates, schedule.get_lr(), schedule.base_lrs, strict=True)
-            rates = [rate * found / base if base else found for rate, found, base in every]
+            rates = schedule._last_lr = [rate * found / base if base else found for rate, found, base in every]
         return rates
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(LRScheduler):
     """Multiplies the rate by `factor` if the metric passed to `step` has not improved for more than
     `patience` steps.
     """
@@ -445,6 +481,7 @@ class ReduceLROnPlateau:
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ValueError(f"ReduceLROnPlateau: unknown mode {mode!r} or threshold_mode {threshold_mode!r}")
         self.min_lrs = per_group("ReduceLROnPlateau", optimizer, min_lr, "values of min_lr")
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr  # of groups that come later
         self.optimizer = optimizer
         self.mode, self.factor, self.patience, self.cooldown, self.eps = mode, factor, patience, cooldown, eps
         self.threshold, self.threshold_mode = threshold, threshold_mode
@@ -457,11 +494,13 @@ class ReduceLROnPlateau:
     def in_cooldown(self) -> bool:
         return self.cooldown_counter > 0
 
-    def step(self, metrics: Any) -> None:
-        """Takes the metric (a number or a tensor of one element) of the last step."""
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Takes the metric (a number or a tensor of one element) of the last step, or of step `epoch`. RuntimeError for
+        a group that was added to the optimiser and has no value among those of `min_lr`.
+        """
         stop_capture("ReduceLROnPlateau reads its metric")
         value = float(metrics)
-        self.last_epoch += 1
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(value):
             self.best, self.num_bad_epochs = value, 0
         else:
@@ -470,11 +509,20 @@ class ReduceLROnPlateau:
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
-                rate = max(group["lr"] * self.factor, least)
-                if group["lr"] - rate > self.eps:
-                    group["lr"] = rate
+            for group, least in zip(self.optimizer.param_groups, self._least(), strict=True):
+                rate = max(float(group["lr"]) * self.factor, least)
+                if float(group["lr"]) - rate > self.eps:
+                    set_rate(group, rate)
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+    def _least(self) -> list[float]:
+        missing = len(self.optimizer.param_groups) - len(self.min_lrs)
+        if missing and self.default_min_lr is None:
+            raise RuntimeError(
+                f"ReduceLROnPlateau: {len(self.min_lrs)} values of min_lr for {len(self.optimizer.param_groups)} "
+                "groups: append one to min_lrs for each group that is added"
+            )
+        return [*self.min_lrs, *[self.default_min_lr] * missing]
 
     def _is_better(self, value: float) -> bool:
         sign = 1 if self.mode == "min" else -1
@@ -484,7 +532,7 @@ class ReduceLROnPlateau:
 
     def get_last_lr(self) -> list[float]:
         """The present rate of each group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return self._present()
 
     def state_dict(self) -> dict[str, Any]:
         """Settings and what has been counted, by torch's names."""

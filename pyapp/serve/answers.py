@@ -115,12 +115,14 @@ def the_end() -> Problem:
 
 class EventStream(Response):
     """Server-sent events: the texts that `source` gives, comments while nothing comes, an end when the client leaves.
-    `broken` gives the last text after an error; with None the connection is cut, so that nobody takes the answer for a
-    whole one. `ended` is called at the end, whatever it was.
+    The answer begins with the first of them: an error before that has a status (`refused` makes the answer, where it is
+    set). `broken` gives the last text after a later one; with None the connection is cut, so that nobody takes the
+    answer for a whole one. `ended` is called at the end, whatever it was.
     """
 
     media_type = "text/event-stream"
     comment: str | None = ": ping\n\n"
+    refused: Callable[[Exception], Response] | None = None
 
     def __init__(
         self, source: AsyncGenerator[str | bytes, None] | AsyncGenerator[str, None] | AsyncGenerator[bytes, None],
@@ -130,12 +132,12 @@ class EventStream(Response):
         del self.headers["content-length"]
         self._source, self._broken, self._seconds, self._ping = source, broken, seconds, ping
         self._ended = ended
+        self._begun = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        sending = asyncio.ensure_future(self._send(send))
+        sending = asyncio.ensure_future(self._send(scope, receive, send))
         leaving = asyncio.ensure_future(wait_for_leaving(receive))
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             done, _ = await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED, timeout=self._seconds)
             late = None if done else too_late(self._seconds)
         except asyncio.CancelledError:  # the server was told to end, and its grace is over
@@ -145,21 +147,31 @@ class EventStream(Response):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
             self._ended()
-        if late is not None and (text := self._broken(late)) is not None:
+        if late is not None:
             with suppress(TimeoutError):  # the client may not read
                 async with asyncio.timeout(1):
-                    await send(
-                        {"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": False}
-                    )
+                    await self._end_with(late, scope, receive, send)
 
-    async def _send(self, send: Any) -> None:
+    async def _end_with(self, error: Exception, scope: Any, receive: Any, send: Any) -> None:
+        """The end of the answer after an error, or the whole of it. Nothing where the connection is to be cut."""
+        if not self._begun and self.refused is not None:
+            await self.refused(error)(scope, receive, send)
+        elif (text := self._broken(error)) is not None:
+            await self._write(text.encode("utf-8", "replace"), False, send)
+
+    async def _write(self, data: bytes, more: bool, send: Any) -> None:
+        if not self._begun:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            self._begun = True
+        await send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _send(self, scope: Any, receive: Any, send: Any) -> None:
         now = asyncio.get_running_loop().time
         written = now()
 
         async def write(text: str | bytes, more: bool = True) -> None:
             nonlocal written
-            data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-            await send({"type": "http.response.body", "body": data, "more_body": more})
+            await self._write(text if isinstance(text, bytes) else text.encode("utf-8", "replace"), more, send)
             written = now()
 
         async def ping(comment: str) -> None:
@@ -174,9 +186,10 @@ class EventStream(Response):
                 async for text in source:
                     await write(text)
             except Exception as error:
-                if (last := self._broken(error)) is None:
-                    return
-                await write(last)
+                if pinging is not None:
+                    pinging.cancel()
+                await self._end_with(error, scope, receive, send)
+                return
             finally:
                 if pinging is not None:
                     pinging.cancel()

@@ -418,9 +418,12 @@ async def messages(request: Request, context: Context) -> Response:
     async def events() -> AsyncGenerator[str, None]:
         blocks = Blocks()
         begun: Value = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage_of(choice)}
-        yield told("message_start", message=begun)
+        begin = told("message_start", message=begun)
         async with aclosing(running.events()) as found:
             async for _, event in found:
+                if begin:
+                    yield begin
+                    begin = ""
                 if text := blocks.events(parser.take(request, choice, event, False)):
                     yield text
                 if isinstance(event, Done):

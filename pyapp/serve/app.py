@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -39,7 +40,7 @@ from . import (
     tgi,
     vectors,
 )
-from .answers import the_end
+from .answers import EventStream, the_end
 from .context import Context, Handler, is_foreign
 from .openapi import description
 from .page import WithPage, check_site
@@ -197,7 +198,7 @@ def endpoint_of(handler: Handler, context: Context, answer: Callable[[Problem], 
         try:
             if not context.engine.alive and request.url.path not in OPEN:
                 raise Problem("the engine died; the server ends", status=503, code="engine_dead")
-            return await handler(request, context)
+            found = await handler(request, context)
         except ClientDisconnect:
             return Response(status_code=499)
         except asyncio.CancelledError:
@@ -205,10 +206,16 @@ def endpoint_of(handler: Handler, context: Context, answer: Callable[[Problem], 
                 raise
             return answer(the_end())
         except Exception as error:
-            problem = of_exception(error, NAMES)
-            if problem.status >= 500 and not isinstance(error, Problem):
-                log.error("a request failed", exc_info=True, extra={"fields": {"request": request.scope["pyapp.id"]}})
-            return answer(problem)
+            return refused(error, request)
+        if isinstance(found, EventStream):
+            found.refused = partial(refused, request=request)
+        return found
+
+    def refused(error: Exception, request: Request) -> Response:
+        problem = of_exception(error, NAMES)
+        if problem.status >= 500 and not isinstance(error, Problem):
+            log.error("a request failed", exc_info=error, extra={"fields": {"request": request.scope["pyapp.id"]}})
+        return answer(problem)
 
     return endpoint
 

@@ -34,7 +34,7 @@ from pyapp.formats.source import close_source
 from pyapp.formats.source import read_whole as read_whole_source
 from pyapp.tasks.core import Events, Remote
 from pyapp.text.generation.options import SamplingOptions
-from pyapp.text.pictures import SoundSource, taken
+from pyapp.text.pictures import SoundSource, VideoSource, taken
 
 from .settings import Settings
 from .tool_calls import joined
@@ -472,8 +472,9 @@ def segments_of(found: Mapping[str, Any]) -> list[Segment]:
 def with_addresses(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message with its pictures as data: URLs, as OpenAI's interface has them."""
     [plain], pictures = taken([message])
-    if any(isinstance(picture, SoundSource) for picture in pictures):
-        raise OptionError("a server takes no recordings in messages", where="messages", hint="Load the model here")
+    if any(isinstance(picture, SoundSource | VideoSource) for picture in pictures):
+        what = "a server takes no recordings or videos in messages"
+        raise OptionError(what, where="messages", hint="Load the model here")
     content = plain.get("content")
     if pictures and isinstance(content, list):
         following = iter(pictures)

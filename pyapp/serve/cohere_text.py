@@ -167,9 +167,12 @@ async def chat(request: Request, context: Context) -> Response:
     async def events() -> AsyncGenerator[str, None]:
         blocks = Blocks()
         start = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
-        yield told({"type": "message-start", "id": id, "delta": {"message": start}})
+        begin = told({"type": "message-start", "id": id, "delta": {"message": start}})
         async with aclosing(running.events()) as found:
             async for _, event in found:
+                if begin:
+                    yield begin
+                    begin = ""
                 score = None
                 if scored and isinstance(event, Token) and event.id is not None:
                     score = logprob_of(model, event)

@@ -19,7 +19,7 @@ KINDS = {
 def parse_object(data: bytes) -> dict[str, Any]:
     """The object of a request's body. Problem for anything else."""
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")  # files of Windows begin with a mark of their order of bytes
     except UnicodeDecodeError as error:
         raise Problem(f"the body is not UTF-8: byte {error.start} is wrong", code="invalid_utf8") from None
     try:

@@ -1,4 +1,4 @@
-"""Hugging Face's interface for tasks over pictures, videos and sounds: POST /models/NAME.
+"""Hugging Face's interface for tasks over pictures, pages, videos and sounds: POST /models/NAME.
 
 The body is the file, or an object with it in base64 as `inputs`, beside `parameters`. Answers have the form of each
 task's specification: https://huggingface.co/docs/inference-providers/tasks/index (huggingface_hub's InferenceClient
@@ -23,6 +23,7 @@ from pyapp.engine.lazy import np
 from pyapp.events import Event, Item
 from pyapp.formats.png import encode_png
 from pyapp.formats.source import BytesSource
+from pyapp.tasks.reading import LAYOUTS
 
 from .answers import cancelled_by_leaving
 from .context import Context
@@ -33,6 +34,7 @@ from .running import Running
 
 MOST_LABELS = 1000
 LONGEST_TEXT = 1 << 12  # tokens that are written about a picture
+OF_PAGES = ("regions", "width", "height", "angle")  # what is told of a page beside its text
 Values = Mapping[str, Any]
 # What the object of a request gives beside its parameters: the names and bytes of files, and arguments of the stream
 # before those of the parameters.
@@ -81,7 +83,8 @@ def _two_files(fields: Fields) -> Given:
 @dataclass(frozen=True)
 class FileTask:
     """What a model does with a file: the stream of pyapp.tasks, how the `parameters` of a request become its arguments
-    (after the file) and options, and how the values of its Item become the answer.
+    (after the file) and options, and how the values of its Item become the answer; `pages`: its Items, of which a
+    file may have several, become an array.
     """
 
     stream: Callable[..., AsyncGenerator[Event, None]]
@@ -89,6 +92,7 @@ class FileTask:
     answer: Callable[[Values], Any]  # bytes: a picture, as PNG
     as_file: bool = False  # else its picture is read first
     given: Callable[[Fields], Given] = _one_file
+    pages: bool = False
 
 
 def _top(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
@@ -156,6 +160,15 @@ def _best_points(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
 
 def _best_matches(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
     return [], {"top": fields.whole("top_k", None, 1)}
+
+
+def _reading(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
+    options = {
+        "layout": fields.text("layout", choices=LAYOUTS), "threshold": fields.number("threshold", None, 0, 1),
+        "max_new_tokens": fields.whole("max_new_tokens", None, 1, LONGEST_TEXT), "password": fields.text("password"),
+        "tables": fields.flag("tables", True), "straighten": fields.flag("straighten", True),
+    }  # fmt: skip
+    return [], {name: value for name, value in options.items() if value is not None}
 
 
 def _labels(values: Values) -> Any:
@@ -231,6 +244,14 @@ def _text(values: Values) -> Any:
     return [{"generated_text": values["text"]}]
 
 
+def _page(values: Values) -> Any:
+    return {"generated_text": values["text"], **{name: values[name] for name in OF_PAGES}}
+
+
+def _vector(values: Values) -> Any:
+    return values["embedding"]
+
+
 def _picture(values: Values) -> Any:
     return base64.b64decode(values["png"])
 
@@ -259,7 +280,16 @@ FILE_TASKS: Mapping[str, FileTask] = {
     ),
     "pose": FileTask(tasks.estimate_poses, _boxes, _poses),
     "upscale": FileTask(tasks.upscale_images, _nothing, _picture),
+    "embed-image": FileTask(tasks.embed_images, _nothing, _vector),
+    "embed-sound": FileTask(tasks.embed_sounds, _nothing, _vector, as_file=True),
+    "read": FileTask(tasks.read, _reading, _page, as_file=True, pages=True),
 }
+
+
+# Settings of tasks that requests give in `parameters` under the same name.
+OF_PARAMETERS = (
+    "threshold", "prompt", "max_new_tokens", "points", "box", "boxes", "layout", "password", "tables", "straighten",
+)  # fmt: skip
 
 
 class Looking(Running):
@@ -267,7 +297,7 @@ class Looking(Running):
 
     names: Mapping[str, str] = {
         "template": "parameters.hypothesis_template", "labels": "parameters.candidate_labels",
-        **{name: f"parameters.{name}" for name in ("threshold", "prompt", "max_new_tokens", "points", "box", "boxes")},
+        **{name: f"parameters.{name}" for name in OF_PARAMETERS},
         "images": "inputs",
     }  # fmt: skip
 
@@ -307,8 +337,11 @@ async def of_file(request: Request, context: Context, name: str | None) -> Respo
     )
     async with cancelled_by_leaving(request, running.close, context.settings.seconds):
         async with aclosing(running.events()) as events:
-            [values] = [event.values async for event in events if isinstance(event, Item)]
-    answer = await context.aside(lambda: task.answer(values))
+            found = [event.values async for event in events if isinstance(event, Item)]
+    answers = await context.aside(lambda: [task.answer(values) for values in found])
+    if task.pages:
+        return JSONResponse(answers)
+    [answer] = answers
     return Response(answer, media_type="image/png") if isinstance(answer, bytes) else JSONResponse(answer)
 
 

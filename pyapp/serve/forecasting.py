@@ -12,7 +12,7 @@ from pyapp import tasks
 
 from .context import Context
 from .fields import Fields
-from .vectors import by_task
+from .items import by_task
 
 MOST_SERIES = 1 << 10  # of one request
 MOST_VALUES = 1 << 20  # of all of them

@@ -73,6 +73,7 @@ class Metrics:
                                  buckets=SECONDS, registry=registry)  # fmt: skip
         self.sound = Counter("pyapp_sound_seconds", "Seconds of sound transcribed", ["model"], registry=registry)
         self.spoken = Counter("pyapp_spoken_seconds", "Seconds of speech made", ["model"], registry=registry)
+        self.composed = Counter("pyapp_composed_seconds", "Seconds of music made", ["model"], registry=registry)
         self.drawn = Counter("pyapp_drawn_pictures", "Pictures drawn", ["model"], registry=registry)
         self.texts = Counter("pyapp_embedded_texts", "Texts embedded or ranked", ["model"], registry=registry)
         ProcessCollector(registry=registry)  # memory, processor time, open files, where the system tells (Linux)

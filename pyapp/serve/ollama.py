@@ -35,6 +35,7 @@ from .chat import (
     content_of,
     effort_variables,
     messages_of,
+    named_logprobs,
     with_forced_call,
 )
 from .context import Context
@@ -56,6 +57,7 @@ WITHOUT_EFFECT = (
 )  # fmt: skip
 METHODS = {"mirostat": 0, "tfs_z": 1}  # that are not here, and the values that say so
 EFFORTS = ("low", "medium", "high")
+MOST_TOP = 20  # of the likeliest tokens beside each
 
 
 class LineStream(EventStream):
@@ -166,7 +168,7 @@ async def show(request: Request, context: Context) -> Response:
 
 
 def settings_of(fields: Fields, context: Context) -> Asked:
-    """The settings in `options`, and the form in `format`."""
+    """The settings in `options`, the form in `format`, and `logprobs`."""
     options = dict(fields.mapping("options") or {})
     if options.get("num_predict") == -2:  # until the context is full
         options["num_predict"] = -1
@@ -178,7 +180,10 @@ def settings_of(fields: Fields, context: Context) -> Asked:
         wanted = Fields({"type": "json_schema", "json_schema": {"schema": form}}, "format")
     elif form not in (None, ""):
         raise fields.wrong("format", 'must be "json" or a JSON schema', "invalid_type")
-    asked = asked_of(inner, context.settings, None, wanted, interface=OLLAMA)
+    scored, top = fields.flag("logprobs"), fields.whole("top_logprobs", None, 0, MOST_TOP)
+    if top and not scored:
+        raise fields.wrong("top_logprobs", "goes together with logprobs")
+    asked = asked_of(inner, context.settings, (top or 0) if scored else None, wanted, interface=OLLAMA)
     for name, off in METHODS.items():
         if inner.any(name, off) != off:
             raise inner.wrong(name, f"must be {off}: pyapp does not draw tokens by this method")
@@ -231,11 +236,12 @@ def calls_of(choice: Choice) -> list[dict[str, Any]]:
 
 class Lines:
     """An answer in pieces, and as a whole. `chat`: it is a message, and else a text. What goes on a prompt that no chat
-    template made has neither thoughts nor calls.
+    template made has neither thoughts nor calls. Log-probabilities come if the prompt's options ask for them.
     """
 
     def __init__(self, request: Request, model: ServedModel, prompt: Prompt, tools: Tools, chat: bool) -> None:
         self._request, self._model, self._chat = request, model, chat
+        self._scored, self._told = prompt.options.logprobs is not None, 0  # so many tokens have been sent
         self._parser, self._choice = AnswerParser(prompt, tools), Choice(0, prompt_tokens=len(prompt.ids))
         self._raw = not prompt.rendered
         self._began, self._first = perf_counter_ns(), 0
@@ -244,8 +250,10 @@ class Lines:
         if isinstance(event, Token) and not self._first:
             self._first = perf_counter_ns()
         if not self._raw:
-            return self._parser.take(self._request, self._choice, event, False)
+            return self._parser.take(self._request, self._choice, event, self._scored)
         text = event.text if isinstance(event, Token) else ""
+        if self._scored and isinstance(event, Token):
+            self._choice.logprobs.append(event)
         self._choice.text += text
         if isinstance(event, Done):
             note_done(self._request, self._choice, event)
@@ -258,6 +266,12 @@ class Lines:
             return head | {"response": text, **more}
         more |= {"tool_calls": calls} if calls else {}
         return head | {"message": {"role": "assistant", "content": text, **more}}
+
+    def _scores(self) -> dict[str, Any]:
+        """The log-probabilities of the tokens that were not sent yet."""
+        tokens = self._choice.logprobs[self._told :]
+        self._told += len(tokens)
+        return {"logprobs": named_logprobs(self._model, tokens)} if tokens else {}
 
     def _end(self) -> dict[str, Any]:
         end, choice = perf_counter_ns(), self._choice
@@ -272,15 +286,18 @@ class Lines:
         async with aclosing(running.events()) as events:
             async for index, event in events:
                 thought, text, _ = self.take(index, event)
-                if thought or text:
-                    yield line(self._said(text, thought, []) | {"done": False})
+                scores = self._scores()
+                if thought or text or scores:
+                    yield line(self._said(text, thought, []) | scores | {"done": False})
                 if isinstance(event, Done):
                     if self._choice.calls:
                         yield line(self._said("", "", calls_of(self._choice)) | {"done": False})
                     yield line(self._said("", "", []) | self._end())
 
     def whole(self) -> dict[str, Any]:
-        return self._said(self._choice.text, self._choice.thoughts, calls_of(self._choice)) | self._end()
+        return (
+            self._said(self._choice.text, self._choice.thoughts, calls_of(self._choice)) | self._scores() | self._end()
+        )
 
 
 async def answered(

@@ -85,10 +85,13 @@ class ChatAnswer:
         return self._parsers[index].take(self._request, self._choices[index], event, self._scored)
 
     async def chunks(self) -> AsyncGenerator[str, None]:
-        for choice in self._choices:
-            yield self._chunk(choice, {"role": "assistant", "content": ""})
+        begun = False
         async with aclosing(self._running.events()) as events:
             async for index, event in events:
+                if not begun:
+                    begun = True
+                    for choice in self._choices:
+                        yield self._chunk(choice, {"role": "assistant", "content": ""})
                 choice = self._choices[index]
                 thought, text, calls = self.take(index, event)
                 scores = None
@@ -332,11 +335,14 @@ class CompletionAnswer:
 
     async def chunks(self) -> AsyncGenerator[str, None]:
         written = [len(start) for start in self._starts]  # characters of each choice
-        for index, start in enumerate(self._starts if self._asked.scored is None else ()):
-            if start:
-                yield self._chunk(index, start)
+        begun = False
         async with aclosing(self._running.events()) as events:
             async for index, event in events:
+                if not begun:
+                    begun = True
+                    for number, start in enumerate(self._starts if self._asked.scored is None else ()):
+                        if start:
+                            yield self._chunk(number, start)
                 text = self.take(index, event)
                 scores = None
                 if isinstance(event, Item):

@@ -175,7 +175,7 @@ OLLAMA_TEXT: dict[str, Schema] = {
             "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
             *WITHOUT_EFFECT)
     }, **{name: {"const": value} for name, value in ollama.METHODS.items()}, **ignored(*ollama.WITHOUT_EFFECT)),
-    **ignored("keep_alive"),
+    "logprobs": FLAG, "top_logprobs": whole(0, ollama.MOST_TOP), **ignored("keep_alive"),
 }  # fmt: skip
 OLLAMA_DETAILS = an_object(format=TEXT, family=TEXT, families=array(TEXT), parameter_size=TEXT, quantization_level=TEXT)
 OLLAMA_MODELS = an_object(models=array(an_object(
@@ -252,8 +252,9 @@ class Route:
 
 
 EMBEDDINGS = Route(
-    "Vectors of texts (OpenAI)", an_object(object=TEXT, data=array(OBJECT), model=TEXT, usage=USAGE),
-    {"model": MODEL, "input": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]},
+    "Vectors of texts (OpenAI), and of pictures and recordings, as in Jina's interface: {\"image\": base64}, "
+    "{\"audio\": base64}, {\"text\": …}", an_object(object=TEXT, data=array(OBJECT), model=TEXT, usage=USAGE),
+    {"model": MODEL, "input": {"oneOf": [TEXT, array({"oneOf": [TEXT, OBJECT]}), TOKENS, array(TOKENS)]},
      "encoding_format": one_of("float", "base64", default="float"), "dimensions": whole(1),
      **ignored("user", "input_type")},
     {"input": ["the cat", "a boat"]}, ("input",),
@@ -383,11 +384,12 @@ ROUTES: dict[tuple[str, str], Route] = {
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
     ),
     ("POST", "/models/{name:path}"): Route(
-        "What the model does, as Hugging Face's inference API: labels, objects, segments, depths, points, poses or a "
-        "text of a picture, or labels of a recording, which is the body or in base64 in `inputs`; answers to a "
+        "What the model does, as Hugging Face's inference API: labels, objects, segments, depths, points, poses, a "
+        "vector or a text of a picture, or labels or a vector of a recording, which is the body or in base64 in "
+        "`inputs`; answers to a "
         "`question` about an `image`; the same points in two pictures; a larger picture (PNG); masked words, "
         "labelled parts, translations or summaries, and answers to questions, of texts; given labels of texts "
-        "(`candidate_labels`); for other models of texts and of speech as /",
+        "(`candidate_labels`); music of a text (a WAVE file); for other models of texts and of speech as /",
         {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT, array({})]},
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,

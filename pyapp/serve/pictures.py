@@ -8,7 +8,7 @@ from typing import Any
 from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.text.chat.chat_template import sources
-from pyapp.text.pictures import Picture, PictureTemplate, SoundSource, check_seeing, sees, taken
+from pyapp.text.pictures import Picture, PictureTemplate, SoundSource, VideoSource, check_seeing, sees, taken
 from pyapp.vision.reading import read_image
 
 from .problems import Problem
@@ -29,8 +29,8 @@ def with_pictures(
         plain, given = taken(messages)
         if given:
             check_seeing(loaded, given, model.runner.capacity)
-        if any(isinstance(source, SoundSource) for source in given):
-            raise ModelError("recordings in messages are not served")
+        if any(isinstance(source, SoundSource | VideoSource) for source in given):
+            raise ModelError("recordings and videos in messages are not served")
         if not sees(loaded.model) or not sources(loaded.tokenizer.settings):
             if given:
                 raise ModelError("the model has no chat template")

@@ -270,9 +270,12 @@ async def create(request: Request, context: Context) -> Response:
     answering = Answering(request, context, model, question, prompt, head, keep)
 
     async def events() -> AsyncGenerator[str, None]:
-        yield told(answering.begin())
+        begin = told(answering.begin())
         async with aclosing(running.events()) as found:
             async for _, event in found:
+                if begin:
+                    yield begin
+                    begin = ""
                 if text := told(answering.take(event)):
                     yield text
 

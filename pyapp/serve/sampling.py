@@ -60,6 +60,17 @@ RESPONSES = Interface(
     },
     ("max_output_tokens",), "input", flat=True, counted=False,
 )  # fmt: skip
+_OF_PARAMETERS = (
+    "max_new_tokens", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "frequency_penalty", "seed",
+    "stop",
+)  # fmt: skip
+TGI = Interface(
+    {name: f"parameters.{name}" for name in _OF_PARAMETERS} | {
+        "json_schema": "parameters.grammar", "regex": "parameters.grammar", "logprobs": "parameters.top_n_tokens",
+        "prompt": "inputs",
+    },
+    ("max_new_tokens",), "inputs",
+)  # fmt: skip
 COHERE = Interface(NAMES | {"top_p": "p", "top_k": "k", "stop": "stop_sequences"}, ("max_tokens",), "messages")
 ANTHROPIC = Interface(
     NAMES | {"stop": "stop_sequences", "json_schema": "output_config.format"}, ("max_tokens",), "messages", flat=True,

@@ -30,7 +30,7 @@ from pyapp.models.loading.timm import is_timms
 from pyapp.models.sentences.embedding import MODULES
 from pyapp.tasks.keeper import LOADERS, known
 from pyapp.tasks.ranking import is_late
-from pyapp.tasks.texts import embed_encoded, encoded_for_embedding
+from pyapp.tasks.texts import LOADED_FOR, embed_encoded, encoded_for_embedding
 
 from .answers import wait_for_leaving
 from .batching import Batch, Batcher, result_of
@@ -53,12 +53,12 @@ TASK_OF = {
     "time-series-forecasting": "forecast", "video-classification": "classify-video",
     "audio-frame-classification": "label-sound", "visual-question-answering": "answer-image",
     "keypoint-detection": "key-points", "keypoint-matching": "match-points", "pose-estimation": "pose",
-    "image-to-image": "upscale",
+    "image-to-image": "upscale", "text-to-audio": "compose", "audio-xvector": "embed-sound",
 }  # fmt: skip
 # What fills masks is served as an embedder unless its task is given: so are many embedders' files.
 TASKS = (
     "generate", "embed", "classify", "rerank", "transcribe", "speak", "imagine", "fill-mask", "translate",
-    *TASK_OF.values(),
+    *TASK_OF.values(), "embed-image", "read",
 )  # fmt: skip
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
 TURN_SECONDS = 1.0  # that loaded models serve new requests, at least, while another one waits for their memory
@@ -377,7 +377,7 @@ class Models:
         if self._leader is not None and model.task == "generate":
             loaded: Any = self._leader.load(source, **more)
         else:
-            loaded = LOADERS[model.task](source, None, lambda event: None, cancel, **more)
+            loaded = LOADERS[LOADED_FOR.get(model.task, model.task)](source, None, lambda event: None, cancel, **more)
         runner: Any = None
         if model.task == "generate" and hasattr(loaded.model, "denoising"):
             runner = Denoiser(loaded.model, loaded.tokenizer, rows=settings.rows, context=settings.context)
@@ -436,17 +436,23 @@ class Beside:
 
 
 def parse_model(spec: str) -> ServedModel:
-    """The model that `[NAME=][TASK:]MODEL` names."""
+    """The model that `[NAME=][TASK:]MODEL` names. A path may have "=", too; a name with "/", as those on the hub, is
+    one where MODEL is there.
+    """
     name, equals, rest = spec.partition("=")
-    if not equals or os.sep in name or os.path.exists(spec):
+    if not equals or os.path.exists(spec) or (os.sep in name and not os.path.exists(_parted(rest)[1])):
         name, rest = "", spec
-    head, colon, tail = rest.partition(":")
-    task = head if colon and head in TASKS else None
-    source = tail if task else rest
+    task, source = _parted(rest)
     if not source:
         raise OptionError("names no model", where=spec, hint="Give [NAME=][TASK:]MODEL")
     name = os.fsencode(name or name_of(source)).decode("utf-8", "replace")  # also in a locale without UTF-8
     return ServedModel(name, source, task or task_of(source))
+
+
+def _parted(spec: str) -> tuple[str | None, str]:
+    """The parts of `[TASK:]MODEL`."""
+    head, colon, tail = spec.partition(":")
+    return (head, tail) if colon and head in TASKS else (None, spec)
 
 
 def bytes_of_files(source: Any) -> int:

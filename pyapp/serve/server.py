@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -117,10 +118,26 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         scheme = "https" if self.config.is_ssl else "http"
         for server in getattr(self, "servers", []):
-            for socket in server.sockets:
-                host, port = socket.getsockname()[:2]
+            for listening in server.sockets:
+                host, port = listening.getsockname()[:2]
                 host = f"[{host}]" if ":" in host else host
                 log.info("listening", extra={"fields": {"url": f"{scheme}://{host}:{port}"}})
+
+
+class ListenError(Exception):
+    """The port is taken, or not for this user."""
+
+
+def both_families(settings: Settings) -> list[socket.socket] | None:
+    """The socket of the host "::", on which IPv4's connections come too: asyncio's own takes those of IPv6 alone. None
+    for other hosts, and where a socket cannot do so.
+    """
+    if settings.host != "::" or not socket.has_dualstack_ipv6():
+        return None
+    try:
+        return [socket.create_server(("::", settings.port), family=socket.AF_INET6, dualstack_ipv6=True)]
+    except OSError as error:
+        raise ListenError from error
 
 
 def allow_files(number: int) -> None:
@@ -189,11 +206,11 @@ def run(
     async def serve() -> None:
         loop.append(asyncio.get_running_loop())
         loop[0].set_exception_handler(LoopErrors())
-        await server.serve()
+        await server.serve(both_families(settings))
 
     try:
         asyncio.run(serve())
-    except SystemExit:  # uvicorn cannot listen, and has said so in the log
+    except (SystemExit, ListenError):  # uvicorn cannot listen, and has said so in the log
         raise PyappError(
             f"cannot listen on port {settings.port}", where=settings.host, hint="Choose another --port or --host"
         ) from None

@@ -24,10 +24,11 @@ from pyapp.text.spans import AGGREGATIONS, softmax
 from .context import Context
 from .fields import Fields
 from .file_tasks import MOST_LABELS, decoded
+from .items import by_task
 from .pictures import picture_in
 from .problems import of_exception
 from .served import ServedModel
-from .vectors import MOST_INPUTS, by_task
+from .vectors import MOST_INPUTS
 
 LONGEST_TEXT = 1 << 12  # tokens that are written for a text
 TEMPLATE = "This example is {}."  # of transformers' pipeline

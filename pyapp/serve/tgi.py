@@ -18,7 +18,7 @@ from pyapp.events import Done, Event, Item, Token
 from pyapp.text.generation.generation_config import with_model_settings
 from pyapp.text.generation.options import SEEDS, SamplingOptions
 
-from . import drawing, llama_cpp
+from . import composing, drawing, llama_cpp
 from .answers import data_line
 from .context import Context
 from .fields import Fields
@@ -26,14 +26,12 @@ from .file_tasks import FILE_TASKS, of_file
 from .forecasting import forecast
 from .generation import Choice, Running, collect, note_done, stream_of, submit
 from .openai_text import completion_prompt
-from .sampling import MOST_STOPS, MOST_TEXTS
+from .sampling import MOST_STOPS, MOST_TEXTS, TGI
 from .served import TASKS, ServedModel
 from .speaking import of_inputs
 from .speech import OF_GENERATION, of_coded_sound, of_sound
 from .text_tasks import ANSWERS, TEXT_TASKS, is_zero_shot, of_text, with_given_labels
 from .vectors import embed, predict, refuse_prompt, rerank, similarity
-
-NAMES = {"max_new_tokens": "parameters.max_new_tokens", "json_schema": "parameters.grammar"}
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,9 @@ async def generate(
     ready = await context.aside(lambda: completion_prompt(model, prompt, options, stops))
     if asked.truncate is not None:
         ready = replace(ready, ids=ready.ids[-asked.truncate :])
-    running = await submit(context, model, [ready], asked.best, "inputs", scored=0 if asked.prefill else None)
+    running = await submit(
+        context, model, [ready], asked.best, "inputs", scored=0 if asked.prefill else None, interface=TGI
+    )
     texts = Generated(request, model, running, asked, options, prompt if asked.full else "")
     if stream:
         return stream_of(context, running, texts.chunks())
@@ -236,6 +236,8 @@ async def either(request: Request, context: Context, tasks: set[str] | None = No
         return await of_coded_sound(request, context, given)
     if tasks == {"speak"}:
         return await of_inputs(request, context, given)
+    if tasks == {"compose"}:
+        return await composing.of_inputs(request, context, given)
     if tasks == {"imagine"}:
         return await drawing.of_inputs(request, context, given)
     if isinstance(given.get("inputs"), dict):

@@ -6,8 +6,7 @@ import base64
 import json
 import math
 import struct
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
@@ -15,62 +14,25 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from pyapp import tasks
-from pyapp.events import Done, Error, Event, Item
 from pyapp.formats.source import BytesSource
 from pyapp.tasks.ranking import is_late, reads_roles, similarities, token_encodings
 from pyapp.tasks.texts import embed_every_token, encoded_for_embedding
 
-from .answers import Answer, ArrayStream, cancelled_by_leaving
-from .batching import Batch, Job, result_of
+from .answers import Answer, ArrayStream
+from .batching import Batch, result_of
 from .context import Context
 from .fields import Fields
 from .file_tasks import decoded
-from .problems import Problem, of_event, of_exception
+from .file_vectors import asks_for_files, vectors_of_files
+from .items import by_task, items_of, start_task, values_of
+from .problems import Problem, of_exception
 from .served import ServedModel
 
 # Cohere's ways to shorten a text, and why it is refused.
 CUTS = {"END": None, "NONE": "a text is longer than the model reads", "START": "long texts lose their ends here"}
-TEXTS = {"texts": "input"}  # pyapp's name of what is wrong, and that of requests
 MOST_PAGES = 256  # pictures to rank in one request
 MOST_INPUTS = 2048  # of one request
 PIECE_TOKENS = 4096  # whose vectors are in memory at once, of one request
-
-
-# -- the work
-
-
-async def items_of(
-    request: Request, context: Context, model: ServedModel, count: int, start: Callable[[Answer], None],
-    names: Mapping[str, str] = TEXTS,
-) -> list[Any]:  # fmt: skip
-    """The values of `count` Items, in order. `start` gives the work to the engine; `names` as in values_of."""
-    context.admit()
-    request.scope["pyapp.log"]["texts"] = count
-    answer = Answer(context.deliveries)
-    context.in_flight += 1
-    try:
-        start(answer)
-        async with cancelled_by_leaving(request, answer.cancel.set, context.settings.seconds):
-            return await values_of(context, model, count, answer, names)
-    finally:
-        context.in_flight -= 1
-
-
-async def values_of(
-    context: Context, model: ServedModel, count: int, answer: Answer, names: Mapping[str, str] = TEXTS
-) -> list[Any]:  # fmt: skip
-    """The values of `count` Items of an answer, in order. `names`: those of settings, in the request."""
-    found: list[Any] = [None] * count
-    async with aclosing(answer.events()) as events:
-        async for event in events:
-            if isinstance(event, Error):
-                raise of_event(event, names=names)
-            if isinstance(event, Item):
-                found[event.index] = event.values
-            if isinstance(event, Done) and event.reason == "cancelled":
-                raise Problem("the client has left", status=499)
-    context.metrics.texts.labels(model.name).inc(count)
-    return found
 
 
 async def embedded(request: Request, context: Context, model: ServedModel, texts: list[str]) -> list[list[float]]:
@@ -101,26 +63,6 @@ async def ranked(
     return [values["score"] for values in found]
 
 
-async def by_task(
-    request: Request, context: Context, model: ServedModel, count: int,
-    stream: Callable[..., AsyncGenerator[Event, None]], names: Mapping[str, str] = TEXTS,
-) -> list[Any]:  # fmt: skip
-    """The values of the Items of a stream of pyapp.tasks; `names` as in values_of."""
-    return await items_of(request, context, model, count, partial(start_task, context, model, stream), names)
-
-
-def start_task(
-    context: Context, model: ServedModel, stream: Callable[..., AsyncGenerator[Event, None]], answer: Answer
-) -> None:
-    """Gives a stream of pyapp.tasks to the engine."""
-
-    def begin() -> None:
-        job = Job(stream(model=model.loaded, cancel=answer.cancel), answer.emit, answer.cancel)
-        context.engine.activate(job, model)
-
-    context.engine.post(begin)
-
-
 # -- OpenAI
 
 
@@ -128,15 +70,19 @@ async def embeddings(request: Request, context: Context) -> Response:
     fields = Fields(await context.json(request))
     name = fields.text("model")
     given = fields.any("input")
+    of_files = asks_for_files(context, name, given)
     tokens = given if isinstance(given, list) and given and all(type(entry) is int for entry in given) else None
     several = isinstance(given, list) and given and all(
         isinstance(row, list) and row and all(type(entry) is int for entry in row) for row in given
     )  # fmt: skip
     rows = [tokens] if tokens else given if several else None
-    texts = None if rows else fields.texts("input", MOST_INPUTS)
+    texts = None if rows or of_files else fields.texts("input", MOST_INPUTS)
     form = fields.text("encoding_format", "float", ("float", "base64"))
     dimensions = fields.whole("dimensions", None, 1)
     fields.end(("user", "input_type"))
+    if of_files:
+        called, vectors, used = await vectors_of_files(request, context, fields, name, given, MOST_INPUTS)
+        return _as_openai(fields, called, vectors, used, form, dimensions)
     model = await context.model(request, name, "embed")
     if rows is not None:
         if len(rows) > MOST_INPUTS:
@@ -153,17 +99,24 @@ async def embeddings(request: Request, context: Context) -> Response:
         if not text:
             raise fields.wrong(f"input[{index}]" if len(texts) > 1 else "input", "must not be empty")
     vectors = await embedded(request, context, model, texts)
+    used = request.scope["pyapp.log"]["prompt_tokens"]
+    return _as_openai(fields, model.name, vectors, used, form, dimensions)
+
+
+def _as_openai(
+    fields: Fields, name: str, vectors: list[list[float]], used: int, form: str, dimensions: int | None
+) -> Response:
+    """The answer of /v1/embeddings. `used`: tokens."""
     if dimensions is not None:
         if dimensions > len(vectors[0]):
             raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
         vectors = [shortened(vector, dimensions) for vector in vectors]
-    used = request.scope["pyapp.log"]["prompt_tokens"]
     data = [
         {"object": "embedding", "index": index, "embedding": as_base64(vector) if form == "base64" else vector}
         for index, vector in enumerate(vectors)
     ]
     usage = {"prompt_tokens": used, "total_tokens": used}
-    return JSONResponse({"object": "list", "data": data, "model": model.name, "usage": usage})
+    return JSONResponse({"object": "list", "data": data, "model": name, "usage": usage})
 
 
 async def embeddings_by_type(request: Request, context: Context) -> Response:

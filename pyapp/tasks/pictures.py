@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
@@ -26,6 +27,7 @@ from .texts import check_top, ranked, ranked_labels, stream_of
 
 BATCH_SIZE = 4  # pictures
 LARGEST = 1 << 20  # a place in a picture, in pixels
+FONTS, FONT = "ybelkada/fonts", "Arial.TTF"  # with which models were trained
 TILE, MARGIN = 128, 32  # pixels of a side of the parts of pictures that are made larger, and around them
 MOST_PIXELS = 1 << 28  # of a picture that was made larger
 
@@ -170,9 +172,9 @@ def find_labels(
     loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None,
     threshold: float | None = None, text_threshold: float | None = None,
 ) -> Work:  # fmt: skip
-    """As find_objects, for objects of the given labels, by a model such as OWLv2 or Grounding DINO. `template` makes a
-    text of a label, which takes the place of {}; by default that of the model. threshold: None, that of the model (0.1;
-    of Grounding DINO 0.25).
+    """As find_objects, for objects of the given labels, by a model such as OWLv2, Grounding DINO or SAM 3, which adds
+    `runs`. `template` makes a text of a label, which takes the place of {}; by default that of the model. threshold:
+    None, that of the model (0.1; of Grounding DINO 0.25, of SAM 3 0.3).
 
     Grounding DINO reads all labels as one text; "a cat. a dog." is two. `label` is the one that an object fits best,
     `text` what it fits of that text: the tokens more probable than text_threshold (None: 0.25), as transformers'
@@ -233,7 +235,8 @@ def _place(entry: dict[str, Any], area: Sequence[float] | None, height: int, wid
     x, y, right, bottom = entry["box"]
     across, down = (left, wide, width), (top, high, height)
     if "mask" in entry:
-        entry["runs"] = _inside(entry.pop("mask"), (x, y, right, bottom), (left, top, wide, high), height, width)
+        edges = (left, top, left + wide, top + high) if entry.pop("whole", False) else (x, y, right, bottom)
+        entry["runs"] = _inside(entry.pop("mask"), edges, (left, top, wide, high), height, width)
     entry["box"] = [placed(x, *across), placed(y, *down), placed(right, *across), placed(bottom, *down)]
     if "corners" in entry:  # which may lie outside of the picture
         entry["corners"] = [[(x - left) / wide * width, (y - top) / high * height] for x, y in entry["corners"]]
@@ -525,10 +528,13 @@ def cut_out(
 
 
 def texts_of_images(
-    loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, prompt: str | None = None, **options: Any
+    loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, prompt: str | None = None,
+    font: Any = None, **options: Any,
 ) -> Work:  # fmt: skip
     """Items with `text`: what the model reads in each picture. TrOCR reads one line of text. `prompt`: for GIT,
-    BLIP-2 and InstructBLIP with a T5, a question or an instruction, unless given one for a caption; for Florence-2, the
+    BLIP-2 and InstructBLIP with a T5, a question or an instruction, unless given one for a caption; for Pix2Struct of
+    questions and DePlot, what stands above the picture, in the TrueType file `font` (None: Arial, which the hub's
+    ybelkada/fonts has); for Florence-2, the
     name of its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
     something also have `objects`, each with `label` and `box` or `corners` in pixels, and `size` [height, width].
 
@@ -538,7 +544,10 @@ def texts_of_images(
     from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 
     model, decoder = loaded.model, loaded.settings.get("decoder") or {}
-    if hasattr(model, "prompted"):
+    if getattr(loaded.processor, "is_vqa", False):
+        decoder = loaded.settings.get("text_config") or {}
+        loaded = replace(loaded, processor=replace(loaded.processor, header=_header(prompt, font)))
+    elif hasattr(model, "prompted"):
         wanted = model.usual_prompt if prompt is None else prompt
         model = model.prompted(wanted, lambda words: loaded.tokenizer.encode(words, bos=False, eos=False))
         decoder = loaded.settings.get("text_config") or {}
@@ -548,11 +557,13 @@ def texts_of_images(
             where="prompt",
             hint="Leave it out, or take InstructBLIP, BLIP-2, GIT or Florence-2",
         )
+    else:
+        decoder = decoder or loaded.settings.get("text_config") or {}
     own = {name: value for name, value in loaded.settings.items() if value is not None}
     generation = {**loaded.generation, **getattr(model, "generation", {})}
     settings = SearchOptions.from_files({**decoder, **own}, generation, options)
     images = listed(images)
-    for chosen, prepared in in_batches(loaded, images, batch_size):
+    for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         written: list[list[int]] = []
         for state in search(model, prepared.pixel_values, None, settings):
             written = state or []
@@ -569,25 +580,40 @@ def texts_of_images(
     yield Done("complete", {"count": len(images)})
 
 
+def _header(prompt: str | None, font: Any) -> Callable[[Tensor], Tensor]:
+    """What puts a prompt above pictures."""
+    from pyapp import hub
+    from pyapp.vision.headers import header
+
+    if prompt is None:
+        raise OptionError("this model answers questions", where="prompt", hint="Ask what you want to know")
+    if font is None:
+        [font] = hub.resolve_files(FONTS, lambda names: [name for name in names if name == FONT]).values()
+    return header(prompt, font)
+
+
 def check_start(
-    prompts: Any, *, image: Any = None, mask: Any = None, control_image: Any = None, **more: Any
+    prompts: Any, *, image: Any = None, mask: Any = None, control_image: Any = None, adapter_image: Any = None,
+    **more: Any,
 ) -> None:  # fmt: skip
     """OSError for a start picture, and the like, whose file is not there."""
-    check_files([given for given in (image, mask, control_image) if given is not None])
+    check_files([given for given in (image, mask, control_image, adapter_image) if given is not None])
 
 
 def drawn_texts(
     loaded: Any, prompts: Sequence[str], *, image: Any = None, mask: Any = None, control_image: Any = None,
-    **options: Any,
+    adapter_image: Any = None, **options: Any,
 ) -> Work:  # fmt: skip
     """Items with `png`, a picture of each prompt as base64 of a PNG file, `size` [height, width] and `seed`.
 
     image: a picture that the drawing starts from; mask: a grey picture that is light where all is to be new, and dark
-    where the start picture stays; control_image: what a ControlNet reads. Options: negative_prompt, steps, guidance,
+    where the start picture stays; control_image: what a ControlNet reads; adapter_image: what an IP-Adapter reads
+    beside the prompts. Options: negative_prompt, steps, guidance,
     true_cfg_scale, height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
     (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
-    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image; prior, Würstchen's prior.
+    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image; prior, Würstchen's prior; adapter,
+    an IP-Adapter, and image_encoder, its CLIP.
     """
     from pyapp.models.diffusion.cascade import begin_drawing
     from pyapp.models.diffusion.sampling import ImagineOptions
@@ -601,12 +627,12 @@ def drawn_texts(
     if not prompts:
         raise OptionError("at least one prompt is needed", where="prompts")
     settings = ImagineOptions(**options)
-    picture, mask, control = (
+    picture, mask, control, prompt = (
         given if given is None or isinstance(given, Tensor) else read_image(given, mode)
-        for given, mode in ((image, "RGB"), (mask, "L"), (control_image, "RGB"))
+        for given, mode in ((image, "RGB"), (mask, "L"), (control_image, "RGB"), (adapter_image, "RGB"))
     )
     yield None
-    drawing = begin_drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control)
+    drawing = begin_drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control, prompt=prompt)
     for i in range(drawing.steps):
         yield None
         drawing.step(i)
@@ -622,7 +648,11 @@ classify_images = stream_of("classify-image", label_images, remote=False, check=
 answer_images = stream_of("answer-image", answers_about, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
 imagine = stream_of(
-    "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer", "prior")
+    "imagine",
+    drawn_texts,
+    remote=False,
+    check=check_start,
+    loading=("vae", "lora", "control", "transformer", "prior", "adapter", "image_encoder"),
 )
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 detect_labels = stream_of("detect-labels", find_labels, remote=False, check=check_files)

@@ -17,6 +17,7 @@ from pyapp.text.pictures import (
     PictureTemplate,
     Recording,
     SoundSource,
+    VideoSource,
     between,
     check_seeing,
     part_tokens,
@@ -25,7 +26,9 @@ from pyapp.text.pictures import (
     placeholders,
     taken,
 )
+from pyapp.text.videos import Video
 from pyapp.vision.reading import read_image_async
+from pyapp.vision.videos import all_frames
 
 from .core import Breath, Result, Step
 from .sounds import samples_of
@@ -101,6 +104,19 @@ async def _looked_at(
         cancel.check()
         if isinstance(one, SoundSource):
             pictures.append(Recording(loaded, samples_of(one.source, LONGEST_HEARD, True)[0], room))
+        elif isinstance(one, VideoSource):
+            reading = all_frames(one.source)
+            while True:
+                await breath.take()
+                cancel.check()
+                try:
+                    step = next(reading)
+                except StopIteration as end:
+                    frames, _ = end.value
+                    break
+                if step is not None:
+                    yield Progress("frames", *step, "frames")
+            pictures.append(Video(loaded, frames, one.fps, room))
         else:
             pixels = one if isinstance(one, Tensor) else await read_image_async(one)
             pictures.append(Picture(loaded, pixels, room, len(sources)))

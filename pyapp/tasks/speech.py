@@ -153,7 +153,11 @@ async def listen(
     from pyapp.audio.quality import Quality
 
     chosen = as_options(options if not isinstance(options, Mapping | None) else {"temperature": 0.0, **(options or {})})
-    only_recordings(speakers=chosen.speakers)
+    several = chosen.language_detection_segments
+    only_recordings(
+        speakers=chosen.speakers, multilingual=chosen.multilingual or None,
+        language_detection_segments=several if several > 1 else None,
+    )  # fmt: skip
     cancel, quality = cancel or Cancel(), Quality()
     async with Step(loaded_model(model, key, cancel)) as loading:
         async for event in loading:

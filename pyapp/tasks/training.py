@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,8 +130,9 @@ async def _trained(
     from pyapp.train.checkpoints import FILE_NAME
 
     checkpoint = Path(out) / FILE_NAME
-    if not resume and checkpoint.exists():
-        checkpoint.replace(checkpoint.with_suffix(".previous"))
+    if not resume:
+        with suppress(FileNotFoundError):  # also where another process of the same training was faster
+            checkpoint.replace(checkpoint.with_suffix(".previous"))
     breath = Breath()
     for event in train(out, cancel=cancel or Cancel(), **settings):
         yield event

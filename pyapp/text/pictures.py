@@ -29,6 +29,8 @@ from pyapp.text.generation.session import Session
 FIRST_ID = 1 << 62  # from here on ids stand for vectors of pictures
 TILES = 1 if sys.platform == "emscripten" else 4  # that the tower sees at once; in a tab each takes seconds
 AUDIO_HINT = 'Give {"type": "audio", "audio": a path, bytes or samples}'
+VIDEO_HINT = 'Give {"type": "video", "video": a list of pictures, a folder or a tensor, "fps": frames a second}'
+FPS, MOST_FPS = 2.0, 1000  # frames of a second of a video that does not say it; the most
 URL_LIMIT = 1 << 28  # characters of a data: URL
 ROOM_HINT = "Give fewer pictures, or smaller ones, or choose a larger `context`"
 
@@ -38,6 +40,13 @@ class SoundSource:
 
     def __init__(self, source: Any) -> None:
         self.source = source
+
+
+class VideoSource:
+    """A video of a message: its frames (pyapp.vision.videos.all_frames), and how many of them are a second."""
+
+    def __init__(self, source: Any, fps: float) -> None:
+        self.source, self.fps = source, fps
 
 
 class Picture:
@@ -75,6 +84,9 @@ class Picture:
         self.counts = count, count  # its vectors, and those that later tokens see
         self.ids = [FIRST_ID | int.from_bytes(drawn[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         self._model: Any = model
+        self.sees: str = model.sees
+        self.times: Sequence[int] = (0,)  # of the frames of a video, in rotary positions
+        self.group = count  # its vectors that stand together
         self.placeholder: str = model.placeholder  # what stands for it in a chat template or a prompt
         self.around: tuple[str, str] = model.around
         together = max(TILES, model.tiles_together)
@@ -189,12 +201,16 @@ def rotary_positions_of(ids: Sequence[int], known: Known) -> list[RotaryPosition
     """The rotary positions of a text's tokens up to its last whole picture, for models where those of pictures are of
     their own (nn.vision_language.picture_text.grid_positions); after that they are the places.
     """
-    pictures = []
+    pictures, end = [], 0
     for place, id in enumerate(ids):
-        picture, number = known[id] if id >= FIRST_ID else (None, 1)
-        if picture is not None and number == 0 and ids[place + len(picture.ids) - 1 :][:1] == picture.ids[-1:]:
-            pictures.append((place, picture.rows, picture.columns))
-    return grid_positions(pictures[-1][0] + pictures[-1][1] * pictures[-1][2], pictures) if pictures else []
+        picture, number = known[id] if id >= FIRST_ID else (None, 0)
+        if picture is None or not picture.rows or number % picture.group:
+            continue
+        last = picture.group - 1
+        if [*ids[place + last : place + last + 1]] == picture.ids[number + last : number + last + 1]:
+            pictures.append((place, picture.rows, picture.columns, picture.times))
+            end = place + picture.group
+    return grid_positions(end, pictures)
 
 
 def seen_in(
@@ -330,20 +346,23 @@ class PictureSession(Session):
         return found
 
 
-def senses(model: Any) -> list[Any]:
-    """What of a model sees or hears: the model itself, and its ears where it has both."""
-    return list({found.sees: found for found in (model, getattr(model, "ears", model))}.values())
+def senses(model: Any, videos: bool = False) -> list[Any]:
+    """What of a model sees or hears: the model itself, its ears where it has both, and with `videos` what sees them."""
+    found = [model, getattr(model, "ears", model), getattr(model, "watcher", None) if videos else None]
+    return list({sense.sees: sense for sense in found if sense is not None}.values())
 
 
-def placeholders(model: Any) -> re.Pattern[str]:
-    """What stands for a picture or a recording in a chat template or a prompt."""
-    return re.compile("|".join(re.escape(sense.placeholder) for sense in senses(model)))
+def placeholders(model: Any, videos: bool = False) -> re.Pattern[str]:
+    """What stands for a picture, a recording or, with `videos`, a video in a chat template or a prompt."""
+    return re.compile("|".join(re.escape(sense.placeholder) for sense in senses(model, videos)))
 
 
-def part_tokens(loaded: Any) -> list[int]:
-    """The tokens of the vectors of a picture, or of a recording. ModelError where the tokenizer has none."""
+def part_tokens(loaded: Any, videos: bool = False) -> list[int]:
+    """The tokens of the vectors of a picture, a recording or, with `videos`, a video. ModelError where the tokenizer
+    has none.
+    """
     parts = []
-    for sense in senses(loaded.model):
+    for sense in senses(loaded.model, videos):
         names = {sense.part, sense.placeholder}
         found: list[int] = loaded.tokenizer.encode_guarded(sense.part)
         if len(found) != 1 or not names <= loaded.tokenizer.special_names:
@@ -389,24 +408,26 @@ class PictureTemplate(ChatTemplate):
     def __init__(self, loaded: Any, pictures: Sequence[Picture], source: str | None = None) -> None:
         super().__init__(loaded.tokenizer, source=source)
         self.pictures, self._model = pictures, loaded.model
+        self._videos = any(picture.sees == "video" for picture in pictures)
         self._lists = self._joins = False
         self._lists = PROBE not in self.render([{"role": "user", "content": PROBE}])
         self._joins = bool(pictures) and not self._lists and not self._has_places()
-        self.parts = part_tokens(loaded)
+        self.parts = part_tokens(loaded, self._videos)
 
     def _has_places(self) -> bool:
         """Whether the template has a place for a picture in a list of parts."""
-        kinds = [{"type": sense.sees} for sense in senses(self._model)]
+        found = senses(self._model, self._videos)
+        kinds = [{"type": sense.sees} for sense in found]
         parts = [*kinds, {"type": "text", "text": PROBE}]
         try:
             told = self.render([{"role": "user", "content": parts}])
-            return all(sense.placeholder in told for sense in senses(self._model))
+            return all(sense.placeholder in told for sense in found)
         except PyappError:  # it joins texts
             return False
 
     def render(self, messages: Any, tools: Any = None, **options: Any) -> str:
         if self._joins:  # the template reads texts only
-            places = {sense.sees: sense.placeholder for sense in senses(self._model)}
+            places = {sense.sees: sense.placeholder for sense in senses(self._model, self._videos)}
             messages = [
                 {**message, "content": "".join(
                     places[part["type"]] if part["type"] in places else part["text"] for part in message["content"]
@@ -424,7 +445,7 @@ class PictureTemplate(ChatTemplate):
 
     def render_guarded(self, messages: Any, tools: Any = None, **options: Any) -> str:
         """As ChatTemplate.render_guarded, with the text of each picture."""
-        parts = placeholders(self._model).split(super().render_guarded(messages, tools, **options))
+        parts = placeholders(self._model, self._videos).split(super().render_guarded(messages, tools, **options))
         if len(parts) != len(self.pictures) + 1:
             raise OptionError(
                 f"the chat template has places for {len(parts) - 1} of {len(self.pictures)} pictures", where="messages",
@@ -475,9 +496,12 @@ def taken(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], 
                     raise OptionError("the recording is missing", where=where, hint=AUDIO_HINT)
                 pictures.append(SoundSource(part[kind]))
                 part = {"type": kind}
+            elif kind == "video":
+                pictures.append(_video(part, where))
+                part = {"type": kind}
             elif kind != "text" or not isinstance(part.get("text"), str):
                 raise OptionError(
-                    f"a part of type {kind!r:.40} is not known", where=where, hint="Known: text, image, audio"
+                    f"a part of type {kind!r:.40} is not known", where=where, hint="Known: text, image, audio, video"
                 )
             parts.append(part)
         if all(part["type"] == "text" for part in parts):
@@ -498,6 +522,16 @@ def _source(part: Mapping[str, Any], kind: str, where: str) -> Any:
     raise OptionError("the picture is missing", where=where, hint='Give {"type": "image", "image": a path or bytes}')
 
 
+def _video(part: Mapping[str, Any], where: str) -> VideoSource:
+    """The video of a part."""
+    fps = part.get("fps", FPS)
+    if not isinstance(part.get("video"), str | os.PathLike | list | tuple | Tensor):
+        raise OptionError("the video is missing", where=where, hint=VIDEO_HINT)
+    if type(fps) not in (int, float) or not 0 < fps <= MOST_FPS:
+        raise OptionError(f"fps is {fps!r:.40}, expected a number up to {MOST_FPS:,}", where=where, hint=VIDEO_HINT)
+    return VideoSource(part["video"], fps)
+
+
 def read_data_url(url: Any, where: str) -> bytes:
     """The bytes of a data: URL in base64. OptionError for other addresses, which are not fetched."""
     head, comma, data = url.partition(",") if isinstance(url, str) else ("", "", "")
@@ -515,8 +549,8 @@ def read_data_url(url: Any, where: str) -> bytes:
 
 
 def sees(model: Any, kind: str = "image") -> bool:
-    """Whether a model sees pictures; with `kind` "audio", whether it hears recordings."""
-    return hasattr(model, "sees") and kind in [sense.sees for sense in senses(model)]
+    """Whether a model sees pictures; with `kind` "audio", whether it hears recordings, with "video", sees videos."""
+    return hasattr(model, "sees") and kind in [sense.sees for sense in senses(model, True)]
 
 
 def check_seeing(loaded: Any, given: Sequence[Any], capacity: int) -> None:
@@ -524,11 +558,14 @@ def check_seeing(loaded: Any, given: Sequence[Any], capacity: int) -> None:
     more than can have room in its context.
     """
     count = len(given)
+    kinds = ["audio" if isinstance(one, SoundSource) else "video" if isinstance(one, VideoSource) else "image"
+             for one in given]  # fmt: skip
     for kind, name, task in (
         ("image", "pictures", "image-text-to-text"),
         ("audio", "recordings", "audio-text-to-text"),
+        ("video", "videos", "Qwen-VL and Qwen-Omni"),
     ):
-        if any(isinstance(one, SoundSource) == (kind == "audio") for one in given) and not sees(loaded.model, kind):
+        if kind in kinds and not sees(loaded.model, kind):
             raise ModelError(
                 f"this model reads no {name}", where=loaded.name,
                 hint=f"Leave them out, or take a model that does: docs/models.md, {task}",

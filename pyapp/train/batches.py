@@ -16,10 +16,16 @@ from .floats import floatx
 Batch = tuple[Any, Any, Any]  # inputs, labels, weights; labels and weights may be None
 
 
+def _has_arrays(structure: Any) -> bool:
+    """Whether a list holds arrays, or lists and dicts of them, not numbers."""
+    first = structure[0] if isinstance(structure, list) and structure else None
+    return is_array(first) or isinstance(first, (Mapping, tuple)) or (isinstance(first, list) and _has_arrays(first))
+
+
 def _leaves(structure: Any) -> list[Any]:
     if isinstance(structure, Mapping):
         return [leaf for value in structure.values() for leaf in _leaves(value)]
-    if isinstance(structure, tuple) or (isinstance(structure, list) and structure and is_array(structure[0])):
+    if isinstance(structure, tuple) or _has_arrays(structure):
         return [leaf for value in structure for leaf in _leaves(value)]
     return [structure]
 
@@ -29,7 +35,7 @@ def _mapped(function: Callable[[Any], Any], structure: Any) -> Any:
         return None
     if isinstance(structure, Mapping):
         return {key: _mapped(function, value) for key, value in structure.items()}
-    if isinstance(structure, tuple) or (isinstance(structure, list) and structure and is_array(structure[0])):
+    if isinstance(structure, tuple) or _has_arrays(structure):
         return type(structure)(_mapped(function, value) for value in structure)
     return function(structure)
 

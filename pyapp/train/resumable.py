@@ -113,6 +113,8 @@ class ResumableTraining(ABC):
         default_generator.manual_seed(self.settings.seed)  # for layers that draw random numbers, such as dropout
         if self.checkpoint.exists():
             checkpoints.restore(self.checkpoint, self.trainer)
+        ranks = self.trainer.ranks
+        ranks.begin(self.trainer.model.parameters(), self.trainer.accumulate)
         drawing = curves.can_draw()
         if not drawing:
             yield Notice(
@@ -128,6 +130,10 @@ class ResumableTraining(ABC):
             place = {"step": trainer.step_count, "folder": str(self.folder)}
             yield Done("cancelled", {**place, "resume": "run the same command again"})
             return
+        if not ranks.first:
+            ranks.told(None)  # the first process has written the result
+            yield Done("complete", {"steps": trainer.step_count, "folder": str(self.folder)})
+            return
         yield Progress("evaluating", 0, 1)
         if self.patience:
             checkpoints.restore_weights(self.best, trainer)
@@ -138,6 +144,7 @@ class ResumableTraining(ABC):
             self._draw(self.levels(results))
         yield from self.final_metrics(results)
         more = {"best_step": trainer.held_out[self._best()][0]} if self.patience else {}
+        ranks.told(None)
         yield Done("complete", {**results, **more, "steps": trainer.step_count, "folder": str(self.folder)})
 
     def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
@@ -145,14 +152,15 @@ class ResumableTraining(ABC):
         trainer = self.trainer
         start, first = time.perf_counter(), trainer.step_count
         yield Metric("threads", get_num_threads(), instruction_set())
-        while trainer.step_count < steps and not self._is_over() and not cancel.is_set():
+        while trainer.step_count < steps and not self._is_over() and not trainer.ranks.told(cancel.is_set()):
             loss = trainer.step()
             step = trainer.step_count
             yield Progress("training", step, steps, "steps")
             yield Metric("loss", loss, self.unit, step)
             if step % evaluate_every == 0 or step == steps:
                 yield from self._judge()
-                yield from self.evaluated(cancel)
+                if trainer.ranks.first:
+                    yield from self.evaluated(cancel)
             if step % 10 == 0:
                 seconds = (time.perf_counter() - start) / (step - first)
                 yield Metric("speed", *self.speed(1 / seconds), step)
@@ -166,10 +174,11 @@ class ResumableTraining(ABC):
         """The held-out loss, where there are held-out data."""
         if not self.judges():
             return
-        step, loss = self.trainer.step_count, self.held_out_loss()
+        ranks, step = self.trainer.ranks, self.trainer.step_count
+        loss = ranks.told(self.held_out_loss() if ranks.first else 0.0)
         self.trainer.held_out.append((step, loss))
         yield Metric("held_out_loss", loss, self.unit, step)
-        if self.patience and self._best() == len(self.trainer.held_out) - 1:
+        if ranks.first and self.patience and self._best() == len(self.trainer.held_out) - 1:
             checkpoints.save_weights(self.best, self.trainer)
 
     def _best(self) -> int:
@@ -188,6 +197,8 @@ class ResumableTraining(ABC):
 
     def _save(self) -> None:
         self.trainer.check_gradients()  # a checkpoint with NaN weights would replace a good one
+        if not self.trainer.ranks.first:
+            return
         checkpoints.save(self.checkpoint, self.trainer, asdict(self.settings))
 
     def _draw(self, levels: Mapping[str, float]) -> None:

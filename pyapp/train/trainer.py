@@ -14,6 +14,8 @@ from pyapp.nn.utils import clip_grad_norm_
 from pyapp.optim import Optimizer
 from pyapp.optim.lr_scheduler import LRScheduler
 
+from .ranks import Ranks
+
 DIVERGED = "Take a smaller learning rate and start in another folder"
 Loss = Callable[[Any, Any], tuple[Tensor, float]]
 """(model, batch) -> (the loss to minimise, a scalar with its graph; the loss to report)."""
@@ -33,7 +35,8 @@ class Trainer:
 
     Gradients are clipped to the norm `clip`; None does not clip. With `subnormals_are_zero`, a step treats subnormal
     float32 numbers as zero: processors are slow with them. A step accumulates the gradients of `accumulate` batches,
-    each with the share of its `weight` (by default the same): only one batch at a time needs memory.
+    each with the share of its `weight` (by default the same): only one batch at a time needs memory. Several processes
+    (`ranks`) divide these batches.
 
     `losses` has the reported loss of every step so far; `held_out` has (step, loss on held-out data) pairs.
     """
@@ -62,6 +65,7 @@ class Trainer:
         self.weight = weight
         self.losses: list[float] = []
         self.held_out: list[tuple[int, float]] = []
+        self.ranks = Ranks()
         self._norm: Tensor | None = None  # of the last step's gradients
 
     @property
@@ -92,13 +96,16 @@ class Trainer:
         batches = [self.batches.batch() for _ in range(self.accumulate)]
         weights = [self.weight(batch) for batch in batches] if len(batches) > 1 else [1.0]
         mean = 0.0
-        for batch, weight in zip(batches, weights, strict=True):
+        for batch, weight in self.ranks.own(list(zip(batches, weights, strict=True))):
             loss, value = self.loss(self.model, batch)
-            if not abs(value) < 1e9:
-                raise PyappError(f"the loss became {value} at step {self.step_count + 1}", hint=DIVERGED)
             share = weight / sum(weights)
-            (loss if share == 1 else loss * share).backward()
             mean += value * share
+            if not abs(value) < 1e9:
+                break
+            (loss if share == 1 else loss * share).backward()
+        mean = self.ranks.sum_gradients(self.model.parameters(), mean)
+        if not abs(mean) < 1e9:
+            raise PyappError(f"the loss became {mean} at step {self.step_count + 1}", hint=DIVERGED)
         return mean
 
 

@@ -62,8 +62,7 @@ def read_frames(source: Any, wanted: int) -> Frames:
     if isinstance(source, list | tuple):
         return (yield from _of_pictures(source, wanted, "the video"))
     if isinstance(source, str | os.PathLike) and os.path.isdir(source):
-        files = [path for path in Path(source).iterdir() if path.suffix.lower() in SUFFIXES]
-        return (yield from _of_pictures(sorted(files, key=_by_number), wanted, os.fspath(source)))
+        return (yield from _of_pictures(_files_in(source), wanted, os.fspath(source)))
     opened = open_source(source)
     try:
         head = bytes(opened.read(0, min(opened.size, 16)))
@@ -87,6 +86,25 @@ def read_frames(source: Any, wanted: int) -> Frames:
     finally:
         if opened is not source:
             close_source(opened)
+
+
+def all_frames(source: Any) -> Frames:
+    """As read_frames, all frames: of a folder of pictures, a list of pictures, or a tensor uint8 (T, H, W, 3)."""
+    if isinstance(source, Tensor):
+        return (yield from read_frames(source, source.shape[0] if source.ndim else 0))
+    if isinstance(source, str | os.PathLike):
+        if not os.path.isdir(source):
+            raise OptionError(
+                "this is no folder of frames", where=os.fspath(source),
+                hint=f"Write them to one: ffmpeg -i {Path(source).name} -vf fps=2 FOLDER/%05d.png",
+            )  # fmt: skip
+        source = _files_in(source)
+    return (yield from _of_pictures(source, len(source), "the video"))
+
+
+def _files_in(folder: str | os.PathLike[str]) -> list[Path]:
+    """The pictures of a folder, in the order of their names."""
+    return sorted((path for path in Path(folder).iterdir() if path.suffix.lower() in SUFFIXES), key=_by_number)
 
 
 def _by_number(path: Path) -> list[tuple[int, str]]:

@@ -171,6 +171,9 @@ def test_notices() -> None:
     (clipped,) = notices(wav_bytes(np.clip(good * 8, -1, 1)))
     assert clipped.startswith("the recording is clipped: ") and clipped.endswith("% of it is at full scale")
     assert notices(wav_bytes(good / 2 + 0.25)) == ["the recording has a DC offset of 25 % of full scale"]
+    for other, told in ((-good, 1), (-0.8 * good, 1), (0 * good, 0), (good, 0), (np.roll(good, 7000), 0)):
+        found = notices(wav_bytes(np.stack([good, other], 1)))
+        assert found == ["the channels of the recording cancel one another out"] * told
     assert notices(wav_bytes(good)[:-32_000]) == ["the recording ends after 3.0 s: its header announces 4.0 s"]
 
 

@@ -117,6 +117,35 @@ def test_a_full_window_is_encoded_once_to_hear_its_language_and_its_words(second
     assert heard == chosen + 1 - spared and found == again
 
 
+def test_the_language_of_several_windows() -> None:
+    """The first window that is sure enough decides, else the most windows; the languages of the windows are those of
+    openai-whisper (be, lt, lt, …).
+    """
+    model, audio = loaded(Shape("languages", seed=3, gain=3.0)), sound(150.0, 3)
+    short: dict[str, Any] = {"clip_timestamps": "0,0.5", "temperature": 0.0}
+    for segments, threshold, wanted in ((1, 0.5, "be"), (3, 0.9, "lt"), (5, 0.05, "be"), (1 << 20, 1.0, "lt")):
+        how = {"language_detection_segments": segments, "language_detection_threshold": threshold}
+        told = transcribe(model, audio, **how, **short)[0]
+        assert isinstance(told, Language) and told.code == wanted, how
+        again = transcribe(model, blocks(audio, 7 * RATE), **how, **short)[0]
+        assert isinstance(again, Language) and again.code == wanted, how
+    events = transcribe(model, audio, multilingual=True, temperature=0.0)
+    told = [event.code for event in events if isinstance(event, Language)]
+    assert told[:2] == ["be", "lt"] and results(events)["language"] == "be"
+    part: dict[str, Any] = {"clip_timestamps": "30,60", "temperature": 0.0}
+    heard, chosen = (
+        results(transcribe(model, audio, **part, **how)) for how in ({"multilingual": True}, {"language": "lt"})
+    )
+    assert heard["segments"] == chosen["segments"] and heard["segments"]
+    with pytest.raises(OptionError, match="English"):
+        transcribe(ToneModel(), audio, multilingual=True)
+    with pytest.raises(OptionError, match="each window"):
+        TranscribeOptions(language="de", multilingual=True)
+    for wrong in ({"language_detection_segments": 0}, {"language_detection_threshold": 2}):
+        with pytest.raises(OptionError, match=next(iter(wrong))):
+            TranscribeOptions.from_dict(wrong)
+
+
 def test_the_cases_reach_what_they_are_for() -> None:
     """Without this test, a model that never says anything would pass."""
     assert len(CASES) >= 40 and {case.shape for case in CASES} == set(SHAPES) and set(GOLDEN) == {c.name for c in CASES}

@@ -571,12 +571,18 @@ def test_pictures_are_looked_for_before_the_model(here: Here, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("output", "told"),
-    [("cat.jpg", "name it cat.png"), ("none/cat.png", "there is no folder 'none'"), (".", "is a directory")],
-)
+    [
+        ("cat.jpg", "name it cat.png"), ("none/cat.png", "there is no folder 'none'"), (".", "is a directory"),
+        ("locked/cat.png", "'locked/cat.png' cannot be written to"),
+    ],
+)  # fmt: skip
 def test_where_imagined_pictures_go_is_checked_first(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, told: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("locked").mkdir()
+    access = os.access  # root may write everywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "locked" and access(path, mode))
     code, _, error = here("imagine", "a cat", "-m", str(tmp_path / "no model"), "-o", output)
     assert code == 2 and told in error
 

@@ -8,6 +8,7 @@ import io
 import shutil
 import struct
 import tarfile
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -328,6 +329,41 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"a": text}), path)
     with pytest.raises(FileFormatError, match="not a Parquet file that can be read"):
         datasets.read_parquet(path)
+
+
+@pytest.mark.oracle
+def test_parquet_files_that_are_larger_in_memory(tmp_path: Path) -> None:
+    """Numbers that repeat, lists of them, and texts that rows share: refused before they are made, or shared."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pyarrow = pytest.importorskip("pyarrow")
+    path, count = tmp_path / "t.parquet", 20_000
+    mixed = {
+        "whole": list(range(count)), "some": [None if k % 3 else k for k in range(count)],
+        "text": [None if k % 5 == 0 else f"t{k % 9}" for k in range(count)], "other": [f"u{k}" for k in range(count)],
+        "list": [[k, k + 1] for k in range(count)], "none": pyarrow.array([None] * count, pyarrow.int32()),
+    }  # fmt: skip
+    parquet.write_table(pyarrow.table(mixed), path, row_group_size=7_000, dictionary_pagesize_limit=10_000)
+    table = datasets.read_parquet(path)
+    assert table["whole"].tolist() == mixed["whole"] and table["none"] == [None] * count
+    assert [None if x != x else x for x in table["some"].tolist()] == mixed["some"]
+    assert all(table[name] == mixed[name] for name in ("text", "other", "list"))
+    assert len(datasets.read_parquet(path, ["whole"], most_bytes=8 * count)) == count
+    with pytest.raises(FileFormatError, match="no column 'where'; there are whole, some"):
+        datasets.read_parquet(path, ["where"])
+    zeros, long = pyarrow.array([0] * 1_000_000, pyarrow.int8()), "y" * 100_000
+    for column in (
+        pyarrow.chunked_array([zeros] * 5), pyarrow.array([[0] * 1_000_000]).take([0] * 3),
+        [long + str(k) for k in range(500)],
+    ):  # fmt: skip
+        parquet.write_table(pyarrow.table({"a": column}), path, compression="zstd")
+        assert path.stat().st_size < 4_000_000
+        tracemalloc.start()
+        with pytest.raises(FileFormatError, match=r"rows of 1 columns would take [\d,]+ bytes in memory or more"):
+            datasets.read_parquet(path, most_bytes=30_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+        tracemalloc.stop()
+    parquet.write_table(pyarrow.table({"a": [long] * 5_000}), path)
+    assert datasets.read_parquet(path, most_bytes=1_000_000)["a"] == [long] * 5_000
 
 
 def test_lines_and_windows_of_tokens(tmp_path: Path) -> None:

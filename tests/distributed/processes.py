@@ -20,10 +20,11 @@ from weakref import ref
 import pyapp
 from pyapp import Tensor, nn, optim
 from pyapp import distributed as dist
-from pyapp.distributed.fsdp import full_state_dict, fully_shard, load_full_state_dict
+from pyapp.distributed.checkpoint.state_dict import get_state_dict
+from pyapp.distributed.fsdp import MixedPrecisionPolicy, full_state_dict, fully_shard, load_full_state_dict
 from pyapp.distributed.optim import ZeroRedundancyOptimizer
 from pyapp.engine.launch import capture
-from pyapp.errors import ArgumentError, ProcessError
+from pyapp.errors import ArgumentError, OptionError, ProcessError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models.llama import Config, LlamaForCausalLM
@@ -112,6 +113,53 @@ def asynchronous_calls_end_in_their_order() -> None:
         work = works[i]
         assert work is not None and work.wait() and work.is_completed()
         assert xs[i].tolist() == [10 + 2 * i]
+
+
+@check
+def meshes() -> None:
+    rank = dist.get_rank()
+    mesh = dist.init_device_mesh("cpu", (2, 1), mesh_dim_names=("data", "model"))
+    assert mesh.ndim == 2 and mesh.size() == 2 and mesh.shape == (2, 1) and mesh.mesh.tolist() == [[0], [1]]
+    assert mesh.get_coordinate() == [rank, 0] and mesh.get_local_rank("data") == rank and mesh["model"].size() == 1
+    assert mesh["data"].mesh.tolist() == [0, 1] and mesh["model"].mesh.tolist() == [rank]
+    x = pyapp.ones(1) * (rank + 1)
+    dist.all_reduce(x, group=mesh["data"].get_group())
+    dist.all_reduce(x, group=mesh.get_group("model"))
+    assert x.tolist() == [3] and mesh["data", "model"].shape == (2, 1)
+    refuses(OptionError, "has no dim 'other', but 'data', 'model'", lambda: mesh["other"])
+    refuses(OptionError, "2 dims needs to know which", lambda: mesh.get_group())
+    refuses(OptionError, "there are 2 ranks", lambda: dist.init_device_mesh("cpu", (3,)))
+
+
+@check
+def gradients_go_through_calls() -> None:
+    calls, rank = dist.nn.functional, dist.get_rank()
+
+    def gradient(call: Callable[[Tensor], Tensor]) -> list[Any]:
+        x = own(1, 2).requires_grad_()
+        y = call(x)
+        (y * pyapp.tensor([1.0, 10.0]) * (rank + 1)).sum().backward()
+        assert x.grad is not None
+        return [y.tolist(), x.grad.tolist()]
+
+    assert gradient(lambda x: calls.all_reduce(x)) == [[12, 14], [3, 30]]
+    assert gradient(lambda x: calls.all_reduce(x, dist.ReduceOp.AVG)) == [[6, 7], [1.5, 15]]
+    assert gradient(lambda x: calls.all_gather(x)[1]) == [[11, 12], [3, 30] if rank else [0, 0]]
+    assert gradient(lambda x: calls.broadcast(x, 1)) == [[11, 12], [3, 30] if rank else [0, 0]]
+    assert gradient(lambda x: calls.reduce(x, 1)) == [[12, 14] if rank else [0, 0], [2, 20]]
+    assert gradient(lambda x: calls.reduce_scatter(pyapp.empty(2), [x, x * 2])) == (
+        [[24, 28], [5, 50]] if rank else [[12, 14], [5, 50]]
+    )
+    assert gradient(lambda x: calls.all_to_all_single(pyapp.empty(2), x)) == (
+        [[2, 12], [10, 20]] if rank else [[1, 11], [1, 2]]
+    )
+    assert gradient(lambda x: calls.all_to_all([pyapp.empty(1)] * 2, list(x.split(1)))[1] * pyapp.ones(2)) == (
+        [[12, 12], [11, 22]] if rank else [[11, 11], [0, 0]]
+    )
+    x = own(1.0).requires_grad_()  # of a gradient
+    (first,) = pyapp.autograd.grad((calls.all_reduce(x) ** 3).sum(), x, create_graph=True)
+    first.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2 * 2 * 6 * 12]
 
 
 @check
@@ -641,6 +689,7 @@ def parameters_in_parts_learn_as_whole_ones() -> None:
     for again in (True, False):
         pyapp.manual_seed(5)
         whole = _Tied()
+        alone = dist.new_group([0])
         pyapp.manual_seed(5)
         parts = _Tied()
         for block in parts.blocks:
@@ -674,6 +723,12 @@ def parameters_in_parts_learn_as_whole_ones() -> None:
         state = full_state_dict(parts)
         for name, value in whole.state_dict().items():
             close(state[name], value, 1e-4)
+        model_state, optimizer_state = get_state_dict(parts, optimizers[1])
+        folder = FOLDER / f"checkpoint-{again}"
+        dist.checkpoint.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=folder)
+        if rank == 0:
+            dist.checkpoint.save(get_state_dict(whole, optimizers[0])[1], checkpoint_id=f"{folder}-whole",
+                                 process_group=alone)  # fmt: skip
         with pyapp.no_grad():
             expected = parts(tokens)
             for p in parts.parameters():
@@ -688,6 +743,50 @@ def parameters_in_parts_learn_as_whole_ones() -> None:
     fully_shard(tied.table)
     refuses(ValueError, "shard the smallest module that has both", lambda: fully_shard(_also(tied.table.weight)))
     refuses(ValueError, "have different parameters: ", lambda: fully_shard(nn.Linear(2 + rank, 2)))
+
+
+@check
+def sharded_parameters_that_compute_in_bfloat16() -> None:
+    rank = dist.get_rank()
+    pyapp.manual_seed(3)
+    whole = nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.Linear(8, 3))
+    parts = deepcopy(whole)
+    ignored = parts[2].bias
+    policy = MixedPrecisionPolicy(param_dtype="bfloat16", reduce_dtype=pyapp.float32, output_dtype="float32")
+    mesh = dist.init_device_mesh("cpu", (2,))
+    fully_shard(parts[0], mesh=mesh, mp_policy=policy)
+    fully_shard(parts, mesh=mesh, mp_policy=policy, ignored_params=[ignored])
+    seen = []
+    parts[0].register_forward_pre_hook(lambda layer, args: seen.extend([layer.weight.dtype, args[0].dtype]))
+    parts[0].register_forward_hook(lambda layer, args, y: seen.append(y.dtype))
+    x = pyapp.randn(2, 5)
+    y = parts(x[rank : rank + 1])
+    assert [*seen, y.dtype] == [pyapp.bfloat16, pyapp.bfloat16, pyapp.float32, pyapp.float32]
+    assert parts[2].bias is ignored and ignored.shape == (3,) and parts[2].weight.shape == (2 - rank, 8)
+    (y**2).sum().backward()
+    low = deepcopy(whole).bfloat16()
+    (low(x.bfloat16()).float() ** 2).sum().backward()
+    for name, own in parts.named_parameters():
+        gradient = low.get_parameter(name).grad
+        assert own.dtype is own.grad.dtype is pyapp.float32 and gradient is not None
+        if own is not ignored:
+            wanted = own.part.of(gradient.float()) / 2
+            assert (own.grad - wanted).abs().max().item() < 0.03 * gradient.float().abs().max().item(), name
+    cube = dist.init_device_mesh("cpu", (2, 1, 1))
+    refuses(ValueError, "mesh of one or two dims", lambda: fully_shard(nn.Linear(2, 2), mesh=cube))
+
+
+@check
+def replicas_of_sharded_parameters() -> None:
+    """A mesh of two dims: here two replicas of a model, each of one process."""
+    pyapp.manual_seed(3)
+    whole = nn.Linear(5, 3)
+    parts = fully_shard(deepcopy(whole), mesh=dist.init_device_mesh("cpu", (2, 1)))
+    x = pyapp.randn(2, 5)
+    (parts(x[dist.get_rank()]) ** 2).sum().backward()
+    (whole(x) ** 2).sum().backward()
+    assert parts.weight.shape == (3, 5) and parts.weight.grad is not None and whole.weight.grad is not None
+    close(parts.weight.grad * 2, whole.weight.grad, 1e-6)
 
 
 def _also(weight: Tensor) -> nn.Module:

@@ -30,7 +30,8 @@ from pyapp.formats.source import FileSource
 from pyapp.models.load import SEES, LoadedModel, build
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.models.whisper.files import build_whisper
-from pyapp.nn.tensor_parallel import Part, divide, parallelize
+from pyapp.nn.part import Part
+from pyapp.nn.tensor_parallel import divide, parallelize
 from pyapp.text.generation.generate import Session
 from tests.distributed.thread_ranks import in_ranks
 from tests.models import test_picture_texts
@@ -123,9 +124,43 @@ def test_every_decoder_computes_as_one_process_or_says_why_not() -> None:
         else:
             # The linear attention of Qwen3-Next, and the layer before ModernBERT's logits, are in every process.
             mostly = name.startswith(("qwen3_next", "qwen3_5", "modernbert"))
-            # A cache does not choose among more tokens than an indexer takes.
-            every = {"index_topk": 64} if "index_topk" in CONFIGS[name] else {}
-            assert max(one_and_parts(name, 2, **every)) < (0.75 if mostly else 0.7)
+            assert max(one_and_parts(name, 2)) < (0.75 if mostly else 0.7)
+
+    check_each(check, [(name,) for name in CONFIGS])
+
+
+def trained(model: Any) -> tuple[float, dict[str, Any]]:
+    """The loss of a text's next tokens, and the gradients by their parameters' names."""
+    ids = pyapp.tensor([TEXT, TEXT[::-1]])
+    logits = model(ids[:, :-1])
+    loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward()
+    return loss.item(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def check_gradients(name: str, size: int, **changed: Any) -> None:
+    loss, gradients = trained(make(name, 1, **changed))
+
+    def run(group: ProcessGroup) -> Any:
+        own = parallelize(make(name, 1, **changed), group, training=True)
+        return *trained(own), dict(own.named_parameters())
+
+    for own_loss, own, parameters in in_ranks(size, run):
+        assert abs(own_loss - loss) < 1e-5 * max(1.0, abs(loss)) and own.keys() == gradients.keys()
+        for key, gradient in gradients.items():
+            part = parameters[key].part
+            wanted = numbers(gradient if part is None else part.of(gradient))
+            largest = max(1e-3, float(np.abs(numbers(gradient)).max()))
+            assert np.abs(numbers(own[key]) - wanted).max() < 1e-4 * largest, key
+
+
+def test_gradients_of_every_decoder_are_those_of_one_process_or_it_says_why_not() -> None:
+    def check(name: str) -> None:
+        try:
+            check_gradients(name, 2)
+        except ModelError as error:
+            if name not in REFUSED:
+                assert "heads of keys" in str(error) or "experts" in str(error), name
 
     check_each(check, [(name,) for name in CONFIGS])
 
@@ -189,7 +224,7 @@ def test_what_cannot_be_divided_is_named() -> None:
         parallelize(make("llama", 1))
     with pytest.raises(OptionError, match="group: is 2, expected a group of processes"):
         parallelize(make("llama", 1), 2)  # type: ignore[arg-type]
-    with pytest.raises(NotImplementedError, match="no gradients"):
+    with pytest.raises(NotImplementedError, match="without gradients"):
         in_ranks(2, lambda group: parallelize(make("llama", 1), group)(pyapp.tensor([TEXT])))
 
 

@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import pyapp
+from pyapp import optim
+from pyapp.distributed import checkpoint
+from pyapp.distributed.checkpoint.state_dict import get_state_dict
+from tests.distributed.processes import _Tied
+
 pytestmark = pytest.mark.native_only
 pytest.importorskip("mpi4py", reason="pip install 'pyapp[distributed]'")
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +35,18 @@ def test_two_processes_agree_with_one(tmp_path: Path) -> None:
     failed = {f"rank {i}: {name}": told for i in range(2)
               for name, told in json.loads((tmp_path / f"{i}.json").read_text()).items()}  # fmt: skip
     assert not failed, "\n".join(f"{name}\n{told}" for name, told in failed.items())
+    # One process reads what both have written: the state of the optimiser that one has made.
+    whole, parts = _Tied(), _Tied()
+    states = []
+    for model, name in ((whole, "checkpoint-True-whole"), (parts, "checkpoint-True")):
+        _, state = get_state_dict(model, optim.AdamW(model.parameters()))
+        both = {"optimizer": state} if model is parts else state
+        checkpoint.load(both, checkpoint_id=tmp_path / name)
+        states.append(state["state"])
+    assert states[0].keys() == states[1].keys() and len(states[0]) > 4
+    for name, entry in states[0].items():
+        for key in ("exp_avg", "exp_avg_sq"):
+            assert pyapp.allclose(states[1][name][key], entry[key], atol=1e-5), name
 
 
 @pytest.mark.parametrize(

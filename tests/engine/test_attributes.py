@@ -82,6 +82,29 @@ def test_gradient_of_a_source_that_reaches_beyond_the_index() -> None:
         assert source.grad.tolist() == [[2.0, 0.0, 0.0], [2.0, 0.0, 0.0]]
 
 
+def test_an_index_that_is_the_same_for_whole_rows() -> None:
+    """Expanded, so rows are moved as such: as with an index of as many elements, also in its errors."""
+    rng = np.random.default_rng(0)
+    for shape, dim in (((30, 3), 0), ((2, 30, 2), 1), ((3, 30), 1)):
+        places = rng.integers(0, 30, 2000)
+        wide = [2000 if i == dim else 1 for i in range(len(shape))]
+        whole = [2000 if i == dim else n for i, n in enumerate(shape)]
+        x = pyapp.from_numpy(rng.integers(0, 9, shape)).to("float32")
+        source = pyapp.from_numpy(rng.integers(0, 9, whole)).to("float32")
+        for dtype in ("int64", "int32"):
+            index = pyapp.from_numpy(places.reshape(wide)).to(dtype).expand(*whole)
+            read, written = x.gather(dim, index), x.scatter_add(dim, index, source)
+            np.testing.assert_array_equal(read.numpy(), np.take(x.numpy(), places, dim))
+            expected = x.numpy().copy()
+            np.add.at(np.moveaxis(expected, dim, 0), places, np.moveaxis(source.numpy(), dim, 0))
+            np.testing.assert_array_equal(written.numpy(), expected)
+        places[7] = -1
+        index = pyapp.from_numpy(places.reshape(wide)).expand(*whole)
+        for call in (lambda i: x.gather(dim, i), lambda i: x.scatter_add(dim, i, source)):  # noqa: B023
+            with pytest.raises(IndexError, match="outside 0 .. 29"):
+                call(index)
+
+
 def test_statistics_of_one_number_and_of_none() -> None:
     found = pyapp.tensor(3.0).mode()
     assert found.values.shape == found.indices.shape == () and float(found.values) == 3 and int(found.indices) == 0

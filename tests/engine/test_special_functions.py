@@ -114,6 +114,51 @@ def test_bessel_functions_and_the_zeta_function() -> None:
     assert special.i0e(pyapp.arange(2)).dtype is pyapp.float32
 
 
+def test_bessel_functions_of_the_second_kind_and_airys() -> None:
+    """mpmath's values; torch's have seven digits."""
+    special = pyapp.special
+    at = pyapp.tensor([1e-9, 0.25, 1.5, 2.5, 12.0, 45.0], dtype="float64")
+    cases = {
+        "bessel_y0": [
+            -13.266645074938387, -0.93157302493005867, 0.38244892379775886, 0.49807035961523188, -0.22523731263436145,
+            0.027060469763313288,
+        ],
+        "bessel_y1": [
+            -636619772.36758137, -2.7041052293152825, -0.4123086269739113, 0.14591813796678579, -0.05709921826089652,
+            -0.11552517964639944,
+        ],
+        "modified_bessel_k0": [
+            20.839197352604824, 1.5415067512483027, 0.21380556264752573, 0.062347553200366189, 2.2008253973114916e-6,
+            5.3334561226187247e-21,
+        ],
+        "modified_bessel_k1": [
+            999999999.99999988, 3.7470259744407115, 0.2773878004568438, 0.073890816347747065, 2.2907574647671878e-6,
+            5.3923945937225042e-21,
+        ],
+    }  # fmt: skip
+    limits = pyapp.tensor([0.0, -1.0, inf, nan])
+    for name, values in cases.items():
+        np.testing.assert_allclose(getattr(special, name)(at).numpy(), values, rtol=4e-13, err_msg=name)
+        first = -inf if "y" in name else inf
+        np.testing.assert_array_equal(getattr(special, name)(limits).numpy(), [first, nan, 0, nan], err_msg=name)
+        if "k" in name:
+            scaled = getattr(special, f"scaled_{name}")
+            np.testing.assert_allclose(scaled(at).numpy(), np.exp(at.numpy()) * values, rtol=4e-13, err_msg=name)
+            assert scaled(pyapp.tensor([1e30])).item() == pytest.approx(math.sqrt(math.pi / 2e30))
+    x = pyapp.tensor([-7.5, -0.5, 0.0, 1.25, 4.0, 9.0], dtype="float64")
+    values = [
+        0.32177571638064789, 0.47572809161053958, 0.35502805388781722, 0.09964454475691667, 0.00095156385120480184,
+        2.4711684308724899e-9,
+    ]  # fmt: skip
+    np.testing.assert_allclose(special.airy_ai(x).numpy(), values, rtol=4e-13)
+    numbers = [getattr(special, name)(at[2]).item() for name in cases] + [special.airy_ai(x[0]).item()]
+    np.testing.assert_allclose(numbers, [*(found[2] for found in cases.values()), values[0]], rtol=4e-13)
+    for name in (*cases, *(f"scaled_{name}" for name in cases if "k" in name), "airy_ai"):
+        function, x = getattr(special, name), pyapp.tensor([0.4, 1.7, 2.6, 33.0], dtype="float64").requires_grad_()
+        assert gradcheck(function, [x]) and gradgradcheck(function, [x[1:3]], atol=1e-4)
+        assert function(pyapp.arange(2)).dtype is pyapp.float32
+
+
 def test_gradients_of_bessel_functions() -> None:
     x = pyapp.tensor([0.4, -1.3, 2.1, 33.0], dtype="float64").requires_grad_()
     for name in ("i0e", "i1e", "bessel_j0", "bessel_j1", "erfcx"):

@@ -403,3 +403,55 @@ def own_operations_and_metrics_of_one_name(keras: Any) -> Any:
     overlap.update_state([0, 1, 1, 0], [0, 1, 0, 0])
     found["overlap"] = overlap.result()
     return found
+
+
+@script
+def distillation_of_logits_and_features(keras: Any) -> Any:
+    layers, distillation = keras.layers, keras.distillation
+    x, y = numbers(24, 6, 3)
+
+    def made(size: int, seed: int) -> Any:
+        model = keras.Sequential(
+            [keras.Input((6,)), layers.Dense(size, "relu"), layers.Dense(4, name="feature"), layers.Dense(3)]
+        )
+        start(model, seed)
+        return model
+
+    found = []
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    for losses, settings in (
+        (distillation.LogitsDistillation(2.0, keras.losses.KLDivergence()), {}),
+        (distillation.LogitsDistillation(loss=keras.losses.CategoricalCrossentropy(from_logits=True)),
+         {"student_loss_weight": 0.2}),
+        ([distillation.LogitsDistillation(), distillation.FeatureDistillation("mae", "feature", "feature")],
+         {"distillation_loss_weights": [1.0, 0.5]}),
+    ):  # fmt: skip
+        teacher, student = made(16, 1), made(8, 2)
+        distiller = distillation.Distiller(teacher, student, losses, **settings)
+        again = distillation.Distiller.from_config(distiller.get_config())
+        again.teacher.set_weights(teacher.get_weights())
+        again.student.set_weights(student.get_weights())
+        for one in (distiller, again):
+            one.compile(keras.optimizers.SGD(0.1), loss, metrics=["accuracy"])
+            found.append(fitted(one, x, y, validation_split=0.25))
+        found.append([student.get_weights()[0], teacher.get_weights()[0]])
+    return found
+
+
+@script
+def kernels_of_ones_own(keras: Any) -> Any:
+    ops = keras.ops
+
+    class Standardized(keras.layers.Conv2D):  # type: ignore[misc, name-defined]
+        def convolution_op(self, inputs: Any, kernel: Any) -> Any:
+            mean, variance = ops.moments(kernel, axes=(0, 1, 2), keepdims=True)
+            return super().convolution_op(inputs, (kernel - mean) / ops.sqrt(variance + 1e-4))
+
+    x, y = numbers(12, (6, 6, 2), 2)
+    model = keras.Sequential(
+        [keras.Input((6, 6, 2)), Standardized(3, 3, strides=2, padding="same"), keras.layers.Flatten(),
+         keras.layers.Dense(2, "softmax")]
+    )  # fmt: skip
+    start(model)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return fitted(model, x, y)

@@ -2280,3 +2280,24 @@ def several_losses_of_an_output(keras: Any) -> Any:
     start(model)
     model.compile("sgd", ["mse", ["binary_crossentropy"]], loss_weights=[0.5, 2.0], metrics=["mae", ["accuracy"]])
     return fitted(model, x, [x[:, :1], y])
+
+
+@script
+def losses_of_outputs_within_one_another(keras: Any) -> Any:
+    x, _ = numbers(16, 4, 2)
+    random = np.random.RandomState(0)
+    y = [random.randn(16, size).astype("float32") for size in (1, 2, 3)]
+    inputs = keras.Input((4,))
+    a, b, c = (keras.layers.Dense(size, name=f"dense_{size}")(inputs) for size in (1, 2, 3))
+    found = []
+    for outputs, labels, loss, weights, metrics in (
+        ([a, [b, c]], [y[0], [y[1], y[2]]], ["mse", ["mae", "mse"]], [1.0, [0.5, 0.2]], [["mae"], [["mse"], ["mae"]]]),
+        ([[a, b], c], [[y[0], y[1]], y[2]], ["mse", "mae", "mse"], None, None),
+        ({"a": a, "rest": {"b": b, "c": c}}, {"a": y[0], "rest": {"b": y[1], "c": y[2]}},
+         {"a": "mse", "rest": {"b": "mae"}}, None, {"a": ["mse"], "rest": {"b": ["mse"], "c": ["mae"]}}),
+    ):  # fmt: skip
+        model = keras.Model(inputs, outputs)
+        start(model, 1)
+        model.compile(keras.optimizers.SGD(0.05), loss, loss_weights=weights, metrics=metrics)
+        found.append([fitted(model, x, labels, epochs=2), model.evaluate(x, labels, verbose=0)])
+    return found

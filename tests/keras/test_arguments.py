@@ -12,7 +12,14 @@ from tests.together import check_each
 
 L = keras.layers
 
+
 # (a layer that is made, or made and called; what its error says)
+def compiled(**settings: Any) -> Any:
+    model = keras.Sequential([keras.Input((1,)), L.Dense(1)])
+    model.compile("sgd", "mse", **settings)
+    return model
+
+
 REFUSED: list[tuple[Any, str]] = [
     (lambda: L.Conv2D(2.5, 3), "Conv2D: filters is a positive integer, not 2.5"),
     (lambda: L.Conv2D(2, 3, padding=None), "Conv2D: padding is valid or same, not None"),
@@ -39,6 +46,17 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: L.Layer().add_weight("kernel", initializer="ones"), "write name='kernel'"),
     (lambda: keras.losses.BinaryCrossentropy()(np.ones((3, 1)), np.ones((3, 3))), "the same shape, got (3, 1)"),
     (lambda: keras.KerasTensor((2,), sparse=True), "no sparse"),
+    (lambda: L.BatchNormalization(axis=3)(keras.Input((4,))), "no axis 3: the inputs have 2 dims"),
+    (lambda: keras.optimizers.Adam("a"), "Adam: learning_rate is a number, a schedule or a function, not 'a'"),
+    (
+        lambda: keras.Sequential([keras.Input((1,)), L.Dense(1)])(np.array([["a"]])),
+        "of numbers (float32), got an array",
+    ),
+    (lambda: L.Dense(3)(keras.Input((None,))), "last dim, which must be known, got shape (None, None)"),
+    (
+        lambda: compiled(loss_weights=[1.0, 2.0]).fit(np.ones((2, 1)), np.ones((2, 1)), verbose=0),
+        "a number for each of 1",
+    ),
 ]
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
+import json
 import re
+import threading
+import urllib.parse
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -186,3 +190,39 @@ def test_variables_have_other_values_in_a_stateless_scope() -> None:
         np.testing.assert_array_equal(variable.numpy(), value)
     with pytest.raises(ValueError, match="has the shape"):
         keras.StatelessScope([(moving, np.zeros(2))])
+
+
+@pytest.mark.native_only
+def test_numbers_go_to_a_server() -> None:
+    bodies: list[tuple[str, str, Any]] = []
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            as_json = self.headers["Content-Type"] == "application/json"
+            numbers = json.loads(text if as_json else urllib.parse.parse_qs(text)["data"][0])
+            bodies.append((self.path, self.headers.get("X-Key", ""), numbers))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_port}"
+        monitors = [
+            keras.callbacks.RemoteMonitor(root, headers={"X-Key": "a"}),
+            keras.callbacks.RemoteMonitor(root, "/numbers", send_as_json=True),
+        ]
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        loss = model.fit(np.ones((4, 2)), np.ones((4, 1)), callbacks=monitors, verbose=0).history["loss"]
+        server.shutdown()
+    assert bodies == [
+        ("/publish/epoch/end/", "a", {"epoch": 0, "loss": loss[0]}), ("/numbers", "", {"epoch": 0, "loss": loss[0]}),
+    ]  # fmt: skip
+    with pytest.warns(UserWarning, match="cannot be reached"):
+        keras.callbacks.RemoteMonitor(root).on_epoch_end(0, {})
+    with pytest.raises(ValueError, match="the address of a server"):
+        keras.callbacks.RemoteMonitor("localhost:9000")

@@ -814,3 +814,17 @@ def test_mistakes_with_layers_are_named() -> None:
     x = keras.Input((3,))
     with pytest.raises(ValueError, match="two layers are called 'same'"):
         keras.Model(x, keras.layers.Dense(1, name="same")(keras.layers.Dense(1, name="same")(x)))
+
+
+def test_what_follows_predict_on_a_generator_begins_where_it_ended() -> None:
+    model = keras.Sequential([keras.Input((1,)), layers.Identity()])
+    batches = ((np.full((1, 1), k, "float32"),) for k in range(9))
+    assert [model.predict(batches, steps=2, verbose=0).ravel().tolist() for _ in range(2)] == [[0, 1], [2, 3]]
+    assert model.predict(([1.0],), verbose=0).tolist() == [[1.0]] and model((np.ones((2, 1)),)).shape == (2, 1)
+
+    class Bare(layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            self.size = 3
+
+    with pytest.raises(AttributeError, match=r"Bare.__init__ does not call super\(\).__init__\(\)"):
+        Bare()(np.ones((2, 1)))

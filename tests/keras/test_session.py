@@ -96,7 +96,6 @@ def test_what_is_not_there_is_refused() -> None:
         ("code in files", "trust a file by itself", keras.config.enable_unsafe_deserialization),
         ("distribution", "pyapp.distributed", lambda: keras.distribution.DataParallel()),
         ("a spec", "takes inputs of 3 dims", lambda: Specified()(np.zeros((2, 3), "float32"))),
-        ("old files", r"form of Keras 1 and 2.*choose a name with \.keras", lambda: small().save("model.h5")),
         ("old names", r"no weights alone.*\.weights\.h5", lambda: small().save_weights("model.h5")),
         ("formats", 'needs TensorFlow: pass format="onnx"', lambda: small().export("model")),
         ("no format", "Keras has tf_saved_model", lambda: small().export("model", format="zip")),

@@ -718,6 +718,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 3,
         "index_topk_pattern": "FSF",
     },
+    "axk1": DEEPSEEK
+    | {
+        "model_type": "axk1",
+        "n_group": 4,
+        "topk_group": 2,
+        "n_shared_experts": 1,
+        "mlp_layer_types": ["dense", "sparse"],
+    },
     "sarvam_mla": DEEPSEEK | {"model_type": "sarvam_mla", "q_lora_rank": None, "num_key_value_heads": None},
     "sarvam_moe": SMALL
     | {
@@ -827,6 +835,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 6,
         "layer_rope_theta": [0, 500.0, 10000.0],
     },
+    "granitemoe_swa": SMALL
+    | GRANITE
+    | {
+        "model_type": "granitemoe_swa",
+        "num_hidden_layers": 2,
+        "sliding_window": 6,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 24,
+    },
     "based": SMALL
     | {
         "model_type": "based",
@@ -854,6 +872,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "gemma2": {"query_pre_attn_scalar": 12, "final_logit_softcapping": 5.0},
     "gemma3": {"query_pre_attn_scalar": 12, "layer_types": None},
     "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {}, "granite_swa": {"layer_rope_theta": [0, 1e4, 1e4]},
+    "granitemoe_swa": {},
     "deepseek_v2-lite": {}, "glm": {}, "glm4": {}, "olmoe": {"clip_qkv": None},
     "deepseek_v3": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
                                      "mscale": 0.7, "mscale_all_dim": 0.7}},
@@ -871,7 +890,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
     "gemma4-experts": {},
     "qwen3_next": {"mlp_only_layers": []}, "afmoe": {"global_attn_every_n_layers": 4},
-    "youtu": {}, "solar_open": {},
+    "youtu": {}, "solar_open": {}, "deepseek_v32-sparse": {}, "glm_moe_dsa-sparse": {}, "mistral4": {},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
     "falcon_h1-norm": {"mamba_norm_before_gate": False},
     "jamba": {"mamba_proj_bias": False}, "minicpm3": {"scale_emb": 12.0, "scale_depth": 1.4, "dim_model_base": 256},
@@ -885,8 +904,6 @@ QUANTISED = list(CONFIGS)
 # of Zamba 2 have no residuals.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
              "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse")  # fmt: skip
-# Texts of these are longer than their caches, which the model refuses.
-UNCACHED = ("deepseek_v32-sparse", "glm_moe_dsa-sparse")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
@@ -894,6 +911,7 @@ OTHER_DEVICE = [
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
     "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
     "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
+    "glm_moe_dsa-sparse",
     "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "rwkv6", "rwkv7", "gemma3n", "jamba",
     "nemotron_h", "apertus",
     "phimoe", "hunyuan-moe", "gemma4", "based",

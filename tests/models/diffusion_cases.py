@@ -107,6 +107,22 @@ SCHEDULES: list[tuple[str, dict[str, Any], int]] = [
         "UniPCMultistepScheduler",
         _STABLE | {"use_karras_sigmas": True, "timestep_spacing": "trailing", "prediction_type": "v_prediction"}, 5,
     ),
+    ("DDIMScheduler", _STABLE | {"beta_schedule": "squaredcos_cap_v2", "clip_sample": False}, 4),
+    ("KDPM2DiscreteScheduler", _STABLE, 5),
+    ("KDPM2DiscreteScheduler", _STABLE | {"use_karras_sigmas": True, "prediction_type": "v_prediction"}, 4),
+    ("KDPM2AncestralDiscreteScheduler", _STABLE | {"timestep_spacing": "leading", "steps_offset": 1}, 5),
+    ("DPMSolverSinglestepScheduler", _STABLE | {"lower_order_final": True}, 6),
+    ("DPMSolverSinglestepScheduler", _STABLE | {"solver_order": 3, "lower_order_final": True}, 8),
+    (
+        "DPMSolverSinglestepScheduler",
+        _STABLE | {"solver_order": 3, "solver_type": "heun", "final_sigmas_type": "sigma_min"}, 9,
+    ),
+    ("DPMSolverSinglestepScheduler", _STABLE | {"solver_type": "heun", "use_karras_sigmas": True}, 5),
+    ("DPMSolverSinglestepScheduler", _STABLE | {"algorithm_type": "sde-dpmsolver++", "lower_order_final": True}, 4),
+    ("DEISMultistepScheduler", _STABLE, 6),
+    ("DEISMultistepScheduler", _STABLE | {"solver_order": 3, "prediction_type": "v_prediction"}, 17),
+    ("TCDScheduler", _STABLE, 4),
+    ("TCDScheduler", _STABLE | {"prediction_type": "v_prediction"}, 1),
 ]  # fmt: skip
 
 
@@ -198,6 +214,11 @@ LORAS: list[tuple[str, str, list[str]]] = [
                      "lora_te1_text_model_encoder_layers_1_self_attn_out_proj"]),
 ]  # fmt: skip
 LORA_SCALE = 0.7
+ADAPTED, ADAPTER_SCALE = ("one", "xl"), 0.6  # models: the first with a plain IP-Adapter, the other with "plus"
+CLIP_SEES = {  # the CLIP of IP-Adapters
+    "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 16,
+    "patch_size": 8, "projection_dim": 10, "hidden_act": "gelu",
+}  # fmt: skip
 
 
 def lora_state(case: int, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -214,6 +235,32 @@ def lora_state(case: int, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np
         if form == "kohya":
             found[f"{name}.alpha"] = np.array(3 if case == 3 else 1 + i, np.float32)  # diffusers mixes up those of XL
     return found
+
+
+def adapter_shapes(name: str, widths: list[int]) -> dict[str, tuple[int, ...]]:
+    """The shapes of an IP-Adapter's tensors, by the widths of the U-Net's attentions to the text."""
+    text, seen, inner = UNETS[MODELS[name][0]]["cross_attention_dim"], CLIP_SEES["hidden_size"], 6
+    found: dict[str, tuple[int, ...]] = {
+        f"ip_adapter.{2 * i + 1}.to_{kind}_ip.weight": (width, text) for i, width in enumerate(widths) for kind in "kv"
+    }
+    if name == ADAPTED[0]:
+        own: dict[str, tuple[int, ...]] = {"proj.weight": (4 * text, 10), "proj.bias": (4 * text,)}
+        own |= {f"norm.{kind}": (text,) for kind in ("weight", "bias")}
+    else:
+        own = {
+            "latents": (1, 3, inner), "proj_in.weight": (inner, seen), "proj_in.bias": (inner,),
+            "proj_out.weight": (text, inner), "proj_out.bias": (text,),
+        }  # fmt: skip
+        own |= {f"norm_out.{kind}": (text,) for kind in ("weight", "bias")}
+        for i in range(4):  # as many as diffusers reads
+            own |= {f"layers.{i}.{part}.{kind}": (inner,) for part in ("0.norm1", "0.norm2", "1.0")
+                    for kind in ("weight", "bias")}  # fmt: skip
+            own |= {
+                f"layers.{i}.0.to_q.weight": (64, inner), f"layers.{i}.0.to_kv.weight": (128, inner),
+                f"layers.{i}.0.to_out.weight": (inner, 64), f"layers.{i}.1.1.weight": (4 * inner, inner),
+                f"layers.{i}.1.3.weight": (inner, 4 * inner),
+            }  # fmt: skip
+    return found | {f"image_proj.{key}": shape for key, shape in own.items()}
 
 
 def start_picture() -> tuple[np.ndarray, np.ndarray]:

@@ -204,7 +204,9 @@ IN_GGUF: dict[str, dict[str, Any]] = {
 }
 IN_GGUF["xlm_roberta"] = _WIDE | {"hidden_act": "gelu"}
 IN_GGUF["nomic_moe"] = _WIDE | {"expert_bias": False}
-IN_GGUF |= {"jina_bert": _WIDE, "eurobert": _WIDE | {"mlp_bias": False}}
+IN_GGUF |= {"jina_bert": _WIDE, "jina_embeddings_v3": _WIDE, "eurobert": _WIDE | {"mlp_bias": False}}
+# The reference adds the biases by distance to the mask, which a head for multiple choice does not take.
+MASKED = (("jina_bert", "multiple-choice"),)
 # Tokens of two texts, the second with padding at its end.
 IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
 LENGTH = 7

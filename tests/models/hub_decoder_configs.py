@@ -69,6 +69,61 @@ def layer_of(tensor: str) -> int:
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
+    "maincoder": SMALL | {"model_type": "maincoder", "architectures": ["MaincoderForCausalLM"], "head_dim": 8},
+    "plamo2": SMALL
+    | {
+        "model_type": "plamo2",
+        "architectures": ["Plamo2ForCausalLM"],
+        "num_hidden_layers": 3,
+        "hidden_size_per_head": 8,
+        "mamba_num_heads": 4,
+        "mamba_d_state": 16,
+        "mamba_d_conv": 4,
+        "mamba_step": 2,
+        "mamba_enabled": True,
+        "tie_word_embeddings": True,
+        "rms_norm_eps": 1e-6,
+    },
+    "plamo3": SMALL
+    | {
+        "model_type": "plamo3",
+        "architectures": ["Plamo3ForCausalLM"],
+        "num_hidden_layers": 3,
+        "head_dim": 8,
+        "window_size": 6,
+        "sliding_window_pattern": 2,
+        "rope_theta": 1e6,
+        "rope_local_theta": 1e4,
+        "tie_word_embeddings": True,
+        "rms_norm_eps": 1e-6,
+    },
+    "glm_moe_dsa": SMALL
+    | {
+        "model_type": "glm_moe_dsa",
+        "architectures": ["GlmMoeDsaForCausalLM"],
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 4,
+        "moe_intermediate_size": E,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "n_group": 1,
+        "topk_group": 1,
+        "routed_scaling_factor": 1.5,
+        "norm_topk_prob": True,
+        "first_k_dense_replace": 1,
+        "mlp_layer_types": ["dense", "sparse", "sparse"],
+        "q_lora_rank": 20,
+        "kv_lora_rank": 12,
+        "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 6,
+        "index_topk": 4,
+        "index_n_heads": 8,
+        "index_head_dim": 64,
+        "indexer_types": ["full", "shared", "full"],
+        "tie_word_embeddings": False,
+    },
     "minimax_text_01": SMALL
     | {
         "model_type": "minimax_text_01",
@@ -538,7 +593,56 @@ _NEMOTRON = {
 }  # fmt: skip
 _MIXER = ("mixer.in_proj", "mixer.conv1d", "mixer.A_log", "mixer.D", "mixer.dt_bias", "mixer.norm", "mixer.out_proj")
 _HEADS = ("mixer.q_proj", "mixer.k_proj", "mixer.v_proj", "mixer.o_proj")
+_PLAMO: Shapes = {
+    "model.embed_tokens.weight": (V, D),
+    "model.norm.weight": (D,),
+    "model.layers.layers.{}.mixer.qkv_proj.weight": (Q + 2 * KV, D),
+    "model.layers.layers.{}.mixer.o_proj.weight": (D, Q),
+    "model.layers.layers.{}.mlp.gate_up_proj.weight": (2 * F, D),
+    "model.layers.layers.{}.mlp.down_proj.weight": (D, F),
+    **{
+        f"model.layers.layers.{{}}.{place}_norm.weight": (D,)
+        for place in ("pre_mixer", "post_mixer", "pre_mlp", "post_mlp")
+    },
+}
 FILES: dict[str, Shapes] = {
+    "maincoder": LLAMA | HEAD_NORMS,
+    "plamo2": _PLAMO
+    | {
+        "model.layers.layers.{}.mixer.q_weight": (4, 8),
+        "model.layers.layers.{}.mixer.k_weight": (2, 8),
+        "model.layers.layers.{}.mixer.in_proj.weight": (64, D),
+        "model.layers.layers.{}.mixer.conv1d.weight": (32, 1, 4),
+        "model.layers.layers.{}.mixer.bcdt_proj.weight": (96, 32),
+        "model.layers.layers.{}.mixer.dt_proj.weight": (4, 64),
+        "model.layers.layers.{}.mixer.out_proj.weight": (D, 32),
+        **{f"model.layers.layers.{{}}.mixer.{part}": (4,) for part in ("dt_bias", "A_log", "D")},
+        "model.layers.layers.{}.mixer.dt_norm_weight": (64,),
+        "model.layers.layers.{}.mixer.B_norm_weight": (16,),
+        "model.layers.layers.{}.mixer.C_norm_weight": (16,),
+    },
+    "plamo3": _PLAMO
+    | {"model.layers.layers.{}.mixer.q_norm.weight": (8,), "model.layers.layers.{}.mixer.k_norm.weight": (8,)},
+    "glm_moe_dsa": OUTER
+    | NORMS
+    | MIXTURE
+    | gated("mlp", F)
+    | {
+        f"{LAYER}mlp.gate.weight": (4, D),
+        f"{LAYER}mlp.gate.e_score_correction_bias": (4,),
+        f"{LAYER}self_attn.q_a_proj.weight": (20, D),
+        f"{LAYER}self_attn.q_a_layernorm.weight": (20,),
+        f"{LAYER}self_attn.q_b_proj.weight": (48, 20),
+        f"{LAYER}self_attn.kv_a_proj_with_mqa.weight": (16, D),
+        f"{LAYER}self_attn.kv_a_layernorm.weight": (12,),
+        f"{LAYER}self_attn.kv_b_proj.weight": (56, 12),
+        f"{LAYER}self_attn.o_proj.weight": (D, 24),
+        f"{LAYER}self_attn.indexer.wq_b.weight": (512, 20),
+        f"{LAYER}self_attn.indexer.wk.weight": (64, D),
+        f"{LAYER}self_attn.indexer.k_norm.weight": (64,),
+        f"{LAYER}self_attn.indexer.k_norm.bias": (64,),
+        f"{LAYER}self_attn.indexer.weights_proj.weight": (8, D),
+    },
     "cohere2_moe": {name: shape for name, shape in OUTER.items() if name != "lm_head.weight"}
     | {f"{LAYER}input_layernorm.weight": (D,), f"{LAYER}mlp.gate.weight": (4, D)}
     | attention()
@@ -813,6 +917,18 @@ FILES: dict[str, Shapes] = {
 }
 # The layers that have the tensors with a part in their names.
 ONLY: dict[str, dict[str, tuple[int, ...]]] = {
+    "plamo2": {
+        **dict.fromkeys((".qkv_proj.", ".o_proj.", ".q_weight", ".k_weight"), (1,)),
+        "_mixer_norm": (0, 1, 2),
+        ".mixer.": (0, 2),
+    },
+    "glm_moe_dsa": {
+        ".experts.": (1, 2),
+        ".shared_experts.": (1, 2),
+        ".gate.": (1, 2),
+        ".mlp.": (0,),
+        ".indexer.": (0, 2),
+    },
     "cohere2_moe": {
         ".experts.": (1, 2, 3),
         ".shared_experts.": (1, 2, 3),

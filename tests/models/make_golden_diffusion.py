@@ -24,8 +24,11 @@ import transformers
 
 from tests.goldens import write_json
 from tests.models.diffusion_cases import (
+    ADAPTED,
+    ADAPTER_SCALE,
     AUTOENCODERS,
     CHANGES,
+    CLIP_SEES,
     CONTROL,
     CONTROL_SCALE,
     CONTROLLED,
@@ -40,6 +43,7 @@ from tests.models.diffusion_cases import (
     SCHEDULES,
     TINY,
     UNETS,
+    adapter_shapes,
     inputs,
     lora_state,
     network,
@@ -250,6 +254,43 @@ def controlled(name: str) -> dict[str, Any]:
     return {"parameters": shapes(network, ("controlnet_",)), "latents": rounded(shown(found.detach().numpy()))}
 
 
+def adapted(name: str) -> dict[str, Any]:
+    """The widths of a U-Net's attentions to the text, and the latents of a pipeline with an IP-Adapter."""
+    _, texts, (kind, settings), guidance, steps = MODELS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        parts = parts_of(name, folder) | {"scheduler": getattr(diffusers, kind)(**settings)}
+        made = getattr(diffusers, "StableDiffusionXLPipeline" if len(texts) > 1 else "StableDiffusionPipeline")(**parts)
+        unet = parts["unet"]
+        own = [key for key in unet.attn_processors if "attn2" in key]
+        widths = [unet.get_submodule(key.removesuffix(".processor")).to_q.out_features for key in own]
+        state = {
+            key: torch.from_numpy(picture_weights(key, shape)) for key, shape in adapter_shapes(name, widths).items()
+        }
+        encoder = transformers.CLIPVisionModelWithProjection(transformers.CLIPVisionConfig(**CLIP_SEES))
+        with torch.no_grad():
+            for key, value in encoder.named_parameters():
+                if not key.startswith(("vision_model.", "visual_projection.")):
+                    key = f"vision_model.{key}"  # as older files have it
+                value.copy_(torch.from_numpy(picture_weights(key, tuple(value.shape))))
+        Path(folder, "models").mkdir()
+        encoder.save_pretrained(f"{folder}/models/image_encoder")
+        safetensors.torch.save_file(state, f"{folder}/models/adapter.safetensors")
+        made.load_ip_adapter(folder, subfolder="models", weight_name="adapter.safetensors")
+    made.set_ip_adapter_scale(ADAPTER_SCALE)
+    side = UNETS[MODELS[name][0]]["sample_size"]
+    size = {"height": 16, "width": 16}
+    pixels = transformers.CLIPImageProcessorPil(
+        size=size, crop_size=size
+    )(  # already of that size
+        PIL.Image.fromarray(start_picture()[0][:16, :16]), return_tensors="pt"
+    ).pixel_values
+    found = made(
+        PROMPTS, negative_prompt=[NEGATIVE] * 2, latents=torch.from_numpy(numbers(LATENTS, 2, 4, side, side)),
+        num_inference_steps=steps, guidance_scale=guidance, output_type="latent", ip_adapter_image=pixels,
+    ).images  # fmt: skip
+    return {"widths": widths, "latents": rounded(shown(found.detach().numpy()))}
+
+
 if __name__ == "__main__":
     found = {
         "unets": {name: unet(name) for name in UNETS},
@@ -260,6 +301,7 @@ if __name__ == "__main__":
         "controlled": {name: controlled(name) for name in CONTROLLED},
         "loras": [lora(case) for case in range(len(LORAS))],
         "changes": [change(*case) for case in CHANGES],
+        "adapted": {name: adapted(name) for name in ADAPTED},
     }
     path = Path(__file__).with_name("golden_diffusion.json")
     write_json(path, found, separators=(",", ":"))

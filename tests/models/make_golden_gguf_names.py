@@ -22,7 +22,9 @@ ENCODERS = Path(__file__).with_name("golden_gguf_encoder_names.json")
 OLDER = {"layers.": "encoder.layers.", "mlp.up_proj": "mlp.fc11", "mlp.gate_proj": "mlp.fc12",
          "mlp.down_proj": "mlp.fc2", "self_attn.o_proj": "attn.out_proj", "post_attention_layernorm": "norm1",
          "post_mlp_layernorm": "norm2"}  # fmt: skip
-
+# Those of Jina Embeddings 3 in its own files.
+FLASH = {"layers.": "encoder.layers.", "self_attn.o_proj": "mixer.out_proj", "post_attention_layernorm": "norm1",
+         "post_mlp_layernorm": "norm2"}  # fmt: skip
 EXPERTS = {
     "mlp.router": "mlp.router.layer", "mlp.experts.up_proj": "mlp.experts.mlp.w1.weight",
     "mlp.experts.down_proj": "mlp.experts.mlp.w2.weight", "mlp.up_proj": "mlp.fc1",
@@ -39,6 +41,9 @@ def encoder_names(name: str) -> dict[str, str]:
     found = {}
     for key in (key for key, _ in model.named_parameters()):
         older = key
+        if name == "jina_embeddings_v3":
+            for new, old in FLASH.items():
+                older = older.replace(new, old, 1)
         if name.startswith("nomic"):
             for new, old in (EXPERTS if name == "nomic_moe" else {}).items():
                 older = older.replace(new, old, 1)

@@ -5,7 +5,8 @@
 LLAMA_CPP is the folder of llama.cpp's sources (the source release of llama-cpp-python has it in vendor/), of which its
 converter is needed; llama-cpp-python, built from the same sources, and torch are installed. A file has the keys that
 the converter writes, the tensors of the first layers, each with its product with a fixed vector, logits, and greedy
-tokens through llama.cpp's cache. The weights are not stored: seeded.py makes them here and in the tests.
+tokens through llama.cpp's cache; those of PLaMo 2 are plamo_reference.py's. The weights are not stored: seeded.py makes
+them here and in the tests.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from safetensors.numpy import save_file
 
 from tests.goldens import write_json
 from tests.models.hub_decoder_configs import CONFIGS, KEPT_LAYERS, expanded, layer_of
+from tests.models.plamo_reference import Plamo2
 from tests.models.seeded import direction, draw
 
 FOLDER = Path(__file__).with_name("golden_hub_decoders")
@@ -114,7 +116,7 @@ def golden(name: str, sources: Path) -> dict[str, Any]:
                     shape = tuple(int(size) for size in tensor.shape)[::-1]
                     value = np.asarray(tensor.data, np.float64).reshape(shape)
                     tensors[tensor.name] = [list(shape), *rounded([(value * direction(tensor.name, shape)).sum()])]
-            runner = Runner(folder / "model.gguf")
+            runner: Any = Plamo2(folder) if name == "plamo2" else Runner(folder / "model.gguf")
             logits = runner.feed(TEXT)
             tokens, last, lead = [], logits[-1], float("inf")
             for _ in range(0 if diffuses else STEPS):

@@ -167,6 +167,15 @@ def joined(found: list[Any]) -> list[torch.Tensor]:
     ]
 
 
+def placed(pictures: torch.Tensor) -> torch.Tensor:
+    """Pictures as Pix2Struct reads them: patches after the numbers of their rows and columns, from 1."""
+    x = pictures.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 4, 5, 1).float()  # (B, rows, columns, 4, 4, 3)
+    rows, columns = x.shape[1:3]
+    down, along = torch.meshgrid(torch.arange(1.0, rows + 1), torch.arange(1.0, columns + 1), indexing="ij")
+    grid = torch.stack([down, along], -1).expand(2, rows, columns, 2)
+    return torch.cat([grid, x.flatten(3)], 3).flatten(1, 2)
+
+
 def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any]:
     if task == "video-classification":
         frames = CONFIGS[name].get("num_frames", CONFIGS[name].get("frames_per_clip"))
@@ -183,6 +192,8 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
             words = torch.tensor(TOKENS)
             return [model(pixel_values=pictures, input_ids=words).logits[:, -words.shape[1] :]]
         tokens = "input_ids" if type(model).__name__.startswith("BlipFor") else "decoder_input_ids"
+        if type(model).__name__.startswith("Pix2Struct"):
+            return [model(flattened_patches=placed(pictures), decoder_input_ids=torch.tensor(TOKENS)).logits]
         return [model(pixel_values=pictures, **prompted(model, size), **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":
         more = {"pixel_values": pictures}
@@ -194,6 +205,8 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         if type(model).__name__ == "CustomTextCLIP":
             pictured, read, scale = model(pictures, torch.tensor(TOKENS))[:3]
             return [scale * pictured @ read.T]
+        if type(model).__name__ == "Aimv2Model":  # its texts see what is after them where no mask is given
+            more["attention_mask"] = torch.ones_like(torch.tensor(TOKENS))
         return [model(**more, input_ids=torch.tensor(TOKENS)).logits_per_image]
     if task in ("visual-question-answering", "zero-shot-semantic-segmentation"):
         return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits]
@@ -201,6 +214,10 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         ids = torch.tensor(PHRASES)
         found = model(pixel_values=pictures, input_ids=ids, attention_mask=(ids != 0).long())
         return [found.logits[..., : ids.shape[1]].clamp(min=-50), found.pred_boxes]
+    if type(model).__name__ == "Sam3Model":
+        words = torch.tensor(TOKENS)
+        found = model(pixel_values=pictures, input_ids=words, attention_mask=torch.ones_like(words))
+        return [found.pred_logits, found.pred_boxes, found.presence_logits, found.pred_masks]
     if task == "zero-shot-object-detection":
         found = model(pixel_values=pictures, input_ids=torch.tensor(TOKENS * 2))
         return [found.logits, found.pred_boxes]
@@ -248,6 +265,8 @@ def written(model: Any, size: tuple[int, int]) -> dict[str, Any]:
             num_beams=beams, do_sample=False, max_new_tokens=8, decoder_start_token_id=2, eos_token_id=5, pad_token_id=1
         )
         pictures = {"pixel_values": torch.from_numpy(picture(2, *size))} | prompted(model, size)
+        if type(model).__name__.startswith("Pix2Struct"):
+            pictures = {"flattened_patches": placed(pictures["pixel_values"])}
         rows = model.generate(**pictures, generation_config=settings)[:, 1:].tolist()
         found[str(beams)] = [row[: row.index(5) + 1] if 5 in row else row for row in rows]
     return found

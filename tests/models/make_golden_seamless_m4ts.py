@@ -22,7 +22,8 @@ from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
 
 FOLDER = Path(__file__).with_name("golden_seamless_m4ts")
-CLASSES = {"seq2seq-lm": "SeamlessM4Tv2ForTextToText", "speech-recognition": "SeamlessM4Tv2ForSpeechToText"}
+CLASSES = {"seq2seq-lm": "ForTextToText", "speech-recognition": "ForSpeechToText"}
+VERSIONS = {"seamless_m4t": "SeamlessM4T", "seamless_m4t_v2": "SeamlessM4Tv2"}
 
 
 def golden(name: str, task: str) -> dict[str, Any]:
@@ -30,9 +31,10 @@ def golden(name: str, task: str) -> dict[str, Any]:
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     # Its eager attention adds the mask of chunks as numbers.
     made._attn_implementation = "sdpa"
-    model = getattr(transformers, CLASSES[task])(made).float().eval()
+    model = getattr(transformers, VERSIONS[name] + CLASSES[task])(made).float().eval()
     with torch.no_grad():
-        for key, tensor in model.named_parameters():
+        statistics = {key: tensor for key, tensor in model.named_buffers() if "running" in key}
+        for key, tensor in [*model.named_parameters(), *statistics.items()]:
             tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
     if task == "seq2seq-lm":
         ids = torch.tensor(IDS)
@@ -58,6 +60,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
         "padded": rounded(shown(padded.numpy(), 80)),
         "written": written.tolist(),
         "loss": float(loss.detach()),
+        "statistics": {key: list(tensor.shape) for key, tensor in statistics.items()},
     }
 
 

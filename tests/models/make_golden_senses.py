@@ -21,7 +21,7 @@ from tests.goldens import write_json
 from tests.models.make_golden_picture_texts import patches
 from tests.models.seeded import picture, rounded, shown, sound_weights
 from tests.models.seeded_folders import load_seeded
-from tests.models.sense_configs import CONFIGS, GRID, SAMPLES, SETTINGS, heard, mixed
+from tests.models.sense_configs import CONFIGS, FPS, GRID, SAMPLES, SETTINGS, TIMES, heard, mixed, watched
 from tests.models.sound_configs import recording
 
 FOLDER = Path(__file__).with_name("golden_senses")
@@ -29,6 +29,13 @@ CLASSES = {
     "qwen2_5_omni_thinker": "Qwen2_5OmniThinkerForConditionalGeneration",
     "qwen3_omni_moe_thinker": "Qwen3OmniMoeThinkerForConditionalGeneration",
 }
+
+
+def of_frames(frames: torch.Tensor) -> torch.Tensor:
+    """Frames (2 N, 3, H, W) → (patches, numbers of a patch), as transformers' processors make them of each two."""
+    count, _, high, wide = frames.shape
+    x = frames.reshape(count // 2, 2, 3, high // 8, 2, 4, wide // 8, 2, 4).permute(0, 3, 6, 4, 7, 2, 1, 5, 8)
+    return x.reshape(count // 2 * high * wide // 16, -1)
 
 
 def golden(name: str) -> dict[str, Any]:
@@ -56,7 +63,15 @@ def golden(name: str) -> dict[str, Any]:
             input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=24, do_sample=False, eos_token_id=None,
             pad_token_id=0, **sounds, **seen,
         )[0, ids.shape[1] :].tolist()  # fmt: skip
+        frames = picture(2 * TIMES, high, wide)
+        row = torch.tensor([watched()])
+        watched_logits = model(
+            input_ids=row, attention_mask=torch.ones_like(row), pixel_values_videos=of_frames(torch.from_numpy(frames)),
+            video_grid_thw=torch.tensor([[TIMES, high // 4, wide // 4]]),
+            video_second_per_grid=torch.tensor([2 / FPS]),
+        ).logits  # fmt: skip
     return {
+        "watched": rounded(shown(watched_logits.numpy(), 96)),
         "parameters": {key: list(value.shape) for key, value in stored.items()},
         "logits": rounded(shown(logits.numpy(), 96)), "heard": rounded(shown(both.numpy(), 96)), "tokens": written,
     }  # fmt: skip

@@ -99,7 +99,59 @@ _T5 = {
     },
 }  # fmt: skip
 
+_PIX2STRUCT = {
+    "model_type": "pix2struct", "vision_config": {
+        "hidden_size": 16, "patch_embed_hidden_size": 48, "d_ff": 20, "d_kv": 5, "num_hidden_layers": 2,
+        "num_attention_heads": 3, "seq_len": 9,
+    }, "text_config": {
+        "vocab_size": 40, "hidden_size": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_heads": 4, "eos_token_id": 5,
+    },
+}  # fmt: skip
+_SAM3_PART = {"hidden_size": 16, "num_layers": 2, "num_attention_heads": 4, "intermediate_size": 20, "num_queries": 5}
+
 CONFIGS: dict[str, dict[str, Any]] = {
+    "pix2struct": _PIX2STRUCT,
+    "bit": {
+        "model_type": "bit", **_LABELS, "embedding_size": 8, "hidden_sizes": [16, 32], "depths": [2, 1],
+        "num_groups": 4, "global_padding": "same", "embedding_dynamic_padding": True,
+    },
+    "bit_bottleneck": {
+        "model_type": "bit", **_LABELS, "embedding_size": 8, "hidden_sizes": [8, 16, 32], "depths": [1, 2, 2],
+        "num_groups": 2, "layer_type": "bottleneck", "output_stride": 8,
+    },
+    "focalnet": {
+        "model_type": "focalnet", **_LABELS, "patch_size": 4, "embed_dim": 8, "depths": [2, 1],
+        "focal_levels": [2, 3], "focal_windows": [3, 5], "mlp_ratio": 2.0,
+    },
+    "focalnet_late": {
+        "model_type": "focalnet", **_LABELS, "embed_dim": 8, "depths": [1, 1], "focal_levels": [1, 2],
+        "focal_windows": [3, 3], "use_conv_embed": True, "use_layerscale": True, "use_post_layernorm": True,
+        "use_post_layernorm_in_modulation": True, "normalize_modulator": True,
+    },
+    "swiftformer": {
+        "model_type": "swiftformer", **_LABELS, "depths": [2, 1, 2], "embed_dims": [8, 8, 12], "mlp_ratio": 2,
+        "downsamples": [False, True, True],
+    },
+    "cvt": {
+        "model_type": "cvt", **_LABELS, "embed_dim": [6, 8, 12], "num_heads": [1, 2, 3], "depth": [1, 2, 3],
+        "mlp_ratio": [2.0, 2.5, 3.0], "qkv_bias": [True, False, True], "kernel_qkv": [3, 5, 3],
+        "padding_q": [1, 2, 1], "padding_kv": [0, 2, 1], "stride_kv": [2, 2, 1],
+    },
+    "pvt": {
+        "model_type": "pvt", **_LABELS, "num_labels": 3, "image_size": 32, "hidden_sizes": [8, 12], "depths": [1, 2],
+        "num_attention_heads": [2, 3], "mlp_ratios": [2, 3], "sequence_reduction_ratios": [2, 1],
+        "patch_sizes": [4, 2], "strides": [4, 2], "num_encoder_blocks": 2,
+    },
+    "sam3": {
+        "model_type": "sam3", "vision_config": {
+            "fpn_hidden_size": 16, "backbone_config": {
+                "model_type": "sam3_vit_model", **_SIZES, "image_size": 24, "num_hidden_layers": 3, "window_size": 4,
+                "global_attn_indexes": [1], "pretrain_image_size": 16,
+            },
+        }, "text_config": _WORDS | {"model_type": "clip_text_model", "eos_token_id": 5, "projection_dim": 7},
+        "geometry_encoder_config": _SAM3_PART | {"num_layers": 1}, "detr_encoder_config": _SAM3_PART,
+        "detr_decoder_config": _SAM3_PART, "mask_decoder_config": {"hidden_size": 16, "num_attention_heads": 4},
+    },
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8], "pooler_output_size": 10},
     "videomae": {"model_type": "videomae", **_SIZES, **_LABELS, "image_size": [12, 8], "num_frames": 4},
     "videomae_first": {
@@ -347,6 +399,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "altclip", "projection_dim": 10, "vision_config": _SIZES,
         "text_config": _WORDS | {"pad_token_id": 1, "project_dim": 14},
     },
+    "aimv2": {
+        "model_type": "aimv2", "projection_dim": 10, "max_logit_scale": 1.25, "vision_config": _SIZES,
+        "text_config": _WORDS | {"eos_token_id": 9, "qkv_bias": True, "mlp_bias": True},
+    },
+    "aimv2_native": {
+        "model_type": "aimv2_vision_model", **_SIZES, "is_native": True, "use_head": False, "qkv_bias": True,
+    },
     "align": {
         "model_type": "align", "projection_dim": 16, "text_config": _WORDS, "vision_config": {
             "width_coefficient": 0.2, "depth_coefficient": 1.0, "depth_divisor": 4, "kernel_sizes": [3, 5],
@@ -587,6 +646,8 @@ CONFIGS |= {
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {
+    ("pix2struct", "image-to-text"): "Pix2StructForConditionalGeneration",
+    ("sam3", "zero-shot-object-detection"): "Sam3Model",
     **dict.fromkeys(
         (("maskformer", "semantic-segmentation"), ("maskformer_resnet", "semantic-segmentation")),
         "MaskFormerForInstanceSegmentation",
@@ -650,6 +711,12 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = (32, 48) if config["model_type"] == "glpn" else own  # multiples, too
     if config["model_type"] == "mobilevitv2":
         return [(64, 64), (80, 96)]  # the last map in patches, and not
+    if config["model_type"] == "bit":
+        return [(32, 32), (40, 56)]
+    if config["model_type"] == "pix2struct":
+        return [(12, 20), (16, 8)]
+    if config["model_type"] == "sam3":
+        return [(24, 24)]
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     if config["model_type"] == "depth_pro":
@@ -668,5 +735,5 @@ def sizes(name: str) -> list[tuple[int, int]]:
 ANY_SIZE = (
     "vilt radio dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext "
-    "table-transformer"
+    "table-transformer bit focalnet swiftformer cvt aimv2_vision_model"
 ).split()

@@ -1,4 +1,4 @@
-"""A small configuration of SeamlessM4T v2, in the form of config.json."""
+"""Small configurations of SeamlessM4T, in the form of config.json."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "t2u_decoder_attention_heads": 2,
     },
 }  # fmt: skip
+CONFIGS["seamless_m4t"] = CONFIGS["seamless_m4t_v2"] | {"model_type": "seamless_m4t"}  # the first version
 IDS = [[5, 9, 33, 17, 41, 3], [5, 20, 7, 3, 0, 0]]  # two texts, the second with padding
 TEXT = [3, 8, 17, 5, 33]
 SAMPLES = (9000, 5300)

@@ -50,6 +50,7 @@ SETTINGS = {"feature_size": 8, "chunk_length": 2, "sampling_rate": 16000, "hop_l
 SAMPLES = (25000, 8999)  # of two recordings
 VECTORS = {"qwen2_5_omni_thinker": (39, 14), "qwen3_omni_moe_thinker": (21, 8)}  # of them
 GRID = (5, 3)  # the rows and columns of a picture's vectors, of eight pixels each
+TIMES, FPS, VIDEO = 3, 2.0, 35  # pairs of frames of a video, frames of a second, and the token of its vectors
 # Those that the tests run with their weights in block types.
 QUANTISED = ["qwen2_5_omni_thinker"]
 
@@ -66,3 +67,9 @@ def heard(name: str) -> list[list[int]]:
     """Two texts with a recording each, of which the second is padded."""
     rows = [[1, 3, SOUND_ENDS[0], *[SOUND] * count, SOUND_ENDS[1], 58, 4] for count in VECTORS[name]]
     return [row + [0] * (len(rows[0]) - len(row)) for row in rows]
+
+
+def watched() -> list[int]:
+    """A text with a video, whose seconds are more positions than it has rows and columns."""
+    above, below = PICTURE_ENDS
+    return [40, 41, above, *[VIDEO] * (TIMES * GRID[0] * GRID[1]), below, 42, 43, 44]

@@ -14,14 +14,15 @@ import pytest
 
 import pyapp
 from pyapp.engine.buffers import int32_tensor
-from pyapp.errors import ModelError
 from pyapp.formats import write_safetensors
 from pyapp.models import load_model
 from pyapp.models._index import MODEL_TYPES
 from pyapp.nn import functional
+from pyapp.nn.decoders import sparse_attention
+from pyapp.nn.decoders.caches import FixedCache
 from pyapp.nn.module import Module
 from pyapp.text.generation.generate import Session
-from tests.models.decoder_configs import CONFIGS, UNCACHED
+from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
 from tests.tasks.test_texts import tokenizer_json
 from tests.together import fewer_in_browser
@@ -75,14 +76,6 @@ def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Module]:
     return request.param, expected, make(request.param, expected["salt"])
 
 
-def has_no_cache(name: str, model: Any) -> bool:
-    """Whether a model takes no cache of such texts, which it says."""
-    if name in UNCACHED:
-        with pytest.raises(ModelError, match="in whole texts only"):
-            model.new_cache(len(TEXT))
-    return name in UNCACHED
-
-
 def test_names_and_shapes(case: Any) -> None:
     _, expected, model = case
     # What gets no gradients is a parameter here, a buffer there.
@@ -108,9 +101,7 @@ def test_padding(case: Any) -> None:
 
 
 def test_greedy_tokens_through_the_cache(case: Any) -> None:
-    name, expected, model = case
-    if has_no_cache(name, model):
-        return
+    _, expected, model = case
     session = Session(model, capacity=len(TEXT) + len(expected["tokens"]))
     logits, found = session.feed(TEXT), []
     for _ in expected["tokens"]:
@@ -120,9 +111,7 @@ def test_greedy_tokens_through_the_cache(case: Any) -> None:
 
 
 def test_whole_text_and_cache_agree(case: Any) -> None:
-    name, _, model = case
-    if has_no_cache(name, model):
-        return
+    _, _, model = case
     cache = model.new_cache(len(TEXT))
     with pyapp.no_grad():
         whole = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
@@ -159,9 +148,7 @@ def test_gradients(case: Any) -> None:
 
 def test_texts_in_a_batch_decode_as_alone(case: Any) -> None:
     """Two texts of unequal lengths: prompts by themselves, then one token of each in one pass."""
-    name, _, model = case
-    if has_no_cache(name, model):
-        return
+    _, _, model = case
     cache, texts, starts = model.new_cache(12, texts=2), [TEXT[:9], TEXT[4:9]], [8, 4]
     with pyapp.no_grad():
         for slot, (text, start) in enumerate(zip(texts, starts, strict=True)):
@@ -177,9 +164,7 @@ def test_texts_in_a_batch_decode_as_alone(case: Any) -> None:
 
 def test_pieces_of_texts_in_one_pass_are_as_alone(case: Any) -> None:
     """The next tokens of two texts beside the rest of one prompt and the whole of another, in blocks out of order."""
-    name, _, model = case
-    if has_no_cache(name, model):
-        return
+    _, _, model = case
     texts, reads = [TEXT[:6], TEXT[2:9], TEXT, TEXT[3:8]], [1, 1, 5, 5]  # the last `reads` tokens are in the pass
     starts = [len(text) - count for text, count in zip(texts, reads, strict=True)]
     cache = model.new_cache(4, texts=1).paged(4, 13, 4, 12)
@@ -200,6 +185,22 @@ def test_pieces_of_texts_in_one_pass_are_as_alone(case: Any) -> None:
             for text in texts
         ]
     np.testing.assert_allclose(found, alone, **CLOSE)
+
+
+def test_sparse_attention_in_pieces_and_of_q8_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long prompts attend a few tokens at a time; rows of a cache in q8_0 become numbers after they are chosen."""
+    expected = golden("glm_moe_dsa-sparse")
+    model = make("glm_moe_dsa-sparse", expected["salt"])
+    monkeypatch.setattr(sparse_attention, "NUMBERS", 200)
+    with pyapp.no_grad():
+        cache = model.new_cache(20)
+        logits = numbers(model.forward_cached(int32_tensor(TEXT), int32_tensor([0]), cache, last_only=False))
+    np.testing.assert_allclose(logits[[0, -1]].reshape(-1), expected["logits"], **CLOSE)
+    cache = FixedCache(3, 1, 40, "q8_0")
+    rows = pyapp.from_numpy(draw("rows", (3, 1, 40), 1))
+    cache.write(rows, rows, int32_tensor([0]))
+    found = sparse_attention.numbers_of(cache.keys.reshape(3, -1), 40)
+    np.testing.assert_array_equal(numbers(found), numbers(cache.stored(3)[0]).reshape(3, 40))
 
 
 def test_based_is_read_from_its_authors_files(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from tests.models.encoder_configs import CONFIGS as ENCODERS
 from tests.models.seeded import shown
 from tests.models.small_models import check_gradients, golden_of, numbers
 from tests.models.test_listeners import tokenizer_file
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -77,12 +78,8 @@ def letters() -> str:
 
 def write(folder: Path, name: str, state: Any = None, **config: Any) -> Path:
     """The folder of a model, with the tokenizers that it needs."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state or state_of(name))
-    named = {"architectures": ["ParlerTTSForConditionalGeneration"]}
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | named | config))
-    (folder / "generation_config.json").write_text(json.dumps(GENERATION))
-    (folder / "tokenizer.json").write_text(letters())
+    own = CONFIGS[name] | {"architectures": ["ParlerTTSForConditionalGeneration"]} | config
+    write_folder(folder, state or state_of(name), own, generation_config=GENERATION, tokenizer=letters())
     if CONFIGS[name]["vocab_size"] != CONFIGS[name]["text_encoder"]["vocab_size"]:
         (folder / "description_tokenizer").mkdir(exist_ok=True)
         (folder / "description_tokenizer" / "tokenizer.json").write_text(letters())

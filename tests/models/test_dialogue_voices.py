@@ -4,7 +4,6 @@ codes that they write, after a recording too, and sound; their files, the task a
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from pyapp.audio import read_wav
 from pyapp.audio.dialogue_voice import DialogueTokens, DialogueVoice, chosen, passages
 from pyapp.audio.speaking import speak
 from pyapp.errors import ModelError, OptionError
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.voice import load_voice
 from pyapp.nn import functional
 from tests.models.codec_configs import sound
@@ -35,6 +33,7 @@ from tests.models.dialogue_voice_configs import (
 )
 from tests.models.seeded import codec_weights, draw, shown
 from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
+from tests.models.voice_folders import drawn, write_folder
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -46,17 +45,10 @@ def golden(name: str) -> dict[str, Any]:
 
 def write(folder: Path, name: str, **config: Any) -> Path:
     """The folder of a model, with tensors as transformers names them, and one of its codec within it."""
-    (folder / "codec").mkdir(parents=True, exist_ok=True)
-    tensors = golden(name)["parameters"].items()
-    write_safetensors(
-        folder / "model.safetensors", {key: pyapp.from_numpy(draw(key, tuple(shape))) for key, (shape, *_) in tensors}
-    )
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "generation_config.json").write_text(json.dumps(GENERATION))
     codec = seeded_model(CODEC, "audio-codec", codec_weights)
-    write_safetensors(folder / "codec" / "model.safetensors", dict(codec.named_parameters()))
-    (folder / "codec" / "config.json").write_text(json.dumps(CODEC))
-    return folder
+    write_folder(folder / "codec", dict(codec.named_parameters()), CODEC)
+    state = drawn(shapes_in(golden(name)), draw)
+    return write_folder(folder, state, CONFIGS[name] | config, generation_config=GENERATION)
 
 
 @pytest.fixture(scope="module", params=CONFIGS)

@@ -17,6 +17,7 @@ import pyapp
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
+from pyapp.models.diffusion.adapter import PictureEncoder
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig, renamed
 from pyapp.models.diffusion.controlnet import ControlNet, ControlNetConfig
 from pyapp.models.diffusion.load import load_diffusion
@@ -29,8 +30,11 @@ from pyapp.models.loading.config import read_config
 from pyapp.models.loading.towers_config import ClipTextConfig
 from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import (
+    ADAPTED,
+    ADAPTER_SCALE,
     AUTOENCODERS,
     CHANGES,
+    CLIP_SEES,
     CONTROL,
     CONTROL_SCALE,
     CONTROLLED,
@@ -45,6 +49,7 @@ from tests.models.diffusion_cases import (
     SCHEDULES,
     TINY,
     UNETS,
+    adapter_shapes,
     inputs,
     lora_state,
     network,
@@ -162,7 +167,8 @@ def test_what_is_not_supported_is_refused() -> None:
     for name in NAMES:  # of a file of any other
         kind, config = read_schedule({"_class_name": "DDIMScheduler", "clip_sample": False}, name)
         made = kind(config, 5)
-        assert len(made.times) == {"heun": 9, "pndm": 6}.get(name.removesuffix("-karras"), 5)
+        times = {"heun": 9, "dpm2": 9, "dpm2-ancestral": 9, "pndm": 6}
+        assert len(made.times) == times.get(name.removesuffix("-karras"), 5)
         with pytest.raises(OptionError, match="strength"):
             made.begin(0.19)
     for name in ("unipc", "dpm++"):
@@ -278,6 +284,16 @@ def test_controlnets_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
     np.testing.assert_allclose(shown(drawing.latents.numpy()), expected["latents"], atol=3e-4, rtol=3e-4)
     with pytest.raises(OptionError, match="go together"):
         Drawing(loaded, PROMPTS, options)
+    # As a pipeline with a ControlNet among its parts is stored.
+    (tmp_path / "control").rename(tmp_path / "model" / "controlnet")
+    index = json.loads((tmp_path / "model" / "model_index.json").read_text())
+    index |= {"controlnet": ["diffusers", "ControlNetModel"]}
+    index["_class_name"] = index["_class_name"].replace("Pipeline", "ControlNetPipeline")
+    (tmp_path / "model" / "model_index.json").write_text(json.dumps(index))
+    again = load_diffusion(tmp_path / "model", vae=tmp_path / "vae").control
+    assert again is not None and loaded.control is not None
+    for own, other in zip(again.parameters(), loaded.control.parameters(), strict=True):
+        np.testing.assert_array_equal(own.numpy(), other.numpy())
     for change in ({"conditioning_embedding_out_channels": [4]}, {"conditioning_channels": 1}, {"down_block_types": 5},
                    {"global_pool_conditions": True}):  # fmt: skip
         with pytest.raises(ModelError):
@@ -316,6 +332,44 @@ def test_loras_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
     load_diffusion(folder, lora=f"{folder}:other.safetensors")
     with pytest.raises(ModelError, match="no such LoRA"):
         load_diffusion(folder, lora=f"{folder}:nothing.safetensors")
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("name", ADAPTED)
+def test_pictures_as_prompts_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("tokenizers")
+    expected = golden()["adapted"][name]
+    _, _, _, guidance, steps = MODELS[name]
+    folder, file, clip = write_model(tmp_path / "model", name), tmp_path / "ip.safetensors", tmp_path / "image_encoder"
+    shapes = adapter_shapes(name, expected["widths"])
+    state = {key: pyapp.from_numpy(picture_weights(key, shape)) for key, shape in shapes.items()}
+    write_safetensors(file, state)
+    clip.mkdir()
+    (clip / "config.json").write_text(json.dumps(CLIP_SEES))
+    write_safetensors(clip / "model.safetensors", drawn(PictureEncoder(CLIP_SEES)).state_dict())
+    loaded = load_diffusion(folder, adapter=[(file, ADAPTER_SCALE)])
+    options = ImagineOptions(negative_prompt=NEGATIVE, steps=steps, guidance=guidance, width=16, height=16)
+    picture = pyapp.from_numpy(np.ascontiguousarray(start_picture()[0][:16, :16]))
+    drawing = Drawing(
+        loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)), prompt=picture
+    )
+    for i in range(drawing.steps):
+        drawing.step(i)
+    np.testing.assert_allclose(shown(drawing.latents.numpy()), expected["latents"], atol=3e-4, rtol=3e-4)
+    with pytest.raises(OptionError, match="go together"):
+        Drawing(loaded, PROMPTS, options)
+    again = load_diffusion(folder, adapter=f"{tmp_path}:ip.safetensors", image_encoder=clip, dtype="float16")
+    assert again.pictures is not None
+    first = next(iter(state))
+    for change, message in (
+        ({first: pyapp.zeros(3, 5)}, "no IP-Adapter of this U-Net"),
+        ({key: pyapp.zeros(2) for key in state if key.startswith("image_proj.")}, "is not known"),
+    ):
+        write_safetensors(file, state | change)
+        with pytest.raises(ModelError, match=message):
+            load_diffusion(folder, adapter=file)
+    with pytest.raises(ModelError, match="image_encoder is of"):
+        load_diffusion(folder, image_encoder=clip)
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files

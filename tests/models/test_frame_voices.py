@@ -4,7 +4,6 @@ an earlier turn, logits, the codes that are written, and sound; their files, the
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ from pyapp.audio import read_wav
 from pyapp.audio.frame_voice import FrameVoice
 from pyapp.audio.speaking import speak
 from pyapp.errors import ModelError, OptionError
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.voice import load_voice
 from tests.models.codec_configs import sound
 from tests.models.frame_voice_configs import CONFIGS, IDS, MOMENTS, QUANTISED, SAMPLES
 from tests.models.seeded import frame_weights, shown
 from tests.models.small_models import golden_of, numbers
 from tests.models.test_listeners import tokenizer_file
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -42,12 +41,8 @@ def state_of(name: str) -> dict[str, pyapp.Tensor]:
 
 def write(folder: Path, name: str, state: Any = None, **config: Any) -> Path:
     """The folder of a model, with a tokenizer of 40 tokens."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state or state_of(name))
-    named = {"architectures": ["CsmForConditionalGeneration"]}
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | named | config))
-    (folder / "tokenizer.json").write_text(tokenizer_file(40))
-    return folder
+    own = CONFIGS[name] | {"architectures": ["CsmForConditionalGeneration"]} | config
+    return write_folder(folder, state or state_of(name), own, tokenizer=tokenizer_file(40))
 
 
 @pytest.fixture(scope="module", params=CONFIGS)

@@ -36,7 +36,7 @@ CASES = encoder_configs.IN_GGUF | {
 }
 ARCHITECTURES = {
     "xlm_roberta": "bert", "distilbert": "bert", "nomic_bert": "nomic-bert", "modernbert": "modern-bert",
-    "nomic_moe": "nomic-bert-moe", "jina_bert": "jina-bert-v2",
+    "nomic_moe": "nomic-bert-moe", "jina_bert": "jina-bert-v2", "jina_embeddings_v3": "jina-bert-v3",
     "t5": "t5encoder", "umt5": "t5encoder",
 }  # fmt: skip
 CONFIGS = encoder_configs.CONFIGS | sequence_configs.CONFIGS

@@ -163,5 +163,13 @@ def test_hostile_configurations() -> None:
         ("llada_moe", {"shared_expert_intermediate_size": 8}, "shared_expert"),
         ("dream", {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}, "see all of themselves"),
         ("rnd1", {"mask_token_id": -1}, "mask_token_id is -1"),
+        ("plamo2", {"mamba_step": 0}, "mamba_step is 0"),
+        ("plamo2", {"mamba_d_state": 1 << 40}, "mamba_d_state"),
+        ("plamo2", {"mamba_d_conv": 1}, "mamba_d_conv"),
+        ("plamo2", {"mamba_num_heads": 0}, "mamba_num_heads"),
+        ("plamo2", {"rope_scaling_factor": 4}, "rope_scaling_factor"),
+        ("plamo3", {"sliding_window_pattern": 0}, "sliding_window_pattern is 0"),
+        ("plamo3", {"window_size": -1}, "sliding_window"),
+        ("glm_moe_dsa", {"indexer_types": ["shared"] * 3}, "indexer_types"),
     ]
     check_each(check, cases)

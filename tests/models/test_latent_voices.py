@@ -18,7 +18,6 @@ from pyapp.audio import read_wav, write_wav
 from pyapp.audio.latent_voice import CapitalTokens, LatentVoice
 from pyapp.audio.speaking import speak
 from pyapp.errors import ModelError, OptionError
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.codec import load_codec
 from pyapp.models.loading.voice import load_voice
 from pyapp.models.pocket_tts import Config
@@ -38,6 +37,7 @@ from tests.models.latent_voice_configs import (
 from tests.models.seeded import shown
 from tests.models.small_models import golden_of, numbers
 from tests.models.test_described_voices import letters
+from tests.models.voice_folders import drawn, write_folder
 
 CLOSE: Any = {"rtol": 2e-4, "atol": 2e-4}
 
@@ -49,20 +49,10 @@ def golden(name: str) -> dict[str, Any]:
 
 def write(folder: Path, name: str, **config: Any) -> Path:
     """The folder of a model, with tensors as transformers names them, one of its codec and a recording within it."""
-    (folder / "codec").mkdir(parents=True, exist_ok=True)
-    for place, key, values, own in (
-        (folder, "tensors", weights, CONFIGS[name] | config), (folder / "codec", "codec", of_codec, CODEC),
-    ):  # fmt: skip
-        tensors = golden(name)[key].items()
-        made = {
-            key: pyapp.from_numpy(np.asarray(values(key, tuple(shape))))
-            for key, shape in tensors
-            if shape or "num" not in key
-        }
-        write_safetensors(place / "model.safetensors", made)
-        (place / "config.json").write_text(json.dumps(own))
-    (folder / "generation_config.json").write_text(json.dumps(GENERATION))
-    (folder / "tokenizer.json").write_text(letters())
+    shapes = ({key: shape for key, shape in golden(name)[part].items() if shape} for part in ("tensors", "codec"))
+    model, codec = (drawn(own, values) for own, values in zip(shapes, (weights, of_codec), strict=True))
+    write_folder(folder / "codec", codec, CODEC)
+    write_folder(folder, model, CONFIGS[name] | config, generation_config=GENERATION, tokenizer=letters())
     write_wav(folder / "voice.wav", sound(1, SAMPLES)[0, 0] / 4, 1600)
     return folder
 

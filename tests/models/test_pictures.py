@@ -43,7 +43,11 @@ from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.together import fewer_in_browser
 
 FOLDER = Path(__file__).with_name("golden_pictures")
-NO_HEADS = ("upernet", "hidden_size"), ("blip2_t5", "d_model"), ("instructblip", "d_model")  # which divide the width
+# Which do not divide the width.
+NO_HEADS = (
+    ("upernet", "hidden_size"), ("blip2_t5", "d_model"), ("instructblip", "d_model"),
+    ("pix2struct", "num_attention_heads"),
+)  # fmt: skip
 
 
 @cache
@@ -366,6 +370,24 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("glpn", {"head_in_index": 3}, "of 3 maps"),
         ("segformer", {"num_encoder_blocks": 2}, "num_encoder_blocks is 2"),
         ("vit", {"pooler_act": "cosine"}, "'cosine'"),
+        ("sam3", {"vision_config": {"fpn_hidden_size": 16, "scale_factors": [3, 1]}}, "scale_factors"),
+        ("sam3", {"detr_encoder_config": {"hidden_size": 24}}, "fpn_hidden_size is 16"),
+        ("sam3", {"detector_config": [1]}, "detector_config"),
+        ("bit", {"num_groups": 3}, "num_groups 3"),
+        ("bit", {"global_padding": "full"}, "global_padding"),
+        ("focalnet", {"focal_windows": [3, 4]}, "focal_windows"),
+        ("swiftformer", {"downsamples": [1, 0, 1]}, "downsamples"),
+        ("aimv2", {"vision_config": {"use_head": False}}, "without use_head"),
+        ("aimv2", {"max_logit_scale": 0.5}, "max_logit_scale"),
+        ("aimv2_native", {"hidden_size": 18, "num_attention_heads": 3}, "multiple of 4"),
+        ("cvt", {"stride_q": [1, 1, 2]}, "change the size"),
+        ("cvt", {"cls_token": [True, False, True]}, "stage 1 has a cls_token"),
+        ("cvt", {"cls_token": [False] * 3}, "the last stage has no cls_token"),
+        ("cvt", {"qkv_bias": [True]}, "qkv_bias has 1 stages"),
+        ("pvt", {"strides": [8, 2]}, "does not fit"),
+        ("pvt", {"sequence_reduction_ratios": [1, 2]}, "of the last stage"),
+        ("pix2struct", {"vision_config": {"patch_embed_hidden_size": 50}}, "patch_embed_hidden_size is 50"),
+        ("pix2struct", {"text_config": {"num_heads": 5, "d_kv": 3, "hidden_size": 16}}, "5 heads of 3 numbers"),
         ("clipseg", {"extract_layers": [0, 3]}, "extract_layers"),
         ("clipseg", {"reduce_dim": 7}, "reduce_dim 7"),
         ("clipseg", {"conditional_layer": 2}, "conditional_layer"),

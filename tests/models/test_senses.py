@@ -25,7 +25,21 @@ from pyapp.models.load import load_speech_model
 from pyapp.nn.vision_language.picture_text import Seen, grid_positions
 from pyapp.text.generation.options import SamplingOptions
 from tests.models.seeded import picture, shown, sound_weights
-from tests.models.sense_configs import CONFIGS, GRID, PICTURE, QUANTISED, SAMPLES, SETTINGS, SOUND, heard, mixed
+from tests.models.sense_configs import (
+    CONFIGS,
+    FPS,
+    GRID,
+    PICTURE,
+    QUANTISED,
+    SAMPLES,
+    SETTINGS,
+    SOUND,
+    TIMES,
+    VIDEO,
+    heard,
+    mixed,
+    watched,
+)
 from tests.models.small_models import golden_of, numbers
 from tests.models.sound_configs import recording
 from tests.models.test_sound_texts import run, tekken
@@ -115,6 +129,22 @@ def test_logits_and_tokens_are_those_of_transformers(case: Any) -> None:
         ids = pyapp.tensor(heard(name), dtype="int32")
         both = model.ears(ids, ids != 0, *sounds(*SAMPLES)) * (ids != 0).unsqueeze(-1)
     np.testing.assert_allclose(shown(numbers(both), 96), expected["heard"], **CLOSE)
+
+
+def test_videos_are_seen_as_by_transformers(case: Any) -> None:
+    name, loaded, _ = case
+    model, row = loaded.model, watched()
+    frames = pyapp.from_numpy(picture(2 * TIMES, *(8 * side for side in GRID)))
+    with pyapp.no_grad():
+        seen = model.vectors_of(frames.reshape(TIMES, 2, *frames.shape[1:]), None)
+        start = row.index(VIDEO)
+        times = model.watcher.times(TIMES, FPS)
+        positions = grid_positions(len(row), [(start, *GRID, times)])
+        assert times == [0, 25, 50] and positions[0] == (-6,) * 3
+        what = Seen(seen, range(start, start + len(seen)), rotary_positions=positions)
+        at = pyapp.tensor([0], dtype="int32")
+        logits = model.forward_cached(pyapp.tensor(row, dtype="int32"), at, model.new_cache(len(row)), False, what)
+    np.testing.assert_allclose(shown(numbers(logits), 96), golden(name)["watched"], **CLOSE)
 
 
 def test_conversations_and_transcription(case: Any) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,13 @@ from pyapp import tasks
 from pyapp.audio import read_wav
 from pyapp.audio.speaking import speak
 from pyapp.errors import ArgumentError, ModelError, OptionError
-from pyapp.formats import write_npy, write_safetensors
+from pyapp.formats import write_npy
 from pyapp.models.loading.voice import load_voice
 from pyapp.models.speecht5 import renamed
 from tests.models.seeded import direction, shown
 from tests.models.small_models import golden_of, numbers
 from tests.models.spectrogram_voice_configs import CONFIGS, OTHER, TEXT, frames, kept, voices, weights
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 FOLDER = "golden_spectrogram_voices"
@@ -46,9 +46,7 @@ def shapes(name: str) -> dict[str, tuple[int, ...]]:
 
 def write(folder: Path, name: str = "speecht5", **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state_of(name))
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | {"architectures": [CLASSES[name]]} | config))
+    write_folder(folder, state_of(name), CONFIGS[name] | {"architectures": [CLASSES[name]]} | config)
     if name == "speecht5":
         (folder / "spm_char.model").write_bytes(base64.b64decode(golden_of(FOLDER, name)["letters"]))
         write_npy(folder / "speaker_embeddings.npy", pyapp.from_numpy(voices()))

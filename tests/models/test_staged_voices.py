@@ -18,12 +18,12 @@ from pyapp.audio.speaking import speak
 from pyapp.audio.staged_voice import StagedVoice
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import ModelError, OptionError
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.voice import load_voice
 from tests.models.seeded import direction, frame_weights, shown
 from tests.models.small_models import golden_of, numbers
 from tests.models.staged_voice_configs import CONFIGS, GENERATION, IDS, QUANTISED, history
 from tests.models.test_listeners import tokenizer_file
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -42,11 +42,8 @@ def state_of(name: str) -> dict[str, pyapp.Tensor]:
 
 def write(folder: Path, name: str, generation: Any = None, **config: Any) -> Path:
     """The folder of a model, with a tokenizer of 40 tokens, and a voice."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state_of(name))
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | {"architectures": ["BarkModel"]} | config))
-    (folder / "generation_config.json").write_text(json.dumps(GENERATION | (generation or {})))
-    (folder / "tokenizer.json").write_text(tokenizer_file(40))
+    own, says = CONFIGS[name] | {"architectures": ["BarkModel"]} | config, GENERATION | (generation or {})
+    write_folder(folder, state_of(name), own, generation_config=says, tokenizer=tokenizer_file(40))
     (folder / "voices").mkdir(exist_ok=True)
     paths = {}
     for part, values in history().items():

@@ -8,6 +8,7 @@ import ctypes
 import os
 import struct
 import subprocess
+import zlib
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -102,8 +103,5 @@ def unpack_arrays(payload: bytes, places: list[tuple[int, int, int]]) -> None:
 
 
 def header_signature() -> str:
-    """FNV-1a 64 of kernels.h, as build.py gives it to the library."""
-    value = 0xCBF29CE484222325
-    for byte in (ROOT / "native" / "kernels.h").read_bytes():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return f"{value:016x}"
+    """CRC-32 of kernels.h, as build.py gives it to the library."""
+    return f"{zlib.crc32((ROOT / 'native' / 'kernels.h').read_bytes()):08x}"

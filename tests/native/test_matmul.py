@@ -196,11 +196,15 @@ def test_integers_of_other_sizes_are_refused(kernels: Kernels) -> None:
     assert kernels.run("matmul_integer", c=a, a=a, b=a, **sizes, element_bytes=3) == BAD_ARGUMENT
 
 
-@pytest.mark.parametrize("kernel, dtype", [("matmul_f16", "f2"), ("matmul_f64", "f8"), ("matmul_integer", "i4")])
+@pytest.mark.parametrize(
+    "kernel, dtype", [("matmul_f16", "f2"), ("matmul_bf16", "u2"), ("matmul_f64", "f8"), ("matmul_integer", "i4")]
+)
 def test_other_results_do_not_depend_on_the_number_of_threads(kernels: Kernels, kernel: str, dtype: str) -> None:
     before = kernels.library.pyapp_threads()
     for m, n, k in ((40, 300, 300), (300, 40, 300), (3, 700, 300), (7, 11, 5000)):
-        a, b = (normal(3, m, k) * 9).astype(dtype), laid_out((normal(3, k, n, seed=6) * 9).astype(dtype), "column")
+        a, b = normal(3, m, k) * 9, normal(3, k, n, seed=6) * 9
+        a, b = (to_bf16(x) if kernel == "matmul_bf16" else x.astype(dtype) for x in (a, b))
+        b = laid_out(b, "column")
         more = {"element_bytes": 4} if dtype == "i4" else {}
         results = set()
         for threads in (1, 2, 3, 8):

@@ -123,7 +123,7 @@ def _others(t: Any) -> Any:
         t.softmax(w, dim=0), F.relu(w), t.sum(w, 0), F.linear(w, t.ones(2, 2)), t.cat([w, w]), t.transpose(w, 0, 1),
         F.layer_norm(w, (2,)), t.matmul(t.ones(2, 2), w), F.cross_entropy(w, t.tensor([0, 1])), t.zeros_like(w),
     ]  # fmt: skip
-    overrides = importlib.import_module(f"{t.__name__}.overrides")
+    overrides: Any = importlib.import_module(f"{t.__name__}.overrides")
     asks = [overrides.has_torch_function((x,)) for x in (s, t.ones(1), 3)] + [overrides.is_tensor_like(s)]
     return found, [result.tensor for result in results], asks, overrides.resolve_name(t.add)
 
@@ -269,11 +269,232 @@ def _registered(t: Any) -> Any:
     return len(net), names, _kinds(hook, *hook), hook._tensor_name, len(hook), layer.weight, moved, before
 
 
+def _modes(t: Any) -> Any:
+    """What a mode sees, and what it replaces."""
+    overrides: Any = importlib.import_module(f"{t.__name__}.overrides")
+    mode: Any = overrides.TorchFunctionMode
+    seen: list[str] = []
+
+    class Seen(mode):
+        def __init__(self, sign: str) -> None:
+            self.sign = sign
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(self.sign + func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    class Wide(mode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if func is t.zeros:
+                kwargs.setdefault("dtype", t.float64)
+            return args[0] - args[1] if func.__name__ == "add" else func(*args, **kwargs)
+
+    class None_(mode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return NotImplemented
+
+    x = t.arange(6.0).reshape(2, 3)
+    leaf = t.ones(2, requires_grad=True)
+    with Seen("a"):
+        t.sin(x) + 1
+        t.cat([x.t(), t.zeros(1, 2)]).view(-1)
+        with Seen("b"):
+            (leaf * 3).sum().backward()
+    with Wide():
+        found = [t.zeros(2), t.add(x, 1), t.nn.functional.linear(x, t.ones(1, 3))]
+    refused = False
+    try:
+        with None_():
+            t.sin(x)
+    except TypeError:
+        refused = True
+    return [name for name in seen if "backward" not in name], found, refused, x + 1, leaf.grad
+
+
+def _by_name(t: Any) -> Any:
+    """Functions whose arguments are given by name; buffers; rates of schedules within others; losses of nothing."""
+
+    class Scaled(t.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, factor: Any = 2.0, more: Any = 1.0) -> Any:
+            ctx.save_for_backward(x)
+            ctx.factor = factor
+            return x * factor
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return g * ctx.factor, (g * x).sum()
+
+    x, factor = t.arange(3.0).requires_grad_(), t.tensor(2.0, requires_grad=True)
+    Scaled.apply(x, factor=factor).sum().backward()
+    buffer = t.nn.Buffer(t.ones(2), persistent=False)
+    net = t.nn.Module()
+    net.kept, net.lost, net.empty = t.nn.Buffer(t.zeros(1)), buffer, t.nn.Linear(1, 1)
+    net.register_buffer("later", None)
+    refused = []
+    optimizer = t.optim.SGD([("w", t.nn.Parameter(t.ones(1)))], lr=1.0)
+    for wrong in (
+        lambda: setattr(net, "later", 3), lambda: t.optim.SGD({t.nn.Parameter(t.ones(1))}, lr=1.0),
+        lambda: optimizer.add_param_group({"params": [t.nn.Parameter(t.ones(1))]}),
+        lambda: t.autograd.functional.jacobian(lambda x: 3, t.ones(1)),
+    ):  # fmt: skip
+        try:
+            wrong()
+        except (TypeError, ValueError) as error:
+            refused.append(isinstance(error, TypeError))
+    plans = t.optim.lr_scheduler
+    rise, fall = plans.ConstantLR(optimizer, 0.1, 2), plans.ExponentialLR(optimizer, 0.5)
+    plan = plans.SequentialLR(optimizer, [rise, fall], [2])
+    rates = []
+    for _ in range(4):
+        optimizer.step()
+        plan.step()
+        rates.append([*plan.get_last_lr(), *rise.get_last_lr(), *fall.get_last_lr(), fall._step_count])
+    logits = t.ones(2, 3, requires_grad=True)
+    loss = t.nn.functional.cross_entropy(logits, t.tensor([-100, -100]))
+    (first,) = t.autograd.grad(loss, logits, create_graph=True)
+    kinds = isinstance(buffer, t.nn.Buffer), isinstance(net.kept, t.nn.Buffer), isinstance(t.ones(1), t.nn.Buffer)
+    return x.grad, factor.grad, buffer * 2, kinds, list(net.state_dict()), refused, rates, first
+
+
+def _kept(t: Any) -> Any:
+    """Parameters that optimisers have stay the same objects; rates that are tensors; states under older names."""
+    utils = importlib.import_module(f"{t.__name__}.nn.utils.parametrizations")
+    parametrize = importlib.import_module(f"{t.__name__}.nn.utils.parametrize")
+    prune = importlib.import_module(f"{t.__name__}.nn.utils.prune")
+    averages = importlib.import_module(f"{t.__name__}.optim.swa_utils")
+
+    class Doubled(t.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+        def right_inverse(self, x: Any) -> Any:
+            return x / 2
+
+    class Pair(Doubled):
+        def forward(self, x: Any) -> Any:
+            return x, x
+
+    layer = t.nn.Linear(2, 2).eval()
+    with t.no_grad():
+        layer.weight.copy_(t.arange(4.0).reshape(2, 2))
+    weight = layer.weight
+    parametrize.register_parametrization(layer, "weight", Doubled())
+    held = layer.parametrizations.weight
+    same = [held.original is weight, not held[0].training, layer.weight.tolist()]
+    refused = False
+    try:
+        parametrize.register_parametrization(layer, "weight", Pair())
+    except ValueError:
+        refused = len(held) == 1
+    parametrize.remove_parametrizations(layer, "weight")
+    same += [layer.weight is weight, weight.tolist(), refused]
+    prune.l1_unstructured(layer, "weight", amount=2)
+    same += [layer.weight_orig is weight]
+    prune.remove(layer, "weight")
+    same += [layer.weight is weight, weight.tolist()]
+    normed = utils.weight_norm(t.nn.Linear(2, 1))
+    normed.load_state_dict(
+        {"bias": t.zeros(1), "weight_g": t.tensor([[5.0]]), "weight_v": t.tensor([[3.0, 4.0]])}, strict=True
+    )
+    turned = t.nn.Linear(2, 2, dtype=t.complex64)
+    with t.no_grad():
+        turned.weight.copy_(t.tensor([[3j, 0], [0, 1 + 0j]]))
+    utils.spectral_norm(turned, n_power_iterations=20)
+    plans = t.optim.lr_scheduler
+    rate = t.tensor(0.5)
+    optimizer = t.optim.SGD([t.nn.Parameter(t.ones(1))], lr=rate)
+    plan = plans.StepLR(optimizer, 1, 0.5)
+    optimizer.step()
+    plan.step()
+    (group,) = optimizer.param_groups
+    rates = [rate.item(), float(group["initial_lr"]), group["lr"] is rate, [float(each) for each in plan.base_lrs]]
+    follows = plans.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+    optimizer.add_param_group({"params": [t.nn.Parameter(t.ones(1))], "lr": 1.0})
+    for _ in range(2):
+        follows.step(1.0)
+    rates += [float(each["lr"]) for each in optimizer.param_groups]
+    rates += [isinstance(follows, plans.LRScheduler)]
+
+    class Falls:
+        def __init__(self) -> None:
+            self.factor = 0.25
+
+        def __call__(self, step: int) -> float:
+            return self.factor
+
+    state = plans.LambdaLR(optimizer, [Falls(), lambda step: 1.0]).state_dict()
+    mean = pickle.loads(pickle.dumps(averages.AveragedModel(layer)))
+    for _ in range(2):
+        mean.update_parameters(layer)
+    return same, normed.weight, t.view_as_real(turned.weight), rates, state["lr_lambdas"], mean.module.weight
+
+
+def _corners(t: Any) -> Any:
+    """Values of distributions and functions at the ends of their ranges."""
+    D, inf, nan = t.distributions, float("inf"), float("nan")
+    wide = t.float64
+    x = t.zeros((), requires_grad=True)
+    D.Binomial(1.0, logits=x).log_prob(t.zeros(())).backward()
+    drawn = []
+    for dtype in (t.float32, t.float64):
+        small = t.tensor(1e-2, dtype=dtype)
+        values = D.Beta(small, small).sample([4000])
+        shares = [(values < 0.1).float().mean().item(), (values > 0.9).float().mean().item()]
+        drawn += [int((values == 0).sum()), int((values == 1).sum()), *(0.44 < share < 0.54 for share in shares)]
+    z = t.tensor([complex(nan, 1), complex(inf, nan), complex(1, -inf)])
+    return [
+        x.grad, drawn, D.Geometric(t.ones(())).log_prob(t.zeros(())),
+        D.Binomial(100, t.zeros((), dtype=wide)).log_prob(t.ones((), dtype=wide)),
+        D.ContinuousBernoulli(t.zeros(1, dtype=wide)).entropy(),
+        D.Categorical(t.tensor([0.0, 1.0], dtype=wide)).log_prob(t.tensor(0)),
+        t.view_as_real(t.nan_to_num(z, nan=12.0, posinf=3.0, neginf=-3.0)),
+        t.view_as_real(t.fft.fftn(t.ones(2, 2), dim=[])), t.view_as_real(t.fft.fftn(t.ones(4), s=2, dim=0)),
+    ]  # fmt: skip
+
+
+def _own_ops(t: Any) -> Any:
+    """Ops with a name, of torch.library."""
+    library = importlib.import_module(f"{t.__name__}.library")
+
+    def scale(x: t.Tensor, factor: float = 2.0) -> t.Tensor:
+        return t.from_numpy(x.numpy() * factor)
+
+    def total(xs: Any) -> t.Tensor:
+        return t.stack([x.sum() for x in xs]).sum()
+
+    scale.__annotations__ = {"x": t.Tensor, "factor": float, "return": t.Tensor}
+    total.__annotations__ = {"xs": list[t.Tensor], "return": t.Tensor}
+    own = library.custom_op("pyapp_test::scale", scale, mutates_args=())
+    own.register_fake(lambda x, factor=2.0: t.empty_like(x))
+    own.register_autograd(
+        lambda ctx, g: (g * ctx.factor, None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "factor", inputs[1]),
+    )
+    whole = library.custom_op("pyapp_test::total", total, mutates_args=())
+    whole.register_autograd(
+        lambda ctx, g: ([g.expand(n) for n in ctx.sizes],),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "sizes", [x.shape for x in inputs[0]]),
+    )
+    library.define("pyapp_test::twice", "(Tensor x, *, float more=0.0) -> Tensor")
+    library.impl("pyapp_test::twice", "cpu", lambda x, more=0.0: x * 2 + more)
+    x, y = t.arange(3.0).requires_grad_(), t.ones(2, requires_grad=True)
+    (own(x, factor=3.0).sum() + whole([x, y])).backward()
+    ops = t.ops.pyapp_test
+    meta = own(t.ones(2, 3, device="meta"))
+    with t.no_grad():
+        plain = [ops.scale(x), ops.scale.default(x, 4.0), ops.twice(x.detach(), more=1.0), whole([x])]
+    return x.grad, y.grad, plain, tuple(meta.shape), meta.is_meta
+
+
 def calls() -> dict[str, Any]:
     """All cases by name."""
     own = {
         "results": _results, "siblings": _siblings, "asked": _asked, "others": _others, "parameters": _parameters,
         "a second pass": _twice, "orders in memory": _memory, "lobpcg": _eigenpairs, "parts": _returned,
-        "registration": _registered,
+        "registration": _registered, "kept": _kept, "corners": _corners, "modes": _modes,
+        "arguments by name": _by_name, "ops of one's own": _own_ops,
     }  # fmt: skip
     return {f"classes {name}": case for name, case in own.items()}

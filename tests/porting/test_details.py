@@ -223,3 +223,24 @@ def test_members_that_change() -> None:
     assert nn.TransformerEncoderLayer(8, 2)(pyapp.ones(3, 0, 8)).shape == (3, 0, 8)
     embedding = nn.Embedding.from_pretrained(pyapp.tensor([[1, 2], [3, 4]], dtype=pyapp.uint8))
     assert embedding(pyapp.tensor([1])).tolist() == [[3, 4]]
+
+
+def test_classes_of_tensors_are_not_written_in_silence() -> None:
+    class Mine(pyapp.Tensor):
+        pass
+
+    file = io.BytesIO()
+    with pytest.warns(UserWarning, match="the class Mine of a tensor is not written"):
+        pyapp.save({"x": pyapp.ones(2).as_subclass(Mine)}, file)
+    file.seek(0)
+    assert type(pyapp.load(file)["x"]) is pyapp.Tensor
+
+
+def test_names_of_sharing_are_checked() -> None:
+    sharing = pyapp.multiprocessing
+    before = sharing.get_sharing_strategy()
+    sharing.set_sharing_strategy("file_system")
+    assert sharing.get_sharing_strategy() == "file_system" and before in sharing.get_all_sharing_strategies()
+    sharing.set_sharing_strategy(before)
+    with pytest.raises(ValueError, match="file_descriptor or file_system"):
+        sharing.set_sharing_strategy("memory")

@@ -1,13 +1,14 @@
 """The blocks of code of the README and the guides run as they are printed; their commands have the options they use.
 
 Pages whose results are compared elsewhere are not run again: training.md, lightning.md and keras.md
-(data/test_guide.py), porting.md (test_porting_page.py), serving.md (serve/test_clients.py).
+(data/test_guide.py), porting.md (test_porting_page.py). Those of cuda.md and webgpu.md need a card.
 """
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import importlib.util
 import os
 import pkgutil
 import re
@@ -25,7 +26,13 @@ import pyapp
 from pyapp.cli import cli
 from pyapp.engine import quant
 from tests.models import test_voices as voices
+from tests.models.picture_folders import write_picture_folder
+from tests.models.test_diffusion import write_model as write_painter
+from tests.models.test_forecasters import write as write_forecaster
+from tests.models.test_sentences import write_folder as write_sentences
+from tests.serve.conftest import Process
 from tests.text.chat_model import write_chat_model
+from tests.text.embedder import write_embedder
 from tests.text.picture_chat_model import write_picture_chat_model
 from tests.together import check_each
 
@@ -169,15 +176,71 @@ def test_events_of_the_reader(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'type': 'done'" in capsys.readouterr().out
 
 
+def test_vectors_forecasts_and_drawn_pictures(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tokenizers")
+    write_embedder(place / "intfloat" / "e5-small-v2")
+    write_sentences(place / "colbert-ir" / "colbertv2.0", "stanford")
+    names = run("docs/embeddings.md", {"texts": ["the cat", "a boat"], "batches": [(["the cat"], ["a boat"])]})
+    assert len(names["scores"]) == len(names["tokens"]) == 2 and (place / "adapter").is_dir()
+    (place / "amazon").mkdir()
+    write_forecaster(place / "amazon" / "chronos-bolt-small", "chronos_bolt")
+    run("docs/forecasting.md", {"prices": [3.0, 5, 4, 6, 5, 7]})
+    pytest.importorskip("PIL.Image").new("RGB", (16, 16), "red").save("start.png")
+    painter = write_painter(place / "painter", "one")
+    (place / "style.safetensors").touch()
+    names = run("docs/pictures.md", {"MODEL": painter})
+    assert "style.safetensors" in capsys.readouterr().out  # that the empty file is no LoRA
+
+
+def test_servers(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks in order, with the clients that are installed."""
+    for name in ("openai", "websockets"):
+        pytest.importorskip(name)
+    write_chat_model(place / "chat")
+    write_voice(place / "voice")
+    write_picture_folder(place / "objects", "yolos")
+    write_picture_folder(place / "clip", "clip")
+    write_painter(place / "painter", "one")
+    pytest.importorskip("PIL.Image").new("RGB", (40, 30), "red").save("street.jpg")
+    of_hub = {"facebook/mms-tts-eng": "voice", "stable-diffusion-v1-5/stable-diffusion-v1-5": "painter"}
+    specs = [str(place / name) for name in ("voice", "objects", "clip", "painter")]
+    with Process(f"small={place / 'chat'}", *specs, "--output-limit", "40", "--no-preload", ready=False) as server:
+        names: dict[str, Any] = {}
+        for number, code in enumerate(blocks(ROOT / "docs/serving.md", "python")):
+            code = code.replace("localhost:8000", f"localhost:{server.port}").replace(
+                'size="512x512"', 'size="16x16", extra_body={"steps": 1, "guidance": 1}'
+            )
+            for name, folder in of_hub.items():
+                code = code.replace(f'"{name}"', f'"{folder}"')
+            if "from anthropic" in code and importlib.util.find_spec("anthropic") is None:
+                continue
+            if "realtime" in code:  # tests/serve/test_clients.py talks so: a connection has no end of its own
+                continue
+            compiled = compile(code, f"serving.md, block {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            waits = eval(compiled, names)
+            if asyncio.iscoroutine(waits):
+                asyncio.run(waits)
+    assert (place / "hello.wav").is_file() and (place / "cat.png").is_file() and len(names["found"].data) == 1
+
+
 def test_several_processes(place: Path) -> None:
-    """One process by itself runs both programs of the page."""
+    """One process by itself runs the first two programs of the page, four processes the others."""
     pytest.importorskip("mpi4py")
     write_chat_model(place / "path" / "to" / "model")
-    first, second = blocks(ROOT / "docs/distributed.md", "python")
+    first, second, trained, planned, saved = blocks(ROOT / "docs/distributed.md", "python")
     (place / "script.py").write_text(f"{first}\ndist.destroy_process_group()\n{second}")
+    (place / "four.py").write_text(
+        f"{first}\nfrom pyapp.models import load_model\nmodel = load_model('path/to/model').model\n"
+        f"model.requires_grad_(True)\n{trained}\n"
+        "model(pyapp.tensor([[1, 2, 3]])).sum().backward()\noptimizer.step()\n"
+        f"{saved}\nassert state['step'] == 100\n"
+        "model = nn.Module()\nblock = nn.Module()\nmodel.layers = nn.ModuleList([block])\n"
+        f"block.w1, block.w2 = nn.Linear(4, 6), nn.Linear(6, 4)\n{planned}\nassert block.w1.weight.shape == (3, 4)\n"
+    )
     started = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, env=started, timeout=120)
-    assert done.returncode == 0, done.stderr
+    for command in (["script.py"], ["-m", "pyapp", "run", "-n", "4", "four.py"]):
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=started, timeout=120)
+        assert done.returncode == 0, done.stderr
 
 
 # -- links

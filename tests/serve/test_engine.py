@@ -123,11 +123,14 @@ def test_names_of_models(model_folders: Any) -> None:
 
     chat, embedder = str(model_folders["chat"]), str(model_folders["embedder"])
     found = [
-        parse_model(spec) for spec in (chat, f"x={embedder}", f"y=classify:{chat}", "embed:a/b", "speech", "a/b:c")
-    ]
+        parse_model(spec) for spec in (
+            chat, f"x={embedder}", f"y=classify:{chat}", "embed:a/b", "speech", "a/b:c", f"own/er=embed:{embedder}",
+            "no/where=a",
+        )
+    ]  # fmt: skip
     assert [(model.name, model.task) for model in found] == [
         ("chat", "generate"), ("x", "embed"), ("y", "classify"), ("a/b", "embed"), ("speech", "transcribe"),
-        ("a/b:c", "generate"),
+        ("a/b:c", "generate"), ("own/er", "embed"), ("no/where=a", "generate"),
     ]  # fmt: skip
     with pytest.raises((OptionError, ModelNotFoundError)):
         parse_model("embed:")

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from pyapp import tasks
-from pyapp.audio import write_wav
-from pyapp.events import Item
+from pyapp.audio import read_wav, write_wav
+from pyapp.audio.wav import as_pcm
+from pyapp.events import Item, Sound
 from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.vision.reading import read_image
@@ -22,11 +23,14 @@ from tests.models.page_configs import write_page_folder
 from tests.models.picture_configs import CONFIGS
 from tests.models.picture_folders import write_picture_folder
 from tests.models.sound_configs import recording
+from tests.models.test_musics import make as make_music
+from tests.models.test_musics import write as write_music
 from tests.models.test_pages import golden as golden_pages
 from tests.models.test_pictures import make as make_picture_model
 from tests.models.test_sound_labels import make as make_listener
 from tests.models.test_sound_labels import write as write_listener
 from tests.models.test_sound_moments import write as write_moments
+from tests.models.test_speakers import write as write_speaker
 from tests.text.picture_chat_model import photo
 from tests.vision.processor_cases import pictures
 
@@ -47,6 +51,7 @@ PICTURES = (
     "lightglue_whole",
 )
 PICTURE = encode_png(pictures()[0])
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +60,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pytest.importorskip("tokenizers")
     top = tmp_path_factory.mktemp("looking")
     found = {name: write_picture_folder(top / name, name) for name in PICTURES}
+    found |= {"voices": write_speaker(top / "voices", "wavlm"), "reader": "reader"}
     return found | {"sounds": write_listener(top / "sounds", "wav2vec2", dict(make_listener("wav2vec2").state_dict()))}
 
 
@@ -69,15 +75,20 @@ def server(folders: dict[str, Path]) -> Iterator[Any]:
     from pyapp.serve.settings import Settings
 
     models = tuple(f"{name}={folder}" for name, folder in folders.items())
+    models += (f"vectors=embed-image:{folders['clip']}",)
     with TestClient(make_app(Context(Settings(models=models, preload=False))), raise_server_exceptions=False) as found:
         yield found
 
 
-def values_of(stream: Any) -> Any:
+def all_values_of(stream: Any) -> list[Any]:
     async def collect() -> list[Any]:
         return [event.values async for event in stream if isinstance(event, Item)]
 
-    [found] = asyncio.run(collect())
+    return asyncio.run(collect())
+
+
+def values_of(stream: Any) -> Any:
+    [found] = all_values_of(stream)
     return found
 
 
@@ -280,6 +291,96 @@ def test_moments_of_sounds(tmp_path: Path) -> None:
         answer = client.post("/models/who", json=coded(data, threshold=0.01))
         assert answer.json() == labels and labels
         assert client.post("/models/who", json=coded(data, threshold=2)).status_code == 400
+
+
+def test_vectors(server: Any, folders: dict[str, Path], tmp_path: Path) -> None:
+    """Of pictures and recordings, at /models/NAME, and at /v1/embeddings in Jina's form."""
+    write_wav(tmp_path / "a.wav", recording(4000)[:, None], 16000)
+    sound = (tmp_path / "a.wav").read_bytes()
+    seen = PICTURE, tasks.embed_images, "clip", "image"
+    given = [("vectors", *seen), ("clip", *seen), ("voices", sound, tasks.embed_sounds, "voices", "audio")]
+    for name, data, stream, folder, key in given:
+        wanted = values_of(stream([data], model=str(folders[folder])))["embedding"]
+        if name != "clip":  # there it labels
+            answer = server.post(f"/models/{name}", content=data)
+            assert answer.status_code == 200 and answer.json() == wanted, answer.text
+        file = {key: base64.b64encode(data).decode()}
+        answer = server.post("/v1/embeddings", json={"model": name, "input": [file], "dimensions": len(wanted) - 1})
+        [entry] = answer.json()["data"]
+        assert answer.json()["model"] == name and answer.json()["usage"]["total_tokens"] == 0
+        cut = np.asarray(wanted[:-1])
+        np.testing.assert_allclose(entry["embedding"], cut / np.linalg.norm(cut), rtol=1e-6)
+    picture = {"image": "data:image/png;base64," + base64.b64encode(PICTURE).decode()}
+    stream = tasks.embed_images([PICTURE], ["the cat", "a dog"], model=str(folders["clip"]))
+    image, cat, dog = [values["embedding"] for values in all_values_of(stream)]
+    body = {"model": "vectors", "input": ["the cat", picture, {"text": "a dog"}]}
+    answer = server.post("/v1/embeddings", json=body).json()
+    assert [entry["embedding"] for entry in answer["data"]] == [cat, image, dog] and answer["usage"][
+        "prompt_tokens"
+    ] > 2
+    alone = server.post("/v1/embeddings", json={"model": "vectors", "input": "the cat"}).json()["data"][0]["embedding"]
+    np.testing.assert_allclose(alone, cat, rtol=1e-5)
+    for name, wrong, param in (
+        ("vectors", [picture | {"text": "both"}], "input[0]"), ("vectors", [{"image": "no base64"}], "input[0].image"),
+        ("vectors", ["cat", {"image": ""}], "input[1].image"), ("vectors", [], "input"), ("vectors", [""], "input[0]"),
+        ("vectors", [{"image": file["audio"]}], "input[0].image"), ("voices", ["a voice"], "input"),
+        ("vectors", {"audio": file["audio"]}, "input"), ("vectors", [7], "input[0]"), ("deit", "the cat", "model"),
+        ("voices", [{"audio": picture["image"]}], "input[0].audio"),
+    ):  # fmt: skip
+        answer = server.post("/v1/embeddings", json={"model": name, "input": wrong})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+
+
+def test_pages_that_are_read(server: Any) -> None:
+    page = read_image((ROOT / "web/models/reader/samples/bill.png").read_bytes(), "L").numpy()[:260]
+    data = encode_png(page)
+    wanted = values_of(tasks.read([data], model="reader", straighten=False))
+    answer = server.post("/models/reader", json=coded(data, straighten=False))
+    [found] = types.ImageToTextOutput.parse_obj_as_list(answer.content)
+    assert found.generated_text == wanted["text"] and len(wanted["text"]) > 20
+    [whole] = answer.json()
+    assert json.loads(json.dumps(wanted["regions"])) == whole["regions"] and whole["width"] == page.shape[1]
+    answer = server.post("/models/reader", json=coded(data, max_new_tokens=3))
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "parameters.max_new_tokens"), answer.text
+
+
+def test_music(tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    folder = write_music(tmp_path / "music", "musicgen", dict(make_music("musicgen").state_dict()))
+
+    async def made() -> Any:
+        options = {"seconds": 0.1, "seed": 3, "guidance": 2.0}
+        events = [event async for event in tasks.compose("aa ab", options, model=str(folder))]
+        [sound] = [event for event in events if isinstance(event, Sound)]
+        return sound
+
+    sound = asyncio.run(made())
+    given = {"inputs": "aa ab", "parameters": {"seconds": 0.1, "seed": 3, "guidance_scale": 2}}
+    with TestClient(make_app(Context(Settings(models=(str(folder),), preload=False)))) as client:
+        _check_music(client, given, sound)
+
+
+def _check_music(server: Any, given: Any, sound: Any) -> None:
+    answer = server.post("/models/music", json=given)
+    assert server.post("/", json=given).content == answer.content
+    assert answer.status_code == 200 and answer.headers["content-type"] == "audio/wav", answer.text
+    samples, rate = read_wav(answer.content)
+    assert (as_pcm(samples[:, 0]), rate) == (sound.pcm, sound.rate)
+    assert 'pyapp_composed_seconds_total{model="music"}' in server.get("/metrics").text
+    for wrong, param in (
+        ({"inputs": " "}, "inputs"), ({"parameters": {}}, "inputs"), ({"seconds": 31}, "parameters.seconds"),
+        ({"melody": "no base64"}, "parameters.melody"), ({"melody": "aaaa"}, "parameters.melody"),
+        ({"seconds": 20}, "parameters.seconds"), ({"tempo": 1}, "parameters.tempo"),
+        ({"response_format": "aac"}, "parameters.response_format"),
+    ):  # fmt: skip
+        body = wrong if "inputs" in wrong or "parameters" in wrong else {"inputs": "aa", "parameters": wrong}
+        answer = server.post("/models/music", json=body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
 
 
 def test_what_is_refused(server: Any) -> None:

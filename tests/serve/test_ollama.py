@@ -31,6 +31,14 @@ def test_a_conversation(client: Any) -> None:
     assert (whole["done"], whole["done_reason"], whole["eval_count"]) == (True, "length", 6)
     assert whole["prompt_eval_count"] == reference["usage"]["prompt_tokens"]
     assert whole["total_duration"] == whole["prompt_eval_duration"] + whole["eval_duration"] > 0
+    more: Any = {"logprobs": True, "top_logprobs": 2}
+    scored = client.post("/v1/chat/completions", json={"messages": HELLO, "max_tokens": 6, "temperature": 0} | more)
+    scores = scored.json()["choices"][0]["logprobs"]["content"]
+    assert asked(client, "chat", messages=HELLO, options=SHORT, stream=False, **more)["logprobs"] == scores
+    pieces = asked(client, "chat", messages=HELLO, options=SHORT, **more)
+    assert [score for piece in pieces for score in piece.get("logprobs", ())] == scores and len(scores) == 6
+    raw = asked(client, "generate", prompt="hello", raw=True, options=SHORT, stream=False, logprobs=True)
+    assert len(raw["logprobs"]) == 6 and not raw["logprobs"][0]["top_logprobs"]
     pieces = asked(client, "chat", model="chat", messages=HELLO, options=SHORT | {"num_ctx": 512, "num_gpu": 1})
     assert "".join(piece["message"]["content"] for piece in pieces) == text
     assert [piece["done"] for piece in pieces] == [False] * (len(pieces) - 1) + [True]

@@ -91,11 +91,14 @@ def test_a_client_that_leaves_stops_its_text(server: Process, stream: bool) -> N
 
 def test_more_requests_than_may_wait(server: Process) -> None:
     endless = LONG | {"stream": True, "max_tokens": 3000}  # on fast machines too they run when the next one comes
-    answers = [server.post("/v1/completions", endless, **KEY) for _ in range(3)]
-    refused = server.post("/v1/completions", LONG, **KEY)
-    assert refused.status == 429 and refused.getheader("retry-after") == "1"
-    assert json.loads(refused.read())["error"]["code"] == "rate_limit_exceeded"
-    texts = [answer.read() for answer in answers]
+    with ThreadPoolExecutor() as pool:  # the answer of the third one begins when one of the others has ended
+        answers = [pool.submit(lambda: server.post("/v1/completions", endless, **KEY).read()) for _ in range(3)]
+        wait_until(lambda: server.metric("pyapp_requests_in_flight") == 3)
+        for stream in (False, True):
+            refused = server.post("/v1/completions", LONG | {"stream": stream}, **KEY)
+            assert refused.status == 429 and refused.getheader("retry-after") == "1"
+            assert json.loads(refused.read())["error"]["code"] == "rate_limit_exceeded"
+        texts = [answer.result() for answer in answers]
     assert all(text.endswith(b"[DONE]\n\n") for text in texts)
     assert server.post("/v1/completions", LONG | {"max_tokens": 1}, **KEY).status == 200
 
@@ -204,6 +207,23 @@ def test_connections_wait_where_no_more_files_may_be_open(model_folders: dict[st
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+def test_the_host_of_all_addresses_takes_both_families() -> None:
+    pytest.importorskip("uvicorn")
+    from pyapp.serve.server import ListenError, both_families
+    from pyapp.serve.settings import Settings
+
+    assert both_families(Settings(host="127.0.0.1", port=0)) is None
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("needs IPv6")
+    [listening] = both_families(Settings(host="::", port=0)) or []
+    with listening:
+        port = listening.getsockname()[1]
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, port), timeout=5).close()
+        with pytest.raises(ListenError):
+            both_families(Settings(host="::", port=port))
+
+
 def test_the_limit_of_open_files_is_raised() -> None:
     pytest.importorskip("uvicorn")
     code = (

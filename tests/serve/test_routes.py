@@ -345,7 +345,7 @@ def test_embeddings_in_coheres_form(client: Any) -> None:
 
 def test_vectors_of_many_tokens(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are computed and sent in pieces, and are those of one piece."""
-    from pyapp.serve import vectors
+    from pyapp.serve import items, vectors
 
     texts = ["the cat", "a boat on the river", "bread", "the cat slept", "fish"]
     whole = client.post("/embed_all", json={"inputs": texts})
@@ -357,7 +357,8 @@ def test_vectors_of_many_tokens(client: Any, monkeypatch: pytest.MonkeyPatch) ->
         begun.append(count)
         return await values_of(context, model, count, *more)
 
-    monkeypatch.setattr(vectors, "values_of", counted)
+    for module in (items, vectors):
+        monkeypatch.setattr(module, "values_of", counted)
     monkeypatch.setattr(vectors, "PIECE_TOKENS", 8)
     parts = client.post("/embed_all", json={"inputs": texts})
     assert begun == [1, 1, 2, 1] and parts.headers["content-type"] == "application/json"
@@ -673,6 +674,29 @@ def test_fields_that_are_null_are_not_there(client: Any) -> None:
     assert post(client, "/v1/chat/completions", **ASK | {"max_tokens": 2} | empty)["choices"]
 
 
+def test_what_is_wrong_before_a_stream_begins_has_a_status(client: Any) -> None:
+    """As of an answer in one piece: the model's runner finds it, not the reading of the fields."""
+    schema = {"const": "a" * 40}
+    form: Any = {"type": "json_schema", "name": "n", "schema": schema}
+    nested: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    hello: Any = {"messages": [{"role": "user", "content": "hi"}]}
+    asked: tuple[tuple[str, Any, str], ...] = (
+        ("/v1/chat/completions", hello | {"max_tokens": 4, "response_format": nested}, "max_tokens"),
+        ("/v1/chat/completions", hello | {"max_tokens": 4, "n": 2, "logit_bias": {"999999": 1}}, "logit_bias"),
+        ("/v1/completions", {"prompt": "a", "logit_bias": {"999999": 1}}, "logit_bias"),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 4, "text": {"format": form}}, "max_output_tokens"),
+        ("/v2/chat", hello | {"max_tokens": 4, "response_format": {"type": "json_object", "json_schema":
+         schema}}, "max_tokens"),
+        ("/api/generate", {"prompt": "a", "options": {"num_predict": 4}, "format": schema}, "num_predict"),
+        ("/generate", {"inputs": "a", "parameters": {"max_new_tokens": 4, "grammar":
+         {"type": "json", "value": schema}}}, "max_new_tokens"),
+    )  # fmt: skip
+    for path, body, told in asked:
+        whole, streamed = (client.post(path, json=body | {"stream": stream}) for stream in (False, True))
+        assert whole.status_code == streamed.status_code == 400, (path, streamed.text)
+        assert whole.json() == streamed.json() and told in streamed.text, streamed.text
+
+
 def test_ranges_in_words(client: Any) -> None:
     for limit, told in ((0, "at least 1"), (10**9, "at most 8,192")):
         answer = client.post("/v1/chat/completions", json=ASK | {"max_tokens": limit})
@@ -702,6 +726,8 @@ def test_bodies_that_are_none(client: Any) -> None:
         assert answer.status_code == status and answer.json()["error"]["message"]
 
     check_each(check, rows)
+    marked = b"\xef\xbb\xbf" + json.dumps({"prompt": "a", "max_tokens": 1}).encode()  # as files of Windows begin
+    assert client.post("/v1/completions", content=marked).status_code == 200
     packed = client.post(
         "/v1/completions", content=b"\x1f\x8b", headers={"content-type": "application/json", "content-encoding": "gzip"}
     )
@@ -910,13 +936,15 @@ def test_speech_by_characters(tmp_path: Path) -> None:
         assert entry["task"] == "transcribe" and "ears" in other.get("/metrics").text
 
 
-def test_what_is_served_has_a_route() -> None:
+def test_what_is_served_has_a_route(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default the embedded models for which there are routes; others are refused by name."""
     pytest.importorskip("starlette")
     from pyapp.errors import OptionError
+    from pyapp.serve import served
     from pyapp.serve.context import Context
     from pyapp.serve.settings import Settings
 
-    assert set(Context(Settings(preload=False)).models.by_name) == {"stories", "speech"}
-    with pytest.raises(OptionError, match="its task is 'read', for which the server has no route"):
-        Context(Settings(models=("reader",), preload=False))
+    assert set(Context(Settings(preload=False)).models.by_name) == {"stories", "speech", "reader"}
+    with pytest.raises(OptionError, match="its task is 'text-to-audio', for which the server has no route"):
+        monkeypatch.setattr(served, "task_of", lambda source: "text-to-audio")
+        Context(Settings(models=("music",), preload=False))

@@ -31,18 +31,23 @@ from pyapp.text.tokenization import tokenizer as tokenizer_module
 from tests.models.picture_text_configs import CONFIGS
 from tests.models.seeded import picture_weights
 from tests.text.chat_model import write_chat_model
-from tests.text.picture_chat_model import GOLDEN as MODELS
 from tests.text.picture_chat_model import (
+    FRAMES,
     IDS,
     MORE,
     SIZE,
     SIZES,
+    STAND_IN,
     TEMPLATES,
+    VIDEOS,
     byte_tokenizer,
     conversation,
     photo,
+    video_conversation,
     write_picture_chat_model,
+    write_video_chat_model,
 )
+from tests.text.picture_chat_model import GOLDEN as MODELS
 from tests.together import fewer_in_browser
 
 pytest.importorskip("jinja2")
@@ -120,6 +125,28 @@ def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) 
     files = {path.name: FileSource(path) for path in folders[kind].iterdir()}
     again = run(tasks.chat(files, conversation(pictures()), GREEDY, key=kind))
     assert again[0] == found and read_so_far()[: len(expected["prompt"])] == prompt_of(kind)
+
+
+def frames() -> list[pyapp.Tensor]:
+    return [pyapp.from_numpy(photo(*FRAMES[1:], seed)) for seed in range(FRAMES[0])]
+
+
+@pytest.mark.parametrize("kind", fewer_in_browser(VIDEOS, 2))
+def test_answers_about_videos_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+    tasks.unload()
+    expected, folder = GOLDEN["videos"][kind], write_video_chat_model(tmp_path, kind)
+    found, done, events = run(tasks.chat(folder, video_conversation(frames(), VIDEOS[kind]), GREEDY))
+    assert done.type == "done", done
+    told = [IDS["<|image_pad|>"] if id == IDS[STAND_IN] else id for id in expected["prompt"]]  # places of vectors
+    assert read_so_far()[: len(told)] == told
+    assert found == expected["written"]
+    assert [event for event in events if event.type == "progress" and event.what == "seeing"]
+    check_what_was_read()
+    for number, frame in enumerate(frames(), 8):  # names that are in this order as numbers only
+        (tmp_path / f"{number}.png").write_bytes(encode_png(frame.numpy()))
+    tasks.unload()
+    again = run(tasks.chat(folder, video_conversation(str(tmp_path), VIDEOS[kind]), GREEDY))
+    assert again[0] == found
 
 
 def test_a_prompt_with_pictures(folders: dict[str, Path]) -> None:
@@ -376,7 +403,14 @@ def test_what_cannot_be_is_refused(folders: dict[str, Path], tmp_path: Path) -> 
     write_chat_model(tmp_path / "text")
     assert "reads no pictures" in refusal(tmp_path / "text", [picture(shown), text])
     assert "content[0]: the picture is missing" in refusal(folders["llava"], [picture(None), text])
-    assert "type 'video' is not known" in refusal(folders["llava"], [{"type": "video"}])
+    assert "type 'movie' is not known" in refusal(folders["llava"], [{"type": "movie"}])
+    moving = {"type": "video", "video": frames()}
+    assert "reads no videos" in refusal(folders["llava"], [moving])
+    assert "fps is -1" in refusal(folders["qwen2_vl"], [moving | {"fps": -1}])
+    assert "the video is missing" in refusal(folders["qwen2_vl"], [{"type": "video", "video": 3}])
+    assert "no folder of frames" in refusal(folders["qwen2_vl"], [{"type": "video", "video": "clip.mp4"}])
+    assert "several sizes" in refusal(folders["qwen2_vl"], [{"type": "video", "video": pictures()}])
+    assert "is room for" in refusal(folders["qwen2_vl"], [moving | {"video": frames() * 100}])
     assert "no such file" in refusal(folders["llava"], [picture(str(tmp_path / "none.png")), text])
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
     if sys.platform != "emscripten":

@@ -1,7 +1,7 @@
 """Makes golden_picture_chat.json with transformers: the tokens of a conversation with pictures, by the processors and
 chat templates of the models in picture_chat_model.py, and 16 greedy tokens after it.
 
-    PYTHONPATH=. python tests/text/make_golden_picture_chat.py [KIND …]
+    PYTHONPATH=. python tests/text/make_golden_picture_chat.py [KIND … | videos]
 
 Pillow must be older than 13, as for tests/vision/make_golden_processors.py. What a user writes of special tokens is
 given to transformers with a space in it, and the space is taken out again, because there it would become such a token.
@@ -15,20 +15,27 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from PIL import Image
 
 from tests.text.picture_chat_model import (
+    ALIKE,
+    FRAMES,
     IDS,
     MORE,
     PROCESSORS,
     SIZES,
     TEMPLATES,
     TEXTS,
+    VIDEOS,
+    WATCHES,
     conversation,
     photo,
+    video_conversation,
     write_picture_chat_model,
+    write_video_chat_model,
 )
 
 CLASSES = {
@@ -177,7 +184,43 @@ def continued(kind: str, folder: Path) -> list[Any]:
     return found
 
 
+def watched(kind: str, folder: Path) -> dict[str, Any]:
+    """As golden, of a conversation about a video, by transformers' whole processor (which needs torchvision)."""
+    write_video_chat_model(folder, kind)
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    settings = {key: value for key, value in PROCESSORS[ALIKE.get(kind, kind)].items() if "type" not in key}
+    name = "Qwen3VL" if kind == "qwen3_vl" else "Qwen2VL"
+    own = {key: value for key, value in WATCHES.items() if "type" not in key} if kind == "qwen3_vl" else settings
+    made = getattr(transformers, f"{CLASSES.get(kind, 'Qwen2_5_VL')}Processor")
+    processor = made(
+        transformers.Qwen2VLImageProcessorPil(**settings), tokenizer,
+        getattr(transformers, f"{name}VideoProcessor")(do_sample_frames=False, cap_pixels_per_frame=False, **own),
+        chat_template=json.loads((folder / "chat_template.json").read_text())["chat_template"],
+    )  # fmt: skip
+    count, *size = FRAMES
+    frames = np.stack([photo(*size, seed) for seed in range(count)])
+    text = processor.apply_chat_template(video_conversation(None, VIDEOS[kind]), add_generation_prompt=True)
+    told = {"fps": VIDEOS[kind], "total_num_frames": count, "frames_indices": list(range(count))}
+    found = processor(text=[text], videos=[frames], video_metadata=[told], return_tensors="pt")
+    found.pop("video_metadata", None)
+    model = getattr(transformers, CLASSES.get(kind, "Qwen2_5_VL") + "ForConditionalGeneration")
+    model = model.from_pretrained(folder).eval()
+    with torch.no_grad():
+        written = model.generate(
+            **found, max_new_tokens=16, do_sample=False, eos_token_id=None, pad_token_id=0,
+            suppress_tokens=list(IDS.values()),
+        )  # fmt: skip
+    ids = found["input_ids"][0].tolist()
+    return {"prompt": ids, "written": written[0, len(ids) :].tolist()}
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["videos"]:
+        target = Path(__file__).with_name("golden_picture_chat.json")
+        with tempfile.TemporaryDirectory() as place:
+            made = json.loads(target.read_text()) | {"videos": {k: watched(k, Path(place) / k) for k in VIDEOS}}
+        target.write_text(json.dumps(made, separators=(",", ":")) + "\n")
+        sys.exit()
     with tempfile.TemporaryDirectory() as place:
         made = {kind: golden(kind, Path(place) / kind) for kind in sys.argv[1:] or TEMPLATES | MORE}
         prompts = {kind: continued(kind, Path(place) / kind) for kind in made if kind in PROMPTS}

@@ -283,3 +283,31 @@ def conversation(pictures: Any) -> list[dict[str, Any]]:
         {"role": "user", "content": parts}, {"role": "assistant", "content": said[0]},
         {"role": "user", "content": said[1]},
     ]  # fmt: skip
+
+
+FRAMES = (5, 16, 24)  # of a video: how many, rows and columns, which the processors leave as they are
+VIDEOS = {"qwen2_vl": 2.0, "qwen2_5_vl": 8.0, "qwen3_vl": 2.0}  # the frames of a second
+WATCHES = {"video_processor_type": "Qwen3VLVideoProcessor", "patch_size": 4, "merge_size": 2,
+           "size": {"shortest_edge": 512, "longest_edge": 8192}}  # fmt: skip
+STAND_IN = "<|img_thumbnail|>"  # whose number the token of videos has
+
+
+def write_video_chat_model(folder: Path, kind: str) -> Path:
+    """As write_picture_chat_model, with a token and a place in the template for videos."""
+    write_picture_chat_model(folder, kind)
+    picture = "<|vision_start|><|image_pad|><|vision_end|>"
+    video = "{% elif content['type'] == 'video' %}" + picture.replace("image", "video")
+    for name, old, new in (("tokenizer", STAND_IN, "<|video_pad|>"), ("chat_template", picture, picture + video)):
+        path = folder / f"{name}.json"
+        path.write_text(path.read_text().replace(old, new))
+    config = config_of(kind) | {"video_token_id": IDS[STAND_IN]}
+    (folder / "config.json").write_text(json.dumps(config))
+    if kind == "qwen3_vl":
+        (folder / "video_preprocessor_config.json").write_text(json.dumps(WATCHES))
+    return folder
+
+
+def video_conversation(frames: Any, fps: float) -> list[dict[str, Any]]:
+    """A conversation about a video."""
+    parts = [{"type": "video", "video": frames, "fps": fps}, {"type": "text", "text": "What happens?"}]
+    return [{"role": "user", "content": parts}]

@@ -10,8 +10,9 @@ from ..device import cpu
 from ..dtype import DType
 from ..element_types import CODES, element_bits, number_slot, opcodes, padded
 from ..launch import KERNELS as K
+from ..launch import capturing
 from ..native import get_num_threads
-from ..op import claims, claims_in_place
+from ..op import OPS, claims, claims_in_place
 from ..operands import check_number, common_dtype, dense
 from ..ops.view import reshaped
 from ..shape import Shape, broadcast_shapes, normalize_dim
@@ -121,14 +122,30 @@ def _fits(x: Tensor, index: Tensor, dim: int, rank: int) -> bool:
     return True
 
 
+def _index_of_rows(x: Tensor, d: int, index: Tensor) -> Tensor | None:
+    """A vector of places along dim d, where the index repeats it for all of x's other dims, as `expand` does: then whole
+    rows are moved. None elsewhere, and where they may be negative."""
+    if x.device is not cpu or capturing() or index.numel() <= _FEW or x.shape[d + 1 :] != index.shape[d + 1 :]:
+        return None
+    if index.shape[:d] != x.shape[:d] or index.shape[d] == index.numel():
+        return None
+    for i, (n, step) in enumerate(zip(index.shape, index.strides, strict=True)):
+        if step and n > 1 and i != d:
+            return None
+    places = dense(make(index.storage, (index.shape[d],), (index.strides[d],), index.dtype, index.offset))
+    return places if places.amin().item() >= 0 else None
+
+
 @claims("gather")
 def _gather(x: Tensor, dim: int, index: Tensor) -> Any:
     d = normalize_dim(dim, len(x.shape), "gather")
     if index.dtype not in _INDEX_TYPES or not _fits(x, index, d, 6):
         return NotImplemented
     source, places = _with_rank(x, index)
-    y = empty_contiguous(places.shape, x.dtype, x.device)
     try:
+        if (rows := _index_of_rows(x, d, index)) is not None:
+            return OPS["_index_select"].forward(x, d, rows)
+        y = empty_contiguous(places.shape, x.dtype, x.device)
         _GATHER.launch(
             places.numel() >> 8, y, source, places, x.dtype.itemsize, CODES[index.dtype], len(source.shape), d,
             source.shape[d], *padded(places.shape), *padded(source.strides), *padded(places.strides),
@@ -178,6 +195,13 @@ def _scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
 
 @claims("scatter_add")
 def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    if src.shape == index.shape and src.dtype is x.dtype and index.dtype in _INDEX_TYPES and _fits(x, index, dim, 4):
+        d = normalize_dim(dim, len(x.shape), "scatter")
+        if (rows := _index_of_rows(x, d, index)) is not None:
+            try:
+                return OPS["_index_add"].forward(x, d, rows, src)
+            except IndexError:
+                return NotImplemented  # NumPy's way says which index it is
     return _scatter_into(x, dim, index, src, _ADD) if x.dtype in opcodes("scatter")["add"].types else NotImplemented
 
 

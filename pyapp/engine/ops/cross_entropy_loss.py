@@ -24,10 +24,11 @@ cross_entropy_backward = fused_gradient(_cross_entropy)
 
 
 def _mean_of_targets(scores: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    kept = targets != ignore_index
-    safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
+    ignored = targets == ignore_index
+    safe = targets.masked_fill(ignored, 0).to(_dtype.int64)
     rows = -scores.gather(1, safe.unsqueeze(1)).squeeze(1)
-    return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()
+    # Ignored rows are replaced: multiplied by 0 they would have NaN for gradients where there is no other row.
+    return rows.masked_fill(ignored, 0.0).sum() / (~ignored).to(rows.dtype).sum()
 
 
 @op()

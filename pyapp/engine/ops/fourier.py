@@ -195,29 +195,30 @@ def _dims(name: str, count: int, s: Any, dim: Any) -> list[tuple[int, int | None
     are sizes.
     """
     if dim is None:
-        dims = list(range(count)) if s is None else list(range(-len(s), 0))
+        dims = list(range(count)) if s is None else list(range(-1 if isinstance(s, int) else -len(s), 0))
     else:
         dims = [dim] if isinstance(dim, int) else list(dim)
+    s = [s] if isinstance(s, int) else s
     if s is not None and len(s) != len(dims):
         raise ValueError(f"{name}: {len(s)} sizes are given for {len(dims)} dims")
     found = [normalize_dim(d, count, name) for d in dims]
-    if not found or len(set(found)) != len(found):
+    if (not found and name not in ("fftn", "ifftn")) or len(set(found)) != len(found):
         raise ValueError(f"{name}: dims {dims} are not one dim or more, each once")
     return [(d, None if s is None or s[i] == -1 else int(s[i])) for i, d in enumerate(found)]
 
 
 def fftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """fft along dims: all unless given."""
+    """fft along dims: all unless given. Along none it gives the complex numbers themselves."""
     for d, size in _dims("fftn", x.ndim, s, dim):
         x = fft(x, size, d, norm)
-    return x
+    return _in_complex(x)
 
 
 def ifftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of fftn."""
     for d, size in _dims("ifftn", x.ndim, s, dim):
         x = ifft(x, size, d, norm)
-    return x
+    return _in_complex(x)
 
 
 def rfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:

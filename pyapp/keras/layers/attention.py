@@ -355,7 +355,7 @@ class _DotAttention(Layer):
         raise NotImplementedError
 
     def call(
-        self, inputs: Any, mask: Any = None, return_attention_scores: bool = False, training: bool = False,
+        self, inputs: Any, mask: Any = None, training: bool = False, return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> Any:  # fmt: skip
         query, value = inputs[:2]

@@ -11,7 +11,7 @@ from ...nn import functional as F
 from ...train.metrics import in_float32
 from .. import activations, constraints, initializers, regularizers
 from ..arguments import one_of, positive_integer
-from ..nn_functions import conv_transpose
+from ..nn_functions import conv, conv_transpose
 from ..weight_attributes import AdaptedWeight
 from .channels import ChannelsLayer
 from .lora import LoraLayer
@@ -145,7 +145,18 @@ class _Conv(_Convolution, LoraLayer):
         self._add_bias(self.filters)
         self._enable_given_lora()
 
+    def convolution_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
+        """The convolution of the inputs with a kernel, without the bias. A subclass may convolve with another one."""
+        x = inputs.movedim(1, -1) if self.channels_first else inputs
+        y = conv(x, kernel, self.strides, self.padding, None, self.dilation_rate)
+        return y.movedim(-1, 1) if self.channels_first else y
+
     def on_channels_last(self, inputs: Tensor) -> Tensor:
+        if type(self).convolution_op is not _Conv.convolution_op:
+            x = inputs.movedim(-1, 1) if self.channels_first else inputs
+            y = self.convolution_op(x, in_float32(self.kernel))
+            y = y.movedim(1, -1) if self.channels_first else y
+            return y if self.bias is None else y + in_float32(self.bias)
         weight = in_float32(self.kernel).permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)
         x = self._padded(inputs.movedim(-1, 1))
         y = _CONVOLVE[self.dims](x, weight, self._bias(), self.strides, 0, self.dilation_rate, self.groups)

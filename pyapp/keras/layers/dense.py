@@ -59,6 +59,15 @@ class Dense(QuantizedLayer):
             )  # fmt: skip
         self._enable_given_lora()
 
+    def symbolic_outputs(self, *args: Any, **kwargs: Any) -> Any:
+        shape = getattr(args[0] if args else kwargs.get("inputs"), "shape", ())
+        if not self.built and shape[-1:] == (None,):
+            raise ValueError(
+                f"layer {self.name} (Dense) has a weight for each of the inputs' last dim, which must be known, got "
+                f"shape {tuple(shape)}"
+            )
+        return super().symbolic_outputs(*args, **kwargs)
+
     def call(self, inputs: Tensor) -> Tensor:
         if self.packed_mode is not None or self.is_float8:
             return self._quantized_call(inputs)

@@ -106,6 +106,8 @@ class BatchNormalization(_Scaled):
         self.moving_variance_initializer = initializers.get(moving_variance_initializer)
 
     def build(self, input_shape: Any) -> None:
+        if not -len(input_shape) <= self.axis < len(input_shape):
+            raise ValueError(f"there is no axis {self.axis}: the inputs have {len(input_shape)} dims, the batch first")
         channels = input_shape[self.axis]
         self._add_scale((channels,))
         self.moving_mean = self.add_weight(

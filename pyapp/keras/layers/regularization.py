@@ -75,7 +75,7 @@ class _SpatialDropout(_Random):
     dims: int
     unknown_to_keras = ("trainable",)
 
-    def __init__(self, rate: float, seed: int | None = None, data_format: str | None = None, **settings: Any) -> None:
+    def __init__(self, rate: float, data_format: str | None = None, seed: int | None = None, **settings: Any) -> None:
         super().__init__(seed, **settings)
         self.rate = share_of(f"{type(self).__name__}: rate", rate)
         self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
@@ -93,6 +93,9 @@ class SpatialDropout1D(_SpatialDropout):
     """Zeroes whole channels of (B, steps, channels)."""
 
     dims = 1
+
+    def __init__(self, rate: float, seed: int | None = None, data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(rate, data_format, seed, **settings)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor. That of Keras has no data_format: it is written only if it counts."""

@@ -182,11 +182,15 @@ def _number(values: Mapping[str, Any], name: str, usual: float) -> float:
 def begin_drawing(
     loaded: LoadedDiffusion, prompts: Sequence[str], options: ImagineOptions, noise: Any = None,
     picture: Tensor | None = None, mask: Tensor | None = None, control: Tensor | None = None,
+    prompt: Tensor | None = None,
 ) -> Drawing | CascadeDrawing:  # fmt: skip
     """Pictures of prompts under way; the arguments are those of Drawing."""
     if loaded.prior is None:
-        return Drawing(loaded, prompts, options, noise, picture, mask, control)
-    for name, given in (("image", picture), ("mask", mask), ("control_image", control), ("strength", options.strength)):
+        return Drawing(loaded, prompts, options, noise, picture, mask, control, prompt)
+    for name, given in (
+        ("image", picture), ("mask", mask), ("control_image", control), ("adapter_image", prompt),
+        ("strength", options.strength),
+    ):  # fmt: skip
         if given is not None:
             raise OptionError("this model draws of texts alone", where=name, hint="Leave it out")
     return CascadeDrawing(loaded, prompts, options, noise)

@@ -2,11 +2,12 @@
 
 The numbers are those of diffusers: Euler, Euler ancestral and Heun (Karras et al. 2022, arXiv 2206.00364), LMS
 (Crowson's k-diffusion, after Adams and Bashforth), DPM-Solver++ (Lu et al. 2022, arXiv 2211.01095) and UniPC (Zhao et
-al. 2023, arXiv 2302.04867).
+al. 2023, arXiv 2302.04867); with others that their classes name.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import exp, expm1, inf, log
 from typing import Any
@@ -123,6 +124,57 @@ class Heun(Euler):
         return x + (first + direction) / 2 * (self.sigmas[i] - self.sigmas[i - 1])
 
 
+class KDPM2(Euler):
+    """Steps along the direction in the middle of each, by the logarithm of the deviation (DPM-Solver-2, Lu et al. 2022,
+    arXiv 2206.00927, as in Crowson's k-diffusion).
+    """
+
+    order = 2
+
+    def __init__(self, config: ScheduleConfig, steps: int) -> None:
+        super().__init__(config, steps)
+        require(config.prediction_type != "sample", f"a {type(self).__name__} schedule of pictures is not supported")
+        table = (((1 - self.kept) / self.kept).astype("float32") ** 0.5).astype("float64")
+        if config.use_karras_sigmas:
+            self.times = np.round(self.times).tolist()
+        ends, times = self.sigmas, self.times
+        self.stops = [self.stop(now, then) for now, then in pairwise(ends)]  # (where a step's first half ends, noise)
+        self.sigmas, self.times = ends[:1], times[:1]
+        for i in range(1, steps):
+            between = float(np.interp(np.log(self.stops[i - 1][1]), np.log(table), np.arange(len(table))))
+            self.sigmas += [self.stops[i - 1][1], ends[i]]
+            self.times += [between, times[i]]
+        self.sigmas.append(ends[-1])
+        self._before: Tensor | None = None
+
+    @staticmethod
+    def stop(now: float, then: float) -> tuple[float, float, float]:
+        """Of a step from one deviation to another: where it ends before new noise, its middle, and the new noise."""
+        return then, (now * then) ** 0.5, 0.0
+
+    def after(self, x: Tensor, found: Tensor, i: int, noise: Noise) -> Tensor:
+        direction, number = self.direction(x, found, i), i // 2
+        end, middle, up = self.stops[number]
+        now = self.sigmas[2 * number]
+        if self._before is None:
+            if i + 1 == len(self.times):  # the last step is Euler's
+                return x + direction * (end - now)
+            self._before = x
+            return x + direction * (middle - now)
+        x, self._before = self._before + direction * (end - now), None
+        return x + noise(x) * up if up else x
+
+
+class KDPM2Ancestral(KDPM2):
+    """As KDPM2, each step a bit too far, and new noise."""
+
+    @staticmethod
+    def stop(now: float, then: float) -> tuple[float, float, float]:
+        up = (then**2 * (now**2 - then**2) / now**2) ** 0.5
+        down = (then**2 - up**2) ** 0.5
+        return down, (now * down) ** 0.5, up
+
+
 class LMS(Euler):
     """Steps along the polynomial through the last four directions."""
 
@@ -226,6 +278,83 @@ class DPM(Multistep):
         second = (self.place(i - 1) - self.place(i - 2)) / step
         curve = (slope - (past[1] - past[2]) / second) / (first + second)
         return slope + curve * first, curve
+
+
+class SingleStep(DPM):
+    """DPM-Solver++ whose steps go in groups of as many as the order, each from the first of its group."""
+
+    def __init__(self, config: ScheduleConfig, steps: int) -> None:
+        super().__init__(config, steps)
+        order, rest = config.solver_order, steps % config.solver_order
+        lower = config.lower_order_final or config.final_sigmas_type == "zero" or rest > 0
+        whole, groups = [*range(1, order + 1)], steps // order
+        if not lower or order == 1:
+            self.orders = whole * groups
+        elif rest == 0:
+            self.orders = whole * (groups - 1) + ([1, 2, 1] if order == 3 else [1, 1])
+        else:
+            self.orders = whole * groups + ([1, 2] if rest == 2 else [1])
+        if config.final_sigmas_type == "zero":
+            self.orders[-1] = 1
+        self._start: Tensor | None = None  # x at the first step of a group
+
+    def after(self, x: Tensor, found: Tensor, i: int, noise: Noise) -> Tensor:
+        past, order = self.remember(x, found, i), self.orders[i]
+        order = min(order, len(past))  # fewer, where a start picture leaves out the first ones
+        if order == 1 or self._start is None:
+            self._start, order = x, 1
+        first = i + 1 - order  # the step at which the group began
+        (_, deviation), (kept, then) = self.angle(first), self.angle(i + 1)
+        step = self.place(i + 1) - self.place(first)
+        y = self._start * (then / deviation * (exp(-step) if self.noisy else 1))
+        y = y + past[order - 1] * (kept * -expm1(-2 * step if self.noisy else -step))
+        part = kept * (-expm1(-2 * step) / (-2 * step) + 1 if self.noisy else expm1(-step) / step + 1)
+        if order > 1:
+            parts = [(self.place(i - k) - self.place(first)) / step for k in range(order - 1)]
+            slopes = [(past[k] - past[order - 1]) / share for k, share in enumerate(parts)]
+            if order == 2 and self.config.solver_type != "heun":
+                y = y + slopes[0] * (kept * -expm1(-2 * step if self.noisy else -step) / 2)
+            elif order == 2 or self.config.solver_type != "heun":
+                y = y + slopes[0] * part
+            else:
+                apart = parts[0] - parts[1]
+                y = y + (slopes[1] * parts[0] - slopes[0] * parts[1]) * (part / apart)
+                y = y - (slopes[0] - slopes[1]) * (2 * kept * ((expm1(-step) + step) / step**2 - 0.5) / apart)
+        return y + noise(x) * (then * (-expm1(-2 * step)) ** 0.5) if self.noisy else y
+
+
+class DEIS(Multistep):
+    """Steps along the polynomial, of the logarithm of the deviation, through what the network found (Zhang and Chen
+    2022, arXiv 2204.13902).
+    """
+
+    def __init__(self, config: ScheduleConfig, steps: int) -> None:
+        super().__init__(replace(config, final_sigmas_type="sigma_min"), steps)
+        kind, form = config.algorithm_type, config.solver_type
+        require(kind in ("deis", "dpmsolver++"), f"algorithm_type {kind!r:.60} is not supported", "Known: deis")
+        require(form in (None, "logrho", "midpoint"), f"solver_type {form!r:.60} is not supported", "Known: logrho")
+        if config.use_karras_sigmas or config.use_exponential_sigmas:
+            self.sigmas[-1] = self.sigmas[-2]
+
+    def after(self, x: Tensor, found: Tensor, i: int, noise: Noise) -> Tensor:
+        (kept, deviation), (then, _) = self.angle(i), self.angle(i + 1)
+        wrong = (x - self.picture(x, found, kept**2) * kept) / deviation
+        self._past = [wrong, *self._past[: self.config.solver_order - 1]]
+        left = self.steps - i
+        most = left if self.config.lower_order_final and self.steps < FEW and left <= 2 else self.config.solver_order
+        places = [log(self.sigmas[i - k]) for k in range(min(most, len(self._past)))]
+        y = x / kept
+        for k, past in enumerate(self._past[: len(places)]):
+            others = [place for j, place in enumerate(places) if j != k]
+            line = np.poly1d(np.poly(others) / np.prod([places[k] - other for other in others]))
+            # The integral of the polynomial of log(s) over s: s * (p - p' + p'' - …) of log(s).
+            whole, change = line, line
+            for _ in others:
+                change = -change.deriv()
+                whole = whole + change
+            now, end = self.sigmas[i], self.sigmas[i + 1]
+            y = y + past * float(end * whole(log(end)) - now * whole(log(now)))
+        return y * then
 
 
 class UniPC(Multistep):

@@ -30,6 +30,7 @@ from ..loading.quantised.methods import as_floats
 from ..loading.t5_config import T5Config
 from ..loading.towers_config import ClipTextConfig
 from ..loading.weights import load_weights
+from .adapter import PictureEncoder, PicturePrompts, adapter_for, attach, tokens_of
 from .autoencoder import Autoencoder, AutoencoderConfig, renamed
 from .controlnet import SCALE, ControlNet, ControlNetConfig
 from .flux import Flux, FluxConfig
@@ -54,6 +55,12 @@ UNREAD = re.compile(r".*\.position_ids|(model\.diffusion_model\.)?norm_final\.we
 WEIGHTS = ("model", "diffusion_pytorch_model")  # names of files of weights
 SUFFIXES = (".safetensors", ".fp16.safetensors", ".safetensors.index.json", ".bin")  # the preferred first
 LORA = "pytorch_lora_weights.safetensors"  # diffusers' name
+# With a ControlNet among their parts.
+CONTROLLED = tuple(
+    f"StableDiffusion{size}ControlNet{way}Pipeline" for size in ("", "XL") for way in ("", "Img2Img", "Inpaint")
+)
+CONTROL = "controlnet"
+ENCODER = "image_encoder"  # the folder of an IP-Adapter's CLIP
 TRANSFORMER, TRANSFORMER_ENDS = "diffusion_pytorch_model.safetensors", (".gguf", ".safetensors")
 TOKENIZER = (
     r"(prior_)?tokenizer(_[23])?/"
@@ -98,7 +105,7 @@ KINDS = (
             "StableDiffusionPipeline", "StableDiffusionXLPipeline", "LatentConsistencyModelPipeline",
             "StableDiffusionImg2ImgPipeline", "StableDiffusionXLImg2ImgPipeline",
             "LatentConsistencyModelImg2ImgPipeline", "StableDiffusionInpaintPipeline",
-            "StableDiffusionXLInpaintPipeline",
+            "StableDiffusionXLInpaintPipeline", *CONTROLLED,
         ), "unet", lambda values: UNet(UNetConfig.from_dict(values)), TEXTS[:2],
     ),
     Kind(
@@ -132,7 +139,8 @@ class Prior:
 @dataclass(frozen=True)
 class LoadedDiffusion:
     """The parts of a model: tokenizers with encoders of texts, the network that finds noise, the autoencoder of
-    latents, and the objects of scheduler_config.json and model_index.json. prior: of models that draw in two stages.
+    latents, and the objects of scheduler_config.json and model_index.json. prior: of models that draw in two stages;
+    pictures: of an IP-Adapter.
     """
 
     name: str
@@ -143,6 +151,7 @@ class LoadedDiffusion:
     settings: Mapping[str, Any]
     control: ControlNet | None = None
     prior: Prior | None = None
+    pictures: PicturePrompts | None = None
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -164,6 +173,7 @@ class LoadedDiffusion:
         """All parts with parameters."""
         more: tuple[Module, ...] = () if self.control is None else (self.control,)
         more += () if self.prior is None else (self.prior.reader.encoder, self.prior.network)
+        more += () if self.pictures is None else (self.pictures.encoder, self.pictures.adapter)
         return *(reader.encoder for reader in self.readers), self.network, self.autoencoder, *more
 
     @property
@@ -203,6 +213,7 @@ class Reading:
 
         # Newer files leave out the name of CLIP's transformer.
         base = "text_model" if isinstance(module, TextEncoder) else ""
+        base = "vision_model" if isinstance(module, PictureEncoder) else base
         ignored = UNREAD
         if isinstance(module, LanguageEncoder):
             base, ignored = "model", module.unread
@@ -259,6 +270,37 @@ class Reading:
         with open_checkpoint(self.file(source, "LoRA", LORA, SUFFIXES[:1])) as checkpoint:
             add_lora(modules, checkpoint, scale)
 
+    def add_adapter(self, unet: Any, source: str | os.PathLike[str], scale: float, encoder: Any) -> PicturePrompts:
+        """Lets a U-Net read pictures by an IP-Adapter. `encoder`: the folder of CLIP, or its name on the hub, with
+        ":FOLDER"; None: the folder "image_encoder" beside the file.
+        """
+        file = self.file(source, "IP-Adapter", "", SUFFIXES[:1])
+        if encoder is None:
+            place, _, inside = os.fspath(source).partition(":")
+            here = (file.parent, "") if Path(source).is_file() else (place, inside.rpartition("/")[0])
+            place, folder = os.fspath(here[0]), _inside(here[1], ENCODER)
+        else:
+            place, folder = os.fspath(encoder), ""
+            if not Path(encoder).is_dir():
+                place, _, folder = place.partition(":")
+        told = Told(report=self.report, cancel=self.cancel)
+        small = hub.resolve_files(
+            place, lambda names: [name for name in names if name == _inside(folder, "config.json")], **told
+        )
+        values = _settings_of(small, folder, place)
+        with skip_initialization():
+            seeing = PictureEncoder(values)
+        large = hub.resolve_files(place, lambda names: _large(names, [folder], place), **told)
+        with open_checkpoint(file) as checkpoint:
+            adapter = adapter_for(unet, checkpoint)
+            load_weights(adapter, checkpoint, dtype=self.dtype, device=self.device)
+        read, made = adapter.image_proj.seen, seeing.width_for(adapter.image_proj)
+        require(read == made, f"CLIP's pictures have {made} numbers, the IP-Adapter reads {read}",
+                "Give the image_encoder that belongs to it")  # fmt: skip
+        self.read(ENCODER, seeing, next(large[path] for path in large if not _is_shard(path)), values)
+        attach(unet, adapter.eval(), tokens_of(adapter), scale)
+        return PicturePrompts(seeing, adapter)
+
 
 def load_diffusion(
     source: str | os.PathLike[str],
@@ -270,6 +312,8 @@ def load_diffusion(
     control: str | os.PathLike[str] | None = None,
     transformer: str | os.PathLike[str] | None = None,
     prior: str | os.PathLike[str] | None = None,
+    adapter: Any = None,
+    image_encoder: str | os.PathLike[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedDiffusion:
@@ -280,6 +324,8 @@ def load_diffusion(
     (owner/repo, owner/repo:file), or several, each alone or as a pair with how much it counts. control: a folder or a
     name of a ControlNet. transformer: a file with other weights of the transformer, GGUF or safetensors. prior: the
     folder or the name of Würstchen's prior, if it is not in the same folder, nor under the same name with "-prior".
+    adapter: an IP-Adapter's file, as lora's; image_encoder: the folder of its CLIP, or a name on the hub
+    (owner/repo:folder), if that is not in the folder "image_encoder" beside it.
     ModelError for a pipeline or a part that is not known, before weights are downloaded; the errors of `hub.resolve`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
@@ -297,7 +343,9 @@ def load_diffusion(
             f"a {pipeline} draws no pictures", where=name, hint="Give the decoder's folder, and it as prior"
         )
     if pipeline in (CASCADE, COMBINED):
-        for what, given in (("vae", vae), ("lora", lora), ("control", control), ("transformer", transformer)):
+        for what, given in (
+            ("vae", vae), ("lora", lora), ("control", control), ("transformer", transformer), ("adapter", adapter),
+        ):  # fmt: skip
             if given:
                 raise ModelError(f"a {pipeline} takes no {what}", where=name, hint="Leave it out")
         return _load_cascade(reading, source, small, settings, prior)
@@ -325,12 +373,38 @@ def load_diffusion(
         reading.add_lora({part: made[part] for part in wanted if part != "vae"}, file, scale)
     readers = [_reader(small, part, made[part], name) for part in wanted if part.startswith("text_encoder")]
     schedule = _settings_of(small, "scheduler", name, "scheduler_config.json")
+    adapters = [*as_pairs(adapter)]
+    if len(adapters) > 1:
+        raise ModelError("only one IP-Adapter is supported", where=name, hint="Give one adapter")
+    if image_encoder is not None and not adapters:
+        raise ModelError("an image_encoder is of an IP-Adapter", where=name, hint="Give the adapter too")
     found = LoadedDiffusion(
         name, tuple(readers), made[kind.part], made["vae"], schedule, settings,
-        None if control is None else reading.part("control", control),
+        _control(reading, source, small, settings, control),
+        pictures=reading.add_adapter(made[kind.part], *adapters[0], image_encoder) if adapters else None,
     )  # fmt: skip
     _check_fit(found)
     return found
+
+
+def _control(
+    reading: Reading, source: str | os.PathLike[str], small: Mapping[str, Path], settings: Mapping[str, Any],
+    given: str | os.PathLike[str] | None,
+) -> ControlNet | None:  # fmt: skip
+    """The ControlNet of a folder or a name, or that of the pipeline, if it has one."""
+    if given is not None:
+        found: ControlNet = reading.part("control", given)
+        return found
+    if settings.get("_class_name") not in CONTROLLED or not _is_there(settings.get(CONTROL)):
+        return None
+    name = os.fspath(source)
+    values = _settings_of(small, CONTROL, name)
+    made: ControlNet = _made("control", settings[CONTROL][1], values, name)
+    large = hub.resolve_files(
+        source, lambda names: _large(names, [CONTROL], name), report=reading.report, cancel=reading.cancel
+    )
+    reading.read(CONTROL, made, _weights_of(large, CONTROL), values)
+    return made
 
 
 def _wanted_parts(settings: Mapping[str, Any], name: str, own_autoencoder: bool) -> tuple[Kind, list[str]]:
@@ -439,7 +513,7 @@ def _is_there(entry: Any) -> bool:
 
 def _small(names: Sequence[str]) -> list[str]:
     """The files of settings and tokenizers."""
-    known = dict.fromkeys(part for kind in KINDS for part in kind.parts) | dict.fromkeys(OWN_PARTS)
+    known = dict.fromkeys(part for kind in KINDS for part in kind.parts) | dict.fromkeys((*OWN_PARTS, CONTROL))
     wanted = re.compile(
         rf"{INDEX}|(prior_)?({'|'.join(known)})/config\.json|(prior_)?scheduler/scheduler_config\.json|{TOKENIZER}"
     )

@@ -9,19 +9,34 @@ from typing import Any
 from pyapp.errors import OptionError
 
 from ..loading.config import read_config, require
-from .deviations import DPM, LMS, Euler, EulerAncestral, Heun, Sigmas, UniPC
-from .schedules import DDIM, DDPM, LCM, PNDM, Schedule, ScheduleConfig
+from .deviations import (
+    DEIS,
+    DPM,
+    KDPM2,
+    LMS,
+    Euler,
+    EulerAncestral,
+    Heun,
+    KDPM2Ancestral,
+    Sigmas,
+    SingleStep,
+    UniPC,
+)
+from .schedules import DDIM, DDPM, LCM, PNDM, TCD, Schedule, ScheduleConfig
 
 # By the class that a scheduler_config.json names.
 SCHEDULES: Mapping[str, type[Schedule]] = {
     "DDIMScheduler": DDIM, "DDPMScheduler": DDPM, "PNDMScheduler": PNDM, "LCMScheduler": LCM,
     "EulerDiscreteScheduler": Euler, "EulerAncestralDiscreteScheduler": EulerAncestral, "HeunDiscreteScheduler": Heun,
     "LMSDiscreteScheduler": LMS, "DPMSolverMultistepScheduler": DPM, "UniPCMultistepScheduler": UniPC,
+    "KDPM2DiscreteScheduler": KDPM2, "KDPM2AncestralDiscreteScheduler": KDPM2Ancestral,
+    "DPMSolverSinglestepScheduler": SingleStep, "DEISMultistepScheduler": DEIS, "TCDScheduler": TCD,
 }  # fmt: skip
 KARRAS = "-karras"  # after a name: with Karras' deviations
 _NAMES: Mapping[str, type[Schedule]] = {
-    "ddim": DDIM, "ddpm": DDPM, "dpm++": DPM, "euler": Euler, "euler-ancestral": EulerAncestral, "heun": Heun,
-    "lcm": LCM, "lms": LMS, "pndm": PNDM, "unipc": UniPC,
+    "ddim": DDIM, "ddpm": DDPM, "deis": DEIS, "dpm++": DPM, "dpm++-single": SingleStep, "dpm2": KDPM2,
+    "dpm2-ancestral": KDPM2Ancestral, "euler": Euler, "euler-ancestral": EulerAncestral, "heun": Heun, "lcm": LCM,
+    "lms": LMS, "pndm": PNDM, "tcd": TCD, "unipc": UniPC,
 }  # fmt: skip
 # By the names of the command line.
 NAMES: Mapping[str, type[Schedule]] = {
@@ -52,6 +67,8 @@ def read_schedule(values: Mapping[str, Any], name: str | None = None) -> tuple[t
         given = {key: value for key, value in values.items() if key not in own or SCHEDULES.get(str(kind)) is chosen}
     if chosen is EulerAncestral:
         given = {key: value for key, value in given.items() if not key.startswith("use_")}
+    if chosen is SingleStep:
+        given = {"lower_order_final": False, **given}
     config = read_config(ScheduleConfig, given)
     if name is None:
         return chosen, config

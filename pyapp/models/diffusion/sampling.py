@@ -75,13 +75,15 @@ def guidance_waves(scale: float, width: int) -> Tensor:
 class Drawing:
     """Pictures of prompts under way. `picture`, uint8 (H, W, 3), is where they start, or what a model that edits
     changes; of the pixels that are light in `mask`, uint8 (H, W, 1), all is new, and the others stay. `control`, uint8
-    (H, W, 3), is what a ControlNet reads. `noise` makes the random numbers of a shape: those of the start picture, of
-    new latents, of the masked picture, then those that a schedule asks for.
+    (H, W, 3), is what a ControlNet reads, `prompt` what an IP-Adapter reads beside the texts. `noise` makes the random
+    numbers of a shape: those of the start picture, of new latents, of the masked picture, then those that a
+    schedule asks for.
     """
 
     def __init__(
         self, loaded: LoadedDiffusion, prompts: Sequence[str], options: ImagineOptions, noise: Any = None,
         picture: Tensor | None = None, mask: Tensor | None = None, control: Tensor | None = None,
+        prompt: Tensor | None = None,
     ) -> None:  # fmt: skip
         self.loaded, self.options, self.count = loaded, options, len(prompts)
         network = loaded.network
@@ -94,6 +96,8 @@ class Drawing:
         self.guidance = guidance if options.guidance is None else options.guidance
         if (control is None) != (loaded.control is None):
             raise OptionError("a ControlNet and a picture for it go together", where="control_image")
+        if (prompt is None) != (loaded.pictures is None):
+            raise OptionError("an IP-Adapter and a picture for it go together", where="adapter_image")
         self.height, self.width = self._sides(control if picture is None else picture)
         picture = None if loaded.edits else picture
         self.schedule = self._schedule(steps)
@@ -114,6 +118,11 @@ class Drawing:
         with no_grad():
             texts = [options.negative_prompt] * self.count * self.guided + list(prompts)
             self._text, self._pooled = loaded.texts(texts)
+            self._read = self._text  # with the tokens of a picture
+            if prompt is not None and loaded.pictures is not None:
+                own = loaded.pictures.tokens(prompt, self.guided)  # (1 or 2, N, D)
+                rows = [own.narrow(0, i, 1).expand(self.count, *own.shape[1:]) for i in range(own.shape[0])]
+                self._read = ops.cat([self._text, ops.cat(rows)], 1)
             self._control = None if control is None else self._pixels(control)
             self._reference = None if reference is None else self._latents_of(reference)
             if picture is None:
@@ -254,7 +263,7 @@ class Drawing:
             picture = self._control.expand(batch, *self._control.shape[1:])
             seen = x.narrow(1, 0, channels)
             added = self.loaded.control(seen, time, self._text, picture, scale, self._pooled, sizes)
-        found: Tensor = network(x, time, self._text, self._pooled, sizes, guidance, added)
+        found: Tensor = network(x, time, self._read, self._pooled, sizes, guidance, added)
         return found
 
     def step(self, number: int) -> None:

@@ -18,6 +18,7 @@ from pyapp.errors import OptionError
 from ..loading.config import check_fields, require
 
 Noise = Callable[[Tensor], Tensor]  # x → noise of its shape
+MOST_BETA = 0.999  # of the cosine's (Nichol and Dhariwal 2021, arXiv 2102.09672)
 SPACINGS = ("leading", "trailing", "linspace")
 
 
@@ -56,7 +57,8 @@ class ScheduleConfig:
         require(2 <= self.num_train_timesteps <= 1 << 16, f"num_train_timesteps is {self.num_train_timesteps:,}")
         require(0 < self.beta_start <= self.beta_end < 1, f"the betas are {self.beta_start} to {self.beta_end}")
         for name, known in (
-            ("beta_schedule", ("scaled_linear", "linear")), ("prediction_type", ("epsilon", "v_prediction", "sample")),
+            ("beta_schedule", ("scaled_linear", "linear", "squaredcos_cap_v2")),
+            ("prediction_type", ("epsilon", "v_prediction", "sample")),
             ("timestep_spacing", (None, *SPACINGS)), ("final_sigmas_type", ("zero", "sigma_min")),
             ("interpolation_type", ("linear", "log_linear")),
         ):  # fmt: skip
@@ -82,8 +84,14 @@ class Schedule:
         if type(steps) is not int or not 1 <= steps <= most:
             raise OptionError(f"{steps!r} is not a number of steps from 1 to {most:,}", where="steps")
         first, last = np.float32(config.beta_start), np.float32(config.beta_end)
-        if config.beta_schedule == "scaled_linear":
+        if config.beta_schedule == "squaredcos_cap_v2":
+            ends = np.cos((np.arange(most + 1) / most + 0.008) / 1.008 * np.pi / 2) ** 2
+            betas = np.minimum(1 - ends[1:] / ends[:-1], MOST_BETA).astype("float32")
+        elif config.beta_schedule == "scaled_linear":
             betas = np.linspace(first**0.5, last**0.5, most, dtype="float32") ** 2
+        elif config.beta_schedule == "squaredcos_cap_v2":  # Nichol and Dhariwal 2021, arXiv 2102.09672
+            parts = np.cos((np.arange(most + 1) / most + 0.008) / 1.008 * np.pi / 2) ** 2
+            betas = np.minimum(1 - parts[1:] / parts[:-1], 0.999).astype("float32")
         else:
             betas = np.linspace(first, last, most, dtype="float32")
         kept: Any = np.cumprod(1 - betas, dtype="float32")
@@ -235,6 +243,25 @@ class LCM(Schedule):
             return picture
         then = float(self.kept[int(self.times[i + 1])])
         return picture * then**0.5 + noise(picture) * (1 - then) ** 0.5
+
+
+class TCD(LCM):
+    """As LCM; each step goes further than where it ends, and as much noise comes back (Zheng et al. 2024, arXiv
+    2402.19159).
+    """
+
+    ETA = 0.3  # how much further
+
+    def after(self, x: Tensor, found: Tensor, i: int, noise: Noise) -> Tensor:
+        config, time = self.config, int(self.times[i])
+        last = i + 1 == self.steps
+        before = 0 if last else int(self.times[i + 1])
+        kept, then = float(self.kept[time]), float(self.kept[before])
+        further = float(self.kept[int((1 - self.ETA) * before)])
+        picture = self.picture(x, found, kept)
+        wrong = found if config.prediction_type == "epsilon" else (x - picture * kept**0.5) / (1 - kept) ** 0.5
+        y = picture * further**0.5 + wrong * (1 - further) ** 0.5
+        return y if last else y * (then / further) ** 0.5 + noise(y) * (1 - then / further) ** 0.5
 
 
 def first_of_steps(steps: int, taken: int, strength: float) -> int:

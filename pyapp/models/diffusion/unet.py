@@ -191,15 +191,32 @@ class TextAttention(Module):
         self.to_k = Linear(source or width, width, bias=False)
         self.to_v = Linear(source or width, width, bias=False)
         self.to_out = ModuleList([ResidualLinear(width, width)])
+        # Of an adapter (adapter.py): how many of the text's last tokens are a picture's, how they are read, how much.
+        self.pictured, self.share = 0, 1.0
+        self.to_k_ip: Linear | None = None
+        self.to_v_ip: Linear | None = None
 
     def forward(self, x: Tensor, residual: Tensor, text: Tensor | None = None) -> Tensor:
         """x and residual (B, T, D), text (B, S, D') → residual + attention (B, T, D)."""
+        if text is not None and self.to_k_ip is not None and self.to_v_ip is not None:
+            return self._with_picture(x, residual, text, self.to_k_ip, self.to_v_ip)
         source = x if text is None else text
         q, k, v = (
             layer(y).reshape(*y.shape[:2], self.heads, -1)
             for layer, y in ((self.to_q, x), (self.to_k, source), (self.to_v, source))
         )
         return self.to_out[0](attend(q, k, v, None), residual)
+
+    def _with_picture(self, x: Tensor, residual: Tensor, text: Tensor, to_k: Linear, to_v: Linear) -> Tensor:
+        """As forward; the last tokens of the text are those of a picture."""
+        count = text.shape[1] - self.pictured
+        words, seen = text.narrow(1, 0, count), text.narrow(1, count, self.pictured)
+        q, k, v, own_k, own_v = (
+            layer(y).reshape(*y.shape[:2], self.heads, -1)
+            for layer, y in ((self.to_q, x), (self.to_k, words), (self.to_v, words), (to_k, seen), (to_v, seen))
+        )
+        y = attend(q, k, v, None) + attend(q, own_k, own_v, None) * self.share
+        return self.to_out[0](y, residual)
 
 
 class Gated(Module):

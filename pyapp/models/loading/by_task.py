@@ -1,5 +1,6 @@
 """Load a model for a task other than writing text: "features" (embeddings), "masked-lm", "sequence-classification",
-"token-classification", "question-answering", "seq2seq-lm", "ranking" (whichever of them a model ranks texts by).
+"token-classification", "question-answering", "multiple-choice", "seq2seq-lm", "ranking" (whichever of them a model
+ranks texts by).
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ HEADS = {
     "ForMaskedLM": ("masked-lm",),
     "ForSequenceClassification": ("sequence-classification", "audio-classification"),
     "ForTokenClassification": ("token-classification",),
+    "ForMultipleChoice": ("multiple-choice",),
     "ForQuestionAnswering": ("question-answering", "visual-question-answering"),
     "ForConditionalGeneration": (
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
@@ -91,6 +93,9 @@ HEADS = {
     "ForForecasting": ("time-series-forecasting",),
     "ForImageClassification": ("image-classification",),
     "ForImageClassificationWithTeacher": ("image-classification",),
+    "ForImageClassificationLearned": ("image-classification",),
+    "ForImageClassificationFourier": ("image-classification",),
+    "ForImageClassificationConvProcessing": ("image-classification",),
     "ForObjectDetection": ("object-detection", "zero-shot-object-detection"),
     "ForImageSegmentation": ("semantic-segmentation", "zero-shot-semantic-segmentation"),
     "ForSemanticSegmentation": ("semantic-segmentation",),
@@ -528,7 +533,7 @@ def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str
     """A language model for a task of encoders. ModelError for one of another form."""
     model = module.TASKS["causal-lm"](config)
     both_ways = getattr(config, "use_bidirectional_attention", False)
-    if _reads_both_ways(settings) and not both_ways:
+    if reads_both_ways(settings) and not both_ways:
         both_ways = True
         if any(part.heads.window is not None for part in model.modules() if isinstance(part, SelfAttention)):
             raise ModelError("is_causal is false in a model with windows, which is not known")
@@ -539,7 +544,7 @@ def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str
     return DecoderClassifier(model, labels_of(settings), both_ways)
 
 
-def _reads_both_ways(settings: Mapping[str, Any]) -> bool:
+def reads_both_ways(settings: Mapping[str, Any]) -> bool:
     """Whether the tokens of a language model that embeds see those after them: `is_causal` is false, or, in files that
     do not say it, the class is one whose code has that as its default.
     """

@@ -86,6 +86,15 @@ ENCODER_KEYS = {
     "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
     "layer_norm_eps": "attention.layer_norm_epsilon",
 }  # fmt: skip
+# The names of encoders with rotary positions and a norm after each part (nn/encoders/rotary_encoder.py), whose queries,
+# keys and values are in one matrix.
+JOINED_QKV = tuple(f"layers.{{}}.self_attn.{part}_proj" for part in "qkv")
+ROTARY_ENCODER = dict.fromkeys(JOINED_QKV, "blk.{}.attn_qkv") | {
+    "embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
+    "embeddings.LayerNorm": "token_embd_norm", "layers.{}.self_attn.o_proj": "blk.{}.attn_output",
+    "layers.{}.post_attention_layernorm": "blk.{}.attn_output_norm",
+    "layers.{}.post_mlp_layernorm": "blk.{}.layer_output_norm",
+}  # fmt: skip
 # The names and fields of state space models.
 MAMBA_NAMES = {
     "backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "lm_head": "output",
@@ -107,7 +116,8 @@ BETAS = {"beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.
 # Fields of config.json that files do not say, and mean nothing without a window, or where all layers have experts.
 WINDOWS = ("layer_types", "use_sliding_window", "sliding_window", "max_window_layers")
 DENSE_LAYERS = ("intermediate_size", "decoder_sparse_step", "mlp_only_layers")
-BOTH_WAYS = {"attention.causal": False}  # of models whose tokens see the whole text
+CAUSAL = "attention.causal"
+BOTH_WAYS = {CAUSAL: False}  # of models whose tokens see the whole text
 
 
 Shape: TypeAlias = tuple[int, ...]
@@ -392,6 +402,8 @@ def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoi
     if embedding is not None and len(embedding.shape) == 2:
         found["vocab_size"] = embedding.shape[0]
     found["tie_word_embeddings"] = "output.weight" not in checkpoint.tensors
+    if own.get(CAUSAL) is False:
+        found["is_causal"] = False
     if "n_embd" not in form.keys:
         found |= _rotary(own, found, checkpoint)
     if form.read is None:
@@ -774,7 +786,7 @@ def turned(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rotary_keys(form: Gguf, config: Any) -> dict[str, Any]:
     parameters = _global_rotary(config)
-    size = config.head_dim or config.hidden_size // config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     values: dict[str, Any] = {
         "rope.freq_base": float(parameters.get("rope_theta", 10000.0)),
         "rope.dimension_count": int(size * parameters.get("partial_rotary_factor", 1.0)),

@@ -23,6 +23,11 @@ EXPERT_NAMES = {
     "model.layers.{}.shared_mlp.output_linear": "blk.{}.ffn_down_shexp",
 }
 
+OLDER = {
+    "router.layer.weight": "router.weight", "input_linear.weight": "experts.gate_up_proj",
+    "output_linear.weight": "experts.down_proj",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class MultiplierConfig(DecoderConfig):
@@ -47,3 +52,9 @@ class MultiplierConfig(DecoderConfig):
     def logit_factor(self) -> float:
         """What logits are multiplied by."""
         return 1 / self.logits_scaling
+
+
+def older_experts(name: str) -> str:
+    """The parameter of a file's tensor: older files have other names of the experts."""
+    before, place, last = name.rpartition("block_sparse_moe.")
+    return f"{before}{place}{OLDER.get(last, last)}" if place else name

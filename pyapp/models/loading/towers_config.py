@@ -95,6 +95,30 @@ class NaflexVisionConfig(SiglipVisionConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Aimv2VisionConfig(PatchConfig):
+    """The fields of AIMv2's part for pictures."""
+
+    model_type = "aimv2_vision_model"
+    patch = 14
+
+    hidden_size: int = 1024
+    intermediate_size: int = 2816
+    num_hidden_layers: int = 24
+    num_attention_heads: int = 8
+    hidden_act: str = "silu"
+    rms_norm_eps: float = 1e-5
+    qkv_bias: bool = False
+    mlp_bias: bool = False
+    use_head: bool = True
+    is_native: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(not self.is_native or self.hidden_size % 4 == 0,
+                f"is_native with a hidden_size of {self.hidden_size}, expected a multiple of 4")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class PixtralVisionConfig(PatchConfig):
     """The fields of Pixtral's tower; image_size is that of the largest pictures."""
 

@@ -21,6 +21,7 @@ from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
 from pyapp.audio.latent_voice import USUAL_CODEC as CODEC_OF_LATENTS
 from pyapp.audio.latent_voice import CapitalTokens, LatentVoice
 from pyapp.audio.resampling import mix_channels, resample
+from pyapp.audio.script_voice import SCHEDULE, ScriptTokens, ScriptVoice
 from pyapp.audio.spectrogram_voice import SpectrogramVoice, SpokenLetters
 from pyapp.audio.staged_voice import PROMPTS, StagedTokens, StagedVoice
 from pyapp.audio.styled_voice import StyledVoice
@@ -45,6 +46,7 @@ from pyapp.text.tokenization.voice_tokenizer import VoiceTokenizer
 from pyapp.text.tokenization.word_patterns import WordPattern
 
 from .._index import MODEL_TYPES
+from ..diffusion.read_schedule import read_schedule
 from .by_task import Loaded, build, check_tokenizer, task_files
 from .codec import VOCODER, load_codec
 from .pictures import MORE_FILES, tokenizer_of
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from pyapp.engine.device import Device
 
 TASK = "text-to-speech"
-VOCABULARY = "vocab.json"
+VOCABULARY, TOKENIZER_JSON, PREPARES = "vocab.json", "tokenizer.json", "preprocessor_config"
 LARGEST_STYLE = 1 << 24  # bytes of a file of one voice; the published ones have half a million
 LETTERS, VECTORS = "spm_char.model", "speaker_embeddings.npy"  # of SpeechT5: its letters, and those of voices
 HISTORIES = "speaker_embeddings_path.json"  # of Bark: the files of its voices
@@ -78,7 +80,7 @@ class LoadedVoice(Loaded):
 
     tokenizer: (
         VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens | StagedTokens
-        | OffsetTokens | DialogueTokens | CapitalTokens
+        | OffsetTokens | DialogueTokens | CapitalTokens | ScriptTokens
     )  # fmt: skip
     settings: dict[str, Any]
 
@@ -95,7 +97,7 @@ class LoadedVoice(Loaded):
             return int(self.model.voices.shape[0])
         if isinstance(self.model, TwoStageVoice):
             return int(self.model.vectors.shape[0])
-        if isinstance(self.model, LatentVoice):
+        if isinstance(self.model, LatentVoice | ScriptVoice):
             return max(1, len(self.model.voices))
         found: int = len(self.voices) or self.model.config.num_speakers
         return found
@@ -158,6 +160,9 @@ def load_voice(
 
     Pocket TTS, such as eustlb/pocket-tts, speaks in the voice of a recording: `voices` is a WAVE file of one, or a file
     with vectors of its codec, (T, 32) each; `codec` is by default eustlb/pocket-tts-audio-tokenizer.
+
+    VibeVoice, such as vibevoice/VibeVoice-1.5B-hf, speaks scripts, whose lines may begin with "Speaker 1:", in the
+    voices of recordings, or in ones that it makes up: `voices` as of Pocket TTS, (T, 64) each.
 
     Kokoro, such as hexgrad/Kokoro-82M, has the vectors of its voices in a folder `voices`, one file for each.
 
@@ -223,6 +228,21 @@ class _Asked:
         with open_checkpoint(file) as checkpoint:
             found = [checkpoint.read(entry, finite=True, device=self.device) for entry in checkpoint.tensors]
         return [one.to("float32") for one in found]
+
+    @property
+    def _recording(self) -> Any:
+        """The WAVE file that was given as voices; None: vectors or nothing was given."""
+        return self.voices if self.voices is not None and os.fspath(self.voices).lower().endswith(".wav") else None
+
+    def heard_before(self) -> list[Tensor]:
+        """The vectors of voices in the file that was given; none of a recording."""
+        return [] if self.voices is None or self._recording is not None else self.vectors(self.voices)
+
+    def hear(self, voice: LatentVoice | ScriptVoice) -> None:
+        """Lets a voice hear the recording that was given, if one was."""
+        if self._recording is not None:
+            samples, rate = read_wav(self._recording)
+            voice.hear(resample(mix_channels(samples), rate, voice.sample_rate))
 
 
 @dataclass(frozen=True)
@@ -356,15 +376,41 @@ def _has_other_sound(source: Any, report: Callable[[Event], None], cancel: Cance
 
 def _of_latents(asked: _Asked) -> LoadedVoice:
     """Pocket TTS, with its codec, and the vectors of voices or a recording of one."""
-    words, model, voices = tokenizer_of(asked.source, asked.name, asked.files), asked.model(), asked.voices
+    words, model = tokenizer_of(asked.source, asked.name, asked.files), asked.model()
     check_tokenizer(words, model, asked.name)
-    recording = voices if voices is not None and os.fspath(voices).lower().endswith(".wav") else None
-    found = [] if voices is None or recording is not None else asked.vectors(voices)
-    voice = LatentVoice(model, asked.sound(CODEC_OF_LATENTS, OF_LATENTS), words, asked.generation, found)
-    if recording is not None:
-        samples, rate = read_wav(recording)
-        voice.hear(resample(mix_channels(samples), rate, voice.sample_rate))
+    voice = LatentVoice(model, asked.sound(CODEC_OF_LATENTS, OF_LATENTS), words, asked.generation, asked.heard_before())
+    asked.hear(voice)
     return LoadedVoice(asked.name, voice, CapitalTokens(words), asked.settings)
+
+
+def _of_scripts(asked: _Asked) -> LoadedVoice:
+    """VibeVoice, and the vectors of voices or a recording of one."""
+    words, model, generation = _words_of_scripts(asked), asked.model(), asked.generation
+    check_tokenizer(words, model, asked.name)
+    own = generation.get("noise_scheduler_config")
+    told = {**SCHEDULE, **own} if isinstance(own, dict) else SCHEDULE
+    kind, config = read_schedule({**told, "_class_name": generation.get("noise_scheduler_class", told["_class_name"])})
+    tokens = ScriptTokens(words)
+    voice = ScriptVoice(model, tokens, generation, lambda steps: kind(config, steps), asked.heard_before())
+    asked.hear(voice)
+    return LoadedVoice(asked.name, voice, tokens, asked.settings)
+
+
+def _words_of_scripts(asked: _Asked) -> Any:
+    """The tokenizer of VibeVoice; that of the language model on the hub from which it was made, where its files have
+    none, as the authors'.
+    """
+    if any(name in asked.files for name in (TOKENIZER_JSON, "tokenizer", VOCABULARY)):
+        return tokenizer_of(asked.source, asked.name, asked.files)
+    settings = read_settings(asked.files[PREPARES]) if PREPARES in asked.files else {}
+    origin = settings.get("language_model_pretrained_name")
+    if not isinstance(origin, str) or not HUB_NAME.fullmatch(origin) or isinstance(asked.source, Mapping):
+        raise ModelError(
+            "its tokenizer is missing", where=asked.name,
+            hint=f"Put the {TOKENIZER_JSON} of its language model, such as Qwen/Qwen2.5-1.5B, beside it",
+        )  # fmt: skip
+    chosen = hub.resolve_files(origin, _of_tokenizer, report=asked.report, cancel=asked.cancel)
+    return tokenizer_of(chosen, origin, chosen)
 
 
 def _of_dialogues(asked: _Asked) -> LoadedVoice:
@@ -498,5 +544,6 @@ FORMS: Mapping[str, _Form] = {  # by what a model's module says in SPEAKS
     "descriptions": _Form(_of_descriptions),
     "dialogues": _Form(_of_dialogues, has_sound=True),
     "latents": _Form(_of_latents, has_sound=True, takes_voices=True),
+    "scripts": _Form(_of_scripts, takes_voices=True),
     "spectrograms": _Form(_of_spectrograms, has_sound=True, takes_voices=True),
 }

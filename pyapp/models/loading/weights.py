@@ -26,7 +26,7 @@ from pyapp.nn.layers.joined import JoinedLinear
 
 if TYPE_CHECKING:
     from pyapp.engine.processes.group import ProcessGroup
-    from pyapp.nn.tensor_parallel import Part
+    from pyapp.nn.part import Part
 
 Progress = Callable[[int, int], None]
 
@@ -123,6 +123,17 @@ def slots(model: Module) -> Iterator[tuple[str, Slot]]:
         names = tuple(name for name, _, _ in found)
         slot = Slot(names, tuple((module, name) for _, module, name in found), tuple(parameter.shape))
         yield from ((name, slot) for name in names)
+
+
+def renaming(parts: Mapping[str, str]) -> Callable[[str], str]:
+    """The parameter of a file's tensor, whose names have other parts: by the parts of the file's names, in order."""
+
+    def renamed(name: str) -> str:
+        for theirs, ours in parts.items():
+            name = name.replace(theirs, ours)
+        return name
+
+    return renamed
 
 
 def base_of(module: Any, settings: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from pyapp.nn.positions.rotary import rotary_frequencies
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
-from .by_task import MORE_FILES, base_of, own_task, renamed
+from .by_task import MORE_FILES, base_of, own_task, reads_both_ways, renamed
 from .gguf import AsGguf, Gguf, turned
 from .quantised.methods import as_floats, unquantised
 from .sentence_folders import sentence_parts
@@ -55,7 +55,7 @@ def as_gguf(
     if not hasattr(module, "GGUF"):
         raise ModelError("llama.cpp has no form for this architecture", where=where)
     form, task = module.GGUF, _task(module, settings, MODULES in beside, where)
-    both_ways = bool(settings.get("use_bidirectional_attention"))
+    both_ways = bool(settings.get("use_bidirectional_attention")) or reads_both_ways(settings)
     module_of(settings, where, "features" if both_ways else task)
     checkpoint = as_floats(checkpoint, settings)
     features = task == "features"

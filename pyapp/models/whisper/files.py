@@ -35,7 +35,7 @@ HEAD_SIZE = 64  # of every published model
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
     from pyapp.engine.processes.group import ProcessGroup
-    from pyapp.nn.tensor_parallel import Part
+    from pyapp.nn.part import Part
 
 Progress = Callable[[int, int], None]
 

@@ -14,7 +14,7 @@ from .model import Whisper
 from .transformer import Convolution, Decoder
 
 if TYPE_CHECKING:
-    from pyapp.nn.tensor_parallel import Part
+    from pyapp.nn.part import Part
 
 # dtypes to which the matrices of a model can be converted; None keeps the dtypes of the file.
 WEIGHT_DTYPES = {"float32": float32, "float16": float16, "q8_0": q8_0}

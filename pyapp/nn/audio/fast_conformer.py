@@ -33,6 +33,10 @@ HOP = 160  # samples of a frame
 NAMES = ("q_proj", "k_proj", "v_proj", "o_proj", "relative_k_proj", "bias_u", "bias_v")
 
 
+# The names of DistanceAttention's parts in files of wav2vec 2.0's Conformer and SeamlessM4T.
+LINEAR_NAMES = ("linear_q", "linear_k", "linear_v", "linear_out", "linear_pos", "pos_bias_u", "pos_bias_v")
+
+
 class DistanceAttention(Module):
     """Multi-head attention whose scores depend on what is heard and on how far away it is; each head adds a vector to
     its queries for the one and another for the other. `names`: of its parts in files.
@@ -84,6 +88,21 @@ class GatedConvolution(Module):
         x = ops.pad(x, (0, 1)) if self.even else x
         x = self.pointwise_conv2(self.activation(getattr(self, self.name)(self.depthwise_conv(x))))
         return x.transpose(1, 2)
+
+
+class NormedConvolution(GatedConvolution):
+    """The same after a norm, as wav2vec 2.0's Conformer and SeamlessM4T have it. hears_padding: what is padding is read
+    as sound, as in training.
+    """
+
+    def __init__(self, config: Any, epsilon: float, hears_padding: bool) -> None:
+        width = config.hidden_size
+        super().__init__(width, config.conv_depthwise_kernel_size, config.hidden_act, False, norm="batch_norm")
+        self.layer_norm, self.hears_padding = LayerNorm(width, epsilon), hears_padding
+
+    def forward(self, x: Tensor, heard: Tensor | None) -> Tensor:
+        """x (B, T, D), heard (B, T) → (B, T, D)."""
+        return super().forward(self.layer_norm(x), None if self.hears_padding else heard)
 
 
 class Block(Module):

@@ -1,6 +1,7 @@
 """The encoder of wav2vec 2.0 BERT and SeamlessM4T (Seamless Communication 2023, arXiv 2312.05187): layers that attend,
 by content and near distances (Shaw et al. 2018, arXiv 1803.02155), and convolve over what was before (Gulati et al.
-2020, arXiv 2005.08100), over pairs of frames of log-mel filter banks, and an adapter that joins moments.
+2020, arXiv 2005.08100), over pairs of frames of log-mel filter banks, and an adapter that joins moments. The layers of
+SeamlessM4T's first version attend by all distances, and convolve over what was before and after.
 
 `attention_mask` (B, F) is 0 where a frame is padding, which stands at the end. Parameters have the names of Hugging
 Face's files.
@@ -26,6 +27,8 @@ from ..layers.normalization import LayerNorm
 from ..module import Module
 from ..parameter import new_parameter
 from ..positions.relative_positions import by_distance
+from ..positions.sinusoids import interleaved_sinusoids
+from .fast_conformer import LINEAR_NAMES, DistanceAttention, NormedConvolution
 from .sound import ConformerLayer
 from .spec_augment import MaskedEncoder
 
@@ -88,8 +91,12 @@ class CausalConvolution(Module):
         return self.pointwise_conv2(x.transpose(1, 2)).transpose(1, 2)
 
 
-def layer(config: Any) -> ConformerLayer:
-    """A layer of the encoder."""
+def layer(config: Any, far: bool = False) -> ConformerLayer:
+    """A layer of the encoder. far: it attends by all distances."""
+    if far:
+        filters = NormedConvolution(config, config.layer_norm_eps, hears_padding=False)
+        by_all = DistanceAttention(config.hidden_size, config.num_attention_heads, True, LINEAR_NAMES)
+        return ConformerLayer(config, by_all, filters, config.layer_norm_eps)
     attention = Attention(config, config.hidden_size, near=True)
     return ConformerLayer(config, attention, CausalConvolution(config), config.layer_norm_eps)
 
@@ -157,17 +164,17 @@ class Projection(Module):
 
 class NearConformer(MaskedEncoder):
     """The hidden states of recordings. `config` has the fields of wav2vec 2.0 BERT's configuration; `normalized`: there
-    are norms after the layers and after the adapter, as in SeamlessM4T.
+    are norms after the layers and after the adapter, as in SeamlessM4T; `far`: layers attend by all distances.
     """
 
-    def __init__(self, config: Any, normalized: bool = False) -> None:
+    def __init__(self, config: Any, normalized: bool = False, far: bool = False) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.far = config, far
         self.feature_projection = Projection(config)
         if config.mask_time_prob > 0 or config.mask_feature_prob > 0:  # a part of files, which training uses
             self.masked_spec_embed = new_parameter(ops.zeros, config.hidden_size)
         self.encoder = Module()
-        self.encoder.layers = ModuleList(layer(config) for _ in range(config.num_hidden_layers))
+        self.encoder.layers = ModuleList(layer(config, far) for _ in range(config.num_hidden_layers))
         self.inner_layer_norm = None
         if normalized:
             self.encoder.layer_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
@@ -207,8 +214,12 @@ class NearConformer(MaskedEncoder):
         x = self.partly_hidden(self.feature_projection(input_features), attention_mask)
         if attention_mask is not None:
             x = x * attention_mask.to(x.dtype).unsqueeze(2)
+        places: list[Tensor] = []
+        if self.far:
+            from_farthest = np.arange(x.shape[1] - 1, -x.shape[1], -1)
+            places = [interleaved_sinusoids(from_farthest, x.shape[2]).to(x.device)]  # (2 T - 1, D)
         for layer in self.encoder.layers:
-            x = layer(x, attention_mask)
+            x = layer(x, attention_mask, *places)
         if self.inner_layer_norm is not None:
             x = self.encoder.layer_norm(x)
         if self.intermediate_ffn is not None:

@@ -14,7 +14,7 @@ queries (T, H, D) to the stored keys and values; H is a multiple of KV.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from ...engine import Device, Tensor, no_grad, ops
@@ -308,15 +308,28 @@ class FixedCache(_LayerCache):
                 f"{type(self).__name__}: attention in chunks of {heads.chunk:,} tokens reads no cache in q8_0 of "
                 "longer texts: take float16, or a smaller context"
             )
-        several, found = qkv.ndim == 3, []
-        for text in range(qkv.shape[0] if several else 1):
-            own, place = qkv.select(0, text) if several else qkv, position.narrow(0, text, 1)
-            blocks = None if self.block_table is None else self.block_table.narrow(0, text, 1)
-            memory = self.keys, self.values
-            if self.block_table is None and self.keys.ndim == 4:
-                memory = self.keys.select(0, text), self.values.select(0, text)
-            found.append(_of_chunk(own, heads, table, place, memory, blocks))
+        several = qkv.ndim == 3
+        found = [
+            _of_chunk(own, heads, table, place, (cache.keys, cache.values), cache.block_table)
+            for cache, place, own in self.by_texts(several, position, qkv)
+        ]
         return ops.stack(found) if several else found[0]
+
+    def by_texts(self, several: bool, position: Tensor, *inputs: Tensor) -> Iterator[tuple[Any, ...]]:
+        """The cache of each text, its position (1,) and its inputs, of inputs (B, ...) if there are `several` texts:
+        keys and values are (KV, capacity, D), or (blocks, KV, block, D) with a block table (1, parts).
+        """
+        if not several:
+            yield self, position, *inputs
+            return
+        for text in range(position.shape[0]):
+            keys, values, blocks = self.keys, self.values, self.block_table
+            if blocks is None:
+                keys, values = keys.select(0, text), values.select(0, text)
+            else:
+                blocks = blocks.narrow(0, text, 1)
+            own = FixedCache.over(keys, values, self.head_dim, blocks)
+            yield own, position.narrow(0, text, 1), *(x.select(0, text) for x in inputs)
 
     def _append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         if self.keys.ndim != 3 or self.keys.dtype is uint8:
@@ -659,23 +672,24 @@ class PackedLayer:
             for row, texts, tokens, table in runs
         ]
 
+    def by_pieces(self, step: Callable[..., Tensor], position: Tensor, *inputs: Tensor) -> Tensor:
+        """step(cache, position, *inputs) of each run, whose cache has several texts: of inputs (N, 1, ...) it gets
+        (texts, tokens, ...), of position (N,) (texts,). Its results (texts, tokens, ...) together are (N, 1, ...).
+        """
+        found = []
+        for row, texts, tokens, cache in self._runs:
+            own = (x.narrow(0, row, texts * tokens).reshape(texts, tokens, *x.shape[2:]) for x in inputs)
+            y = step(cache, position.narrow(0, row, texts), *own)
+            found.append(y.reshape(texts * tokens, 1, *y.shape[2:]))
+        return found[0] if len(found) == 1 else cat(found, 0)
+
     def rotary_attention(self, qkv: Tensor, heads: Heads, table: Tensor | None, position: Tensor) -> Tensor:
         """As LayerCache.rotary_attention, of qkv (N, 1, (H + 2 KV) * D) and position (N,) → (N, 1, H * D)."""
-        width, found = qkv.shape[-1], []
-        for row, texts, tokens, cache in self._runs:
-            part = qkv.narrow(0, row, texts * tokens).reshape(texts, tokens, width)
-            y = cache.rotary_attention(part, heads, table, position.narrow(0, row, texts))  # (texts, tokens, H * D)
-            found.append(y.reshape(texts * tokens, 1, y.shape[-1]))
-        return found[0] if len(found) == 1 else cat(found, 0)
+        return self.by_pieces(lambda cache, at, x: cache.rotary_attention(x, heads, table, at), position, qkv)
 
     def attend_to_first(self, q: Tensor, count: Tensor) -> Tensor:
         """As FixedCache.attend_to_first, of q (N, 1, H, D) and count (N,) → (N, 1, H, D)."""
-        found = []
-        for row, texts, tokens, cache in self._runs:
-            part = q.narrow(0, row, texts * tokens).reshape(texts, tokens, *q.shape[2:])
-            y = cache.attend_to_first(part, count.narrow(0, row, texts))  # the same for all tokens of a text
-            found.append(y.reshape(texts * tokens, *q.shape[1:]))
-        return found[0] if len(found) == 1 else cat(found, 0)
+        return self.by_pieces(lambda cache, many, x: cache.attend_to_first(x, many), count, q)
 
 
 def last_tokens(x: Tensor, cache: Any) -> Tensor:

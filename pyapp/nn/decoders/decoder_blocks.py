@@ -40,7 +40,7 @@ class HeadNormAttention(GroupedQueryAttention):
     @property
     def tensor_parallel(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]
         """How several processes divide the layers (nn/tensor_parallel.py)."""
-        return {**GroupedQueryAttention.tensor_parallel, **dict.fromkeys(self.norms, ("whole",))}
+        return {**GroupedQueryAttention.tensor_parallel, **dict.fromkeys(self.norms, ("between",))}
 
     def __init__(
         self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, epsilon: float, *,

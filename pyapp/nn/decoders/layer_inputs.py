@@ -26,7 +26,7 @@ class SharedKeysAttention(SelfAttention):
 
     tensor_parallel = {
         "q_proj": ("outputs", "queries"), "k_proj": ("outputs", "keys"), "v_proj": ("outputs", "keys"),
-        "o_proj": ("inputs", "queries"), "q_norm": ("whole",), "k_norm": ("whole",), "v_norm": ("whole",),
+        "o_proj": ("inputs", "queries"), "q_norm": ("between",), "k_norm": ("between",), "v_norm": ("between",),
     }  # fmt: skip
 
     def __init__(

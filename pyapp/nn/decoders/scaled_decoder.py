@@ -82,6 +82,18 @@ class ScaledSharedFeedForward(Module):
         return self.output_linear(gated(self.input_linear(x), self.activation))
 
 
+class ScaledSparseBlock(ScaledBlock):
+    """Attention and a mixture of experts, beside one that every token has if it has a size."""
+
+    def __init__(self, config: Any, layer: int, rotary: RotaryTable, attention: Module | None = None) -> None:
+        super().__init__(config, layer, rotary, sparse_feed_forward(config), "block_sparse_moe", attention)
+        self.shared_mlp = ScaledSharedFeedForward(config) if config.shared_intermediate_size else None
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        y = super().feed_forward(x)
+        return y if self.shared_mlp is None else y + self.shared_mlp(x)
+
+
 class ScaledLanguageModel(CausalLanguageModel):
     """A language model of such blocks: `block(config, layer, rotary)` makes one. `rotated`: the features of a head that
     are rotated, if config.head_dim is another size.

@@ -4,45 +4,168 @@ the tokens to which latent attention attends.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from ...engine import Tensor, no_grad, ops
+from ...engine import Device, Tensor, no_grad, ops
+from ...engine.dtype import as_dtype, float16, int8, int32, q8_0, uint8
+from ...engine.ops.kv_cache import BLOCK
+from ..heads import Heads, split_heads
 from ..layers.linear import Linear
 from ..layers.normalization import LayerNorm
 from ..module import Module
-from .decoder import RotaryTable, Text, WholeText
+from ..recurrent.hybrid import MixedCache
+from .caches import FixedCache, PackedLayer, TextCache, decoder_cache
+from .decoder import CachedText, RotaryTable, Text, WholeText
 from .latent_attention import LatentAttention
 
 EPSILON = 1e-6  # of the norm of the indexer's keys
+NUMBERS = 1 << 24  # of scores, and of chosen keys, that are in memory at a time
+
+
+class IndexedCache(MixedCache):
+    """The caches of `layers` layers, and after them those of the keys of `indexers` indexers, in float16 where the
+    others are in q8_0: a cache has the keys of two indexers, one's in the place of values.
+    """
+
+    def __init__(
+        self, layers: int, indexers: int, kv_heads: int, head_dim: int, index_dim: int, capacity: int,
+        texts: int | None, device: Device, dtype: Any,
+    ) -> None:  # fmt: skip
+        pairs = -(-indexers // 2)
+        kept = float16 if as_dtype(dtype) is q8_0 else dtype
+        super().__init__([0] * layers + [1] * pairs, [
+            decoder_cache(texts, layers, kv_heads, capacity, head_dim, device, dtype),
+            decoder_cache(texts, pairs, 1, capacity, index_dim, device, kept),
+        ])  # fmt: skip
+
+
+class CachedIndexedText(CachedText):
+    """The tokens (T,) at position[0] … of a text, or those of several texts, with the earlier ones in an IndexedCache.
+    `chosen` is as that of WholeText, but the places (..., T, count) of the tokens.
+    """
+
+    def __init__(self, position: Tensor, cache: TextCache) -> None:
+        super().__init__(position, cache)
+        self.chosen: Tensor | None = None
+
+    def narrowed(self, seen: Tensor) -> Text:
+        """The text where each token sees those at the places (..., T, count), if they are not after its own."""
+        return ChosenText(self, seen)
+
+
+class ChosenText(CachedText):
+    """A text whose tokens see those at the places `seen` (..., T, count), if they are not after their own."""
+
+    def __init__(self, text: CachedText, seen: Tensor) -> None:
+        self.position, self.layers, self.length, self._seen = text.position, text.layers, text.length, seen
+
+    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
+        """As Text.attention, of one head of keys whose values are the keys."""
+        table = None if rotary is None else rotary.upto(self.length, qkv.device)
+
+        def attend(cache: FixedCache, position: Tensor, qkv: Tensor, seen: Tensor) -> Tensor:
+            texts = cache.by_texts(qkv.ndim == 3, position, qkv, seen)
+            found = [_attention_to_chosen(own, place, x, heads, table, places) for own, place, x, places in texts]
+            return ops.stack(found) if qkv.ndim == 3 else found[0]
+
+        return _by_pieces(self.layers[layer], attend, self.position, qkv, self._seen)
+
+
+def _by_pieces(layer: Any, step: Any, position: Tensor, *inputs: Tensor) -> Tensor:
+    """PackedLayer.by_pieces, or the step of the only piece."""
+    if isinstance(layer, PackedLayer):
+        return layer.by_pieces(step, position, *inputs)
+    y: Tensor = step(layer, position, *inputs)
+    return y
+
+
+def _rows(tokens: int, numbers: int) -> Iterable[tuple[int, int]]:
+    """The first of some tokens, and how many: of each there are `numbers` numbers."""
+    most = max(1, NUMBERS // numbers)
+    return ((first, min(most, tokens - first)) for first in range(0, tokens, most))
+
+
+def _own_places(position: Tensor, tokens: int) -> Tensor:
+    """(T, 1) int32: the places of the tokens at position[0] …"""
+    return (ops.arange(tokens, dtype=int32, device=position.device) + position).unsqueeze(1)
+
+
+def _attention_to_chosen(
+    cache: FixedCache, position: Tensor, qkv: Tensor, heads: Heads, table: Tensor | None, chosen: Tensor
+) -> Tensor:
+    """Attention of a text's next tokens qkv (T, (H + 2) * D), whose keys are written to the cache, to those at the
+    places chosen (T, count) → (T, H * D). So it takes as long in a text of any length.
+    """
+    tokens, count, size = qkv.shape[0], chosen.shape[1], heads.head_dim
+    q, k, _ = split_heads(qkv, heads)  # (T, H, D), (T, 1, D)
+    if table is not None:
+        q, k = (ops.rope(x, table, position, heads.interleaved) for x in (q, k))
+    ops.cache_write(cache.keys, k, position, cache.block_table)
+    own = _own_places(position, tokens)
+    seen = chosen <= own
+    places = ops.where(seen, chosen, own)  # what has not been written may have any bytes
+    if cache.block_table is not None:
+        block = cache.keys.shape[2]
+        parts = ops.div(places, block, rounding_mode="floor")
+        blocks = cache.block_table.reshape(-1).index_select(0, parts.reshape(-1))
+        places = blocks.reshape(tokens, count) * block + (places - parts * block)
+    memory, found = cache.keys.reshape(-1, cache.keys.shape[-1]), []
+    for first, some in _rows(tokens, count * size):
+        kept = memory.index_select(0, places.narrow(0, first, some).reshape(-1))  # (t * count, D)
+        keys = numbers_of(kept, size).to(q.dtype).reshape(some, count, 1, size)
+        mask = seen.narrow(0, first, some).reshape(some, 1, 1, count)
+        rows = q.narrow(0, first, some).unsqueeze(3)  # (t, H, 1, D): heads as tokens, which have one head of keys
+        rows = rows.reshape(some, heads.heads, 1, size)
+        found.append(ops.attention(rows, keys, keys, False, heads.scale, mask=mask))
+    y = found[0] if len(found) == 1 else ops.cat(found, 0)
+    return y.reshape(tokens, heads.heads * size)
+
+
+def numbers_of(rows: Tensor, size: int) -> Tensor:
+    """Rows (M, row_bytes(size)) of a cache in q8_0 → (M, size) float32; of another type: as they are."""
+    if rows.dtype is not uint8:
+        return rows
+    numbers, scales = rows.narrow(1, 0, size), rows.narrow(1, size, rows.shape[1] - size)
+    each = scales.contiguous().view(float16).to("float32").repeat_interleave(BLOCK, 1).narrow(1, 0, size)
+    return numbers.contiguous().view(int8).to("float32") * each
 
 
 class Indexer(Module):
     """Scores of the tokens before each: small heads of queries of the compressed ones, one head of keys, and a weight
-    for each head. `config` has index_topk, index_n_heads and index_head_dim. It gets no gradients.
+    for each head. `config` has index_topk, index_n_heads and index_head_dim; `number` counts a model's indexers. It
+    gets no gradients.
     """
 
-    def __init__(self, config: Any, rotary: RotaryTable) -> None:
+    def __init__(self, config: Any, number: int, rotary: RotaryTable) -> None:
         super().__init__()
         self.heads, self.head_dim, self.count = config.index_n_heads, config.index_head_dim, config.index_topk
+        self.layer, self.part = config.num_hidden_layers + number // 2, number % 2
         self.rotary, self.interleaved = rotary, config.index_interleaved
         self.wq_b = Linear(config.q_lora_rank, self.heads * self.head_dim, bias=False)
         self.wk = Linear(config.hidden_size, self.head_dim, bias=False)
         self.k_norm = LayerNorm(self.head_dim, EPSILON)
         self.weights_proj = Linear(config.hidden_size, self.heads, bias=False)
 
+    def _parts(self, x: Tensor, compressed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x (..., T, hidden_size), compressed queries (..., T, q_lora_rank) → queries (..., T, heads, D), keys (..., T,
+        1, D), both to be rotated, and weights (..., T, heads).
+        """
+        queries = self.wq_b(compressed).reshape(*x.shape[:-1], self.heads, self.head_dim)
+        weights = self.weights_proj(x) * (self.heads * self.head_dim) ** -0.5
+        return queries, self.k_norm(self.wk(x)).unsqueeze(-2), weights
+
     def forward(self, x: Tensor, compressed: Tensor, mask: Tensor | None) -> Tensor:
         """x (B, T, hidden_size), compressed queries (B, T, q_lora_rank), mask (B, 1, 1, T) bool of a text's tokens →
         (B, 1, T, T) bool, the tokens that each sees.
         """
         with no_grad():
-            texts, tokens = x.shape[:2]
+            tokens = x.shape[1]
             table = self.rotary.upto(tokens, x.device)
-            queries = self.wq_b(compressed).reshape(texts, tokens, self.heads, self.head_dim)
-            keys = self.k_norm(self.wk(x)).unsqueeze(2)  # (B, T, 1, D)
+            queries, keys, weights = self._parts(x, compressed)
             queries, keys = (ops.rope(part, table, interleaved=self.interleaved) for part in (queries, keys))
             scores = (queries.transpose(1, 2) @ keys.transpose(1, 2).transpose(2, 3)).relu()  # (B, H, T, T)
-            weights = self.weights_proj(x) * (self.heads * self.head_dim) ** -0.5  # (B, T, H)
             total = (scores * weights.transpose(1, 2).unsqueeze(-1)).sum(1)  # (B, T, T)
             places = ops.arange(tokens, device=x.device)
             seen = places.unsqueeze(0) <= places.unsqueeze(1)  # (T, T)
@@ -52,21 +175,59 @@ class Indexer(Module):
             found = ops.scatter(ops.zeros(*total.shape, device=x.device), -1, chosen, 1.0)
             return (found > 0).unsqueeze(1) & seen.unsqueeze(1)
 
+    def of_cache(self, x: Tensor, compressed: Tensor, text: CachedIndexedText) -> Tensor:
+        """x (..., T, hidden_size), compressed queries (..., T, q_lora_rank) of the next tokens → the places (..., T,
+        count) int32 of those that each sees, which may have some after its own. The keys are written to the cache.
+        """
+        table = self.rotary.upto(text.length, x.device)
+
+        def choose(cache: FixedCache, position: Tensor, *parts: Tensor) -> Tensor:
+            several = parts[0].ndim == 4
+            texts = cache.by_texts(several, position, *parts)
+            found = [self._chosen(own, place, table, *rows) for own, place, *rows in texts]
+            return ops.stack(found) if several else found[0]
+
+        return _by_pieces(text.layers[self.layer], choose, text.position, *self._parts(x, compressed))
+
+    def _chosen(
+        self, cache: FixedCache, position: Tensor, table: Tensor, queries: Tensor, keys: Tensor, weights: Tensor
+    ) -> Tensor:
+        """As of_cache, of one text's queries (T, heads, D), keys (T, 1, D) and weights (T, heads)."""
+        tokens, memory, blocks = queries.shape[0], (cache.keys, cache.values)[self.part], cache.block_table
+        queries, keys = (ops.rope(x, table, position, self.interleaved) for x in (queries, keys))
+        ops.cache_write(memory, keys, position, blocks)
+        if blocks is not None:  # (blocks, 1, block, D) → (parts, 1, block, D)
+            memory = memory.index_select(0, blocks.reshape(-1))
+        memory = memory.reshape(-1, self.head_dim).to(queries.dtype).transpose(0, 1)  # (D, S)
+        places = ops.arange(memory.shape[1], dtype=int32, device=memory.device)
+        own, found = _own_places(position, tokens), []
+        for first, some in _rows(tokens, self.heads * memory.shape[1]):
+            rows = queries.narrow(0, first, some).reshape(-1, self.head_dim)
+            scores = (rows @ memory).relu().reshape(some, self.heads, -1)  # (t, H, S)
+            total = (weights.narrow(0, first, some).unsqueeze(1) @ scores).squeeze(1)  # (t, S)
+            total = ops.where(places <= own.narrow(0, first, some), total, -inf)
+            found.append(total.topk(min(self.count, total.shape[1]), -1)[1].to(int32))
+        return found[0] if len(found) == 1 else ops.cat(found, 0)
+
 
 class SparseLatentAttention(LatentAttention):
-    """Latent attention to the tokens that an indexer chooses; `indexed` False: to those of the layer before. Texts of
-    index_topk tokens or fewer are seen whole, and longer ones only without a cache.
+    """Latent attention to the tokens that an indexer chooses, of which it is number `indexer`; None: to those of the
+    layer before. Texts of index_topk tokens or fewer are seen whole.
     """
 
-    def __init__(self, config: Any, layer: int, rotary: RotaryTable, indexed: bool) -> None:
+    def __init__(self, config: Any, layer: int, rotary: RotaryTable, indexer: int | None) -> None:
         super().__init__(config, layer, rotary)
         self.count = config.index_topk
-        self.indexer = Indexer(config, rotary) if indexed else None
+        self.indexer = None if indexer is None else Indexer(config, indexer, rotary)
 
-    def narrowed(self, x: Tensor, compressed: Tensor | None, text: Text) -> Text:
-        if not isinstance(text, WholeText) or text.length <= self.count:
+    def narrowed(self, x: Tensor, compressed: Tensor | None, text: Any) -> Any:
+        if text.length <= self.count:
             return text
         if self.indexer is not None:
-            text.chosen = self.indexer(x, compressed, text.mask)
+            assert compressed is not None
+            whole = isinstance(text, WholeText)
+            text.chosen = (
+                self.indexer(x, compressed, text.mask) if whole else self.indexer.of_cache(x, compressed, text)
+            )
         assert text.chosen is not None
         return text.narrowed(text.chosen)

@@ -7,6 +7,7 @@ which no token attends to. Dropout is not applied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...engine import Device, Tensor, ops
@@ -491,6 +492,30 @@ class PooledClassifierHead(Headed):
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, labels)."""
         return self.classifier(self.encoder.pooler(x))
+
+
+class Chooser(Headed):
+    """Base of the heads for multiple choice, before that of a text's only label: scores of several texts, of which one
+    is right.
+    """
+
+    def forward(
+        self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None, *page: Tensor | None
+    ) -> Tensor:
+        """ids (B, C, T), the attention mask and the types alike → scores of the C texts (B, C)."""
+        if ids.ndim != 3:
+            raise ArgumentError(f"ids are (B, C, T), C texts of which one is chosen, not {tuple(ids.shape)}")
+        flat = (None if x is None else x.flatten(0, 1) for x in (ids, attention_mask, type_ids, *page))
+        return super().forward(*flat).reshape(ids.shape[:2])  # type: ignore[arg-type]
+
+
+def one_label(config: Any) -> Any:
+    """The configuration of an encoder that scores texts by one number."""
+    return replace(config, id2label=None, num_labels=1)
+
+
+class PooledChoiceHead(Chooser, PooledClassifierHead):
+    """An encoder with a pooler, whose configuration has one label: scores of several texts, of which one is right."""
 
 
 class NormedWordsHead(Headed):

@@ -63,10 +63,13 @@ class RMSNorm(_Norm):
 
 
 class OffsetRMSNorm(_Norm):
-    """Root mean square norm over the last dim, times 1 + weight (Gemma, arXiv 2403.08295)."""
+    """Root mean square norm over the last dim, times 1 + weight (Gemma, arXiv 2403.08295), or `offset` + weight."""
 
-    def __init__(self, normalized_shape: int, eps: float = 1e-6, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, normalized_shape: int, eps: float = 1e-6, device: Any = None, dtype: Any = None, *, offset: float = 1.0
+    ) -> None:  # fmt: skip
         super().__init__(normalized_shape, eps, True, False, device=device, dtype=dtype)
+        self.offset = offset
         if Initialization.on:
             self.reset_parameters()
 
@@ -76,7 +79,7 @@ class OffsetRMSNorm(_Norm):
             self.get_parameter("weight").zero_()
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.rms_norm(input, self.get_parameter("weight") + 1.0, self.eps)
+        return ops.rms_norm(input, self.get_parameter("weight") + self.offset, self.eps)
 
 
 class LayerNorm(_Norm):

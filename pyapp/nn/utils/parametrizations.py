@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import Any
 
 from ...engine import Tensor, no_grad
@@ -69,7 +70,7 @@ class _SpectralNorm(Module):
                 if (turn % 2 == 0) == self.u_first:
                     self._u.copy_(normalization.normalize(matrix @ self._v, dim=0, eps=self.eps))
                 else:
-                    self._v.copy_(normalization.normalize(matrix.mT @ self._u, dim=0, eps=self.eps))
+                    self._v.copy_(normalization.normalize(matrix.mH @ self._u, dim=0, eps=self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
@@ -77,7 +78,7 @@ class _SpectralNorm(Module):
         matrix = self.matrix(weight)
         if self.training:
             self.iterate(matrix.detach(), self.n_power_iterations)
-        return weight / (self._u.clone() @ (matrix @ self._v.clone()))
+        return weight / (self._u.clone().conj() @ (matrix @ self._v.clone()))
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value
@@ -92,7 +93,17 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     """Trains a tensor's norms along `dim` and its direction separately: `parametrizations.<name>.original0` holds the
     norms, `original1` the direction.
     """
-    return register_parametrization(module, name, _WeightNorm(dim))
+    register_parametrization(module, name, _WeightNorm(dim))
+    module._register_load_state_dict_pre_hook(partial(_take_older_names, name))
+    return module
+
+
+def _take_older_names(name: str, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Renames the parts of nn.utils.weight_norm in a state that is to be loaded."""
+    older = f"{prefix}{name}_g", f"{prefix}{name}_v"
+    if all(part in state for part in older):
+        for i, part in enumerate(older):
+            state[f"{prefix}parametrizations.{name}.original{i}"] = state.pop(part)
 
 
 def spectral_norm(

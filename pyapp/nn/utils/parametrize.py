@@ -4,7 +4,7 @@ torch.nn.utils.parametrize's names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,14 +27,28 @@ class ParametrizationList(ModuleList):
         made, value = Initialization.on, original.detach()
         if not made:  # the values are to be read
             value = ops.empty(*original.shape, dtype=original.dtype, device="meta")
-        found = self._inverse(value)
+        found: Any
+        try:
+            found = self._inverse(value)
+        except NotImplementedError:  # as if there were none
+            found = value
+        if not isinstance(found, Tensor) and not (
+            isinstance(found, Sequence) and all(isinstance(part, Tensor) for part in found)
+        ):
+            raise ValueError(f"register_parametrization: right_inverse gives a tensor or a list, not {describe(found)}")
         self.is_tensor = isinstance(found, Tensor)
-        parts = {"original": found} if self.is_tensor else {f"original{i}": part for i, part in enumerate(found)}
+        parts: dict[str, Any] = (
+            {"original": found} if self.is_tensor else {f"original{i}": part for i, part in enumerate(found)}
+        )
         self._names = tuple(parts)
         for name, part in parts.items():
             if not made:
                 setattr(self, name, new_parameter(ops.zeros, *part.shape, dtype=part.dtype))
-            elif getattr(original, "is_parameter", False):
+            elif self.is_tensor:  # the same parameter, which optimisers may have
+                if part is not value:
+                    original.data = part.clone()
+                (self.register_parameter if original.is_parameter else self.register_buffer)(name, original)
+            elif original.is_parameter:
                 setattr(self, name, Parameter(part.clone(), original.requires_grad))
             else:
                 self.register_buffer(name, part.clone())
@@ -84,18 +98,28 @@ def register_parametrization(
     `right_inverse` if the parametrization has one. ValueError if the name is neither a parameter nor a buffer, or,
     unless `unsafe`, if the shape or dtype changes.
     """
+    parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
+        if Initialization.on and not unsafe:
+            with no_grad():
+                value = getattr(module, tensor_name)
+                _check_kept(value, parametrization(value))
         module.parametrizations[tensor_name].append(parametrization)
         return module
     value = {**module._parameters, **module._buffers}.get(tensor_name)
     if value is None:
         raise ValueError(f"register_parametrization: {type(module).__name__} has no tensor {tensor_name!r}")
+    before = value.data
     held = ParametrizationList([parametrization], value)
     if Initialization.on and not unsafe:
-        with no_grad():
-            made = held()
-        if made.shape != value.shape or made.dtype is not value.dtype:
-            raise ValueError(f"register_parametrization: {describe(value)} would become {describe(made)}")
+        try:
+            with no_grad():
+                _check_kept(before, held())
+            if held.is_tensor and held.original.dtype is not before.dtype:
+                raise ValueError(f"register_parametrization: right_inverse of {describe(before)} has another dtype")
+        except Exception:
+            value.data = before
+            raise
     delattr(module, tensor_name)
     if not is_parametrized(module):
         kind = type(module)
@@ -104,6 +128,12 @@ def register_parametrization(
     module.parametrizations[tensor_name] = held
     setattr(type(module), tensor_name, _property(tensor_name))
     return module
+
+
+def _check_kept(value: Tensor, made: Any) -> None:
+    """ValueError unless what a parametrization makes of a value is a tensor of its shape and dtype."""
+    if not isinstance(made, Tensor) or made.shape != value.shape or made.dtype is not value.dtype:
+        raise ValueError(f"register_parametrization: {describe(value)} would become {describe(made)}")
 
 
 def type_before_parametrizations(module: Module) -> type:
@@ -193,8 +223,10 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     if not module.parametrizations:
         delattr(module, "parametrizations")
         module.__class__ = getattr(type(module), "plain_class")  # noqa: B009
-    if getattr(first, "is_parameter", False):
-        setattr(module, tensor_name, Parameter(value, first.requires_grad))
+    if first.is_parameter:
+        if held.is_tensor:  # the same parameter, which optimisers may have
+            first.data = value
+        setattr(module, tensor_name, first if held.is_tensor else Parameter(value, first.requires_grad))
     else:
         module.register_buffer(tensor_name, value)
     return module

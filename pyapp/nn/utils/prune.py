@@ -12,7 +12,6 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from ...engine.user_errors import describe
 from ..module import Module
-from ..parameter import Parameter
 
 
 def _mask_of(module: Module, name: str) -> Tensor | None:
@@ -284,11 +283,11 @@ def remove(module: Module, name: str) -> Module:
     handle.remove()
     original = getattr(module, f"{name}_orig")
     with no_grad():
-        value = original * getattr(module, f"{name}_mask")
+        original.data = original * getattr(module, f"{name}_mask")  # optimisers have this parameter
     for part in (f"{name}_orig", f"{name}_mask"):
         delattr(module, part)
     module.__dict__.pop(name, None)
-    setattr(module, name, Parameter(value, original.requires_grad))
+    setattr(module, name, original)
     return module
 
 

@@ -16,7 +16,7 @@ THETA = 10000.0  # of the rotary positions
 
 
 class FramePatches(Module):
-    """Patches of a picture, which is each of the frames that a patch has."""
+    """Patches of a picture, which is each of the frames that a patch has, or of so many frames of a video."""
 
     def __init__(self, channels: int, width: int, side: int, frames: int, bias: bool) -> None:
         super().__init__()
@@ -25,8 +25,12 @@ class FramePatches(Module):
         self.proj.bias = new_parameter(ops.zeros, width) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, rows, columns, width)."""
-        weight = self.proj.weight.sum(2)  # (width, C, side, side)
+        """x (B, C, H, W), or frames (B, F, C, H, W) → (B, rows, columns, width)."""
+        if x.ndim == 5:
+            weight = self.proj.weight.transpose(1, 2).flatten(1, 2)  # (width, F * C, side, side)
+            x = x.flatten(1, 2)
+        else:
+            weight = self.proj.weight.sum(2)  # (width, C, side, side)
         return ops.conv2d(x, weight, self.proj.bias, weight.shape[-1]).permute(0, 2, 3, 1)
 
 

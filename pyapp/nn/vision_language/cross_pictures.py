@@ -160,7 +160,7 @@ class CrossAttention(Module):
     """Attention of tokens to the vectors of pictures; the queries and keys of each head are normalised."""
 
     tensor_parallel: Mapping[str, tuple[str, ...]] = {
-        **GroupedQueryAttention.tensor_parallel, **dict.fromkeys(("q_norm", "k_norm"), ("whole",)),
+        **GroupedQueryAttention.tensor_parallel, **dict.fromkeys(("q_norm", "k_norm"), ("between",)),
     }  # fmt: skip
 
     def __init__(self, layer: int, width: int, heads: Heads, epsilon: float) -> None:

@@ -24,6 +24,8 @@ ANY = (1, 1)  # the size of a picture, where it does not matter
 # Of a picture that is one token: its place, its vectors, and how many of these, the first ones, later tokens see.
 PlacedPicture = tuple[int, int, int]
 RotaryPosition = tuple[int, int, int]  # the rotary positions of a token: of time, rows and columns
+# Of a picture in a text: its first token, rows and columns; of a video also the times of its frames.
+Placed = tuple[int, int, int] | tuple[int, int, int, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -113,21 +115,26 @@ class CachedTextOfPictures(CachedText):
         return y.reshape(qkv.shape[0], heads.heads * heads.head_dim)
 
 
-def grid_positions(count: int, pictures: Sequence[tuple[int, int, int]]) -> list[RotaryPosition]:
+def grid_positions(count: int, pictures: Sequence[Placed]) -> list[RotaryPosition]:
     """The rotary positions of the first `count` tokens of a text, in which pictures (first token, rows, columns) of
-    vectors are (Wang et al. 2024, arXiv 2409.12191): a picture's vectors have the positions of their rows and columns,
-    and the text goes on after the largest of them.
+    vectors are, and videos, which add the times of their frames in positions (Wang et al. 2024, arXiv 2409.12191): a
+    picture's vectors have the positions of their rows and columns, and the text goes on after the largest of them.
 
     Attention knows only distances, so all are shifted until the text after the last picture has the positions that its
-    tokens have in the cache.
+    tokens have in the cache. Those before slow videos may be below 0.
     """
-    shift = sum(rows * columns - max(rows, columns) for _, rows, columns in pictures)
+    own = [(start, rows, columns, [*times[0]] if times else [0]) for start, rows, columns, *times in pictures]
+    spared = [len(times) * rows * columns - max(times[-1] + 1, rows, columns) for _, rows, columns, times in own]
+    shift = sum(spared)
     found: list[RotaryPosition] = []
-    for start, rows, columns in pictures:
+    for (start, rows, columns, times), less in zip(own, spared, strict=True):
         found += [(place + shift,) * 3 for place in range(len(found), start)]
         first = start + shift
-        found += [(first, first + row, first + column) for row in range(rows) for column in range(columns)]
-        shift -= rows * columns - max(rows, columns)
+        found += [
+            (first + time, first + row, first + column)
+            for time in times for row in range(rows) for column in range(columns)
+        ]  # fmt: skip
+        shift -= less
     return [*found, *((place,) * 3 for place in range(len(found), count))][:count]
 
 
@@ -151,11 +158,17 @@ class GridRotation:
         return ops.cat([both, x.narrow(1, count, heads.kv_heads)], 1).reshape(qkv.shape)
 
     def _table(self, rotary: RotaryTable, qkv: Tensor) -> Tensor:
-        whole = rotary.upto(1 + max(max(one) for one in self.rotary_positions), qkv.device)  # (P, D / 2, 2)
+        whole = rotary.upto(1 + max(max(map(abs, one)) for one in self.rotary_positions), qkv.device)  # (P, D / 2, 2)
         angles, parts, first = [], [], 0
+        back = min(min(one) for one in self.rotary_positions) < 0
         for axis in range(3):
-            rows = ops.tensor([one[axis] for one in self.rotary_positions], dtype="int64", device=qkv.device)
-            angles.append(whole.index_select(0, rows))  # (N, D / 2, 2)
+            own = [one[axis] for one in self.rotary_positions]
+            rows = ops.tensor([*map(abs, own)], dtype="int64", device=qkv.device)
+            found = whole.index_select(0, rows)  # (N, D / 2, 2)
+            if back:
+                ways = ops.tensor([[1.0, -1.0 if place < 0 else 1.0] for place in own], device=qkv.device)  # (N, 2)
+                found = found * ways.unsqueeze(1)
+            angles.append(found)
         for i, size in enumerate(self.sections):
             if size:
                 parts.append(angles[i % 3].narrow(1, first, size))
@@ -423,6 +436,7 @@ class GridPictures(PictureTextModel):
     name = ""
     tower_class: Callable[[Any], Module]
     picture_tokens = 1
+    watcher: Any = None  # what sees videos (nn.vision_language.videos.Watching), if something does
 
     def __init__(self, config: Any) -> None:
         super().__init__(config, config.language_model())
@@ -449,6 +463,7 @@ class GridPictures(PictureTextModel):
 
     def grid(self, pixel_values: Tensor) -> tuple[int, int]:
         side = self.square
+        pixel_values = pixel_values[:, 0] if pixel_values.ndim == 5 else pixel_values
         check_pictures(self.name, pixel_values, 3, least=side)
         high, wide = int(pixel_values.shape[2]), int(pixel_values.shape[3])
         if high % side or wide % side:
@@ -456,6 +471,7 @@ class GridPictures(PictureTextModel):
         return high // side, wide // side
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
+        """As of every PictureTextModel; also of the frames (B, F, C, H, W) of patches, where `watcher` is not None."""
         self.grid(pixel_values)
         found: Tensor = self.vision_tower(pixel_values)
         return found

@@ -14,6 +14,7 @@ from pyapp.events import Cancel, Event
 from pyapp.formats.folders import gone_if_empty
 from pyapp.models.load import TEXT, read_settings
 from pyapp.models.loading.by_task import MORE_FILES, known_tasks
+from pyapp.train.ranks import Ranks
 
 from .characters import finetune_characters, names_characters
 from .encoders import finetune_encoder
@@ -30,17 +31,19 @@ from .whole import WholeSettings
 def finetune(
     model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str], *,
     held_out_data: str | os.PathLike[str] | None = None, evaluate_every: int | None = None, save_every: int = 100,
-    device: str | None = None, tokenizer: Any = None, cancel: Cancel | None = None, **settings: Any,
+    device: str | None = None, tokenizer: Any = None, cancel: Cancel | None = None, ranks: Ranks | None = None,
+    **settings: Any,
 ) -> Iterator[Event]:  # fmt: skip
     """Trains a model further on a file or folder in the folder `out`, or continues an interrupted run there: Progress,
     Metric and finally Done.
 
     `settings` are those of FinetuneSettings, for a language model; of WholeSettings, for an encoder of texts or a model
     of pictures; of SoundSettings, for one of sounds, or of CharacterSettings, if it is to name characters; of
-    RecordingSettings, for a Whisper. Leaves an adapter or a
-    model's folder, a checkpoint and, with Pillow, loss.png. `evaluate_every`: steps; by default ten times in all. The
-    same settings give the same weights, however often it was interrupted. Raises OptionError, FileFormatError for the
-    data, PyappError for other settings than those begun with, and errors of load_model.
+    RecordingSettings, for a Whisper. Leaves an adapter or a model's folder, a checkpoint and, with Pillow, loss.png.
+    `evaluate_every`: steps; by default ten times in all. `ranks`: the processes that train it together, of which each
+    calls this and computes some of the batches of every step; the first one writes the files. The same settings give
+    the same weights, however often it was interrupted. Raises OptionError, FileFormatError for the data, PyappError for
+    other settings than those begun with, and errors of load_model.
     """
     given = [Path(path) for path in (data, held_out_data) if path is not None]
     for path in given:
@@ -50,7 +53,7 @@ def finetune(
     files = hub.resolve(model, cancel=cancel, also=MORE_FILES).files
     asked = Request(
         os.fspath(model), files, Path(data), Path(out), None if held_out_data is None else Path(held_out_data),
-        evaluate_every, save_every, device, tokenizer, cancel, settings,
+        evaluate_every, save_every, device, tokenizer, cancel, ranks or Ranks(), settings,
     )  # fmt: skip
     train, suited, hint = _training_of(asked)
     other = next((path for path in given if not suited(path)), None)

@@ -16,6 +16,7 @@ from pyapp.optim import AdamW, AdamW8bit, MasterWeights, Optimizer
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
 from pyapp.recipes.chooser import Chooser
 from pyapp.text.generation.options import check_number
+from pyapp.train.ranks import Ranks
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.trainer import Loss, Trainer
 
@@ -75,7 +76,8 @@ S = TypeVar("S", bound=StepSettings)
 @dataclass(frozen=True)
 class Request:
     """What a fine-tuning is asked for: the model and its files, the files or folders of examples, the folder for the
-    result, how often to judge (None: ten times in all) and to save, in steps, and settings by name.
+    result, how often to judge (None: ten times in all) and to save, in steps, the processes that train it, and settings
+    by name.
     """
 
     model: str
@@ -88,6 +90,7 @@ class Request:
     device: str | None = None
     tokenizer: Any = None
     cancel: Cancel = field(default_factory=Cancel)
+    ranks: Ranks = field(default_factory=Ranks)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def settings_as(self, kind: type[S], **more: Any) -> S:
@@ -102,6 +105,7 @@ class Request:
                 where="patience",
                 hint="Give more examples, or a file of their own",
             )
+        training.trainer.ranks = self.ranks
         often = self.evaluate_every or max(1, training.settings.steps // 10)
         yield from training.run(often, self.save_every, self.cancel)
 

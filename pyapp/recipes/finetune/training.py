@@ -178,7 +178,7 @@ class FinetuneTraining(ResumableTraining):
 
     def _save(self) -> None:
         super()._save()
-        if not self.settings.full:
+        if not self.settings.full and self.trainer.ranks.first:
             self.export()  # small; so an interrupted training can be tried
 
     def export(self) -> None:

@@ -148,7 +148,8 @@ class WholeTraining(ResumableTraining):
         """The remaining steps; before the first one, the held-out loss of the model as it was."""
         if not self.trainer.step_count:
             yield from self._judge()
-            yield from self.evaluated(cancel)
+            if self.trainer.ranks.first:
+                yield from self.evaluated(cancel)
         yield from super()._train(steps, evaluate_every, save_every, cancel)
 
     def judges(self) -> bool:

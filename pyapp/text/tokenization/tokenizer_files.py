@@ -2,7 +2,7 @@
 
 `load_tokenizer` reads tokenizer.json, sentencepiece's .model, vocab.json with merges.txt, BERT's vocab.txt,
 .tiktoken, Mistral's tekken.json, RWKV's rwkv_vocab_v20230424.txt, the metadata of a GGUF file and llama2.c's
-tokenizer.bin (ByT5's and CANINE's have no file), with the settings beside them: tokenizer_config.json,
+tokenizer.bin (ByT5's, CANINE's and Perceiver's have no file), with the settings beside them: tokenizer_config.json,
 special_tokens_map.json, added_tokens.json, chat_template.jinja, generation_config.json, and config.json for the
 tokenizer's class where the others do not name it. What makes a tokenizer.json of other forms is imported when a file
 has one: the page's first story and transcript do without.
@@ -47,10 +47,13 @@ CLASSES = {
     "roberta-prelayernorm": "RobertaTokenizer", "bart": "BartTokenizer",
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
     "blenderbot-small": "BlenderbotSmallTokenizer", "xlm": "XLMTokenizer", "flaubert": "FlaubertTokenizer",
-    "canine": "CanineTokenizer", "speech_to_text": "Speech2TextTokenizer", "seamless_m4t_v2": "SeamlessM4TTokenizer",
+    "canine": "CanineTokenizer", "perceiver": "PerceiverTokenizer",
+    "speech_to_text": "Speech2TextTokenizer", "seamless_m4t_v2": "SeamlessM4TTokenizer",
+    "seamless_m4t": "SeamlessM4TTokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
 }  # fmt: skip
-OF_BYTES, OF_CHARACTERS = "ByT5Tokenizer", "CanineTokenizer"  # the classes that have no vocabulary
+# The classes that have no vocabulary.
+OF_BYTES, OF_CHARACTERS, OF_PERCEIVER = "ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"
 OF_WORDS = "BlenderbotSmallTokenizer"  # the class whose pieces say that a word goes on
 OF_MOSES = ("XLMTokenizer", "FlaubertTokenizer")  # whose words are those of Moses
 ENDINGS = (".tiktoken", ".gguf", ".model")
@@ -95,7 +98,7 @@ def needs_no_vocabulary(files: Mapping[str, TokenizerSource]) -> bool:
     """Whether the settings among these files name the tokenizer that needs no vocabulary."""
     with ExitStack() as stack:
         settings = _settings(_opened({key: file for key, file in files.items() if key in SETTINGS}, stack))[0]
-    return settings.get("tokenizer_class") in (OF_BYTES, OF_CHARACTERS)
+    return settings.get("tokenizer_class") in (OF_BYTES, OF_CHARACTERS, OF_PERCEIVER)
 
 
 def beside(path: Path) -> dict[str, Path]:
@@ -119,6 +122,11 @@ def _load(files: Mapping[str, ByteSource], where: str) -> Tokenizer:
         from pyapp.text.tokenization.byte_vocabulary import byte_document
 
         return Tokenizer(byte_document(settings, where), settings, end_ids=ends, where=where)
+    if not order and settings.get("tokenizer_class") == OF_PERCEIVER:
+        from pyapp.text.tokenization.byte_vocabulary import PERCEIVER, perceiver_document
+
+        named = {f"{name.strip('[]').lower()}_token": name for name in PERCEIVER}
+        return Tokenizer(perceiver_document(), {**named, **settings}, end_ids=ends, where=where)
     if not order and settings.get("tokenizer_class") == OF_CHARACTERS:
         from pyapp.text.tokenization.characters import CharacterTokenizer
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.engine.ops import interpolate, stack
+from pyapp.errors import ArgumentError
 
+from ..resampling import resize
 from .processor import ImageProcessor, kind
 from .settings import BOTH_SIDES, CLIP, LONG_SIDE, SHORT_AND_LONG, check_whole, square
 from .sizes import at_least, in_multiples, of_patches, of_pixels
@@ -42,8 +47,15 @@ class Patches(ImageProcessor):
 class Qwen2VL(Patches):
     """The size is a number of pixels, of the smallest and of the largest pictures."""
 
+    cap_pixels_per_frame: bool = False  # whether a video's frames are smaller where there are many
+    max_video_tokens: int = 128000
+
     SIZES = (SHORT_AND_LONG,)
     LARGEST = PIXELS
+
+    def _check(self) -> None:
+        super()._check()
+        check_whole("max_video_tokens", self.max_video_tokens, 1, 1 << 24)
 
     @classmethod
     def _renewed(cls, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -55,6 +67,54 @@ class Qwen2VL(Patches):
 
     def _target(self, height: int, width: int) -> tuple[int, int]:
         return of_pixels(height, width, self._side, self.size["shortest_edge"], self.size["longest_edge"])
+
+    def _frames_target(self, count: int, each: int, height: int, width: int) -> tuple[int, int]:
+        """The size to resize a video's `count` frames to, of which a patch has `each`."""
+        least, most = self.size["shortest_edge"], self.size["longest_edge"]
+        if self.cap_pixels_per_frame:
+            whole = int(self.max_video_tokens * self._side**2 * 0.9)
+            most = max(min(most, whole * each // count), int(least * 1.05))
+        return of_pixels(height, width, self._side, least, most)
+
+    def frame_tiles(self, count: int, each: int, height: int, width: int) -> tuple[int, int]:
+        """The rows and columns of vectors of each few frames of a video."""
+        high, wide = self._frames_target(count, each, height, width) if self.do_resize else (height, width)
+        return high // self._side, wide // self._side
+
+    def of_frames(self, frames: Sequence[Tensor], each: int) -> Tensor:
+        """The frames of a video, uint8 (H, W, 3) of one size → (N, each, 3, h, w) float32; the last one is repeated."""
+        high, wide = int(frames[0].shape[0]), int(frames[0].shape[1])
+        size = self._frames_target(len(frames), each, high, wide) if self.do_resize else (high, wide)
+        found = [self._values(resize(frame, *size, self._method) if self.do_resize else frame) for frame in frames]
+        found += [found[-1]] * (-len(found) % each)
+        return stack(found).reshape(-1, each, *found[0].shape)
+
+
+@kind(
+    "Qwen3VL", size={"shortest_edge": 128 * 32 * 32, "longest_edge": 32 * 32 * 768}, resample=3, patch_size=16,
+    max_video_tokens=768,
+)  # fmt: skip
+@dataclass(frozen=True)
+class Qwen3VL(Qwen2VL):
+    """Videos, of which the size is a number of pixels of all frames."""
+
+    def _frames_target(self, count: int, each: int, height: int, width: int) -> tuple[int, int]:
+        if count < each:
+            raise ArgumentError(f"a video of {count} frames is too short: {each} are needed")
+        side, least, most = self._side, self.size["shortest_edge"], self.size["longest_edge"]
+        if self.cap_pixels_per_frame:
+            most = max(min(self.max_video_tokens * side**2, most // count), int(least * 1.05)) * count
+        if min(height, width) < side:
+            scale = max(side / height, side / width)
+            height, width = int(height * scale), int(width * scale)
+        return of_pixels(height, width, side, least, most, count, round(count / each) * each)
+
+
+def as_videos(processor: ImageProcessor) -> ImageProcessor:
+    """What prepares the frames of Qwen3-VL's videos, of what prepares its pictures."""
+    names = ("patch_size", "merge_size", "image_mean", "image_std", "do_resize", "do_rescale", "do_normalize")
+    own = {name: getattr(processor, name) for name in names if hasattr(processor, name)}
+    return ImageProcessor.from_settings(own, "Qwen3VL")
 
 
 @kind("PaddleOCRVL", size={"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, resample=3, statistics=CLIP)
@@ -79,6 +139,49 @@ class Glm4v(Qwen2VL):
             scale = max(side / height, side / width)
             height, width = int(height * scale), int(width * scale)
         return of_pixels(height, width, side, self.size["shortest_edge"] / 2, self.size["longest_edge"] / 2)
+
+
+@kind("Pix2Struct", size=square(224), resample=2, patch_size=16)
+@dataclass(frozen=True)
+class Pix2Struct(ImageProcessor):
+    """A picture has as many whole patches as a limit allows, and is normalised by its own numbers. With `is_vqa` a
+    question, `header`, stands above it (pyapp.vision.headers).
+    """
+
+    patch_size: int = 16  # pixels of a side
+    max_patches: int = 2048
+    is_vqa: bool = False
+    header: Callable[[Tensor], Tensor] | None = None
+
+    @classmethod
+    def _renewed(cls, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> Mapping[str, Any]:
+        settings, sides = super()._renewed(settings, usual), settings.get("patch_size")
+        settings = {key: value for key, value in settings.items() if key != "header"}
+        if isinstance(sides, dict) and set(sides) == BOTH_SIDES and sides["height"] == sides["width"]:
+            return {**settings, "patch_size": sides["height"]}
+        return settings
+
+    def _check(self) -> None:
+        super()._check()
+        check_whole("patch_size", self.patch_size, 1, 256)
+        check_whole("max_patches", self.max_patches, 1, 1 << 16)
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return None
+
+    def _prepared(self, image: Tensor) -> Tensor:
+        if self.is_vqa and self.header is None:
+            raise ArgumentError("this model reads a question, which stands above the picture: give a prompt")
+        x = (image if self.header is None else self.header(image)).permute(2, 0, 1).to("float32")  # (3, H, W)
+        high, wide, side = int(x.shape[1]), int(x.shape[2]), self.patch_size
+        scale = sqrt(self.max_patches * (side / high) * (side / wide))
+        size = tuple(side * max(min(int(scale * n / side), self.max_patches), 1) for n in (high, wide))
+        if self.do_normalize:
+            mean = x.mean()
+            x = (x - mean) / (x - mean).square().mean().sqrt().clamp(min=x.numel() ** -0.5)
+        found = interpolate(x.unsqueeze(0), size=size, mode="bilinear", align_corners=False, antialias=True)
+        return found.squeeze(0)
 
 
 @kind("Pixtral", size={"longest_edge": 1024}, resample=3, statistics=CLIP, do_pad=True, patch_size=16, merge_size=1)

@@ -277,8 +277,10 @@ class ImageProcessor:
     def _prepared(self, image: Tensor) -> Tensor:
         """(H, W, 3) uint8 → (3, h, w) float32."""
         image = self._resized(image)
-        if self.do_center_crop:
-            image = self._centre(image)
+        return self._values(self._centre(image) if self.do_center_crop else image)
+
+    def _values(self, image: Tensor) -> Tensor:
+        """(h, w, 3) uint8, resized → (3, h, w) float32."""
         x = image.permute(2, 0, 1).to("float32")  # (3, h, w)
         if self.do_rescale:
             x = x * self.rescale_factor

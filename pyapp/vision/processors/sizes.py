@@ -107,18 +107,22 @@ def at_least(height: int, width: int, side: int) -> tuple[int, int]:
     return (round(height * side / width), side) if width < side else (height, width)
 
 
-def of_pixels(height: int, width: int, factor: int, least: float, most: float) -> tuple[int, int]:
-    """The size of a picture whose sides are multiples of `factor`, with a number of pixels from `least` to `most`."""
+def of_pixels(
+    height: int, width: int, factor: int, least: float, most: float, frames: int = 1, counted: int = 1
+) -> tuple[int, int]:
+    """The size of a picture whose sides are multiples of `factor`, with a number of pixels from `least` to `most`; of
+    each of so many frames, which count as `counted` frames.
+    """
     if max(height, width) > 200 * min(height, width):
         raise ArgumentError(
             f"a picture of {height:,} x {width:,} pixels is too narrow: a side is over 200 times the other"
         )
     high, wide = (round(side / factor) * factor for side in (height, width))
-    if high * wide > most:
-        scale = sqrt(height * width / most)
+    if counted * high * wide > most:
+        scale = sqrt(frames * height * width / most)
         return max(factor, floor(height / scale / factor) * factor), max(factor, floor(width / scale / factor) * factor)
-    if high * wide < least:
-        scale = sqrt(least / (height * width))
+    if counted * high * wide < least:
+        scale = sqrt(least / (frames * height * width))
         return ceil(height * scale / factor) * factor, ceil(width * scale / factor) * factor
     return high, wide
 

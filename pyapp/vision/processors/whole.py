@@ -35,6 +35,7 @@ for _declare in (
     kind("DINOv3ViT", size=square(224), resample=2, statistics=IMAGENET),
     kind("VitPose", size={"height": 256, "width": 192}, resample=2, statistics=IMAGENET),
     kind("Sam2", size=square(1024), resample=2, statistics=IMAGENET),
+    kind("Sam3", size=square(1008), resample=2),
 ):  # fmt: skip
     _declare(ImageProcessor)
 
@@ -59,6 +60,28 @@ class ConvNext(ImageProcessor):
     def _resized(self, image: Tensor) -> Tensor:
         image, side = super()._resized(image), self.size["shortest_edge"]
         return cropped(image, side, side) if self.do_resize and side < 384 else image
+
+
+@kind("Perceiver", size=square(224), resample=3, statistics=IMAGENET, do_center_crop=True, crop_size=square(256))
+@dataclass(frozen=True)
+class Perceiver(ImageProcessor):
+    """A square is cropped before it is resized: as large a part of the shorter side as the size is of the crop."""
+
+    SIZES = (BOTH_SIDES,)
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return (self.size["height"], self.size["width"]) if self.do_resize else None
+
+    def _resized(self, image: Tensor) -> Tensor:
+        if self.do_center_crop:
+            side = min(int(image.shape[0]), int(image.shape[1]))
+            parts = [int(self.size[name] / self.crop_size[name] * side) for name in ("height", "width")]
+            image = cropped(image, max(1, parts[0]), max(1, parts[1]))
+        return super()._resized(image)
+
+    def _centre(self, image: Tensor) -> Tensor:
+        return image
 
 
 @kind("PoolFormer", size=SHORT, resample=3, statistics=IMAGENET, do_center_crop=True, crop_pct=0.9)

@@ -247,7 +247,12 @@ _finite = element_function(_finite_values, 1, 3)
 @function(method=True, in_place=True)
 @op(vjp=lambda g, _, x, *rest: (where(x.isfinite(), g, 0.0),))
 def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """NaN becomes `nan` (None: 0); infinities become the dtype's largest and smallest numbers unless given."""
+    """NaN becomes `nan` (None: 0); infinities become the dtype's largest and smallest numbers unless given. Of complex
+    numbers each part by itself.
+    """
+    if x.dtype.is_complex:
+        first, second = nan_to_num(x.real, nan, posinf, neginf), nan_to_num(x.imag, nan, posinf, neginf)
+        return first + second * 1j
     if not x.dtype.is_floating_point:
         return x.clone()
     largest, number = finfo(x.dtype).max, 0.0 if nan is None else nan

@@ -17,13 +17,13 @@ from .special import TERMS
 
 
 def _d_bessel(g: Tensor, _: Any, x: Tensor, order: int) -> Any:
-    return (g * (_bessel(x, abs(order - 1)) + _bessel(x, order + 1)) * 0.5, None)
+    return (g * (bessel(x, abs(order - 1)) + bessel(x, order + 1)) * 0.5, None)
 
 
-@primitive(vjp=_d_bessel)
-def _bessel(x: Tensor, order: int) -> Tensor:
+@primitive(vjp=_d_bessel, name="_bessel")
+def bessel(x: Tensor, order: int) -> Tensor:
     """I_order by its power series, whose terms all have one sign (NIST DLMF 10.25.2)."""
-    kind = x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype
+    kind = kind_of(x)
     with np.errstate(all="ignore"):
         half = array_of(x, kind).astype(np.float64) / 2
         term = np.ones_like(half)
@@ -42,19 +42,20 @@ def _bessel(x: Tensor, order: int) -> Tensor:
 @function(method=True, in_place=True)
 def i0(x: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 0."""
-    return _bessel(x, 0)
+    return bessel(x, 0)
 
 
 def i1(x: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
-    return _bessel(x, 1)
+    return bessel(x, 1)
 
 
-def _kind_of(x: Tensor) -> Any:
+def kind_of(x: Tensor) -> Any:
+    """The dtype of a result: that of floats, the default one of whole numbers."""
     return x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype
 
 
-_LARGE = 30.0  # from here on the asymptotic series have the precision of float64
+LARGE = 30.0  # from here on the asymptotic series have the precision of float64
 
 
 def _d_scaled(g: Tensor, y: Tensor, x: Tensor, order: int) -> Any:
@@ -65,11 +66,11 @@ def _d_scaled(g: Tensor, y: Tensor, x: Tensor, order: int) -> Any:
 @primitive(vjp=_d_scaled, saves="both", name="_scaled_bessel")
 def _scaled(x: Tensor, order: int) -> Tensor:
     """exp(-|x|) I_order(x): by the power series, for large x by the asymptotic one (NIST DLMF 10.40.1)."""
-    kind = _kind_of(x)
+    kind = kind_of(x)
     given = array_of(x, kind)
     size = np.abs(given.astype(np.float64))
     with np.errstate(all="ignore"):
-        near = np.minimum(size, _LARGE)
+        near = np.minimum(size, LARGE)
         half = near / 2
         term = np.exp(-near)
         for k in range(1, order + 1):
@@ -80,13 +81,13 @@ def _scaled(x: Tensor, order: int) -> Tensor:
             total += term
             if not (term > total * 1e-17).any():
                 break
-        far = np.maximum(size, _LARGE)
+        far = np.maximum(size, LARGE)
         part = np.ones_like(far)
         series = part.copy()
         for k in range(1, 31):
             part = part * -(4 * order * order - (2 * k - 1) ** 2) / (8 * k * far)
             series += part
-        found = np.where(size > _LARGE, series / np.sqrt(2 * pi * far), total)
+        found = np.where(size > LARGE, series / np.sqrt(2 * pi * far), total)
         found = np.where(np.isinf(size), 0.0, np.where(np.isnan(size), np.nan, found))
         if order % 2:
             found = np.copysign(found, given)
@@ -105,38 +106,43 @@ def i1e(x: Tensor) -> Tensor:
 
 def _d_cylinder(g: Tensor, _: Any, x: Tensor, order: int) -> Any:
     if order == 0:
-        return -g * _cylinder(x, 1), None
-    return g * (_cylinder(x, order - 1) - _cylinder(x, order + 1)) * 0.5, None
+        return -g * cylinder(x, 1), None
+    return g * (cylinder(x, order - 1) - cylinder(x, order + 1)) * 0.5, None
 
 
 _STEPS = 80  # of the trapezoidal rule, which converges faster than any power once they are more than |x|
 
 
 @primitive(vjp=_d_cylinder, name="_cylinder_bessel")
-def _cylinder(x: Tensor, order: int) -> Tensor:
+def cylinder(x: Tensor, order: int) -> Tensor:
     """J_order: by Bessel's integral (NIST DLMF 10.9.2), for large x by Hankel's expansion (10.17.3)."""
-    kind = _kind_of(x)
+    kind = kind_of(x)
     given = array_of(x, kind)
     size = np.abs(given.astype(np.float64))
     with np.errstate(all="ignore"):
-        near = np.minimum(size, _LARGE)
+        near = np.minimum(size, LARGE)
         total = 0.5 * (1.0 + (-1.0) ** order) + np.zeros_like(near)
         for k in range(1, _STEPS):
             angle = pi * k / _STEPS
             total += np.cos(order * angle - near * np.sin(angle))
-        far = np.maximum(size, _LARGE)
-        even, odd, part = np.zeros_like(far), np.zeros_like(far), np.ones_like(far)
-        for k in range(31):
-            even, odd = (even, odd + part * (-1) ** (k // 2)) if k % 2 else (even + part * (-1) ** (k // 2), odd)
-            part = part * (4 * order * order - (2 * k + 1) ** 2) / (8 * (k + 1) * far)
-        phase = far - order * pi / 2 - pi / 4
-        wave = np.sqrt(2 / (pi * far)) * (np.cos(phase) * even - np.sin(phase) * odd)
         small = _small_cylinder(np.minimum(size, 1.0), order)
-        found = np.where(size > _LARGE, wave, np.where(size < 1, small, total / _STEPS))
+        found = np.where(size > LARGE, hankel_wave(size, order), np.where(size < 1, small, total / _STEPS))
         found = np.where(np.isinf(size), 0.0, np.where(np.isnan(size), np.nan, found))
         if order % 2:
             found = np.where(given < 0, -found, found)
         return tensor_of(found.astype(given.dtype), kind)
+
+
+def hankel_wave(x: Any, order: int, second: bool = False) -> Any:
+    """J_order, or Y_order if `second`, of numbers above LARGE, by Hankel's expansion (NIST DLMF 10.17.3-4)."""
+    far = np.maximum(x, LARGE)
+    even, odd, part = np.zeros_like(far), np.zeros_like(far), np.ones_like(far)
+    for k in range(31):
+        even, odd = (even, odd + part * (-1) ** (k // 2)) if k % 2 else (even + part * (-1) ** (k // 2), odd)
+        part = part * (4 * order * order - (2 * k + 1) ** 2) / (8 * (k + 1) * far)
+    phase = far - order * pi / 2 - pi / 4
+    cosine, sine = np.cos(phase), np.sin(phase)
+    return np.sqrt(2 / (pi * far)) * (sine * even + cosine * odd if second else cosine * even - sine * odd)
 
 
 def _small_cylinder(x: Any, order: int) -> Any:
@@ -154,12 +160,12 @@ def _small_cylinder(x: Any, order: int) -> Any:
 
 def bessel_j0(x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 0."""
-    return _cylinder(x, 0)
+    return cylinder(x, 0)
 
 
 def bessel_j1(x: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 1."""
-    return _cylinder(x, 1)
+    return cylinder(x, 1)
 
 
 def spherical_bessel_j0(x: Tensor) -> Tensor:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..amp import GradScaler as _GradScaler
-from ..amp import autocast as _autocast
-from ..amp import custom_bwd, custom_fwd
+from ...amp import GradScaler as _GradScaler
+from ...amp import autocast as _autocast
+from ...amp import custom_bwd, custom_fwd
 
 
 class autocast(_autocast):

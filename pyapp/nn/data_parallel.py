@@ -1,14 +1,13 @@
-"""torch.nn.parallel: DistributedDataParallel for several processes, DataParallel for one device."""
+"""A module called on its device: torch.nn.DataParallel of one device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .distributed_data_parallel import DistributedDataParallel
 from .module import Module
 
-__all__ = ["DataParallel", "DistributedDataParallel"]
+__all__ = ["DataParallel"]
 
 
 class DataParallel(Module):

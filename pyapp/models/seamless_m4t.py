@@ -1,5 +1,6 @@
-"""SeamlessM4T v2 (Seamless Communication 2023, arXiv 2312.05187): the decoder of NLLB writes, in the language of its
-first token, what a text says that NLLB's encoder has read, or what somebody says whom a Conformer has heard.
+"""SeamlessM4T (Seamless Communication 2023, arXiv 2308.11596 and 2312.05187): the decoder of NLLB writes, in the
+language of its first token, what a text says that NLLB's encoder has read, or what somebody says whom a Conformer has
+heard. The encoders of speech of its two versions differ (nn.audio.near_conformer).
 
 The file's third decoder and its vocoder, which speak, are not read. Parameters have the names of Hugging Face's files,
 but those of the text's encoder and decoder (`renamed`).
@@ -33,7 +34,7 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import (
 from .loading.config import check_depth, require
 from .loading.sequence_config import SequenceToSequenceConfig
 
-MODEL_TYPES = ("seamless_m4t_v2",)
+MODEL_TYPES = ("seamless_m4t", "seamless_m4t_v2")
 BASE = ""
 IGNORED = r"(t2u_model|vocoder)\..*|.*\.embed_positions\.weights"
 PROCESSOR = PairedBankProcessor
@@ -45,6 +46,9 @@ USUAL = {
     "activation_function": "relu", "scale_embedding": True, "max_position_embeddings": 4096, "pad_token_id": 0,
     "eos_token_id": 3, "decoder_start_token_id": 3,
 }  # fmt: skip
+# The same of the first version: how its encoder of speech knows of places, and how long texts and recordings may be.
+FIRST = {"position_embeddings_type": "relative", "max_position_embeddings": 1024, "speech_encoder_chunk_size": None}
+KINDS = {"relative": MODEL_TYPES[0], "relative_key": MODEL_TYPES[1]}  # the versions, by position_embeddings_type
 # The languages of its texts, by the codes of other models.
 LANGUAGES = {
     "af": "afr", "am": "amh", "ar": "arb", "as": "asm", "az": "azj", "be": "bel", "bg": "bul", "bn": "ben", "bs": "bos",
@@ -101,7 +105,9 @@ class Config(SequenceToSequenceConfig):
         require(width % 2 == 0 and width > 2, f"hidden_size is {width}, expected an even number from 4")
         require(width % heads == 0, f"speech_encoder_attention_heads {heads} does not divide hidden_size {width}")
         kind, layers = self.position_embeddings_type, self.num_adapter_layers
-        require(kind == "relative_key", f"position_embeddings_type is {kind!r:.40}, expected 'relative_key'")
+        require(kind in KINDS, f"position_embeddings_type is {kind!r:.40}, expected {' or '.join(KINDS)}")
+        taps = self.conv_depthwise_kernel_size
+        require(not self.far or taps % 2 == 1, f"conv_depthwise_kernel_size is {taps}, expected an odd number")
         require(layers == 1, f"num_adapter_layers is {layers}, expected 1")
         check_depth(self.speech_encoder_layers)
         for name in ("left_max_position_embeddings", "right_max_position_embeddings", "feature_projection_input_dim",
@@ -112,13 +118,19 @@ class Config(SequenceToSequenceConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
-        values = {**USUAL, **values}
+        first = values.get("model_type") == MODEL_TYPES[0]
+        values = {**USUAL, **(FIRST if first else {}), **values}
         return super().from_dict({"d_model": values["hidden_size"], **values})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         values = super().to_dict()
-        return values | {"hidden_size": values.pop("d_model")}
+        return values | {"hidden_size": values.pop("d_model"), "model_type": KINDS[str(self.position_embeddings_type)]}
+
+    @property
+    def far(self) -> bool:
+        """Whether the encoder of speech attends by all distances, as in the first version."""
+        return self.position_embeddings_type == "relative"
 
     @property
     def speech(self) -> Any:
@@ -165,7 +177,7 @@ class SpeechToText(SequenceToSequence):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config, self.most = config, config.max_position_embeddings
-        self.speech_encoder = NearConformer(config.speech, normalized=True)
+        self.speech_encoder = NearConformer(config.speech, normalized=True, far=config.far)
         self.model = Module()
         self.model.shared = Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.model.decoder = Decoder(

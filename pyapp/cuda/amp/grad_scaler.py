@@ -1,0 +1,5 @@
+"""torch.cuda.amp.grad_scaler."""
+
+from . import GradScaler
+
+__all__ = ["GradScaler"]

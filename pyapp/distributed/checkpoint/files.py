@@ -1,0 +1,479 @@
+"""Checkpoints of states that several processes divide: each writes what it has, and reads what it needs, so that
+another number of processes, or one alone, can go on.
+
+A checkpoint is a folder. Its tensors are in safetensors files; where a file has a part of a tensor, the entry
+DCP_SHARDING_INFO of its metadata has the part's first index in each dim, as torch.distributed.checkpoint writes it for
+Hugging Face's format (torch/distributed/checkpoint/hf_storage.py, _hf_utils.py), whose HuggingFaceStorageReader reads
+these folders too. `checkpoint.json` names the files of the checkpoint, and has the values that are not tensors. It is
+written last: until then the folder holds the checkpoint before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from functools import partial
+from itertools import pairwise
+from math import isfinite, prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyapp.dataclass import dataclass
+
+from ...engine import Tensor, no_grad
+from ...engine.processes.collectives import all_gather_object, barrier
+from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
+from ...engine.user_errors import describe
+from ...errors import ArgumentError, FileFormatError, ProcessError
+from ...formats.opening import open_checkpoint
+from ...formats.safe_json import parse_json
+from ...formats.safetensors import write_safetensors
+from ...formats.sink import open_sink
+from .torch_folders import METADATA, TorchFolder
+
+T = TypeVar("T")
+FORMAT = "pyapp checkpoint 1"
+MANIFEST = "checkpoint.json"
+SHARDING = "DCP_SHARDING_INFO"
+SHOWN = 5  # names in an error
+MOST = 1 << 62  # elements
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A box of a tensor of `shape`: from `offsets` on, of `sizes`."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+def _boxes(name: str, tensor: Tensor) -> Iterator[tuple[_Piece, Tensor]]:
+    """What this process has of a tensor, with the memory of each piece."""
+    own, part = tensor.detach(), tensor.part
+    if own.dtype.is_quantized:
+        raise ArgumentError(f"{name}, {describe(tensor)}, is in blocks; checkpoints hold what is trained")
+    if part is None:
+        yield _Piece(name, own.dtype.name, tuple(own.shape), (0,) * own.ndim, tuple(own.shape)), own
+        return
+    if not part.shape:  # a number, which one process has
+        if own.numel():
+            yield _Piece(name, own.dtype.name, (), (), ()), own.reshape(())
+        return
+    at = 0
+    for first, count in part.ranges:
+        offsets = tuple(first if dim == part.dim else 0 for dim in range(len(part.shape)))
+        sizes = tuple(count if dim == part.dim else size for dim, size in enumerate(part.shape))
+        if count:
+            yield _Piece(name, own.dtype.name, part.shape, offsets, sizes), own.narrow(part.dim, at, count)
+        at += count
+
+
+# -- states as flat names
+
+
+def _has_parts(value: Any) -> bool:
+    """Whether a list has tensors, dicts, or lists that have."""
+    return isinstance(value, list) and any(isinstance(x, Tensor | Mapping) or _has_parts(x) for x in value)
+
+
+def _flat(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
+    """(name, value, how to replace it) of what is in a nested state; names are joined by dots. A list of numbers
+    or texts is one value, as in torch."""
+    entries = state.items() if isinstance(state, Mapping) else enumerate(state)
+    for key, value in entries:
+        if not isinstance(key, str | int):
+            raise TypeError(f"{'.'.join(path) or 'the state'} has the key {key!r:.60}; keys are texts and numbers")
+        own = (*path, str(key))
+        if (isinstance(value, Mapping) and value) or _has_parts(value):
+            yield from _flat(value, own)
+        else:
+
+            def put(new: Any, key: Any = key) -> None:
+                if not isinstance(state, MutableMapping | list):
+                    raise TypeError(f"{'.'.join(path)} cannot be changed: it is {describe(state)}")
+                state[key] = new
+
+            yield ".".join(own), value, put
+
+
+def _named(state_dict: Mapping[str, Any]) -> dict[str, tuple[Any, Callable[[Any], None]]]:
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"a checkpoint holds a dict of tensors and values, got {describe(state_dict)}")
+    found: dict[str, tuple[Any, Callable[[Any], None]]] = {}
+    for name, value, put in _flat(state_dict):
+        if name in found:
+            raise ArgumentError(f"two entries of the state have the name {name!r}")
+        found[name] = value, put
+    return found
+
+
+def _stored_value(name: str, value: Any) -> Any:
+    """A value for JSON. Tuples become lists; NaN and infinity objects."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else {"float": repr(value)}
+    if isinstance(value, list | tuple):
+        return [_stored_value(name, x) for x in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _stored_value(name, x) for key, x in value.items()}}
+    raise TypeError(f"{name} is {describe(value)}; a checkpoint holds tensors, numbers, texts, lists and dicts of them")
+
+
+def _loaded_value(value: Any, like: Any) -> Any:
+    """A value from JSON; tuples where `like`, what it replaces, has tuples."""
+    if isinstance(value, dict):
+        if "float" in value:
+            return float(value["float"])
+        likes = like if isinstance(like, Mapping) else {}
+        return {key: _loaded_value(x, likes.get(key)) for key, x in value.get("dict", {}).items()}
+    if isinstance(value, list):
+        others = like if isinstance(like, list | tuple) else ()
+        items = [_loaded_value(x, others[i] if i < len(others) else None) for i, x in enumerate(value)]
+        return tuple(items) if isinstance(like, tuple) else items
+    return value
+
+
+# -- the same end on every rank
+
+
+class _Ranks:
+    """The processes of a group; one alone where there is none."""
+
+    def __init__(self, group: ProcessGroup | None) -> None:
+        self.group = group_or_world(group) if group is not None or is_initialized() else None
+        self.rank = 0 if self.group is None else self.group.rank()
+        self.size = 1 if self.group is None else self.group.size()
+
+    def everyones(self, own: T) -> list[T]:
+        """The value of every rank."""
+        if self.group is None:
+            return [own]
+        found: list[Any] = [None] * self.size
+        all_gather_object(found, own, self.group)
+        return found
+
+    def together(self, what: str, call: Callable[[], T]) -> T:
+        """The result of a call on this rank. Where it fails on one, all raise: its error there, a ProcessError with its
+        text elsewhere."""
+        failure: Exception | None = None
+        result: Any = None
+        try:
+            result = call()
+        except Exception as error:
+            failure = error
+        told = self.everyones("" if failure is None else f"{type(failure).__name__}: {failure}")
+        if failure is not None:
+            raise failure
+        for rank, text in enumerate(told):
+            if text:
+                raise ProcessError(f"{what} failed on rank {rank}: {text}", where=what)
+        return result
+
+    def wait(self) -> None:
+        if self.group is not None:
+            barrier(self.group)
+
+
+# -- writing
+
+
+def save(
+    state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike[str], process_group: ProcessGroup | None = None
+) -> None:
+    """Writes a state into the folder `checkpoint_id`, which all processes reach by this path; all call it.
+
+    `state_dict` is a dict, or dicts in it, of tensors, numbers, texts, lists and tuples, as get_state_dict makes it. Of
+    a tensor that the processes divide each writes its part; others, and values, the first process that has them writes.
+    An older checkpoint there stays whole until the new one is, and then goes. Without a group of processes one writes
+    all.
+
+    OSError, on all processes, where the disk is full or may not be written; ArgumentError where the parts are not the
+    whole, or differ in shape or dtype; TypeError for other values.
+    """
+    ranks, folder = _Ranks(process_group), Path(checkpoint_id)
+    named = ranks.together("save", lambda: _named(state_dict))
+    tensors = {name: value for name, (value, _) in named.items() if isinstance(value, Tensor)}
+    pieces = ranks.together("save", lambda: [box for name, x in tensors.items() for box in _boxes(name, x)])
+    every = ranks.everyones([piece for piece, _ in pieces])
+    mine = ranks.together("save", lambda: _owned(every, ranks.rank))
+    values = ranks.together(
+        "save", lambda: {n: _stored_value(n, v) for n, (v, _) in named.items() if not isinstance(v, Tensor)}
+    )
+    token = ranks.everyones(secrets.token_hex(4))[0]
+
+    def write() -> list[str]:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _write(folder, f"{token}-{ranks.rank:05d}", [pair for pair in pieces if pair[0] in mine])
+
+    try:
+        files = ranks.together("save", write)
+        names = [name for own in ranks.everyones(files) for name in own]
+        shapes = {piece.name: list(piece.shape) for own in every for piece in own}
+        ranks.together("save", lambda: _commit(folder, names, shapes, values) if ranks.rank == 0 else None)
+    except BaseException:
+        for path in folder.glob(f"{token}-{ranks.rank:05d}-*.safetensors"):
+            path.unlink(missing_ok=True)
+        raise
+    ranks.wait()
+
+
+def _owned(every: list[list[_Piece]], rank: int) -> set[_Piece]:
+    """The pieces that a rank writes: those that no rank before it has. ArgumentError if they are not whole tensors."""
+    owner: dict[_Piece, int] = {}
+    for i, pieces in enumerate(every):
+        for piece in pieces:
+            owner.setdefault(piece, i)
+    kinds: dict[str, _Piece] = {}
+    elements: dict[str, int] = {}
+    for piece in owner:
+        first = kinds.setdefault(piece.name, piece)
+        if (first.dtype, first.shape) != (piece.dtype, piece.shape):
+            raise ArgumentError(
+                f"{piece.name} is {first.dtype} {list(first.shape)} on rank {owner[first]}, but {piece.dtype} "
+                f"{list(piece.shape)} on rank {owner[piece]}"
+            )
+        elements[piece.name] = elements.get(piece.name, 0) + prod(piece.sizes)
+    for name, count in elements.items():
+        if count != prod(kinds[name].shape):
+            raise ArgumentError(
+                f"the processes have {count:,} elements of {name}, which has {prod(kinds[name].shape):,}: call it in "
+                "the group that divides it"
+            )
+    return {piece for piece, i in owner.items() if i == rank}
+
+
+def _write(folder: Path, stem: str, pieces: list[tuple[_Piece, Tensor]]) -> list[str]:
+    """Writes pieces; a file has one piece of a tensor at most. Returns the names of the files."""
+    files: list[dict[str, tuple[_Piece, Tensor]]] = []
+    for piece, own in pieces:
+        place = next((file for file in files if piece.name not in file), None)
+        if place is None:
+            files.append(place := {})
+        place[piece.name] = piece, own
+    names = []
+    for i, file in enumerate(files):
+        name = f"{stem}-{i}.safetensors"
+        offsets = {key: {"saved_offsets": list(piece.offsets)} for key, (piece, _) in file.items()}
+        write_safetensors(
+            folder / name, {key: own.contiguous() for key, (_, own) in file.items()},
+            {"format": "pt", "DCP_VERSION": "1.0", SHARDING: json.dumps(offsets)},
+        )  # fmt: skip
+        names.append(name)
+    return names
+
+
+def _commit(folder: Path, files: list[str], shapes: Mapping[str, list[int]], values: Mapping[str, Any]) -> None:
+    """Makes these files the checkpoint of the folder, and removes those of the one before."""
+    before = _manifest(folder).files if (folder / MANIFEST).is_file() else []
+    index = {"format": FORMAT, "files": files, "shapes": shapes, "values": values}
+    text = json.dumps(index, indent=1, allow_nan=False)
+    with open_sink(folder / MANIFEST) as file:
+        file.write(text.encode())
+    for name in set(before) - set(files):
+        (folder / name).unlink(missing_ok=True)
+
+
+# -- reading
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """What checkpoint.json says: the files, the shapes of the tensors, and the values."""
+
+    files: list[str]
+    shapes: dict[str, tuple[int, ...]]
+    values: dict[str, Any]
+
+
+def _manifest(folder: Path) -> _Manifest:
+    """FileFormatError for another file."""
+    path = folder / MANIFEST
+    try:
+        found = parse_json(path.read_bytes())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"is not JSON: {error!s:.100}", where=str(path)) from None
+    parts = [found.get(key) for key in ("files", "shapes", "values")] if isinstance(found, dict) else [None] * 3
+    files, shapes, values = parts
+    known = isinstance(found, dict) and found.get("format") == FORMAT
+    if not (known and isinstance(files, list) and isinstance(shapes, dict) and isinstance(values, dict)):
+        raise FileFormatError(f"is not the index of a checkpoint: expected {FORMAT!r}", where=str(path))
+    for name in files:
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise FileFormatError(f"names {name!r:.80}, expected safetensors files beside it", where=str(path))
+    for name, shape in shapes.items():
+        if not isinstance(shape, list) or not all(isinstance(x, int) and 0 <= x < MOST for x in shape):
+            raise FileFormatError(f"says that {name!r:.80} has the shape {shape!r:.80}", where=str(path))
+    return _Manifest(files, {name: tuple(shape) for name, shape in shapes.items()}, values)
+
+
+class _Stored:
+    """The files of a checkpoint: where the pieces of each tensor are, each with what reads it, and the values."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pieces: dict[str, list[tuple[_Piece, Callable[[], Tensor]]]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.files: list[Any] = []
+        self._torch: TorchFolder | None = None
+        self._values: Mapping[str, Any] = {}
+        try:
+            if (folder / MANIFEST).is_file():
+                index = _manifest(folder)
+            elif (folder / METADATA).is_file():
+                self._add_torch_s(TorchFolder(folder))
+                return
+            else:
+                index = _Manifest(sorted(path.name for path in folder.glob("*.safetensors")), {}, {})
+            if not index.files and not index.values:
+                raise FileFormatError(
+                    "there is no checkpoint", where=str(folder),
+                    hint=f"Expected a folder with {MANIFEST}, torch's {METADATA}, or safetensors",
+                )  # fmt: skip
+            self._values, self.shapes = index.values, dict(index.shapes)
+            for name in index.files:
+                self._add(folder / name, index)
+        except BaseException:
+            self.close()
+            raise
+
+    def has_value(self, name: str) -> bool:
+        return name in (self._values if self._torch is None else self._torch.values)
+
+    def value(self, name: str, like: Any) -> Any:
+        """A value, in the form of what it replaces."""
+        return _loaded_value(self._values[name], like) if self._torch is None else self._torch.value(name)
+
+    def _add_torch_s(self, found: TorchFolder) -> None:
+        self._torch = found
+        self.files.append(found)
+        self.shapes = found.shapes
+        for name, records in found.records.items():
+            for record in records:
+                piece = _Piece(name, "", (), record.offsets, record.sizes)
+                self.pieces.setdefault(name, []).append((piece, partial(found.read, record)))
+
+    def _add(self, path: Path, index: _Manifest) -> None:
+        file = open_checkpoint(path)
+        self.files.append(file)
+        told = getattr(file, "metadata", {}).get(SHARDING)
+        offsets = parse_json(told) if told else {}
+        for name, info in file.tensors.items():
+            first = offsets.get(name, {}).get("saved_offsets") if isinstance(offsets, dict) else None
+            first = [0] * len(info.shape) if first is None else first
+            whole = self.shapes.setdefault(name, info.shape)
+            if (
+                not isinstance(first, list) or not len(first) == len(info.shape) == len(whole)
+                or not all(isinstance(x, int) and 0 <= x < MOST for x in first)
+            ):  # fmt: skip
+                raise FileFormatError(f"the part of {name!r:.80} begins at {first!r:.80}", where=str(path))
+            last = tuple(a + b for a, b in zip(first, info.shape, strict=True))
+            if name not in index.shapes:  # as large as its parts say
+                self.shapes[name] = tuple(map(max, last, whole))
+            elif any(a > b for a, b in zip(last, whole, strict=True)):
+                raise FileFormatError(f"a part of {name!r:.80} ends at {last}, outside {whole}", where=str(path))
+            piece = _Piece(name, info.dtype, (), tuple(first), info.shape)
+            self.pieces.setdefault(name, []).append((piece, partial(file.read, name)))
+
+    def find(self, own: Tensor, wanted: _Piece) -> Callable[[], None]:
+        """A function that writes a box of a tensor, whose memory is `own`. FileFormatError where the files lack a part
+        of it, or have one twice."""
+        found = []
+        for piece, read in self.pieces[wanted.name]:
+            first = tuple(map(max, piece.offsets, wanted.offsets))
+            last = tuple(map(min, _ends(piece), _ends(wanted)))
+            if all(a < b for a, b in zip(first, last, strict=True)):
+                found.append((first, last, piece, read))
+        covered = sum(prod(b - a for a, b in zip(first, last, strict=True)) for first, last, _, _ in found)
+        if covered != prod(wanted.sizes) or _overlap([(first, last) for first, last, _, _ in found]):
+            raise FileFormatError(
+                f"the files have {covered:,} elements of a part of {wanted.name} that has {prod(wanted.sizes):,}",
+                where=str(self.folder), hint="The checkpoint is not complete",
+            )  # fmt: skip
+
+        def write() -> None:
+            for first, last, piece, read in found:
+                source, target = read(), own
+                for dim, (a, b) in enumerate(zip(first, last, strict=True)):
+                    source = source.narrow(dim, a - piece.offsets[dim], b - a)
+                    target = target.narrow(dim, a - wanted.offsets[dim], b - a)
+                target.copy_(source.to(target.device))
+
+        return write
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+
+
+def _ends(piece: _Piece) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(piece.offsets, piece.sizes, strict=True))
+
+
+def _overlap(boxes: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> bool:
+    """Whether two boxes (first, last) have an element in common: if none has, one of each two along a sorted dim ends
+    before the other begins; boxes of one dim are compared with their neighbours, others with all."""
+    if boxes and len(boxes[0][0]) == 1:
+        return any(b[0] < a[1] for a, b in pairwise(sorted((first[0], last[0]) for first, last in boxes)))
+    return any(
+        all(a < d and c < b for a, b, c, d in zip(first, last, other, end, strict=True))
+        for i, (first, last) in enumerate(boxes) for other, end in boxes[:i]
+    )  # fmt: skip
+
+
+def load(
+    state_dict: MutableMapping[str, Any], *, checkpoint_id: str | os.PathLike[str],
+    process_group: ProcessGroup | None = None,
+) -> None:  # fmt: skip
+    """Reads a checkpoint into a state, whose tensors and values it replaces: each process reads its own parts, also
+    those that other numbers of processes wrote. All call it. What else the checkpoint has stays there.
+
+    It also reads folders that torch.distributed.checkpoint has written, and other folders of safetensors files.
+    Nothing is changed where a name or a part is missing, or a shape is another one.
+
+    KeyError for names that the checkpoint lacks; ArgumentError for other shapes; FileFormatError for damaged files.
+    """
+    ranks = _Ranks(process_group)
+
+    def read() -> None:
+        folder = Path(checkpoint_id)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"there is no folder {folder}")
+        named = _named(state_dict)
+        stored = _Stored(folder)
+        try:
+            _check(named, stored, folder)
+            tensors = {name: value for name, (value, _) in named.items() if isinstance(value, Tensor)}
+            writes = [stored.find(own, piece) for name, x in tensors.items() for piece, own in _boxes(name, x)]
+            with no_grad():
+                for write in writes:
+                    write()
+            for name, (value, put) in named.items():
+                if name not in tensors:
+                    put(stored.value(name, value))
+        finally:
+            stored.close()
+
+    ranks.together("load", read)
+
+
+def _check(named: Mapping[str, tuple[Any, Any]], stored: _Stored, folder: Path) -> None:
+    absent = [
+        name for name, (value, _) in named.items()
+        if not (name in stored.pieces if isinstance(value, Tensor) else stored.has_value(name))
+    ]  # fmt: skip
+    if absent:
+        shown = ", ".join(absent[:SHOWN]) + (f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else "")
+        raise KeyError(f"the checkpoint {folder} has not {shown}")
+    for name, (value, _) in named.items():
+        if isinstance(value, Tensor):
+            shape = tuple(value.shape) if value.part is None else value.part.shape
+            if shape != stored.shapes[name]:
+                raise ArgumentError(
+                    f"{name} has the shape {list(shape)}, in the checkpoint {folder} {list(stored.shapes[name])}"
+                )

@@ -1,0 +1,365 @@
+"""torch.distributed.tensor.parallel: modules of one's own, whose layers several processes divide by a plan.
+
+Models of this package have a plan of their own (nn.tensor_parallel.parallelize). What layers take and give are plain
+tensors: the part of this process where a layout is Shard, the whole where it is Replicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
+from typing import Any
+
+from ...engine import Tensor, no_grad, ops
+from ...engine.processes.collectives import broadcast
+from ...engine.processes.differentiable import (
+    gather_parts,
+    own_part,
+    share_of,
+    sum_of_gradients,
+    sum_of_part,
+    sum_over_ranks,
+    summed_gradient,
+)
+from ...engine.processes.group import ProcessGroup, group_or_world
+from ...engine.processes.mesh import DeviceMesh
+from ...engine.user_errors import describe
+from ...errors import ArgumentError
+from ...nn.layers.embedding import Embedding
+from ...nn.layers.linear import Linear
+from ...nn.module import Module
+from ...nn.parameter import Parameter
+from ...nn.part import Part
+from .placement import Partial, Placement, Replicate, Shard
+
+__all__ = [
+    "ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput",
+    "RowwiseParallel", "SequenceParallel", "parallelize_module",
+]  # fmt: skip
+
+Layouts = Placement | Sequence[Placement | None] | None
+
+
+def converted(x: Tensor, given: Placement, wanted: Placement, group: ProcessGroup) -> Tensor:
+    """A tensor that the ranks have in one layout, in another one; gradients come back in the first."""
+    match given, wanted:
+        case (Shard(dim), Shard(other)) if dim % x.ndim == other % x.ndim:
+            return x
+        case (Replicate(), Replicate()):
+            return x
+        case (Partial(), Replicate()):
+            return sum_over_ranks(x, group)
+        case (Partial(), Shard(dim)):
+            return sum_of_part(x, group, dim)
+        case (Shard(dim), Replicate()):
+            return gather_parts(x, group, dim, _total(x, dim, group))
+        case (Replicate(), Shard(dim)):
+            return own_part(x, group, dim)
+        case (Shard(dim), Shard(other)):
+            return own_part(gather_parts(x, group, dim, _total(x, dim, group)), group, other)
+    raise ArgumentError(f"a tensor cannot go from {given} to {wanted}")
+
+
+def _total(x: Tensor, dim: int, group: ProcessGroup) -> int:
+    """How many rows all ranks have of a dim along which x is divided."""
+    with no_grad():
+        return int(summed_gradient(ops.tensor([x.shape[dim]]), group).item())
+
+
+class ParallelStyle:
+    """How the processes divide a module."""
+
+    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+        """Divides the module, whose path is `name`."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it divides a module")
+
+
+def _placement(name: str, value: Any, default: Placement) -> Placement:
+    if value is None:
+        return default
+    if not isinstance(value, Placement):
+        raise TypeError(f"{name} is a Placement, such as Shard(1) or Replicate(), got {describe(value)}")
+    return value
+
+
+class _Divides(ParallelStyle):
+    """A layer whose parameters are divided. `inside`: the layout of what it computes with, and of what it gives."""
+
+    dims: Mapping[type[Module], int] = {}  # along which dim of the weight
+
+    def __init__(self, input_layouts: Any, output_layouts: Any, defaults: tuple[Placement, Placement]) -> None:
+        name = type(self).__name__
+        self.input_layouts = _placement(f"{name}: input_layouts", input_layouts, defaults[0])
+        self.output_layouts = _placement(f"{name}: output_layouts", output_layouts, defaults[1])
+
+    def kind_of(self, name: str, module: Module) -> type[Module]:
+        kind = next((kind for kind in self.dims if isinstance(module, kind)), None)
+        if kind is None:
+            known = " and ".join(kind.__name__ for kind in self.dims)
+            raise ArgumentError(f"{type(self).__name__} divides {known}, but {name} is a {type(module).__name__}")
+        return kind
+
+
+def _divide(module: Module, name: str, dim: int, group: ProcessGroup) -> None:
+    """Leaves this rank its part of a parameter of a module."""
+    parameter = module._parameters[name]
+    if parameter is None:
+        return
+    if parameter.part is not None:
+        raise ArgumentError(f"the parameter {name} of this {type(module).__name__} is divided already")
+    if parameter.dtype.is_quantized:
+        raise ArgumentError(f"the parameter {name}, {describe(parameter)}, is in blocks, and not trained")
+    part = Part(tuple(parameter.shape), dim, (share_of(parameter.shape[dim], group),))
+    with no_grad():
+        own = Parameter(part.of(parameter.detach()), requires_grad=parameter.requires_grad)
+    own.shard_group, own.part = group, part
+    setattr(module, name, own)
+
+
+def _sum_gradient(parameter: Tensor | None, group: ProcessGroup) -> None:
+    """The gradient of a parameter of which each rank computes a part."""
+    if parameter is not None and parameter.requires_grad:
+        parameter.register_hook(lambda gradient: summed_gradient(gradient, group))
+
+
+class ColwiseParallel(_Divides):
+    """A Linear of which each process has some outputs, or an Embedding of which each has some features.
+
+    input_layouts: of what it is given (Replicate()); output_layouts: of what it gives (Shard(-1)).
+    """
+
+    dims = {Linear: 0, Embedding: 1}
+
+    def __init__(
+        self, *, input_layouts: Placement | None = None, output_layouts: Placement | None = None,
+        use_local_output: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(input_layouts, output_layouts, (Replicate(), Shard(-1)))
+
+    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+        kind = self.kind_of(name, module)
+        _divide(module, "weight", self.dims[kind], group)
+        if kind is Linear:
+            _divide(module, "bias", 0, group)
+
+        def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            x = converted(args[0], self.input_layouts, Replicate(), group)
+            return (sum_of_gradients(x, group) if x.requires_grad else x, *args[1:])
+
+        def leave(_: Module, args: Any, y: Tensor) -> Tensor:
+            return converted(y, Shard(-1), self.output_layouts, group)
+
+        module.register_forward_pre_hook(enter)
+        module.register_forward_hook(leave)
+
+
+class RowwiseParallel(_Divides):
+    """A Linear of which each process has some inputs, or an Embedding of which each has some rows: the whole is a sum.
+
+    input_layouts: of what it is given (Shard(-1); Replicate() for an Embedding); output_layouts: of what it gives
+    (Replicate()).
+    """
+
+    dims = {Linear: 1, Embedding: 0}
+
+    def __init__(
+        self, *, input_layouts: Placement | None = None, output_layouts: Placement | None = None,
+        use_local_output: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(input_layouts, output_layouts, (Shard(-1), Replicate()))
+
+    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+        kind = self.kind_of(name, module)
+        rows = module.weight.shape[0]
+        _divide(module, "weight", self.dims[kind], group)
+        if kind is Embedding:
+            self._of_rows(module, rows, group)
+            return
+        bias, divided = module.bias, isinstance(self.output_layouts, Shard)
+        if divided:  # each adds it to its part
+            _sum_gradient(bias, group)
+
+        def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            module._parameters["bias"] = None  # type: ignore[assignment]  # it is added once, after the sum
+            return (converted(args[0], self.input_layouts, Shard(-1), group), *args[1:])
+
+        def leave(_: Module, args: Any, y: Tensor | None) -> Tensor | None:
+            module._parameters["bias"] = bias
+            if y is None:  # forward has failed
+                return None
+            y = converted(y, Partial(), self.output_layouts, group)
+            return y if bias is None else y + self._own_bias(bias, y.ndim, group)
+
+        module.register_forward_pre_hook(enter)
+        module.register_forward_hook(leave, always_call=True)
+
+    def _own_bias(self, bias: Tensor, ndim: int, group: ProcessGroup) -> Tensor:
+        """The bias of what the layer gives: its part where the features are divided."""
+        layout = self.output_layouts
+        if isinstance(layout, Shard) and layout.dim % ndim == ndim - 1:
+            return bias.narrow(0, *share_of(bias.shape[0], group))
+        return bias
+
+    def _of_rows(self, module: Module, rows: int, group: ProcessGroup) -> None:
+        if module.max_norm is not None:
+            raise ArgumentError("RowwiseParallel: an Embedding with max_norm changes its rows, and is not divided")
+        first, count = share_of(rows, group)
+        padding = module.padding_idx
+        module.padding_idx = padding - first if padding is not None and first <= padding < first + count else None
+        given = Replicate() if self.input_layouts == Shard(-1) else self.input_layouts
+        look_up = module.forward
+
+        def forward(input: Tensor) -> Tensor:
+            """ids (...) → rows (..., dim): those of this process, and zeros, summed over the processes."""
+            own = converted(input, given, Replicate(), group) - first
+            here = (own >= 0).logical_and(own < count)  # (...)
+            if count:
+                found = look_up(ops.where(here, own, 0).to(input.dtype)) * here.unsqueeze(-1)
+            else:  # more processes than rows
+                found = ops.zeros(*own.shape, module.embedding_dim, device=own.device) + module.weight.sum()
+            return converted(found, Partial(), self.output_layouts, group)
+
+        object.__setattr__(module, "forward", forward)
+
+
+class SequenceParallel(ParallelStyle):
+    """A module that computes token by token (LayerNorm, RMSNorm, Dropout), of a text whose tokens the processes divide
+    along `sequence_dim`. Each has the whole parameters. Korthikanti et al. 2022, arXiv 2205.05198.
+    """
+
+    def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
+        self.sequence_dim = sequence_dim
+
+    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+        for parameter in module.parameters():
+            _sum_gradient(parameter, group)
+
+
+def _several(layouts: Layouts) -> tuple[Placement | None, ...]:
+    if layouts is None:
+        return ()
+    return (layouts,) if isinstance(layouts, Placement) else tuple(layouts)
+
+
+def _each(values: Sequence[Any], given: Layouts, wanted: Layouts, group: ProcessGroup, what: str) -> list[Any]:
+    """The values in the wanted layouts; those without one as they are."""
+    before, after = _several(given), _several(wanted)
+    if len(before) != len(after) or len(before) > len(values):
+        raise ArgumentError(
+            f"{what}: {len(values)} values, {len(before)} layouts and {len(after)} wanted ones, expected as many"
+        )
+    found = list(values)
+    for i, (one, other) in enumerate(zip(before, after, strict=True)):
+        if one is not None and other is not None and isinstance(found[i], Tensor):
+            found[i] = converted(found[i], one, other, group)
+    return found
+
+
+class PrepareModuleInput(ParallelStyle):
+    """Brings the inputs of a module from `input_layouts` into `desired_input_layouts`; None: as they are."""
+
+    def __init__(
+        self, *, input_layouts: Layouts = None, desired_input_layouts: Layouts = None,
+        input_kwarg_layouts: Mapping[str, Placement] | None = None,
+        desired_input_kwarg_layouts: Mapping[str, Placement] | None = None, use_local_output: bool = False,
+    ) -> None:  # fmt: skip
+        self.given, self.wanted = input_layouts, desired_input_layouts
+        self.named, self.wanted_named = dict(input_kwarg_layouts or {}), dict(desired_input_kwarg_layouts or {})
+        if self.named.keys() != self.wanted_named.keys():
+            raise ArgumentError("PrepareModuleInput: give each named input a layout, and a wanted one")
+
+    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+        def enter(_: Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            values = _each(args, self.given, self.wanted, group, f"PrepareModuleInput of {name}")
+            changed = dict(named)
+            for key, layout in self.named.items():
+                if isinstance(named.get(key), Tensor):
+                    changed[key] = converted(named[key], layout, self.wanted_named[key], group)
+            return tuple(values), changed
+
+        module.register_forward_pre_hook(enter, with_kwargs=True)
+
+
+class PrepareModuleOutput(ParallelStyle):
+    """Brings the outputs of a module from `output_layouts` into `desired_output_layouts`; None: as they are."""
+
+    def __init__(
+        self, *, output_layouts: Layouts, desired_output_layouts: Layouts, use_local_output: bool = True
+    ) -> None:
+        self.given, self.wanted = output_layouts, desired_output_layouts
+
+    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+        def leave(_: Module, args: Any, output: Any) -> Any:
+            one = isinstance(output, Tensor)
+            found = _each([output] if one else output, self.given, self.wanted, group, f"PrepareModuleOutput of {name}")
+            return found[0] if one else type(output)(found)
+
+        module.register_forward_hook(leave)
+
+
+class PrepareModuleInputOutput(ParallelStyle):
+    """PrepareModuleInput and PrepareModuleOutput."""
+
+    def __init__(
+        self, *, input_layouts: Layouts = None, desired_input_layouts: Layouts = None,
+        input_kwarg_layouts: Mapping[str, Placement] | None = None,
+        desired_input_kwarg_layouts: Mapping[str, Placement] | None = None, use_local_input: bool = False,
+        output_layouts: Layouts, desired_output_layouts: Layouts, use_local_output: bool = True,
+    ) -> None:  # fmt: skip
+        self._parts = (
+            PrepareModuleInput(
+                input_layouts=input_layouts, desired_input_layouts=desired_input_layouts,
+                input_kwarg_layouts=input_kwarg_layouts, desired_input_kwarg_layouts=desired_input_kwarg_layouts,
+            ),
+            PrepareModuleOutput(output_layouts=output_layouts, desired_output_layouts=desired_output_layouts),
+        )  # fmt: skip
+
+    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+        for part in self._parts:
+            part.apply(name, module, group)
+
+
+def parallelize_module(
+    module: Module, device_mesh: DeviceMesh | None = None,
+    parallelize_plan: ParallelStyle | Mapping[str, ParallelStyle] | None = None, *, src_data_rank: int | None = 0,
+) -> Module:  # fmt: skip
+    """Divides the layers of a module, which all processes have, by a plan; returns the module. Call it before the
+    optimiser is made:
+
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        parallelize_module(model, mesh["tp"], {"w1": ColwiseParallel(), "w2": RowwiseParallel()})
+
+    The plan has a ParallelStyle for each path of a module; `layers.*.w1` names several. All processes begin with the
+    parameters of the first one; with `src_data_rank` None, each with its own.
+
+    ArgumentError for a path that names no module, or a layer that a style does not divide.
+    """
+    if device_mesh is not None and not isinstance(device_mesh, DeviceMesh):
+        raise TypeError(f"parallelize_module: device_mesh is a DeviceMesh, got {describe(device_mesh)}")
+    group = group_or_world(None) if device_mesh is None else device_mesh.get_group()
+    plan: Mapping[str, Any] = {"": parallelize_plan} if isinstance(parallelize_plan, ParallelStyle) else (
+        parallelize_plan or {}
+    )  # fmt: skip
+    paths = [name for name, _ in module.named_modules()]
+    chosen: list[tuple[str, ParallelStyle]] = []
+    for path, style in plan.items():
+        if not isinstance(style, ParallelStyle):
+            raise TypeError(f"parallelize_module: the plan of {path!r} is a ParallelStyle, got {describe(style)}")
+        found = [name for name in paths if _matches(name, path)]
+        if not found:
+            raise ArgumentError(f"parallelize_module: {path!r} names no module of {type(module).__name__}")
+        chosen += [(name, style) for name in found]
+    if src_data_rank is not None and group.size() > 1:
+        for name, _ in chosen:
+            for parameter in module.get_submodule(name).parameters():
+                if parameter.part is None:
+                    broadcast(parameter.detach(), group.ranks[src_data_rank], group)
+    for name, style in chosen:
+        style.apply(name or type(module).__name__, module.get_submodule(name), group)
+    return module
+
+
+def _matches(name: str, path: str) -> bool:
+    """Whether a pattern, whose `*` stands for a part of one name between dots, names a module."""
+    names, patterns = name.split("."), path.split(".")
+    return len(names) == len(patterns) and all(map(fnmatch, names, patterns))

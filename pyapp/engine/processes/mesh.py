@@ -1,0 +1,144 @@
+"""The processes as a grid: torch.distributed.device_mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+from ...errors import OptionError, ProcessError
+from ..ops import tensor
+from ..tensor import Tensor
+from .group import ProcessGroup, new_group, world
+
+__all__ = ["DeviceMesh", "init_device_mesh"]
+
+
+class DeviceMesh:
+    """The ranks in a grid of some dims, each with a group of this process: the ranks that differ from it only there.
+    init_device_mesh makes it; `mesh["tp"]` and `mesh["dp", "tp"]` are its dims by their names.
+    """
+
+    def __init__(
+        self, device_type: str, shape: Sequence[int], ranks: Sequence[int], names: Sequence[str] | None,
+        groups: Sequence[ProcessGroup],
+    ) -> None:  # fmt: skip
+        self.device_type, self.shape = device_type, tuple(shape)
+        self.mesh_dim_names = None if names is None else tuple(names)
+        self._ranks, self._groups = tuple(ranks), tuple(groups)
+
+    @property
+    def mesh(self) -> Tensor:
+        """The ranks, in the shape of the grid, int32."""
+        return tensor(self._ranks, dtype="int32").reshape(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return len(self.shape)
+
+    def size(self, mesh_dim: int | None = None) -> int:
+        """The number of ranks of a dim; of all without one."""
+        return prod(self.shape) if mesh_dim is None else self.shape[mesh_dim]
+
+    def get_rank(self) -> int:
+        """The number of this process among all."""
+        return world().rank()
+
+    def get_coordinate(self) -> list[int] | None:
+        """The place of this process in the grid; None if it is not in it."""
+        if self.get_rank() not in self._ranks:
+            return None
+        at, found = self._ranks.index(self.get_rank()), []
+        for size in reversed(self.shape):
+            at, place = divmod(at, size)
+            found.append(place)
+        return found[::-1]
+
+    def _dim(self, mesh_dim: int | str | None, what: str) -> int:
+        if mesh_dim is None:
+            if self.ndim > 1:
+                raise OptionError(f"a mesh with {self.ndim} dims needs to know which", where=what)
+            return 0
+        if isinstance(mesh_dim, str):
+            if self.mesh_dim_names is None or mesh_dim not in self.mesh_dim_names:
+                raise OptionError(f"has no dim {mesh_dim!r:.50}, but {self._told()}", where="DeviceMesh")
+            return self.mesh_dim_names.index(mesh_dim)
+        if not -self.ndim <= mesh_dim < self.ndim:
+            raise OptionError(f"has no dim {mesh_dim}, but {self.ndim}", where="DeviceMesh")
+        return mesh_dim % self.ndim
+
+    def _told(self) -> str:
+        return "none with a name" if self.mesh_dim_names is None else ", ".join(map(repr, self.mesh_dim_names))
+
+    def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
+        """The group of this process along a dim, by its number or name."""
+        return self._groups[self._dim(mesh_dim, "get_group")]
+
+    def get_all_groups(self) -> list[ProcessGroup]:
+        """The groups of this process, by the dims."""
+        return list(self._groups)
+
+    def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
+        """The number of this process in its group along a dim."""
+        return self._groups[self._dim(mesh_dim, "get_local_rank")].rank()
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
+        """The mesh of some dims, in which this process is."""
+        wanted = [self._dim(name, "DeviceMesh") for name in ((names,) if isinstance(names, str) else names)]
+        if wanted != sorted(set(wanted)):
+            raise OptionError(f"dims are named once, in their order {self._told()}", where="DeviceMesh")
+        own = self.get_coordinate()
+        if own is None:
+            raise ProcessError("this process is not in the mesh", where="DeviceMesh")
+        ranks = []
+        for place in product(*(range(self.shape[dim]) for dim in wanted)):
+            at = list(own)
+            for dim, value in zip(wanted, place, strict=True):
+                at[dim] = value
+            ranks.append(self._ranks[_flat(at, self.shape)])
+        every = self.mesh_dim_names or ()
+        return DeviceMesh(
+            self.device_type, [self.shape[dim] for dim in wanted], ranks, [every[dim] for dim in wanted],
+            [self._groups[dim] for dim in wanted],
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        names = self.mesh_dim_names or [str(i) for i in range(self.ndim)]
+        dims = ", ".join(f"{name}={size}" for name, size in zip(names, self.shape, strict=True))
+        return f"DeviceMesh({self.device_type!r}, {dims})"
+
+
+def _flat(place: Sequence[int], shape: Sequence[int]) -> int:
+    at = 0
+    for value, size in zip(place, shape, strict=True):
+        at = at * size + value
+    return at
+
+
+def init_device_mesh(
+    device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Sequence[str] | None = None, **_: Any
+) -> DeviceMesh:
+    """A mesh of all ranks, which all call it: `init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))`.
+    `device_type` is "cpu" or "cuda". OptionError where the shape has not as many places as there are ranks.
+    """
+    shape, everyone = tuple(mesh_shape), world()
+    if any(not isinstance(size, int) or size < 1 for size in shape) or prod(shape) != everyone.size():
+        raise OptionError(f"is {shape}, but there are {everyone.size()} ranks", where="mesh_shape",
+                          hint=f"Start as many with pyapp run -n {max(1, prod(shape))}")  # fmt: skip
+    names = None if mesh_dim_names is None else tuple(mesh_dim_names)
+    if names is not None and (len(names) != len(shape) or len(set(names)) < len(names)):
+        raise OptionError(f"are {names}, expected {len(shape)} different ones", where="mesh_dim_names")
+    own: list[ProcessGroup] = []
+    for dim, size in enumerate(shape):
+        if size == everyone.size():
+            own.append(everyone)
+            continue
+        others = [range(other) for i, other in enumerate(shape) if i != dim]
+        for place in product(*others):
+            ranks = [_flat([*place[:dim], i, *place[dim:]], shape) for i in range(size)]
+            made = new_group(ranks)  # all ranks make all groups, in one order
+            if everyone.rank() in ranks:
+                own.append(made)
+    return DeviceMesh(str(device_type), shape, range(everyone.size()), names, own)

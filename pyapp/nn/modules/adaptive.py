@@ -1,0 +1,3 @@
+"""torch.nn.modules.adaptive."""
+
+from ..layers.adaptive_softmax import *  # noqa: F403

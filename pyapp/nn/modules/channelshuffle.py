@@ -1,0 +1,5 @@
+"""torch.nn.modules.channelshuffle."""
+
+from ..layers.upsampling import ChannelShuffle
+
+__all__ = ["ChannelShuffle"]

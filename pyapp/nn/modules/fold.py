@@ -1,0 +1,5 @@
+"""torch.nn.modules.fold."""
+
+from ..layers.convolution import Fold, Unfold
+
+__all__ = ["Fold", "Unfold"]

@@ -1,0 +1,93 @@
+"""What one process has of a parameter that several divide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyapp.dataclass import dataclass
+
+from ..engine import Tensor, no_grad, quant
+from ..engine.dtype import float32, uint8
+from ..engine.ops import cat, zeros
+from ..engine.processes.differentiable import summed_gradient
+from ..engine.processes.group import ProcessGroup
+from ..engine.tensor import make
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a process has of a parameter of `shape`: `ranges` (first, count) of its dim `dim`, one after the other."""
+
+    shape: tuple[int, ...]
+    dim: int
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def own_shape(self) -> tuple[int, ...]:
+        """The shape of the part."""
+        count = sum(count for _, count in self.ranges)
+        return *self.shape[: self.dim], count, *self.shape[self.dim + 1 :]
+
+    def flat(self) -> Part:
+        """The same part of the matrix (E * N, K) of the rows of a stack of matrices (E, N, K)."""
+        count, rows, columns = self.shape
+        if self.dim == 2:
+            return Part((count * rows, columns), 1, self.ranges)
+        ranges = tuple((i * rows + first, n) for i in range(count) for first, n in self.ranges)
+        return Part((count * rows, columns), 0, ranges)
+
+    def of_rows(self, start: int, count: int) -> Part:
+        """What the process has of some rows, as a part of those rows."""
+        shape = (count, *self.shape[1:])
+        if self.dim:
+            return Part(shape, self.dim, self.ranges)
+        inside = [(max(first, start), min(first + n, start + count)) for first, n in self.ranges]
+        return Part(shape, 0, tuple((first - start, end - first) for first, end in inside if first < end))
+
+    def of(self, x: Tensor) -> Tensor:
+        """The part of a whole tensor, as a copy. Of a matrix in blocks it is one, unless it begins or ends within
+        blocks or bands; then it is float32.
+        """
+        if x.dtype.is_quantized and len(self.shape) == 3:  # a stack, as the matrix of its rows
+            own = self.flat().of(x)
+            return own if own.dtype.is_quantized else own.reshape(self.own_shape)
+        if x.dtype.is_quantized and self.dim == 0:
+            x = quant.concatenate([quant.copied_rows(x, *taken) for taken in self.ranges])
+            return x if x.dtype.is_quantized else x.to(float32)
+        if x.dtype.is_quantized:
+            return _columns_of(x, self.ranges)
+        taken = [x.narrow(self.dim, first, count) for first, count in self.ranges]
+        return cat(taken, self.dim).contiguous() if len(taken) > 1 else taken[0].contiguous().clone()
+
+
+def _columns_of(x: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
+    """A copy of columns (first, count) of a block-quantised matrix, one range beside the other, in its type; in float32
+    if one of them begins or ends within a block.
+    """
+    (rows, columns), kind = x.shape, x.dtype
+    if quant.is_transposed(x) or any(n % kind.block for n in (columns, *(n for taken in ranges for n in taken))):
+        dense = quant.dequantize(x)
+        return cat([dense.narrow(1, *taken) for taken in ranges], 1).contiguous().clone()
+    # A band of rows, or a row of other types, is its blocks, one after the other.
+    lines = -(-rows // quant.BAND) if kind.name in quant.BANDED else rows
+    blocks = columns // kind.block
+    size = quant.packed_bytes(x.shape, kind) // max(lines * blocks, 1)
+    whole = make(x.storage, (lines, blocks * size), (blocks * size, 1), uint8)
+    parts = [whole.narrow(1, first // kind.block * size, count // kind.block * size) for first, count in ranges]
+    return quant.from_words(cat(parts, 1).contiguous().clone(), (rows, sum(n for _, n in ranges)), kind)
+
+
+def part_of_rows(shape: Sequence[int], first: int, count: int) -> Part:
+    """Some rows of a parameter; of a number (), which is one row, it or nothing."""
+    return Part(tuple(shape), 0, ((first, count),))
+
+
+def whole_of(own: Tensor, part: Part, group: ProcessGroup) -> Tensor:
+    """The whole parameter from every rank's part. All ranks of the group call it."""
+    with no_grad():
+        whole = zeros(part.shape, dtype=own.dtype, device=own.device)
+        at = 0
+        for first, count in part.ranges:
+            whole.narrow(part.dim, first, count).copy_(own.detach().narrow(part.dim, at, count))
+            at += count
+        return summed_gradient(whole, group)

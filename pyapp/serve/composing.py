@@ -1,0 +1,75 @@
+"""Music of texts, as Hugging Face's clients ask for it: POST /models/NAME with `inputs`, a WAVE file as the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pyapp import tasks
+from pyapp.audio.composing import MOST_SECONDS, ComposeOptions
+from pyapp.audio.sound_files import FORMATS, check_format, encoded
+from pyapp.errors import OptionError
+from pyapp.events import Sound
+from pyapp.formats.source import BytesSource
+
+from .answers import cancelled_by_leaving
+from .context import Context
+from .fields import Fields
+from .file_tasks import decoded
+from .running import Running
+
+SEEDS = 1 << 63
+
+
+class Composing(Running):
+    """Music that is made."""
+
+    names: Mapping[str, str] = {
+        "text": "inputs", "melody": "parameters.melody", "guidance": "parameters.guidance_scale",
+        **{name: f"parameters.{name}" for name in ("seconds", "seed", "temperature", "top_k")},
+    }  # fmt: skip
+
+    def count(self, results: Mapping[str, Any]) -> None:
+        self._context.metrics.composed.labels(self._model.name).inc(results["duration"])
+
+
+async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -> Response:
+    """The music that the text `inputs` describes. `given`: the body."""
+    fields = Fields(given)
+    text, parameters = fields.text("inputs"), fields.object("parameters") or Fields({}, "parameters")
+    if text is None:
+        raise fields.missing("inputs")
+    context.check_length([text], "inputs")
+    usual = ComposeOptions()
+    options = ComposeOptions(
+        seconds=parameters.number("seconds", usual.seconds, 0.05, MOST_SECONDS),
+        seed=parameters.whole("seed", usual.seed, 0, SEEDS - 1),
+        guidance=parameters.number("guidance_scale", usual.guidance, 1, 100),
+        temperature=parameters.number("temperature", usual.temperature, 0, 100),
+        top_k=parameters.whole("top_k", usual.top_k, 1, 1 << 20),
+    )
+    coded = parameters.text("melody")
+    melody = None if coded is None else BytesSource(decoded(coded, parameters, "melody"), "parameters.melody")
+    form = parameters.text("response_format", "wav", tuple(FORMATS))
+    try:
+        check_format(form)
+    except OptionError as error:
+        raise parameters.wrong("response_format", f"{error.what}. {error.hint}", "unsupported_value") from None
+    parameters.end()
+    fields.end(("model", "options"))
+    model = await context.model(request, None, "compose")
+    context.admit()
+    request.scope["pyapp.log"]["characters"] = len(text)
+    running = Composing(
+        context, model,
+        lambda cancel: tasks.compose(text, options, model=model.loaded, melody=melody, cancel=cancel),
+    )  # fmt: skip
+    async with cancelled_by_leaving(request, running.close, context.settings.seconds):
+        async with aclosing(running.events()) as events:
+            [sound] = [event async for event in events if isinstance(event, Sound)]
+    data = await context.aside(lambda: encoded(sound.pcm, sound.rate, form))
+    return Response(data, media_type=FORMATS[form].media)

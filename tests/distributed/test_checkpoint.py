@@ -1,0 +1,284 @@
+"""Checkpoints of divided states: other numbers of ranks, here threads, read what some have written; torch's folders;
+what is damaged or does not fit is named, and nothing of an older checkpoint is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyapp
+from pyapp import nn, optim
+from pyapp.distributed import checkpoint
+from pyapp.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_state_dict,
+)
+from pyapp.engine.processes.group import ProcessGroup
+from pyapp.errors import ArgumentError, FileFormatError, ProcessError, StateError
+from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.nn.part import Part
+from pyapp.nn.tensor_parallel import parallelize
+from tests.distributed.test_tensor_parallel import TEXT
+from tests.distributed.thread_ranks import in_ranks
+from tests.models.test_decoders import make
+
+pytestmark = pytest.mark.native_only
+HERE = Path(__file__).parent
+NAME = "qwen3"  # norms of heads, tied words
+
+
+def steps(model: Any, optimizer: Any, count: int) -> list[float]:
+    ids = pyapp.tensor([TEXT])
+    losses = []
+    for _ in range(count):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_other_numbers_of_ranks_go_on_as_one(tmp_path: Path) -> None:
+    def begun(group: ProcessGroup | None, salt: int) -> tuple[Any, Any]:
+        model = make(NAME, salt)
+        if group is not None:
+            parallelize(model, group, training=True)
+        return model, optim.AdamW(model.parameters(), lr=0.01)
+
+    alone = begun(None, 1)
+    steps(*alone, 2)
+    wanted = steps(*alone, 2)
+
+    def first(group: ProcessGroup) -> None:
+        model, optimizer = begun(group, 1)
+        steps(model, optimizer, 2)
+        for _ in range(2):  # the second takes the place of the first
+            own, state = get_state_dict(model, optimizer)
+            checkpoint.save({"model": own, "optimizer": state}, checkpoint_id=tmp_path, process_group=group)
+
+    def after(group: ProcessGroup | None) -> list[float]:
+        model, optimizer = begun(group, 2)
+        own, state = get_state_dict(model, optimizer)
+        checkpoint.load({"model": own, "optimizer": state}, checkpoint_id=tmp_path, process_group=group)
+        set_state_dict(model, optimizer, model_state_dict=own, optim_state_dict=state)
+        return steps(model, optimizer, 2)
+
+    in_ranks(2, first)
+    listed = json.loads((tmp_path / "checkpoint.json").read_text())["files"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*listed, "checkpoint.json"])
+    for losses in (after(None), *in_ranks(2, after)):
+        assert losses == pytest.approx(wanted, abs=1e-4)
+
+
+def divided(rank: int, ranks: int) -> dict[str, Any]:
+    """The rows of a matrix, some of its columns, and a tensor that all have."""
+    whole = state_of_one()
+    most = -(-5 // ranks)
+    rows = Part((5, 3), 0, ((min(rank * most, 5), min(most, 5 - min(rank * most, 5))),))
+    columns = Part((2, 4), 1, ((rank, 1), (rank + 2, 1)) if ranks == 2 else ((rank, 1),))
+    for name, part in (("a.weight", rows), ("b.weight", columns)):
+        whole[name] = part.of(whole[name])
+        whole[name].part = part
+    return whole
+
+
+def state_of_one() -> dict[str, Any]:
+    return {
+        "a.weight": pyapp.arange(15.0).reshape(5, 3), "b.weight": pyapp.arange(8.0).reshape(2, 4) / 2,
+        "c": pyapp.tensor([1, 2, 3]),
+    }  # fmt: skip
+
+
+def blank(state: dict[str, Any]) -> dict[str, Any]:
+    for value in state.values():
+        with pyapp.no_grad():
+            value.zero_()
+    return state
+
+
+def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for name, value in wanted.items():
+        assert (found[name] == value).all(), name
+
+
+@pytest.mark.parametrize("writers, readers", [(2, 4), (4, 2), (1, 2)])
+def test_parts_are_read_from_other_parts(tmp_path: Path, writers: int, readers: int) -> None:
+    def write(group: ProcessGroup) -> None:
+        state = state_of_one() if group.size() == 1 else divided(group.rank(), group.size())
+        checkpoint.save(state, checkpoint_id=tmp_path, process_group=group)
+
+    def read(group: ProcessGroup) -> None:
+        found = blank(divided(group.rank(), group.size()))
+        checkpoint.load(found, checkpoint_id=tmp_path, process_group=group)
+        assert_same(found, divided(group.rank(), group.size()))
+
+    in_ranks(writers, write)
+    in_ranks(readers, read)
+    found = blank(state_of_one())
+    checkpoint.load(found, checkpoint_id=tmp_path)
+    assert_same(found, state_of_one())
+
+
+def test_folders_of_two_processes_of_torch() -> None:
+    found = blank(state_of_one())
+    checkpoint.load(found, checkpoint_id=HERE / "golden_torch_safetensors")
+    assert_same(found, state_of_one())
+
+    def read(group: ProcessGroup | None) -> None:
+        wanted = state_of_one() if group is None else divided(group.rank(), 2)
+        groups: list[Any] = [{"lr": 0, "betas": (), "params": []}]
+        both = {"model": blank(state_of_one() if group is None else divided(group.rank(), 2)), "step": 0}
+        both["optimizer"] = {"param_groups": groups}
+        checkpoint.load(both, checkpoint_id=HERE / "golden_torch_checkpoint", process_group=group)
+        assert_same(both["model"], wanted)
+        assert both["step"] == 7
+        assert both["optimizer"] == {"param_groups": [{"lr": 0.1, "betas": (0.9, 0.99), "params": ["a.weight"]}]}
+
+    read(None)
+    in_ranks(2, read)
+
+
+@pytest.mark.parametrize(
+    "old, new, told",
+    [
+        (b"__0_0.distcp", b"/etc/passwd.", "is in '/etc/passwd.'"),
+        (b"__0_0.distcp", b"__2_0.distcp", "No such file"),
+        (b"_StorageInfo", b"_StorageInfu", ""),  # another class with the same attributes
+        (b"relative_path", b"relative_pith", "has no relative_path"),
+        (b"storage_data", b"storage_dato", "has no storage_data"),
+    ],
+)
+def test_damaged_folders_of_torch(tmp_path: Path, old: bytes, new: bytes, told: str) -> None:
+    for path in (HERE / "golden_torch_checkpoint").iterdir():
+        data = path.read_bytes()
+        (tmp_path / path.name).write_bytes(data.replace(old, new) if path.name == ".metadata" else data)
+    found = {"model": blank(state_of_one())}
+    if told:
+        with pytest.raises((FileFormatError, FileNotFoundError), match=told):
+            checkpoint.load(found, checkpoint_id=tmp_path)
+    else:
+        checkpoint.load(found, checkpoint_id=tmp_path)
+        assert_same(found["model"], state_of_one())
+    for cut in (10, 400, 1000):
+        (tmp_path / ".metadata").write_bytes((HERE / "golden_torch_checkpoint" / ".metadata").read_bytes()[:cut])
+        with pytest.raises(FileFormatError):
+            checkpoint.load(found, checkpoint_id=tmp_path)
+    (tmp_path / ".metadata").write_bytes((HERE / "golden_torch_checkpoint" / ".metadata").read_bytes())
+    (tmp_path / "__0_0.distcp").write_bytes(b"PK")
+    with pytest.raises(FileFormatError, match="has 2 bytes"):
+        checkpoint.load(found, checkpoint_id=tmp_path)
+
+
+def test_values_and_nested_states(tmp_path: Path) -> None:
+    values = {"step": 7, "rates": (0.1, inf), "name": "é", "none": None, "list": [1, [True]], "deep": {"x": {"y": 2.5}}}
+    checkpoint.save({**values, "nan": float("nan"), "empty": {}}, checkpoint_id=tmp_path)
+    found: dict[str, Any] = {
+        "step": 0, "rates": (), "name": "", "none": 1, "list": [0], "deep": {"x": {"y": 0}}, "nan": 0,
+        "empty": {},
+    }  # fmt: skip
+    checkpoint.load(found, checkpoint_id=tmp_path)
+    assert isnan(found.pop("nan")) and found.pop("empty") == {} and found == values
+    model = nn.Linear(2, 2)
+    set_model_state_dict(model, nn.Linear(2, 2).state_dict(), options=StateDictOptions(full_state_dict=True))
+    with pytest.raises(StateError):
+        set_model_state_dict(model, {"weight": model.weight}, options=StateDictOptions())
+    assert get_model_state_dict(model)["weight"] is not model.weight
+
+
+def test_what_does_not_fit_is_named_and_changes_nothing(tmp_path: Path) -> None:
+    checkpoint.save(state_of_one(), checkpoint_id=tmp_path)
+    for change, error, told in (
+        ({"d": pyapp.zeros(2), "e": 1}, KeyError, "has not d, e"),
+        ({"c": pyapp.zeros(4)}, ArgumentError, r"c has the shape \[4\].*\[3\]"),
+    ):
+        found = blank(state_of_one()) | change
+        with pytest.raises(error, match=told):
+            checkpoint.load(found, checkpoint_id=tmp_path)
+        assert found["a.weight"].abs().sum().item() == 0
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        checkpoint.load({}, checkpoint_id=tmp_path / "other")
+    for state, kind, told in (
+        ({"x": object()}, TypeError, "x is"), ({"a": {"b": 1}, "a.b": 2}, ArgumentError, "two entries.*'a.b'"),
+        ([pyapp.ones(1)], TypeError, "holds a dict"),
+    ):  # fmt: skip
+        with pytest.raises(kind, match=told):
+            checkpoint.save(state, checkpoint_id=tmp_path)  # type: ignore[arg-type]
+
+    def uneven(group: ProcessGroup) -> None:
+        own = pyapp.ones(2)
+        own.part = Part((5,), 0, ((2 * group.rank(), 2),))
+        checkpoint.save({"x": own}, checkpoint_id=tmp_path, process_group=group)
+
+    with pytest.raises(ArgumentError, match="4 elements of x, which has 5"):
+        in_ranks(2, uneven)
+    found = blank(state_of_one())
+    checkpoint.load(found, checkpoint_id=tmp_path)  # what was there is whole
+    assert_same(found, state_of_one())
+
+
+def test_a_rank_that_cannot_write_ends_all_and_leaves_the_older_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.save(state_of_one(), checkpoint_id=tmp_path)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    write = checkpoint.files._write
+
+    def full(folder: Path, stem: str, pieces: Any) -> Any:
+        if "-00001" in stem:
+            raise OSError(28, "No space left on device")
+        return write(folder, stem, pieces)
+
+    monkeypatch.setattr(checkpoint.files, "_write", full)
+
+    def run(group: ProcessGroup) -> None:
+        kind = OSError if group.rank() else ProcessError
+        with pytest.raises(kind, match="No space left on device"):
+            checkpoint.save(divided(group.rank(), 2), checkpoint_id=tmp_path, process_group=group)
+
+    in_ranks(2, run)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    found = blank(state_of_one())
+    checkpoint.load(found, checkpoint_id=tmp_path)
+    assert_same(found, state_of_one())
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (lambda index: index | {"files": ["../other.safetensors"]}, "names '../other.safetensors'"),
+        (lambda index: index | {"files": index["files"][:2]}, "9 elements of a part of a.weight that has 15.*complete"),
+        (lambda index: index | {"shapes": {"a.weight": [4, 3]}}, "ends at .5, 3., outside .4, 3."),
+        (lambda index: index | {"shapes": {"a.weight": [-1]}}, "'a.weight' has the shape"),
+        (lambda index: index | {"files": index["files"] * 2}, "not complete"),
+        (lambda index: {"format": "other"}, "not the index of a checkpoint"),
+        (lambda index: [], "not the index of a checkpoint"),
+    ],
+)
+def test_damaged_checkpoints(tmp_path: Path, change: Any, told: str) -> None:
+    in_ranks(2, lambda group: checkpoint.save(divided(group.rank(), 2), checkpoint_id=tmp_path, process_group=group))
+    index = tmp_path / "checkpoint.json"
+    index.write_text(json.dumps(change(json.loads(index.read_text()))))
+    with pytest.raises((FileFormatError, KeyError), match=told):
+        checkpoint.load(blank(state_of_one()), checkpoint_id=tmp_path)
+    index.write_text("[" * 100_000)
+    with pytest.raises(FileFormatError, match="is not JSON"):
+        checkpoint.load(blank(state_of_one()), checkpoint_id=tmp_path)
+
+
+def test_a_part_that_begins_nowhere(tmp_path: Path) -> None:
+    write_safetensors(
+        tmp_path / "x.safetensors", {"x": pyapp.ones(2)},
+        {"DCP_SHARDING_INFO": json.dumps({"x": {"saved_offsets": [-1]}})},
+    )  # fmt: skip
+    assert open_checkpoint(tmp_path / "x.safetensors").tensors["x"].shape == (2,)
+    with pytest.raises(FileFormatError, match=r"the part of 'x' begins at \[-1\]"):
+        checkpoint.load({"x": pyapp.zeros(2)}, checkpoint_id=tmp_path)
