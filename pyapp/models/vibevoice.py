@@ -126,8 +126,10 @@ def _filters(values: dict[str, Any], usual: Mapping[str, Any]) -> PastFiltersCon
     if isinstance(ratios, list):
         told["downsampling_ratios"] = ratios[::-1]
     for name in ("decoder_ratios", "decoder_n_filters", "decoder_depths"):  # as the encoder's, where it is told
-        mirrored = told.get("depths", [])[::-1] if name == "decoder_depths" else values.get(f"encoder{name[7:]}")
-        given = values.get(name)
+        given, mirrored = values.get(name), values.get(f"encoder{name[7:]}")
+        if name == "decoder_depths":
+            depths = told.get("depths")
+            mirrored = depths[::-1] if isinstance(depths, list | tuple) else None
         require(given in (None, mirrored), f"{name} is {given!r:.60}, expected those of the encoder")
     return read_config(PastFiltersConfig, {**usual, **told})
 

@@ -193,7 +193,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"diffusion_head_config": {"head_layers": 2, "head_ffn_ratio": "3"}}, "head_ffn_ratio"),
     ({"diffusion_head_config": {"num_hidden_layers": 1 << 30}}, "layers"),
     ({"audio_config": {"downsampling_ratios": [2, 5], "depths": [1, 1, 1]}}, "moments"),
-    ({"audio_config": {"encoder_depths": "3-x"}}, "encoder_depths"),
+    ({"audio_config": {"encoder_depths": "3-x"}}, "encoder_depths"), ({"audio_config": {"depths": -1}}, "depths"),
     ({"audio_config": {"encoder_ratios": [4, 2], "decoder_ratios": [2, 4], "depths": [1, 1, 1]}}, "decoder_ratios"),
 ]  # fmt: skip
 

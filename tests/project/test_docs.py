@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import importlib.util
+import json
 import os
 import pkgutil
 import re
@@ -32,7 +33,7 @@ from tests.models.test_forecasters import write as write_forecaster
 from tests.models.test_sentences import write_folder as write_sentences
 from tests.serve.conftest import Process
 from tests.text.chat_model import write_chat_model
-from tests.text.embedder import write_embedder
+from tests.text.embedder import write_classifier, write_embedder
 from tests.text.picture_chat_model import write_picture_chat_model
 from tests.together import check_each
 
@@ -56,6 +57,13 @@ def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
         if asyncio.iscoroutine(waits):
             asyncio.run(waits)
     return names
+
+
+def write_chooser(folder: Path) -> None:
+    """A small BERT for multiple choice."""
+    write_classifier(folder, labels=1)
+    config = json.loads((folder / "config.json").read_text()) | {"architectures": ["BertForMultipleChoice"]}
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 @pytest.fixture(autouse=True)
@@ -180,8 +188,9 @@ def test_vectors_forecasts_and_drawn_pictures(place: Path, capsys: pytest.Captur
     pytest.importorskip("tokenizers")
     write_embedder(place / "intfloat" / "e5-small-v2")
     write_sentences(place / "colbert-ir" / "colbertv2.0", "stanford")
+    write_chooser(place / "LIAMF-USP" / "roberta-large-finetuned-race")
     names = run("docs/embeddings.md", {"texts": ["the cat", "a boat"], "batches": [(["the cat"], ["a boat"])]})
-    assert len(names["scores"]) == len(names["tokens"]) == 2 and (place / "adapter").is_dir()
+    assert names["scores"].shape == (1, 2) and len(names["tokens"]) == 2 and (place / "adapter").is_dir()
     (place / "amazon").mkdir()
     write_forecaster(place / "amazon" / "chronos-bolt-small", "chronos_bolt")
     run("docs/forecasting.md", {"prices": [3.0, 5, 4, 6, 5, 7]})

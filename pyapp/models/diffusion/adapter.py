@@ -29,7 +29,7 @@ TOKENS = 4  # of a picture, in the plain form
 HEAD = 64  # columns of a head of "plus"
 MOST = 1 << 16
 HINT = "Give an IP-Adapter of Stable Diffusion 1.5 or XL, plain or plus, as safetensors"
-KEYS = re.compile(r"ip_adapter\.(\d+)\.to_[kv]_ip\.weight")
+KEYS = re.compile(r"ip_adapter\.(\d{1,4})\.to_[kv]_ip\.weight")
 
 
 class PictureEncoder(Module):
