@@ -111,7 +111,8 @@ class TranscribeOptions:
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"must be true or false, not {getattr(self, name)!r:.40}", where=name)
         if self.multilingual and self.language is not None:
-            raise OptionError("is chosen, and to be detected in each window", where="language", hint="Leave one out")
+            what = "does not go with multilingual, which detects it in each window"
+            raise OptionError(what, where="language", hint="Leave one out")
         if self.patience is not None and self.beam_size is None:
             raise OptionError("patience is part of a beam search", where="patience", hint="Give beam_size too")
         if self.patience is not None and round((self.beam_size or 0) * self.patience) < 1:

@@ -88,6 +88,14 @@ def adapted(settings: Mapping[str, Any], tensors: Mapping[str, Any]) -> Mapping[
     return {**settings, "form": form}
 
 
+def attend_by_one_head(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """As `attend`, of one wide head: two products take two thirds of the time of the kernel of attention there."""
+    q, k, v = (x.squeeze(2) for x in (q, k, v))
+    scores = q @ k.transpose(1, 2) * q.shape[2] ** -0.5  # (B, T, S)
+    scores = scores if mask is None else ops.where(mask.squeeze(1), scores, float("-inf"))
+    return ops.softmax(scores, -1) @ v
+
+
 class Attention(Module):
     """Attention of queries to a source, or to themselves, with norms before it."""
 
@@ -114,7 +122,7 @@ class Attention(Module):
             layer(z).reshape(*z.shape[:2], self.heads, -1)
             for layer, z in ((own.query, y), (own.key, read), (own.value, read))
         )
-        found: Tensor = self.output.dense(attend(q, k, v, mask))
+        found: Tensor = self.output.dense((attend_by_one_head if self.heads == 1 else attend)(q, k, v, mask))
         return found + x if self.residual else found
 
 
