@@ -21,7 +21,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.models.diffusion.read_schedule import read_schedule
 from pyapp.models.loading.voice import load_voice
 from pyapp.models.vibevoice import renamed
-from pyapp.nn.audio.past_filters import Past
+from pyapp.nn.audio.causal_convolutions import PaddingCache
 from tests.models.codec_configs import sound
 from tests.models.script_voice_configs import (
     AFTER,
@@ -92,7 +92,7 @@ def test_parity(case: Any) -> None:
     assert {*map(renamed, expected["tensors"])} == {name for name, _ in model.named_parameters()}
     check(model, expected)
     samples = pyapp.from_numpy(sound(1, 48)[:, :, :48].astype(np.float32))
-    heard, made = Past(), Past()
+    heard, made = PaddingCache(), PaddingCache()
     with pyapp.no_grad():
         whole = model.semantic_tokenizer_encoder(samples, 48)
         parts = [
