@@ -41,12 +41,16 @@ class TranscribeOptions:
     - word_timestamps, prepend_punctuations, append_punctuations: times of words, and the punctuation joined to a word.
     - clip_timestamps: start,end,start,... of the parts to transcribe; the last end may be left out.
     - hallucination_silence_threshold: with word times, longer silence around improbable words is skipped.
-    - seed: of the samples. Not openai's: language_detection_segments, language_detection_threshold: the language is
-      that of the first window that is more probable than the threshold, of so many windows; if none is, the one that
-      most of them have; multilingual: the language is detected in each window (these as in faster-whisper);
-      skip_silence: windows begin where somebody speaks; speakers: tell them
-      apart, "auto" (or true) or how many there are; speaker_threshold: the cosine distance, 0 to 2, from which on two
-      voices are two speakers (None: the default).
+    - seed: of the samples.
+
+    Not openai's, the first three as in faster-whisper:
+
+    - language_detection_segments: windows that may be heard to detect the language. The first one where a language is
+      more probable than language_detection_threshold decides; if there is none, the language that most windows have.
+    - multilingual: the language is detected in each window.
+    - skip_silence: windows begin where somebody speaks.
+    - speakers: tell them apart, "auto" (or true) or how many there are; speaker_threshold: the cosine distance, 0 to 2,
+      from which on two voices are two speakers (None: the default).
     """
 
     language: str | None = None
@@ -107,7 +111,8 @@ class TranscribeOptions:
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"must be true or false, not {getattr(self, name)!r:.40}", where=name)
         if self.multilingual and self.language is not None:
-            raise OptionError("is chosen, and to be detected in each window", where="language", hint="Leave one out")
+            what = "does not go with multilingual, which detects it in each window"
+            raise OptionError(what, where="language", hint="Leave one out")
         if self.patience is not None and self.beam_size is None:
             raise OptionError("patience is part of a beam search", where="patience", hint="Give beam_size too")
         if self.patience is not None and round((self.beam_size or 0) * self.patience) < 1:

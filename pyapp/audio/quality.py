@@ -60,7 +60,7 @@ class Quality:
             hint = "Words may be wrong where it distorts: record at a lower level"
             found.append(Notice(f"the recording is clipped: {share:.1f} % of it is at full scale", name, hint))
         if self._left < CANCELLED * self._power:
-            hint = "One of them is inverted: give a single channel, or turn it round"
+            hint = "One of them is inverted: give a single channel, or invert it again"
             found.append(Notice("the channels of the recording cancel one another out", name, hint))
         mean = self._sum / self._count
         if abs(mean) > OFFSET:

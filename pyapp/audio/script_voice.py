@@ -163,7 +163,7 @@ class ScriptVoice(Voice):
     def _heard_in(self, ids: Sequence[int], speaker: int) -> list[Tensor]:
         """The voices of a script: those of its speakers, or the one that was chosen for a script of one speaker."""
         text = self._tokens.words.decode(list(ids))
-        speakers = 1 + max((int(number) for number in re.findall(r"Speaker (\d)\s*:", text)), default=0)
+        speakers = 1 + max((int(number) for number in re.findall(r"^ ?Speaker (\d):", text, re.MULTILINE)), default=0)
         return self.voices[speaker : speaker + 1] if speakers == 1 else self.voices[:speakers]
 
     def written(self, ids: Sequence[int], voices: Sequence[Tensor], noise: Any) -> Iterator[Tensor | None]:

@@ -612,8 +612,13 @@ def segment(
     "--prompt",
     type=WORDS,
     metavar="TEXT",
-    help="A question, for GIT (microsoft/git-base-vqav2), InstructBLIP and BLIP-2 with a T5; for Florence-2: "
-    "<DETAILED_CAPTION>, <OCR>, <OD> … [default: a caption]",
+    help="A question, for GIT (microsoft/git-base-vqav2), InstructBLIP, BLIP-2 with a T5, Pix2Struct and DePlot; for "
+    "Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … [default: a caption]",
+)
+@click.option(
+    "--font",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The TrueType file in which Pix2Struct's questions are drawn.  [default: Arial, from the hub]",
 )
 @type_option
 @threads_option

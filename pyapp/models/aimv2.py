@@ -11,6 +11,7 @@ from math import log
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
+from pyapp.errors import shown
 from pyapp.nn import Linear, Module, RMSNorm
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import check_ids
@@ -24,6 +25,7 @@ MODEL_TYPES = ("aimv2",)
 IMAGE_PROCESSOR = "CLIP"  # of files that name none
 BASE = ""
 IGNORED = r".*position_ids"
+MOST_SCALE = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,8 @@ class Config(ProjectedConfig):
     def most_scale(self) -> float:
         """The largest factor of a cosine."""
         found = self.values.get("max_logit_scale", 100.0)
-        require(type(found) in (int, float), f"max_logit_scale is {found!r:.60}, expected a number")
+        known = type(found) in (int, float) and abs(found) <= MOST_SCALE
+        require(known, f"max_logit_scale is {shown(found, 60)}, expected a number up to {MOST_SCALE:,}")
         return float(found)
 
 

@@ -21,7 +21,7 @@ MODEL_TYPES = ("bit",)
 IMAGE_PROCESSOR = "Bit"  # of files that name none
 BASE = "bit"  # the network's name in files with a head
 KINDS = ("preactivation", "bottleneck")
-PADDINGS = (None, "SAME", "VALID")
+PADDINGS = (None, "SAME")  # with VALID no layer's output has the size of its input
 EPSILON = 1e-8  # of the filters
 LEAST = 32  # pixels of a side, so that each stage has a place
 
@@ -49,7 +49,7 @@ class Config(PictureConfig):
         require(
             self.layer_type in KINDS, f"layer_type {self.layer_type!r:.60} is not known", f"Known: {', '.join(KINDS)}"
         )
-        require(self.padding in PADDINGS, f"global_padding is {self.global_padding!r:.60}")
+        require(self.padding in PADDINGS, f"global_padding is {self.global_padding!r:.60}, expected 'SAME' or null")
         require(self.width_factor == 1, f"width_factor is {self.width_factor}, only 1 is supported")
         before = self.embedding_size if self.layer_type == KINDS[1] else self.num_groups
         for width in (before, *self.hidden_sizes, *map(self.inner, self.hidden_sizes), self.embedding_size):
@@ -84,7 +84,7 @@ class StandardConv2d(Conv2d):
         self, config: Config, before: int, width: int, kernel: int, stride: int = 1, dilation: int = 1
     ) -> None:
         self.same = config.padding == "SAME" and stride > 1
-        padding = 0 if self.same or config.padding == "VALID" else (stride - 1 + dilation * (kernel - 1)) // 2
+        padding = 0 if self.same else (stride - 1 + dilation * (kernel - 1)) // 2
         super().__init__(before, width, kernel, stride, padding, dilation, bias=False)
 
     def forward(self, input: Tensor) -> Tensor:

@@ -197,7 +197,8 @@ class CvT(ImageModel):
 
     def seen(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         """pixel_values (B, C, H, W) → features of places (B, D, H', W'), and the token (B, 1, D)."""
-        check_pictures("CvT", pixel_values, self.config.num_channels)
+        least = self.config.patch_sizes[0] - 2 * self.config.patch_padding[0]
+        check_pictures("CvT", pixel_values, self.config.num_channels, least=max(1, least))
         x, first = pixel_values, None
         for stage in self.encoder.stages:
             x, first = stage(x)

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn import Module, RMSNorm
+from pyapp.nn import RMSNorm
 from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, RotaryTable
-from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock
-from pyapp.nn.layers.experts import SparseFeedForward
-from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.decoders.expert_blocks import HeadNormBlock
 
 from .loading.config import DecoderConfig, check_choice, check_kinds, layer_types, layers_in, require
 from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths
@@ -78,23 +76,9 @@ class Config(DecoderConfig):
         """The window of a layer."""
         return self.sliding_window if self.layer_types[layer] == SLIDING else None
 
-
-class Block(PreNormBlock):
-    """Attention and feed-forward, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        size, epsilon = config.hidden_size, config.rms_norm_eps
-        heads = config.heads(window=config.window(layer))
-        attention = HeadNormAttention(layer, size, heads, rotary, epsilon, bias=config.attention_bias)
-        feed_forward: Module = (
-            SparseFeedForward(
-                size, config.moe_intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
-                normalized=config.norm_topk_prob,
-            )
-            if config.mlp_layer_types[layer] == SPARSE
-            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        )  # fmt: skip
-        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
+    def is_sparse(self, layer: int) -> bool:
+        """Whether a layer has experts."""
+        return self.mlp_layer_types[layer] == SPARSE
 
 
 class MellumForCausalLM(CausalLanguageModel):
@@ -102,7 +86,7 @@ class MellumForCausalLM(CausalLanguageModel):
 
     def __init__(self, config: Config) -> None:
         tables = {kind: RotaryTable(config.to_dict(), kind) for kind in {*config.layer_types}}
-        blocks = (Block(config, layer, tables[kind]) for layer, kind in enumerate(config.layer_types))
+        blocks = (HeadNormBlock(config, layer, tables[kind]) for layer, kind in enumerate(config.layer_types))
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 

@@ -8,9 +8,10 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
 from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.decoders.expert_blocks import HeadNormBlock
 
 from .loading.gguf import DENSE_LAYERS, EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOWS, Gguf, with_sections
-from .loading.qwen_experts import GGUF_KEYS, HeadNormBlock, QwenExpertsConfig, to_gguf
+from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("qwen3_moe",)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
+from pyapp.nn.decoders.expert_blocks import HeadNormBlock
 from pyapp.nn.encoders.masked_diffusion import Denoising, MaskedDiffusionModel
 
 from .loading.config import check_token, require
@@ -24,7 +25,7 @@ from .loading.gguf import (
     diffusion_keys,
     with_mask,
 )
-from .loading.qwen_experts import GGUF_KEYS, HeadNormBlock, QwenExpertsConfig, to_gguf
+from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("rnd1",)

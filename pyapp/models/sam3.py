@@ -21,7 +21,7 @@ from pyapp.nn.layers.activation import GELU
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.pooling import MaxPool2d
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision.detection import sines_of_numbers, sines_of_places
+from pyapp.nn.vision.detection import inverse_sigmoid, sines_of_numbers, sines_of_places
 from pyapp.nn.vision.segment_anything import vectors_of
 from pyapp.nn.vision.towers import PictureAndText, TextTower
 from pyapp.nn.vision.vision import as_map, as_sequence, check_pictures
@@ -367,12 +367,6 @@ class DecoderLayer(Module):
         return self.mlp_layer_norm(self.mlp(x, x))
 
 
-def before_sigmoid(x: Tensor) -> Tensor:
-    """The inverse of the sigmoid, within bounds."""
-    x = x.clamp(0, 1)
-    return (x.clamp(min=EDGE) / (1 - x).clamp(min=EDGE)).log()
-
-
 def corners(boxes: Tensor) -> Tensor:
     """Boxes (..., 4) of centre, width and height → left, top, right and bottom."""
     centre, half = boxes[..., :2], boxes[..., 2:] * 0.5
@@ -431,9 +425,9 @@ class Decoder(Module):
             x = layer(x, near, text, mask, seen, places, self.bias(at, *grid))
             hidden = self.output_layer_norm(x[:, 1:])
             moved = self.box_head(hidden)
-            last, boxes = boxes, (moved + before_sigmoid(at)).sigmoid()
+            last, boxes = boxes, (moved + inverse_sigmoid(at, EDGE)).sigmoid()
             at = boxes.detach()
-        found = (moved + before_sigmoid(last)).sigmoid()
+        found = (moved + inverse_sigmoid(last, EDGE)).sigmoid()
         presence = self.presence_head(self.presence_layer_norm(x[:, :1])).squeeze(-1)
         return hidden, found, presence.clamp(-MOST_PRESENCE, MOST_PRESENCE)
 

@@ -21,13 +21,13 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.nn import Linear, Module, ModuleList, RMSNorm
-from pyapp.nn.audio.past_filters import Decoder, Encoder, Past
+from pyapp.nn.audio.causal_convolutions import Decoder, Encoder, PaddingCache
 from pyapp.nn.decoders.decoder import CachedText
 from pyapp.nn.layers.gated import GatedFeedForward, activation_named
 from pyapp.nn.parameter import new_parameter
 
+from .loading.audio_tokenizer_config import LONGEST, AudioTokenizerConfig
 from .loading.config import check_depth, check_fields, check_token, read_config, require
-from .loading.past_filters_config import LONGEST, PastFiltersConfig
 from .loading.picture_text import MixedTextConfig
 from .loading.picture_text import renamed as renamed_text
 
@@ -115,7 +115,7 @@ def _object(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _filters(values: dict[str, Any], usual: Mapping[str, Any]) -> PastFiltersConfig:
+def _filters(values: dict[str, Any], usual: Mapping[str, Any]) -> AudioTokenizerConfig:
     """The configuration of filters, with the fields of transformers or of the authors."""
     told = {FILTERS.get(name, name): value for name, value in values.items()}
     depths, ratios = told.get("depths"), values.get("encoder_ratios")
@@ -126,10 +126,12 @@ def _filters(values: dict[str, Any], usual: Mapping[str, Any]) -> PastFiltersCon
     if isinstance(ratios, list):
         told["downsampling_ratios"] = ratios[::-1]
     for name in ("decoder_ratios", "decoder_n_filters", "decoder_depths"):  # as the encoder's, where it is told
-        mirrored = told.get("depths", [])[::-1] if name == "decoder_depths" else values.get(f"encoder{name[7:]}")
-        given = values.get(name)
+        given, mirrored = values.get(name), values.get(f"encoder{name[7:]}")
+        if name == "decoder_depths":
+            depths = told.get("depths")
+            mirrored = depths[::-1] if isinstance(depths, list | tuple) else None
         require(given in (None, mirrored), f"{name} is {given!r:.60}, expected those of the encoder")
-    return read_config(PastFiltersConfig, {**usual, **told})
+    return read_config(AudioTokenizerConfig, {**usual, **told})
 
 
 @dataclass(frozen=True)
@@ -139,8 +141,8 @@ class Config(MixedTextConfig):
     text = "qwen2"
     token = ("audio_token_id", TOKENS["audio_token_id"])
 
-    acoustic: PastFiltersConfig
-    semantic: PastFiltersConfig
+    acoustic: AudioTokenizerConfig
+    semantic: AudioTokenizerConfig
     flow: FlowConfig
 
     @classmethod
@@ -279,7 +281,7 @@ class Projector(Module):
 class Tower(Module):
     """The encoder and the decoder of sound."""
 
-    def __init__(self, config: PastFiltersConfig) -> None:
+    def __init__(self, config: AudioTokenizerConfig) -> None:
         super().__init__()
         self.encoder, self.decoder = Encoder(config), Decoder(config)
 
@@ -356,7 +358,7 @@ class VibeVoice(Module):
         with no_grad():
             cache, other = model.new_cache(x.shape[0] + most), model.new_cache(most + 1)
             times = [self.diffusion_head.timestep_proj(time) for time in schedule().times]
-        decoded, listened = Past(), Past()
+        decoded, listened = PaddingCache(), PaddingCache()
         place, behind = 0, 0  # in the text, and in the one of speech alone
         before: Tensor | None = None  # what was read last
         for _ in range(most):

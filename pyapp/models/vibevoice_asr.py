@@ -19,12 +19,12 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
 from pyapp.formats.safe_json import check_nesting
 from pyapp.nn import Linear, Module, RMSNorm
-from pyapp.nn.audio.past_filters import Encoder
+from pyapp.nn.audio.causal_convolutions import Encoder
 from pyapp.nn.audio.sound_text import SECONDS, SoundTextModel
 
 from .loading import sound_text
+from .loading.audio_tokenizer_config import LONGEST, AudioTokenizerConfig
 from .loading.config import read_config, require
-from .loading.past_filters_config import LONGEST, PastFiltersConfig
 from .loading.picture_text import MixedTextConfig
 
 MODEL_TYPES = ("vibevoice_asr",)
@@ -47,15 +47,15 @@ class Config(MixedTextConfig):
     text = "qwen2"
     token = ("audio_token_id", 151648)
 
-    acoustic: PastFiltersConfig
-    semantic: PastFiltersConfig
+    acoustic: AudioTokenizerConfig
+    semantic: AudioTokenizerConfig
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json. ModelError for parts that are not known."""
         text, acoustic = cls.parts(values, "acoustic_tokenizer_encoder_config")
         _, semantic = cls.parts(values, "semantic_tokenizer_encoder_config")
-        found = (read_config(PastFiltersConfig, part) for part in (acoustic, {"hidden_size": 128, **semantic}))
+        found = (read_config(AudioTokenizerConfig, part) for part in (acoustic, {"hidden_size": 128, **semantic}))
         made = cls(text, dict(values), *found)
         made.check()
         return made

@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from pyapp import tasks
 from pyapp.audio.composing import MOST_SECONDS, ComposeOptions
-from pyapp.audio.sound_files import FORMATS, check_format, encoded
-from pyapp.errors import OptionError
+from pyapp.audio.sound_files import FORMATS, encoded
 from pyapp.events import Sound
 from pyapp.formats.source import BytesSource
 
@@ -21,6 +20,7 @@ from .context import Context
 from .fields import Fields
 from .file_tasks import decoded
 from .running import Running
+from .speaking import form_of
 
 SEEDS = 1 << 63
 
@@ -40,9 +40,7 @@ class Composing(Running):
 async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -> Response:
     """The music that the text `inputs` describes. `given`: the body."""
     fields = Fields(given)
-    text, parameters = fields.text("inputs"), fields.object("parameters") or Fields({}, "parameters")
-    if text is None:
-        raise fields.missing("inputs")
+    text, parameters = fields.needed_text("inputs"), fields.parameters
     context.check_length([text], "inputs")
     usual = ComposeOptions()
     options = ComposeOptions(
@@ -54,11 +52,7 @@ async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -
     )
     coded = parameters.text("melody")
     melody = None if coded is None else BytesSource(decoded(coded, parameters, "melody"), "parameters.melody")
-    form = parameters.text("response_format", "wav", tuple(FORMATS))
-    try:
-        check_format(form)
-    except OptionError as error:
-        raise parameters.wrong("response_format", f"{error.what}. {error.hint}", "unsupported_value") from None
+    form = form_of(parameters, "wav")
     parameters.end()
     fields.end(("model", "options"))
     model = await context.model(request, None, "compose")

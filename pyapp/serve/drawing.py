@@ -69,9 +69,7 @@ async def edits(request: Request, context: Context) -> Response:
 async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -> Response:
     """A PNG file of the text `inputs`, as Hugging Face's clients ask for it. `given`: the body."""
     fields = Fields(given)
-    prompt, parameters = fields.text("inputs"), fields.object("parameters") or Fields({}, "parameters")
-    if prompt is None:
-        raise fields.missing("inputs")
+    prompt, parameters = fields.needed_text("inputs"), fields.parameters
     context.check_length([prompt], "inputs")
     options = {
         "seed": parameters.whole("seed", None, 0, SEEDS - 1), "negative_prompt": parameters.text("negative_prompt"),

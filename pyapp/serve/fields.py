@@ -112,12 +112,24 @@ class Fields:
         value = self._of(name, (dict,), "an object", None)
         return None if value is None else Fields(value, self.name(name))
 
+    @property
+    def parameters(self) -> Fields:
+        """The object `parameters` of Hugging Face's interface; empty where there is none."""
+        return self.object("parameters") or Fields({}, self.name("parameters"))
+
     def mapping(self, name: str) -> dict[str, Any] | None:
         found: dict[str, Any] | None = self._of(name, (dict,), "an object", None)
         return found
 
     def array(self, name: str, default: Any = None) -> Any:
         return self._of(name, (list,), "an array", default)
+
+    def needed_text(self, name: str) -> str:
+        """As text. Problem without it."""
+        found: str | None = self.text(name)
+        if found is None:
+            raise self.missing(name)
+        return found
 
     def texts(self, name: str, most: int, needed: bool = True) -> list[str] | None:
         """A string or an array of strings."""

@@ -43,9 +43,7 @@ Given = tuple[list[tuple[str, bytes]], list[Any]]
 
 def _coded(fields: Fields, name: str = "inputs") -> bytes:
     """The bytes of a field's file: base64, or a data: URL of it."""
-    coded = fields.text(name)
-    if coded is None:
-        raise fields.missing(name)
+    coded = fields.needed_text(name)
     return decoded(coded, fields, name)
 
 
@@ -316,7 +314,7 @@ async def of_file(request: Request, context: Context, name: str | None) -> Respo
             raise Problem(
                 "the body must be JSON: this model reads more than one file alone", param="inputs", code="invalid_type"
             )
-    parameters = fields.object("parameters") or Fields({}, "parameters")
+    parameters = fields.parameters
     arguments, options = task.read(parameters)
     parameters.end()
     fields.end(("model", "options", "inputs"))

@@ -233,9 +233,7 @@ class Conversation:
                 await self._send("error", error={**problem.body()["error"], "event_id": event_id})
 
     async def _take(self, fields: Fields) -> None:
-        kind = fields.text("type")
-        if kind is None:
-            raise fields.missing("type")
+        kind = fields.needed_text("type")
         if kind == "input_audio_buffer.append":
             await self._append(fields)
         elif kind == "input_audio_buffer.commit":

@@ -32,18 +32,22 @@ SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's
 NAMES = {"text": "input", "speaker": "voice", "rate": "speed", "description": "instructions"}  # in this interface
 
 
-async def speech(request: Request, context: Context) -> Response:
-    """The speech of a text: as a whole, sentence by sentence, or as server-sent events."""
-    fields = Fields(await context.json(request))
-    text, name = fields.text("input"), fields.text("model")
-    if text is None:
-        raise fields.missing("input")
-    context.check_length([text], "input")
-    form = fields.text("response_format", "mp3" if can_write("mp3") else "wav", tuple(FORMATS))
+def form_of(fields: Fields, usual: str) -> str:
+    """The form of a sound file, `response_format`. Problem for one that is not known or cannot be written here."""
+    form: str = fields.text("response_format", usual, tuple(FORMATS))
     try:
         check_format(form)
     except OptionError as error:
         raise fields.wrong("response_format", f"{error.what}. {error.hint}", "unsupported_value") from None
+    return form
+
+
+async def speech(request: Request, context: Context) -> Response:
+    """The speech of a text: as a whole, sentence by sentence, or as server-sent events."""
+    fields = Fields(await context.json(request))
+    text, name = fields.needed_text("input"), fields.text("model")
+    context.check_length([text], "input")
+    form = form_of(fields, "mp3" if can_write("mp3") else "wav")
     sse = fields.text("stream_format", "audio", ("audio", "sse")) == "sse"
     instructions = fields.text("instructions") or None
     speed, seed = fields.number("speed", 1.0, SLOWEST, FASTEST), fields.whole("seed", 0, 0, SEEDS - 1)
@@ -67,9 +71,7 @@ async def speech(request: Request, context: Context) -> Response:
 async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -> Response:
     """A WAVE file of `inputs`, as Hugging Face's clients ask / for it. `given`: the body."""
     fields = Fields(given)
-    text, parameters = fields.text("inputs"), fields.object("parameters") or Fields({})
-    if text is None:
-        raise fields.missing("inputs")
+    text, parameters = fields.needed_text("inputs"), fields.parameters
     context.check_length([text], "inputs")
     parameters.end()
     fields.end(("model", "options"))

@@ -116,7 +116,7 @@ async def of_text(request: Request, context: Context, name: str | None, given: d
     known = (*TEXT_TASKS, ANSWERS)
     kind = context.models.find(name, known).task
     fields = Fields(given)
-    parameters = fields.object("parameters") or Fields({}, "parameters")
+    parameters = fields.parameters
     if kind == ANSWERS:
         return await _answered(request, context, name, fields, parameters)
     if kind == LABELS and isinstance(fields.any("inputs"), dict):
@@ -239,7 +239,7 @@ async def with_given_labels(
     """
     fields = Fields(given)
     alone, texts = isinstance(fields.any("inputs"), str), fields.texts("inputs", MOST_INPUTS)
-    parameters = fields.object("parameters") or Fields({}, "parameters")
+    parameters = fields.parameters
     labels = parameters.texts("candidate_labels", MOST_LABELS)
     template, several = parameters.text("hypothesis_template", TEMPLATE), parameters.flag("multi_label")
     parameters.end()

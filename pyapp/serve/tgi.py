@@ -176,9 +176,7 @@ async def generate(
 ) -> Response:
     """/generate. `given`: the body, if it has been read."""
     fields = Fields(await context.json(request) if given is None else given)
-    prompt = fields.text("inputs")
-    if prompt is None:
-        raise fields.missing("inputs")
+    prompt = fields.needed_text("inputs")
     streamed = fields.flag("stream")
     stream = streamed if stream is None else stream
     asked = parameters_of(fields.object("parameters"), context, stream)

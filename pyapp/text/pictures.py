@@ -30,6 +30,7 @@ FIRST_ID = 1 << 62  # from here on ids stand for vectors of pictures
 TILES = 1 if sys.platform == "emscripten" else 4  # that the tower sees at once; in a tab each takes seconds
 AUDIO_HINT = 'Give {"type": "audio", "audio": a path, bytes or samples}'
 VIDEO_HINT = 'Give {"type": "video", "video": a list of pictures, a folder or a tensor, "fps": frames a second}'
+PICTURE = str | os.PathLike | bytes | bytearray | memoryview | ByteSource | Tensor  # what a picture is given as
 FPS, MOST_FPS = 2.0, 1000  # frames of a second of a video that does not say it; the most
 URL_LIMIT = 1 << 28  # characters of a data: URL
 ROOM_HINT = "Give fewer pictures, or smaller ones, or choose a larger `context`"
@@ -517,7 +518,7 @@ def _source(part: Mapping[str, Any], kind: str, where: str) -> Any:
     if kind == "image_url":
         given = given.get("url") if isinstance(given, Mapping) else given
         return BytesSource(read_data_url(given, where), "the picture")
-    if isinstance(given, str | os.PathLike | bytes | bytearray | memoryview | ByteSource | Tensor):
+    if isinstance(given, PICTURE):
         return given
     raise OptionError("the picture is missing", where=where, hint='Give {"type": "image", "image": a path or bytes}')
 
@@ -525,11 +526,14 @@ def _source(part: Mapping[str, Any], kind: str, where: str) -> Any:
 def _video(part: Mapping[str, Any], where: str) -> VideoSource:
     """The video of a part."""
     fps = part.get("fps", FPS)
-    if not isinstance(part.get("video"), str | os.PathLike | list | tuple | Tensor):
+    given = part.get("video")
+    if not isinstance(given, str | os.PathLike | list | tuple | Tensor):
         raise OptionError("the video is missing", where=where, hint=VIDEO_HINT)
+    if isinstance(given, list | tuple) and not all(isinstance(frame, PICTURE) for frame in given):
+        raise OptionError("a frame of the video is no picture", where=where, hint="Give paths, bytes or tensors")
     if type(fps) not in (int, float) or not 0 < fps <= MOST_FPS:
         raise OptionError(f"fps is {fps!r:.40}, expected a number up to {MOST_FPS:,}", where=where, hint=VIDEO_HINT)
-    return VideoSource(part["video"], fps)
+    return VideoSource(given, fps)
 
 
 def read_data_url(url: Any, where: str) -> bytes:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyapp.engine import Tensor
+from pyapp.engine.dtype import uint8
+from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError, OptionError
 
 from .pictures import ROOM_HINT, Picture, of_user
@@ -22,6 +24,9 @@ class Video(Picture):
         processor = loaded.watching or sense.processor(loaded.processor)
         if not hasattr(processor, "of_frames"):
             raise ModelError(f"{processor.kind}VideoProcessor prepares no videos", where=loaded.name)
+        for frame in frames:
+            if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype is not uint8:
+                raise OptionError(f"a frame is uint8 (height, width, 3), not {describe(frame)}", where="messages")
         high, wide = int(frames[0].shape[0]), int(frames[0].shape[1])
         if any(tuple(frame.shape) != (high, wide, 3) for frame in frames):
             raise OptionError(

@@ -95,8 +95,8 @@ def all_frames(source: Any) -> Frames:
     if isinstance(source, str | os.PathLike):
         if not os.path.isdir(source):
             raise OptionError(
-                "this is no folder of frames", where=os.fspath(source),
-                hint=f"Write them to one: ffmpeg -i {Path(source).name} -vf fps=2 FOLDER/%05d.png",
+                "this is no folder of frames", where=f"{os.fspath(source):.200}",  # an address may have a whole file
+                hint="Write the frames of a file to one: ffmpeg -i FILE -vf fps=2 FOLDER/%05d.png",
             )  # fmt: skip
         source = _files_in(source)
     return (yield from _of_pictures(source, len(source), "the video"))

@@ -1,9 +1,9 @@
-"""Makes golden_perceivers.json with transformers, of each class of perceiver_configs.py:
+"""Makes golden_perceivers/CLASS.json with transformers, for each class of perceiver_configs.py:
 
     PYTHONPATH=. python tests/models/make_golden_perceivers.py
 
-It has the names and shapes of the parameters, and the outputs for two texts or pictures. The weights are not stored:
-seeded.py makes them here and in the tests.
+A file has the names and shapes of the parameters, and the outputs for two texts or pictures. seeded.py makes the
+weights here and in the tests.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ import torch
 import transformers
 
 from tests.goldens import write_json
-from tests.models.perceiver_configs import CONFIGS, IDS
+from tests.models.perceiver_configs import CONFIGS, IDS, PICTURES
 from tests.models.seeded import picture, picture_weights, rounded, shown
 
 
 def golden(kind: str) -> dict[str, Any]:
-    _, values, size = CONFIGS[kind]
-    config = {key: value for key, value in values.items() if key != "model_type"}
+    config = {key: value for key, value in CONFIGS[kind].items() if key != "model_type"}
     model = getattr(transformers, f"PerceiverFor{kind}")(transformers.PerceiverConfig(**config)).float().eval()
     with torch.no_grad():
         for key, value in (*model.named_parameters(), *model.named_buffers()):
             if value.is_floating_point():
                 value.copy_(torch.from_numpy(picture_weights(key, tuple(value.shape))))
-        if size[0]:
-            found = model(torch.from_numpy(picture(2, *size))).logits
+        if kind in PICTURES:
+            found = model(torch.from_numpy(picture(2, *PICTURES[kind]))).logits
         else:
             ids = torch.tensor(IDS)
             found = model(ids, attention_mask=(ids != 0).long()).logits[:, : ids.shape[1]]
@@ -37,5 +36,7 @@ def golden(kind: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    target = Path(__file__).with_name("golden_perceivers.json")
-    print(write_json(target, {kind: golden(kind) for kind in CONFIGS}, separators=(",", ":")))
+    folder = Path(__file__).with_name("golden_perceivers")
+    folder.mkdir(exist_ok=True)
+    for kind in CONFIGS:
+        write_json(folder / f"{kind}.json", golden(kind), separators=(",", ":"))

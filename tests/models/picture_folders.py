@@ -20,6 +20,7 @@ CLASSES = {
     "sam2": ("mask-generation", "Sam2Model"),
     "blip": ("image-to-text", "BlipForConditionalGeneration"),
     "instructblip": ("image-to-text", "InstructBlipForConditionalGeneration"),
+    "pix2struct": ("image-to-text", "Pix2StructForConditionalGeneration"),
     "florence2": ("image-to-text", "Florence2ForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
@@ -54,6 +55,9 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     "superpoint": {"image_processor_type": "SuperPointImageProcessor", "size": {"height": 48, "width": 56}},
     "lightglue_whole": {"image_processor_type": "LightGlueImageProcessor", "size": {"height": 48, "width": 56}},
     "vilt": {"image_processor_type": "ViltImageProcessor", "size": {"shortest_edge": 12}, "size_divisor": 4},
+    "pix2struct": {
+        "image_processor_type": "Pix2StructImageProcessor", "is_vqa": True, "max_patches": 12, "patch_size": 4,
+    },
     "yolos": _YOLOS,
     "detr": _YOLOS,
 }  # fmt: skip

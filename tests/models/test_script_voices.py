@@ -21,7 +21,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.models.diffusion.read_schedule import read_schedule
 from pyapp.models.loading.voice import load_voice
 from pyapp.models.vibevoice import renamed
-from pyapp.nn.audio.past_filters import Past
+from pyapp.nn.audio.causal_convolutions import PaddingCache
 from tests.models.codec_configs import sound
 from tests.models.script_voice_configs import (
     AFTER,
@@ -92,7 +92,7 @@ def test_parity(case: Any) -> None:
     assert {*map(renamed, expected["tensors"])} == {name for name, _ in model.named_parameters()}
     check(model, expected)
     samples = pyapp.from_numpy(sound(1, 48)[:, :, :48].astype(np.float32))
-    heard, made = Past(), Past()
+    heard, made = PaddingCache(), PaddingCache()
     with pyapp.no_grad():
         whole = model.semantic_tokenizer_encoder(samples, 48)
         parts = [
@@ -193,7 +193,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"diffusion_head_config": {"head_layers": 2, "head_ffn_ratio": "3"}}, "head_ffn_ratio"),
     ({"diffusion_head_config": {"num_hidden_layers": 1 << 30}}, "layers"),
     ({"audio_config": {"downsampling_ratios": [2, 5], "depths": [1, 1, 1]}}, "moments"),
-    ({"audio_config": {"encoder_depths": "3-x"}}, "encoder_depths"),
+    ({"audio_config": {"encoder_depths": "3-x"}}, "encoder_depths"), ({"audio_config": {"depths": -1}}, "depths"),
     ({"audio_config": {"encoder_ratios": [4, 2], "decoder_ratios": [2, 4], "depths": [1, 1, 1]}}, "decoder_ratios"),
 ]  # fmt: skip
 

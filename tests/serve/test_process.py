@@ -206,7 +206,6 @@ def test_connections_wait_where_no_more_files_may_be_open(model_folders: dict[st
         assert not any("traceback" in line for line in server.log)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
 def test_the_host_of_all_addresses_takes_both_families() -> None:
     pytest.importorskip("uvicorn")
     from pyapp.serve.server import ListenError, both_families
@@ -224,6 +223,7 @@ def test_the_host_of_all_addresses_takes_both_families() -> None:
             both_families(Settings(host="::", port=port))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
 def test_the_limit_of_open_files_is_raised() -> None:
     pytest.importorskip("uvicorn")
     code = (

@@ -409,6 +409,8 @@ def test_what_cannot_be_is_refused(folders: dict[str, Path], tmp_path: Path) -> 
     assert "fps is -1" in refusal(folders["qwen2_vl"], [moving | {"fps": -1}])
     assert "the video is missing" in refusal(folders["qwen2_vl"], [{"type": "video", "video": 3}])
     assert "no folder of frames" in refusal(folders["qwen2_vl"], [{"type": "video", "video": "clip.mp4"}])
+    assert "is no picture" in refusal(folders["qwen2_vl"], [{"type": "video", "video": [None]}])
+    assert "not float32" in refusal(folders["qwen2_vl"], [moving | {"video": [pyapp.zeros(40, 40, 3)]}])
     assert "several sizes" in refusal(folders["qwen2_vl"], [{"type": "video", "video": pictures()}])
     assert "is room for" in refusal(folders["qwen2_vl"], [moving | {"video": frames() * 100}])
     assert "no such file" in refusal(folders["llava"], [picture(str(tmp_path / "none.png")), text])

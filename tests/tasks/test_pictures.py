@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import re
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from pyapp.models.loading import timm_networks
 from pyapp.models.loading.by_task import own_task
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
+from pyapp.vision.headers import header
 from pyapp.vision.poses import part_of, points_of
 from tests.models.picture_configs import CONFIGS, FOUND
 from tests.models.picture_folders import CLASSES, write_picture_folder
@@ -772,3 +774,27 @@ def test_commands(top: Path) -> None:
         found = vision.read_image(drawn / f"{i}.png").numpy()
         assert found.shape == pixels.shape and (abs(found - 0.5 * pixels) <= 128).all() and (found != pixels).any()
     assert lines("read", str(top / "none.png"), "-m", str(top / "trocr"), code=1) == []
+
+
+@pytest.mark.native_only
+def test_questions_that_are_drawn(tmp_path: Path) -> None:
+    """What is written of a question is that of a picture with the question above it."""
+    font = tmp_path / "font.ttf"
+    font.write_bytes(pytest.importorskip("PIL.ImageFont").load_default(36).path.getvalue())
+    loaded: Any = load_image_model(write_picture_folder(tmp_path / "model", "pix2struct"), "image-to-text")
+    plain = replace(loaded, processor=replace(loaded.processor, is_vqa=False))
+    picture, texts = pyapp.zeros((30, 40, 3), dtype="uint8"), set()
+
+    def written(picture: Any, model: Any, **more: Any) -> str:
+        events = run(tasks.read_images([picture], model=model, max_new_tokens=8, **more))
+        [text] = [event.values["text"] for event in events if isinstance(event, Item)]
+        return str(text)
+
+    for question in ("Why?", "What else is there in this long question?"):
+        text = written(picture, loaded, prompt=question, font=font)
+        assert text == written(header(question, font)(picture), plain)
+        texts.add(text)
+    assert len(texts) == 2
+    for more, where in (({}, "prompt"), ({"prompt": "Why?", "font": tmp_path / "none.ttf"}, "font")):
+        last = run(tasks.read_images([picture], model=loaded, **more))[-1]
+        assert isinstance(last, Error) and last.where == where

@@ -41,6 +41,11 @@ def golden(name: str) -> list[Any]:
     for batch in [images] if name in TOGETHER else [[image] for image in images]:
         found = processor(batch, return_tensors="np" if made else "pt")
         found = {key: value if made else value.float().numpy() for key, value in found.items()}
+        if kind == "Pix2Struct":  # patches, each after its row and column
+            patches, side = found["flattened_patches"][0], processor.patch_size["height"]
+            high, wide = patches[:, :2].max(0).astype(int)
+            one = patches[: high * wide, 2:].reshape(1, high, wide, side, side, 3).transpose(0, 5, 1, 3, 2, 4)
+            found["pixel_values"] = one.reshape(1, 3, high * side, wide * side)
         values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
         if kind == "Mllama":  # of each picture all tiles that it may have
             values = values[0, 0, : found["num_tiles"][0][0]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp.errors import ArgumentError, ModelError
+from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.vision.headers import header
 from pyapp.vision.processors import ImageProcessor
 from tests.models.seeded import shown
 from tests.vision.processor_cases import CASES, TOGETHER, pictures
@@ -40,12 +42,39 @@ def test_pictures_are_prepared_as_by_transformers(name: str) -> None:
         assert made.fixed_size in (None, tuple(shape[2:]))
         # Pillow 13, with which the newest cases were made, rounds bilinear means otherwise: by one of 255 levels.
         # So does torchvision, with which Llama 4's were.
-        near = 0.02 if name in ("mask2former", "grounding_dino", "llama4", "mllama", "nougat", "pvt", "glpn") else 1e-4
+        near = (
+            0.02
+            if name in ("mask2former", "grounding_dino", "llama4", "mllama", "nougat", "pvt", "glpn", "sam3")
+            else 1e-4
+        )
         np.testing.assert_allclose(shown(found.pixel_values.numpy(), 96), numbers, atol=near, rtol=1e-5)
         if seen is not None and seen != shape[0] * shape[2] * shape[3]:
             assert found.mask is not None and list(found.mask.shape) == [shape[0], *shape[2:]]
             assert int(found.mask.sum()) == seen
         assert found.sizes == tuple(tuple(image.shape[:2]) for image in batch)
+
+
+@pytest.mark.native_only
+def test_questions_stand_above_pictures(tmp_path: Path) -> None:
+    font = tmp_path / "font.ttf"
+    font.write_bytes(pytest.importorskip("PIL.ImageFont").load_default(36).path.getvalue())
+    picture = pyapp.full((30, 40, 3), 200, dtype="uint8")
+    long = header("What does the chart say of the years between the first and the last of its columns, and why?",
+                  font)(picture).numpy()  # fmt: skip
+    short = header("Why?", font)(picture).numpy()
+    for whole in (long, short):
+        high = int(30 * whole.shape[1] / 40)
+        assert (whole[-high:] == 200).all() and (whole[0] == 255).all() and (whole[:-high] < 60).any()
+    assert long.shape[1] > 1000 and short.shape[0] < 200
+    made: Any = processor("pix2struct", is_vqa=True)
+    with pytest.raises(ArgumentError, match="give a prompt"):
+        made([picture])
+    asked = replace(made, header=header("Why?", font))
+    above = processor("pix2struct")([pyapp.from_numpy(short)]).pixel_values
+    np.testing.assert_array_equal(asked([picture]).pixel_values.numpy(), above.numpy())
+    for words, file, told in ((" ", font, "empty"), ("Why?", __file__, "cannot be read")):
+        with pytest.raises(OptionError, match=told):
+            header(words, file)
 
 
 def test_tiles_of_pictures() -> None:

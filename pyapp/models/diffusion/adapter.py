@@ -29,7 +29,7 @@ TOKENS = 4  # of a picture, in the plain form
 HEAD = 64  # columns of a head of "plus"
 MOST = 1 << 16
 HINT = "Give an IP-Adapter of Stable Diffusion 1.5 or XL, plain or plus, as safetensors"
-KEYS = re.compile(r"ip_adapter\.(\d+)\.to_[kv]_ip\.weight")
+KEYS = re.compile(r"ip_adapter\.(\d{1,4})\.to_[kv]_ip\.weight")
 
 
 class PictureEncoder(Module):
@@ -50,7 +50,7 @@ class PictureEncoder(Module):
         size = {"crop_size": {"height": high, "width": wide}, "size": {"shortest_edge": min(high, wide)}}
         return ImageProcessor.from_settings({"image_processor_type": "CLIPImageProcessor", **size})
 
-    def width_for(self, projection: Plain | Plus) -> int:
+    def width_for(self, projection: ImageProjection | Resampler) -> int:
         """The numbers of what a projection reads."""
         found: int = self.visual_projection.out_features if projection.whole else self.config.hidden_size
         return found
@@ -64,7 +64,7 @@ class PictureEncoder(Module):
         return self.vision_model.states(pixel_values, self.config.num_hidden_layers - 1)
 
 
-class Plain(Module):
+class ImageProjection(Module):
     """Tokens of a picture's vector."""
 
     whole = True  # what is read is the vector
@@ -79,7 +79,7 @@ class Plain(Module):
         return self.norm(self.proj(x).reshape(x.shape[0], TOKENS, -1))
 
 
-class Asking(Module):
+class ResamplerAttention(Module):
     """Attention of queries to patches and to themselves."""
 
     def __init__(self, width: int, inner: int) -> None:
@@ -96,7 +96,7 @@ class Asking(Module):
         return queries + self.to_out(attend(parts[0], parts[1], parts[2], None))
 
 
-class Further(Module):
+class FeedForward(Module):
     """A norm and two layers; files number them."""
 
     def __init__(self, width: int, inner: int) -> None:
@@ -112,7 +112,7 @@ class Further(Module):
         return x + found
 
 
-class Plus(Module):
+class Resampler(Module):
     """Queries that ask the patches."""
 
     whole = False
@@ -124,7 +124,7 @@ class Plus(Module):
         self.proj_in, self.proj_out = Linear(seen, inner), Linear(inner, width)
         self.norm_out = LayerNorm(width)
         self.layers = ModuleList(
-            ModuleList([Asking(inner, heads * HEAD), Further(inner, further)]) for _ in range(depth)
+            ModuleList([ResamplerAttention(inner, heads * HEAD), FeedForward(inner, further)]) for _ in range(depth)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class Plus(Module):
 class Adapter(Module):
     """The projection, and the matrices of keys and values of each attention, by their numbers in files."""
 
-    def __init__(self, projection: Plain | Plus, widths: Mapping[str, int], width: int) -> None:
+    def __init__(self, projection: ImageProjection | Resampler, widths: Mapping[str, int], width: int) -> None:
         super().__init__()
         self.image_proj = projection
         self.ip_adapter = ModuleDict()
@@ -197,17 +197,17 @@ def adapter_for(unet: Any, checkpoint: Checkpoint) -> Adapter:
         return Adapter(_projection(shapes, width, where), widths, width)
 
 
-def _projection(shapes: Mapping[str, tuple[int, ...]], width: int, where: str) -> Plain | Plus:
+def _projection(shapes: Mapping[str, tuple[int, ...]], width: int, where: str) -> ImageProjection | Resampler:
     """The projection by the shapes of its tensors. ModelError for another kind."""
     own = {name.removeprefix("image_proj."): shape for name, shape in shapes.items() if name.startswith("image_proj.")}
     try:
         if "proj.weight" in own and own["norm.weight"] == (width,):
-            return Plain(own["proj.weight"][1], width)
+            return ImageProjection(own["proj.weight"][1], width)
         _, queries, inner = own["latents"]
         depth = 1 + max(int(name.split(".")[1]) for name in own if name.startswith("layers."))
         heads, further = own["layers.0.0.to_q.weight"][0] // HEAD, own["layers.0.1.1.weight"][0]
         if depth <= 1 << 10 and heads >= 1 and own["proj_out.weight"][0] == width:
-            return Plus(own["proj_in.weight"][1], width, queries, inner, heads, further, depth)
+            return Resampler(own["proj_in.weight"][1], width, queries, inner, heads, further, depth)
     except (KeyError, ValueError, IndexError):
         pass
     raise ModelError("the projection of this IP-Adapter is not known", where=where, hint=HINT)
@@ -223,4 +223,4 @@ def attach(unet: UNet, adapter: Adapter, tokens: int, scale: float) -> None:
 def tokens_of(adapter: Adapter) -> int:
     """The tokens of a picture."""
     projection = adapter.image_proj
-    return TOKENS if isinstance(projection, Plain) else int(projection.latents.shape[1])
+    return TOKENS if isinstance(projection, ImageProjection) else int(projection.latents.shape[1])

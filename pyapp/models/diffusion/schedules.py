@@ -89,9 +89,6 @@ class Schedule:
             betas = np.minimum(1 - ends[1:] / ends[:-1], MOST_BETA).astype("float32")
         elif config.beta_schedule == "scaled_linear":
             betas = np.linspace(first**0.5, last**0.5, most, dtype="float32") ** 2
-        elif config.beta_schedule == "squaredcos_cap_v2":  # Nichol and Dhariwal 2021, arXiv 2102.09672
-            parts = np.cos((np.arange(most + 1) / most + 0.008) / 1.008 * np.pi / 2) ** 2
-            betas = np.minimum(1 - parts[1:] / parts[:-1], 0.999).astype("float32")
         else:
             betas = np.linspace(first, last, most, dtype="float32")
         kept: Any = np.cumprod(1 - betas, dtype="float32")

@@ -5,11 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoders.decoder import RotaryTable
-from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock
-from pyapp.nn.layers.experts import SparseFeedForward
-from pyapp.nn.layers.gated import GatedFeedForward
 
 from .config import DecoderConfig, check_choice, require
 from .gguf import refuse_windows
@@ -55,26 +50,6 @@ class QwenExpertsConfig(DecoderConfig):
     def is_sparse(self, layer: int) -> bool:
         """Whether a layer has experts."""
         return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
-
-
-class HeadNormBlock(PreNormBlock):
-    """Attention with norms of each head and feed-forward, with experts or without, each with a norm before it and a
-    residual around it. `config` also has `attention_bias`, and `window(layer)`.
-    """
-
-    def __init__(self, config: Any, layer: int, rotary: RotaryTable) -> None:
-        size, epsilon = config.hidden_size, config.rms_norm_eps
-        heads = config.heads(window=config.window(layer))
-        attention = HeadNormAttention(layer, size, heads, rotary, epsilon, bias=config.attention_bias)
-        feed_forward: Module = (
-            SparseFeedForward(
-                size, config.moe_intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
-                normalized=config.norm_topk_prob,
-            )
-            if config.is_sparse(layer)
-            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        )  # fmt: skip
-        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
 def to_gguf(config: QwenExpertsConfig) -> dict[str, Any]:

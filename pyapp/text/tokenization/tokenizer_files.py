@@ -52,8 +52,6 @@ CLASSES = {
     "seamless_m4t": "SeamlessM4TTokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
 }  # fmt: skip
-# The classes that have no vocabulary.
-OF_BYTES, OF_CHARACTERS, OF_PERCEIVER = "ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"
 OF_WORDS = "BlenderbotSmallTokenizer"  # the class whose pieces say that a word goes on
 OF_MOSES = ("XLMTokenizer", "FlaubertTokenizer")  # whose words are those of Moses
 ENDINGS = (".tiktoken", ".gguf", ".model")
@@ -95,10 +93,10 @@ def _opened(files: Mapping[str, TokenizerSource], stack: ExitStack) -> dict[str,
 
 
 def needs_no_vocabulary(files: Mapping[str, TokenizerSource]) -> bool:
-    """Whether the settings among these files name the tokenizer that needs no vocabulary."""
+    """Whether the settings among these files name a tokenizer that needs no vocabulary."""
     with ExitStack() as stack:
         settings = _settings(_opened({key: file for key, file in files.items() if key in SETTINGS}, stack))[0]
-    return settings.get("tokenizer_class") in (OF_BYTES, OF_CHARACTERS, OF_PERCEIVER)
+    return settings.get("tokenizer_class") in WITHOUT_VOCABULARY
 
 
 def beside(path: Path) -> dict[str, Path]:
@@ -118,23 +116,37 @@ def _load(files: Mapping[str, ByteSource], where: str) -> Tokenizer:
     plain = [key for key in files if key not in SETTINGS and key != MERGES]
     order = [key for key in VOCABULARIES if key in plain] + [key for key in plain if key not in VOCABULARIES]
     settings, ends = _settings(files)
-    if not order and settings.get("tokenizer_class") == OF_BYTES:
-        from pyapp.text.tokenization.byte_vocabulary import byte_document
-
-        return Tokenizer(byte_document(settings, where), settings, end_ids=ends, where=where)
-    if not order and settings.get("tokenizer_class") == OF_PERCEIVER:
-        from pyapp.text.tokenization.byte_vocabulary import PERCEIVER, perceiver_document
-
-        named = {f"{name.strip('[]').lower()}_token": name for name in PERCEIVER}
-        return Tokenizer(perceiver_document(), {**named, **settings}, end_ids=ends, where=where)
-    if not order and settings.get("tokenizer_class") == OF_CHARACTERS:
-        from pyapp.text.tokenization.characters import CharacterTokenizer
-
-        return CharacterTokenizer(settings, ends, where)
+    if not order and (made := WITHOUT_VOCABULARY.get(str(settings.get("tokenizer_class")))) is not None:
+        return made(settings, ends, where)
     if not order:
         what = f"there is no vocabulary beside {', '.join(sorted(files))}" if files else "there is no tokenizer"
         raise ModelError(what, where=where, hint=HINT)
     return _read(order[0], files[order[0]], files, settings, ends)
+
+
+def _of_bytes(settings: dict[str, Any], ends: list[int], where: str) -> Tokenizer:
+    from pyapp.text.tokenization.byte_vocabulary import byte_document
+
+    return Tokenizer(byte_document(settings, where), settings, end_ids=ends, where=where)
+
+
+def _of_perceiver(settings: dict[str, Any], ends: list[int], where: str) -> Tokenizer:
+    from pyapp.text.tokenization.byte_vocabulary import PERCEIVER, perceiver_document
+
+    named = {f"{name.strip('[]').lower()}_token": name for name in PERCEIVER}
+    return Tokenizer(perceiver_document(), {**named, **settings}, end_ids=ends, where=where)
+
+
+def _of_characters(settings: dict[str, Any], ends: list[int], where: str) -> Tokenizer:
+    from pyapp.text.tokenization.characters import CharacterTokenizer
+
+    return CharacterTokenizer(settings, ends, where)
+
+
+# By the class: what makes the tokenizers that have no vocabulary.
+WITHOUT_VOCABULARY = {
+    "ByT5Tokenizer": _of_bytes, "CanineTokenizer": _of_characters, "PerceiverTokenizer": _of_perceiver,
+}  # fmt: skip
 
 
 def _json(files: Mapping[str, ByteSource], key: str) -> dict[str, Any]:

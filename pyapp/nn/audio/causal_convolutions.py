@@ -1,5 +1,5 @@
-"""Filters over the samples so far, and back: the encoders and the decoder of sound of VibeVoice's models (Peng et al.
-2025, arXiv 2508.19205). `config` has the fields of pyapp.models.loading.past_filters_config.
+"""VibeVoice's audio tokenizers (Peng et al. 2025, arXiv 2508.19205): encoders and a decoder of causal convolutions.
+`config` has the fields of pyapp.models.loading.audio_tokenizer_config.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..module import Module
 from ..parameter import new_parameter
 
 
-class Past:
-    """What the filters of a network have read of a sound that is heard, or made, in parts."""
+class PaddingCache:
+    """The last inputs of each convolution of a network, which reads or makes a sound in parts."""
 
     def __init__(self) -> None:
         self._ends: dict[int, Tensor] = {}
@@ -34,7 +34,7 @@ class Past:
         return whole
 
 
-class PastConvolution(Module):
+class CausalConvolution(Module):
     """A convolution over what came before: silence stands before the first moment."""
 
     def __init__(self, inputs: int, outputs: int, width: int, stride: int = 1, groups: int = 1) -> None:
@@ -42,12 +42,12 @@ class PastConvolution(Module):
         self.conv = Conv1d(inputs, outputs, width, stride, groups=groups)
         self.before = width - stride
 
-    def forward(self, x: Tensor, past: Past | None = None) -> Tensor:
-        """x (B, inputs, T) → (B, outputs, T / stride). past: x goes on with a sound; None: it is a whole one."""
-        return self.conv(ops.pad(x, (self.before, 0)) if past is None else past.joined(self, x, self.before))
+    def forward(self, x: Tensor, cache: PaddingCache | None = None) -> Tensor:
+        """x (B, inputs, T) → (B, outputs, T / stride). cache: x continues a sound; None: it is a whole one."""
+        return self.conv(ops.pad(x, (self.before, 0)) if cache is None else cache.joined(self, x, self.before))
 
 
-class PastTransposed(Module):
+class CausalTransposedConvolution(Module):
     """A transposed convolution of what came before, and twice as wide as its stride."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -55,10 +55,10 @@ class PastTransposed(Module):
         self.stride = stride
         self.convtr = ConvTranspose1d(inputs, outputs, 2 * stride, stride)
 
-    def forward(self, x: Tensor, past: Past | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: PaddingCache | None = None) -> Tensor:
         """x (B, inputs, T) → (B, outputs, T * stride)."""
         length = x.shape[2] * self.stride
-        y = self.convtr(x if past is None else past.joined(self, x, 1))
+        y = self.convtr(x if cache is None else cache.joined(self, x, 1))
         return y.narrow(2, y.shape[2] - self.stride - length, length)
 
 
@@ -83,12 +83,12 @@ class Block(Module):
         super().__init__()
         self.norm, self.ffn_norm = (RMSNorm(width, config.rms_norm_eps) for _ in range(2))
         self.gamma, self.ffn_gamma = (new_parameter(ops.ones, width) for _ in range(2))
-        self.mixer = PastConvolution(width, width, config.kernel_size, groups=width)
+        self.mixer = CausalConvolution(width, width, config.kernel_size, groups=width)
         self.ffn = TwoLayers(config, width)
 
-    def forward(self, x: Tensor, past: Past | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: PaddingCache | None = None) -> Tensor:
         """x (B, T, D) → (B, T, D)."""
-        x = x + self.mixer(self.norm(x).transpose(1, 2), past).transpose(1, 2) * self.gamma
+        x = x + self.mixer(self.norm(x).transpose(1, 2), cache).transpose(1, 2) * self.gamma
         return x + self.ffn(self.ffn_norm(x)) * self.ffn_gamma
 
 
@@ -101,11 +101,11 @@ class Stage(Module):
         self.add_module(self.filters, filters)
         self.stage = ModuleList(Block(config, width) for _ in range(depth))
 
-    def forward(self, x: Tensor, past: Past | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: PaddingCache | None = None) -> Tensor:
         """x (B, inputs, T) → (B, D, T / ratio), or (B, D, T * ratio)."""
-        x = self._modules[self.filters](x, past).transpose(1, 2)
+        x = self._modules[self.filters](x, cache).transpose(1, 2)
         for block in self.stage:
-            x = block(x, past)
+            x = block(x, cache)
         return x.transpose(1, 2)
 
 
@@ -116,13 +116,13 @@ class Encoder(Module):
         super().__init__()
         self.config = config
         width, filter = config.num_filters, config.kernel_size
-        self.stem = Stage(config, PastConvolution(config.channels, width, filter), width, config.depths[0])
+        self.stem = Stage(config, CausalConvolution(config.channels, width, filter), width, config.depths[0])
         stages = []
         for ratio, depth in zip(config.downsampling_ratios, config.depths[1:], strict=True):
-            stages.append(Stage(config, PastConvolution(width, 2 * width, 2 * ratio, ratio), 2 * width, depth))
+            stages.append(Stage(config, CausalConvolution(width, 2 * width, 2 * ratio, ratio), 2 * width, depth))
             width *= 2
         self.conv_layers = ModuleList(stages)
-        self.head = PastConvolution(width, config.hidden_size, filter)
+        self.head = CausalConvolution(width, config.hidden_size, filter)
 
     def warm_up(self) -> None:
         """Hears some silence, so that the first recording starts sooner in a browser."""
@@ -143,16 +143,16 @@ class Encoder(Module):
             found.append(part.narrow(2, (start - before) // step, (end - start) // step))
         return ops.cat(found, 2).transpose(1, 2)
 
-    def going_on(self, x: Tensor, past: Past) -> Tensor:
+    def going_on(self, x: Tensor, cache: PaddingCache) -> Tensor:
         """Samples x (B, 1, N), a multiple of the step, which go on with a sound → (B, N / step, hidden_size)."""
-        return self._heard(x, past).transpose(1, 2)
+        return self._heard(x, cache).transpose(1, 2)
 
-    def _heard(self, x: Tensor, past: Past | None) -> Tensor:
+    def _heard(self, x: Tensor, cache: PaddingCache | None) -> Tensor:
         """x (B, 1, N) → (B, hidden_size, N / step)."""
-        x = self.stem(x, past)
+        x = self.stem(x, cache)
         for layer in self.conv_layers:
-            x = layer(x, past)
-        return self.head(x, past)
+            x = layer(x, cache)
+        return self.head(x, cache)
 
 
 class Decoder(Module):
@@ -162,17 +162,19 @@ class Decoder(Module):
         super().__init__()
         ratios, depths = config.downsampling_ratios[::-1], config.depths[::-1]
         width, filter = config.num_filters << len(ratios), config.kernel_size
-        self.stem = Stage(config, PastConvolution(config.hidden_size, width, filter), width, depths[0])
+        self.stem = Stage(config, CausalConvolution(config.hidden_size, width, filter), width, depths[0])
         stages = []
         for ratio, depth in zip(ratios, depths[1:], strict=True):
-            stages.append(Stage(config, PastTransposed(width, width // 2, ratio), width // 2, depth, transposed=True))
+            stages.append(
+                Stage(config, CausalTransposedConvolution(width, width // 2, ratio), width // 2, depth, transposed=True)
+            )
             width //= 2
         self.conv_layers = ModuleList(stages)
-        self.head = PastConvolution(width, config.channels, filter)
+        self.head = CausalConvolution(width, config.channels, filter)
 
-    def forward(self, x: Tensor, past: Past | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: PaddingCache | None = None) -> Tensor:
         """Vectors x (B, T, hidden_size) → samples (B, 1, T * step)."""
-        x = self.stem(x.transpose(1, 2), past)
+        x = self.stem(x.transpose(1, 2), cache)
         for layer in self.conv_layers:
-            x = layer(x, past)
-        return self.head(x, past)
+            x = layer(x, cache)
+        return self.head(x, cache)

@@ -1,4 +1,4 @@
-"""The configuration of filters over the samples so far, which VibeVoice's models share."""
+"""The configuration of the audio tokenizers that VibeVoice's models share (nn/audio/causal_convolutions.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDEST, LONGEST = 1 << 16, 1 << 22  # numbers of a vector, samples of a piece
 
 
 @dataclass(frozen=True, kw_only=True)
-class PastFiltersConfig:
+class AudioTokenizerConfig:
     """The fields of the configuration of VibeVoice's encoders and decoder of sound. depths: the blocks before the first
     ratio, and behind each one.
     """

@@ -1,0 +1,33 @@
+"""Blocks of language models with experts, which decoder_blocks.py, loaded at the start of the page, does not import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..layers.experts import SparseFeedForward
+from ..layers.gated import GatedFeedForward
+from ..layers.normalization import RMSNorm
+from ..module import Module
+from .decoder import RotaryTable
+from .decoder_blocks import HeadNormAttention, PreNormBlock
+
+
+class HeadNormBlock(PreNormBlock):
+    """Attention with norms of each head and feed-forward, with experts or without, each with a norm before it and a
+    residual around it. `config` has `heads`, `window(layer)`, `is_sparse(layer)`, and the sizes
+    by the names of config.json.
+    """
+
+    def __init__(self, config: Any, layer: int, rotary: RotaryTable) -> None:
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        heads = config.heads(window=config.window(layer))
+        attention = HeadNormAttention(layer, size, heads, rotary, epsilon, bias=config.attention_bias)
+        feed_forward: Module = (
+            SparseFeedForward(
+                size, config.moe_intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
+                normalized=config.norm_topk_prob,
+            )
+            if config.is_sparse(layer)
+            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        )  # fmt: skip
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
