@@ -209,15 +209,19 @@ class _Unit:
     # ---- the whole
 
     def gather(self) -> list[Tensor]:
-        """The whole parameters from every rank's rows; one call for each dtype."""
+        """The whole parameters from every rank's rows, as the module computes with them; one call for each dtype."""
         return self.end_gather(self.begin_gather(False))
 
-    def begin_gather(self, async_op: bool) -> list[tuple[list[int], Tensor, Any]]:
+    def stored(self) -> list[Tensor]:
+        """The same in the parameters' own types, for a state."""
+        return self.end_gather(self.begin_gather(False, computes=False))
+
+    def begin_gather(self, async_op: bool, computes: bool = True) -> list[tuple[list[int], Tensor, Any]]:
         """The calls: the numbers of the parameters of each, where their rows come, and what to wait for."""
         calls = []
         for chosen in self._by_dtype():
             own = cat([_padded(self.places[i]).reshape(-1) for i in chosen])  # (elements of a rank,)
-            own = own if self.computes is None else _cast(own, self.computes)
+            own = _cast(own, self.computes) if computes and self.computes is not None else own
             every = empty(self.group.size(), own.numel(), dtype=own.dtype, device=own.device)  # (ranks, of a rank)
             calls.append((chosen, every, all_gather_into_tensor(every, own, self.group, async_op)))
         return calls
@@ -482,7 +486,7 @@ def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
                 unit, i = places[id(value)]
                 if id(unit) not in wholes:
                     wholes.clear()  # one unit's at a time
-                    wholes[id(unit)] = unit.gather()
+                    wholes[id(unit)] = unit.stored()
                 state[name] = wholes[id(unit)][i].to(device)
             elif isinstance(value, Tensor) and value.part is not None:  # nn.tensor_parallel
                 state[name] = whole_of(value, value.part, value.shard_group).to(device)

@@ -166,12 +166,14 @@ class _Shaped(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         plain = type(per_group)
         return super().state_dict() | {
-            "lr_lambdas": [None if isinstance(shape, plain) else dict(vars(shape)) for shape in self.lr_lambdas]
+            "lr_lambdas": [
+                None if isinstance(shape, plain) else dict(getattr(shape, "__dict__", ())) for shape in self.lr_lambdas
+            ]
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for shape, held in zip(self.lr_lambdas, state.get("lr_lambdas", ()), strict=False):
-            if held is not None:
+            if held:
                 vars(shape).update(held)
         super().load_state_dict(state)
 

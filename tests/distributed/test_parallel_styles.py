@@ -178,9 +178,15 @@ def test_errors() -> None:
         for plan, told in (
             ({"layers.2.w1": ColwiseParallel()}, "'layers.2.w1' names no module of Transformer"),
             ({"norm": ColwiseParallel()}, "divides Linear and Embedding, but norm is a LayerNorm"),
+            ({"words": RowwiseParallel()}, "words.weight and head.weight are one parameter"),
+            ({"places": ColwiseParallel()}, "places is an Embedding with max_norm"),
         ):
+            changed = made()
+            changed.head.weight, changed.places.max_norm = changed.words.weight, 1.0
             with pytest.raises(ArgumentError, match=told):
-                parallelize_module(made(), mesh, plan, src_data_rank=None)
+                parallelize_module(changed, mesh, plan, src_data_rank=None)
+        with pytest.raises(ArgumentError, match="src_data_rank is 3, of 1 ranks"):
+            parallelize_module(made(), mesh, WHOLE, src_data_rank=3)
         with pytest.raises(TypeError, match="the plan of 'head' is a ParallelStyle"):
             parallelize_module(made(), mesh, {"head": Shard(0)}, src_data_rank=None)  # type: ignore[dict-item]
         with pytest.raises(TypeError, match="input_layouts is a Placement"):

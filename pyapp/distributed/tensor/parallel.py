@@ -25,7 +25,7 @@ from ...engine.processes.group import ProcessGroup, group_or_world
 from ...engine.processes.mesh import DeviceMesh
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
-from ...nn.layers.embedding import Embedding
+from ...nn.layers.embedding import Embedding, EmbeddingBag
 from ...nn.layers.linear import Linear
 from ...nn.module import Module
 from ...nn.parameter import Parameter
@@ -94,9 +94,12 @@ class _Divides(ParallelStyle):
 
     def kind_of(self, name: str, module: Module) -> type[Module]:
         kind = next((kind for kind in self.dims if isinstance(module, kind)), None)
-        if kind is None:
+        if kind is None or isinstance(module, EmbeddingBag):
             known = " and ".join(kind.__name__ for kind in self.dims)
             raise ArgumentError(f"{type(self).__name__} divides {known}, but {name} is a {type(module).__name__}")
+        for setting in ("max_norm", "scale_grad_by_freq"):  # which need whole rows, or the other ranks' ids
+            if getattr(module, setting, None):
+                raise ArgumentError(f"{type(self).__name__}: {name} is an Embedding with {setting}, and is not divided")
         return kind
 
 
@@ -201,8 +204,6 @@ class RowwiseParallel(_Divides):
         return bias
 
     def _of_rows(self, module: Module, rows: int, group: ProcessGroup) -> None:
-        if module.max_norm is not None:
-            raise ArgumentError("RowwiseParallel: an Embedding with max_norm changes its rows, and is not divided")
         first, count = share_of(rows, group)
         padding = module.padding_idx
         module.padding_idx = padding - first if padding is not None and first <= padding < first + count else None
@@ -216,7 +217,7 @@ class RowwiseParallel(_Divides):
             if count:
                 found = look_up(ops.where(here, own, 0).to(input.dtype)) * here.unsqueeze(-1)
             else:  # more processes than rows
-                found = ops.zeros(*own.shape, module.embedding_dim, device=own.device) + module.weight.sum()
+                found = module.weight.new_zeros(*own.shape, module.embedding_dim) + module.weight.sum()
             return converted(found, Partial(), self.output_layouts, group)
 
         object.__setattr__(module, "forward", forward)
@@ -329,10 +330,10 @@ def parallelize_module(
         mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
         parallelize_module(model, mesh["tp"], {"w1": ColwiseParallel(), "w2": RowwiseParallel()})
 
-    The plan has a ParallelStyle for each path of a module; `layers.*.w1` names several. All processes begin with the
-    parameters of the first one; with `src_data_rank` None, each with its own.
+    The plan has a ParallelStyle for each path of a module; `layers.*.w1` names several. The parameters of these layers
+    begin as rank `src_data_rank` of the mesh has them; with None, as each rank has its own.
 
-    ArgumentError for a path that names no module, or a layer that a style does not divide.
+    ArgumentError for a path that names no module, a layer that a style does not divide, or one that shares a parameter.
     """
     if device_mesh is not None and not isinstance(device_mesh, DeviceMesh):
         raise TypeError(f"parallelize_module: device_mesh is a DeviceMesh, got {describe(device_mesh)}")
@@ -349,6 +350,9 @@ def parallelize_module(
         if not found:
             raise ArgumentError(f"parallelize_module: {path!r} names no module of {type(module).__name__}")
         chosen += [(name, style) for name in found]
+    _check_not_shared(module, chosen)
+    if src_data_rank is not None and not 0 <= src_data_rank < group.size():
+        raise ArgumentError(f"parallelize_module: src_data_rank is {src_data_rank}, of {group.size()} ranks")
     if src_data_rank is not None and group.size() > 1:
         for name, _ in chosen:
             for parameter in module.get_submodule(name).parameters():
@@ -357,6 +361,18 @@ def parallelize_module(
     for name, style in chosen:
         style.apply(name or type(module).__name__, module.get_submodule(name), group)
     return module
+
+
+def _check_not_shared(module: Module, chosen: Sequence[tuple[str, ParallelStyle]]) -> None:
+    """ArgumentError for a layer to divide whose parameter another layer has too: each would get a part of its own."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    for name, style in chosen:
+        if isinstance(style, _Divides):
+            for parameter in module.get_submodule(name).parameters():
+                if len(shared := names[id(parameter)]) > 1:
+                    raise ArgumentError(f"parallelize_module: {' and '.join(shared)} are one parameter, not divided")
 
 
 def _matches(name: str, path: str) -> bool:
