@@ -457,8 +457,13 @@ class ChainedScheduler(LRScheduler):
         for schedule in self._schedulers:
             schedule.last_epoch = self.last_epoch
             every = zip(rates, schedule.get_lr(), schedule.base_lrs, strict=True)
-            rates = schedule._last_lr = [rate * found / base if base else found for rate, found, base in every]
+            rates = [rate * found / base if base else found for rate, found, base in every]
         return rates
+
+    def _step(self, epoch: float | None) -> None:
+        before, present = self.last_epoch, self._present()
+        super()._step(epoch)
+        self.moved(present, before)  # so that each tells its rate, as in torch
 
 
 class ReduceLROnPlateau(LRScheduler):

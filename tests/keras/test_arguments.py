@@ -13,13 +13,13 @@ from tests.together import check_each
 L = keras.layers
 
 
-# (a layer that is made, or made and called; what its error says)
 def compiled(**settings: Any) -> Any:
     model = keras.Sequential([keras.Input((1,)), L.Dense(1)])
     model.compile("sgd", "mse", **settings)
     return model
 
 
+# (a layer that is made, or made and called; what its error says)
 REFUSED: list[tuple[Any, str]] = [
     (lambda: L.Conv2D(2.5, 3), "Conv2D: filters is a positive integer, not 2.5"),
     (lambda: L.Conv2D(2, 3, padding=None), "Conv2D: padding is valid or same, not None"),
