@@ -172,6 +172,9 @@ def test_damaged_folders_of_torch(tmp_path: Path, old: bytes, new: bytes, told: 
         (tmp_path / ".metadata").write_bytes((HERE / "golden_torch_checkpoint" / ".metadata").read_bytes()[:cut])
         with pytest.raises(FileFormatError):
             checkpoint.load(found, checkpoint_id=tmp_path)
+    (tmp_path / ".metadata").write_bytes(b"\x80\x02K\x01Q.")
+    with pytest.raises(FileFormatError, match="has a persistent id"):
+        checkpoint.load(found, checkpoint_id=tmp_path)
     (tmp_path / ".metadata").write_bytes((HERE / "golden_torch_checkpoint" / ".metadata").read_bytes())
     (tmp_path / "__0_0.distcp").write_bytes(b"PK")
     with pytest.raises(FileFormatError, match="has 2 bytes"):

@@ -52,6 +52,7 @@ REFUSED: list[tuple[Any, str]] = [
         lambda: keras.Sequential([keras.Input((1,)), L.Dense(1)])(np.array([["a"]])),
         "of numbers (float32), got an array",
     ),
+    (lambda: keras.metrics.AUC(10**15), "num_thresholds is at most 1,048,576"),
     (lambda: L.Dense(3)(keras.Input((None,))), "last dim, which must be known, got shape (None, None)"),
     (
         lambda: compiled(loss_weights=[1.0, 2.0]).fit(np.ones((2, 1)), np.ones((2, 1)), verbose=0),
