@@ -109,6 +109,11 @@ def _cases() -> dict[str, Case]:
         "masked_select": (lambda P, x: x[x > 0], (m,)),
         "gather": (lambda P, x, y: x.gather(1, y), (m, i(512, 512, 512))),
         "scatter_add": (lambda P, x, y: P.zeros(512, 512).scatter_add(1, y, x), (m, i(512, 512, 512))),
+        "gather expanded": (lambda P, x, y: x.gather(0, y[:, None].expand(-1, 64)), (f(2000, 64), i(2000, 20000))),
+        "scatter_add expanded": (
+            lambda P, x, y: P.zeros(2000, 64).scatter_add(0, y[:, None].expand(-1, 64), x),
+            (f(20000, 64), i(2000, 20000)),
+        ),
         "index_select": (lambda P, x, y: x.index_select(0, y), (m, i(512, 512))),
         "index rows": (lambda P, x, y: x[y], (m, i(512, 512))),
         "index_add": (lambda P, x, y: x.index_add(0, y, x), (m, i(512, 512))),
@@ -243,6 +248,7 @@ def _cases() -> dict[str, Case]:
         "poisson_nll_loss": (lambda P, x, y: P.nn.functional.poisson_nll_loss(x, y), (m, u(512, 512))),
         "matmul 512": (lambda P, x, y: x @ y, (m, f(512, 512))),
         "matmul 512 bf16": (lambda P, x, y: x.bfloat16() @ y.bfloat16(), (m, f(512, 512))),
+        "matmul 2048 bf16": (lambda P, x, y: x.bfloat16() @ y.bfloat16(), (f(2048, 2048), f(2048, 2048))),
         "matmul 512 half": (lambda P, x, y: x.half() @ y.half(), (m, f(512, 512))),
         "matmul 512 double": (lambda P, x, y: x @ y, (m.astype("float64"), f(512, 512).astype("float64"))),
         "matmul 8": (lambda P, x, y: x @ y, (f(8, 8), f(8, 8))),
@@ -278,6 +284,10 @@ def _cases() -> dict[str, Case]:
         "lstm_cell double": (
             _cell("LSTMCell"),
             tuple(a.astype("float64") for a in (f(8, 32), f(8, 64), f(256, 32), f(256, 64))),
+        ),
+        "gru_cell double": (
+            _cell("GRUCell"),
+            tuple(a.astype("float64") for a in (f(8, 32), f(8, 64), f(192, 32), f(192, 64))),
         ),
         "prelu": (lambda P, x, w: P.nn.functional.prelu(x, w), (m, f(1))),
         "transposed to half": (lambda P, x: x.t().half(), (m,)),

@@ -67,14 +67,23 @@ EARLIER = """(record) => new Promise((resolve, reject) => {
     transaction.oncomplete = () => (request.result.close(), resolve());
   };
 })"""
-# What an element shows, whenever that changes. Each change is drawn: a small model ends before the next frame.
+# What an element shows, whenever that changes.
 SHOWN = """(id) => {
   const shown = globalThis.shown = [];
+  globalThis.observer?.disconnect();
+  const element = document.getElementById(id);
+  globalThis.observer = new MutationObserver(() => shown.push(element.textContent));
+  observer.observe(element, { childList: true, subtree: true, characterData: true });
+}"""
+# Each change is drawn: a small model ends before the next frame.
+DRAW_AT_ONCE = """() => {
+  Object.defineProperty(pyappPage.chat, "rested", { configurable: true, get: () => 0, set() {} });
   globalThis.drawLater ??= requestAnimationFrame;
   globalThis.requestAnimationFrame = (draw) => (draw(), 0);
-  const element = document.getElementById(id);
-  const observer = new MutationObserver(() => shown.push(element.textContent));
-  observer.observe(element, { childList: true, subtree: true, characterData: true });
+}"""
+DRAW_LATER = """() => {
+  Object.defineProperty(pyappPage.chat, "rested", { value: 0, writable: true });
+  globalThis.requestAnimationFrame = drawLater;
 }"""
 EARLIER_LEFT = """() => new Promise((resolve) => {
   const request = indexedDB.open("pyapp-conversations");
@@ -200,15 +209,24 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
     expect(chat.error).to_have_count(0)
 
 
+def test_each_answer_grows_while_it_is_written(chat: ChatPage) -> None:
+    for text in ("Once", "Again"):
+        chat.page.evaluate(SHOWN, "chat-turns")
+        chat.say(text)
+        lengths = [len(shown) for shown in chat.page.evaluate("shown")]
+        assert len({*lengths}) > 1, text
+
+
 def test_drafts_of_a_model_that_writes_all_places_at_once(chat: ChatPage, tmp_path: Path) -> None:
     folder_of("llada", tmp_path)
     (files := sorted(tmp_path.iterdir())).reverse()
     chat.use(files).settings(temperature=0, max_new_tokens=24)
+    chat.page.evaluate(DRAW_AT_ONCE)
     chat.page.evaluate(SHOWN, "chat-turns")
-    answer = chat.say("the cat")
+    chat.say("the cat")
     drafts = [text for text in chat.page.evaluate("shown") if "▒" in text]
     assert len(drafts) > 1 and drafts[0].count("▒") != drafts[-1].count("▒")
-    assert answer and "▒" not in answer + chat.turn(1).inner_text()
+    assert "▒" not in chat.page.locator("#chat-turns").inner_text()
 
     chat.page.evaluate("location.hash = '#story'")
     story = StoryPage(chat.page).pick(files)
@@ -218,7 +236,7 @@ def test_drafts_of_a_model_that_writes_all_places_at_once(chat: ChatPage, tmp_pa
     text = story.write("the cat")
     drafts = [text for text in chat.page.evaluate("shown") if "▒" in text]
     assert len(drafts) > 1 and drafts[0].count("▒") != drafts[-1].count("▒")
-    chat.page.evaluate("() => { globalThis.requestAnimationFrame = drawLater }")
+    chat.page.evaluate(DRAW_LATER)
     assert len(text) > len("the cat") and chat.page.locator("#story-text").inner_text().strip() == text.strip()
 
 

@@ -28,4 +28,8 @@ ABSENT(resample)
 ABSENT(embedding_bag_f32)
 ABSENT(nll_loss_f32)
 ABSENT(cross_entropy_planes_f32)
+ABSENT(lstm_cell_f64)
+ABSENT(lstm_cell_backward_f64)
+ABSENT(gru_cell_f64)
+ABSENT(gru_cell_backward_f64)
 #endif

@@ -189,7 +189,6 @@ WITH_BF16_DOTS static inline __attribute__((always_inline)) void dot_pairs(float
         for (int c = 0; c < columns; c++)
             to[r * width + c] = total[r * DOT_COLUMNS + c];
 }
-_Static_assert(DOT_ROWS *DOT_COLUMNS == LANES, "a vector has the sums of a tile");
 
 typedef void dots_function(float *, int64_t, const uint16_t *, int64_t, const uint16_t *const *, int64_t, int64_t);
 #define DOTS(tall)                                                                                                     \
@@ -201,9 +200,12 @@ typedef void dots_function(float *, int64_t, const uint16_t *, int64_t, const ui
     }
 DOTS(1)
 DOTS(2)
-DOTS(3) DOTS(4)
+DOTS(3)
+DOTS(4)
+_Static_assert(DOT_ROWS *DOT_COLUMNS == LANES, "a vector has the sums of a tile");
 
-    int dots_bf16(float *stage, const product *p, int64_t rows, int64_t columns)
+/* Up to DOT_ROWS rows, all along k. */
+int dots_bf16(float *stage, const product *p, int64_t rows, int64_t columns)
 {
     static dots_function *const functions[DOT_ROWS] = {dots_1, dots_2, dots_3, dots_4};
     const uint16_t *a = (const void *)p->a, *b = p->b;

@@ -329,15 +329,19 @@ KERNEL(scan, "y indices? x | opcode type outer length inner x_outer x_dim x_inne
  * functions: c = sigmoid(forget) * c_before + sigmoid(input) * tanh(cell), h = sigmoid(output) * tanh(c). Everything is dense;
  * gates receive the functions' results. */
 KERNEL(lstm_cell_f32, "h c gates c_before | rows columns |")
+KERNEL(lstm_cell_f64, "h c gates c_before | rows columns |")
 /* Its gradients, from those of h and of c, in two parts each of which may be missing but for grad_c, which receives that of
  * c_before. `gates` receive theirs. */
 KERNEL(lstm_cell_backward_f32, "gates grad_c c c_before grad_h? later_h? later_c? | rows columns |")
+KERNEL(lstm_cell_backward_f64, "gates grad_c c c_before grad_h? later_h? later_c? | rows columns |")
 /* A step of a GRU. Rows of x and hidden are [reset | update | new]: r = sigmoid(x + hidden), z = sigmoid(x + hidden), n = tanh(x
  * + r * hidden), h = n + z * (h_before - n). Everything is dense. */
 KERNEL(gru_cell_f32, "h x hidden h_before | rows columns |")
+KERNEL(gru_cell_f64, "h x hidden h_before | rows columns |")
 /* Its gradients, from grad_h and grad_before, which receives z times their sum: what reaches h_before without the product that
  * made `hidden`. hidden receives its own. */
 KERNEL(gru_cell_backward_f32, "grad_x hidden grad_before x h_before grad_h? | rows columns |")
+KERNEL(gru_cell_backward_f64, "grad_x hidden grad_before x h_before grad_h? | rows columns |")
 /* The linear recurrence y[t] = a[t] * y[t - 1] + b[t] along the middle dim, from `start` (outer, inner) or 0; with
  * `reversed` from the last element to the first: y[t] = a[t] * y[t + 1] + b[t]. All others are dense (outer, length, inner). */
 KERNEL(linear_scan_f32, "y a b start? | outer length inner reversed |")

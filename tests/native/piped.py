@@ -18,7 +18,7 @@ import numpy as np
 from tests.native.kernels import HEADER, ROOT
 
 GUARD = b"\xab" * 64
-SIGNATURE_BYTES = 16
+SIGNATURE_BYTES = 8
 
 
 class PipedKernels:

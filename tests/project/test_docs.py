@@ -32,7 +32,7 @@ from tests.models.test_forecasters import write as write_forecaster
 from tests.models.test_sentences import write_folder as write_sentences
 from tests.serve.conftest import Process
 from tests.text.chat_model import write_chat_model
-from tests.text.embedder import write_embedder
+from tests.text.embedder import write_classifier, write_embedder
 from tests.text.picture_chat_model import write_picture_chat_model
 from tests.together import check_each
 
@@ -180,6 +180,9 @@ def test_vectors_forecasts_and_drawn_pictures(place: Path, capsys: pytest.Captur
     pytest.importorskip("tokenizers")
     write_embedder(place / "intfloat" / "e5-small-v2")
     write_sentences(place / "colbert-ir" / "colbertv2.0", "stanford")
+    write_classifier(place / "FOLDER")
+    config = place / "FOLDER" / "config.json"
+    config.write_text(config.read_text().replace("ForSequenceClassification", "ForMultipleChoice"))
     names = run("docs/embeddings.md", {"texts": ["the cat", "a boat"], "batches": [(["the cat"], ["a boat"])]})
     assert len(names["scores"]) == len(names["tokens"]) == 2 and (place / "adapter").is_dir()
     (place / "amazon").mkdir()

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..device import cpu
-from ..dtype import float32
+from ..dtype import float32, float64
 from ..launch import KERNELS, Part, launch_all
-from ..native import POINTER_BYTES, fail, library
+from ..native import IN_BROWSER, POINTER_BYTES, fail, library
 from ..op import OPS, claims
 from ..operands import dense
 from ..ops.recurrent import steps_of  # defines the ops
@@ -22,6 +22,7 @@ from ..tensor import Tensor, empty_contiguous
 _LINEAR, _MUL, _UNARY = KERNELS["linear_f32"], KERNELS["mul_f32"], {n: KERNELS[f"{n}_f32"] for n in ("tanh", "maximum")}
 _LSTM, _LSTM_BACKWARD = KERNELS["lstm_cell_f32"], KERNELS["lstm_cell_backward_f32"]
 _GRU, _GRU_BACKWARD = KERNELS["gru_cell_f32"], KERNELS["gru_cell_backward_f32"]
+_OF_DOUBLES = {kernel: KERNELS[kernel.name[:-2] + "64"] for kernel in (_LSTM, _LSTM_BACKWARD, _GRU, _GRU_BACKWARD)}
 
 
 def _fits(x: Tensor, weight: Tensor, gates: int, states: tuple[Tensor, ...], *others: Tensor | None) -> bool:
@@ -34,11 +35,19 @@ def _fits(x: Tensor, weight: Tensor, gates: int, states: tuple[Tensor, ...], *ot
     return all(t.dtype is float32 and t.device is x.device for t in (weight, *states, *others) if t is not None)
 
 
-def _fits_one(h: Tensor, gates: tuple[Tensor, ...], count: int, *others: Tensor) -> bool:
-    """Whether all are float32 on one device, h is (B, H), and each of the gates (B, count * H)."""
+def _kernel_of_one(kernel: Any, h: Tensor, gates: tuple[Tensor, ...], count: int, *others: Tensor) -> Any:
+    """The kernel for the dtype of h (B, H), where all have it on one device, and each of the gates is (B, count * H);
+    None where there is no such kernel."""
     if len(h.shape) != 2 or any(x.shape != (h.shape[0], count * h.shape[1]) for x in gates):
-        return False
-    return all(x.dtype is float32 and x.device is h.device for x in (h, *gates, *others))
+        return None
+    dtype, device = h.dtype, h.device
+    if dtype is float64 and not IN_BROWSER:
+        kernel = _OF_DOUBLES[kernel]
+        if kernel.name not in device.backend.kernels:
+            return None
+    elif dtype is not float32:
+        return None
+    return kernel if all(x.dtype is dtype and x.device is device for x in (*gates, *others)) else None
 
 
 class _Steps:
@@ -120,21 +129,22 @@ def _weight_gradients(gates: Tensor, before: Tensor) -> Tensor:
 
 @claims("_lstm_cell")
 def _lstm_cell(gates: Tensor, c: Tensor) -> Any:
-    if not _fits_one(c, (gates,), 4):
+    if (kernel := _kernel_of_one(_LSTM, c, (gates,), 4)) is None:
         return NotImplemented
     (rows, n), c = c.shape, dense(c)
-    y = empty_contiguous((2, rows, n), float32, c.device)
-    _LSTM.launch(rows * n >> 6, y, Part(y, 4 * rows * n), OPS["clone"].forward(gates), c, rows, n)
+    y = empty_contiguous((2, rows, n), c.dtype, c.device)
+    kernel.launch(rows * n >> 6, y, Part(y, c.dtype.itemsize * rows * n), OPS["clone"].forward(gates), c, rows, n)
     return y
 
 
 @claims("lstm_cell_backward")
 def _lstm_cell_backward(g: Tensor, y: Tensor, gates: Tensor, c: Tensor) -> Any:
-    if not _fits_one(c, (gates,), 4, g, y):
+    if (kernel := _kernel_of_one(_LSTM_BACKWARD, c, (gates,), 4, g, y)) is None:
         return NotImplemented
     (rows, n), g, y, c = c.shape, dense(g), dense(y), dense(c)
     gates, grad_c = OPS["clone"].forward(gates), OPS["clone"].forward(g[1])
-    _LSTM_BACKWARD.launch(rows * n >> 6, gates, grad_c, Part(y, 4 * rows * n), c, g, None, None, rows, n)
+    of_c = Part(y, c.dtype.itemsize * rows * n)
+    kernel.launch(rows * n >> 6, gates, grad_c, of_c, c, g, None, None, rows, n)
     return gates, grad_c
 
 
@@ -185,21 +195,21 @@ def _lstm_backward(
 
 @claims("_gru_cell")
 def _gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Any:
-    if not _fits_one(h, (x, hidden), 3):
+    if (kernel := _kernel_of_one(_GRU, h, (x, hidden), 3)) is None:
         return NotImplemented
     rows, n = h.shape
-    y = empty_contiguous(h.shape, float32, h.device)
-    _GRU.launch(rows * n >> 6, y, dense(x), dense(hidden), dense(h), rows, n)
+    y = empty_contiguous(h.shape, h.dtype, h.device)
+    kernel.launch(rows * n >> 6, y, dense(x), dense(hidden), dense(h), rows, n)
     return y
 
 
 @claims("gru_cell_backward")
 def _gru_cell_backward(g: Tensor, x: Tensor, hidden: Tensor, h: Tensor) -> Any:
-    if not _fits_one(h, (x, hidden), 3, g):
+    if (kernel := _kernel_of_one(_GRU_BACKWARD, h, (x, hidden), 3, g)) is None:
         return NotImplemented
-    (rows, n), grad_x = h.shape, empty_contiguous(x.shape, float32, x.device)
+    (rows, n), grad_x = h.shape, empty_contiguous(x.shape, x.dtype, x.device)
     hidden, grad_h = OPS["clone"].forward(hidden), OPS["clone"].forward(g)
-    _GRU_BACKWARD.launch(rows * n >> 6, grad_x, hidden, grad_h, dense(x), dense(h), None, rows, n)
+    kernel.launch(rows * n >> 6, grad_x, hidden, grad_h, dense(x), dense(h), None, rows, n)
     return grad_x, hidden, grad_h
 
 

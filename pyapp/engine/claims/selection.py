@@ -124,7 +124,7 @@ def _fits(x: Tensor, index: Tensor, dim: int, rank: int) -> bool:
 
 def _index_of_rows(x: Tensor, d: int, index: Tensor) -> Tensor | None:
     """A vector of places along dim d, where the index repeats it for all of x's other dims, as `expand` does: then
-    whole rows are moved. None elsewhere, and where places are negative."""
+    whole rows are moved. None elsewhere, and where they may be negative."""
     if x.device is not cpu or capturing() or index.numel() <= _FEW or x.shape[d + 1 :] != index.shape[d + 1 :]:
         return None
     if index.shape[:d] != x.shape[:d] or index.shape[d] == index.numel():

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..dtype import float32
+from ..dtype import float32, float64
 from ..op import op
 from ..tensor import Tensor
 from .composite_gradient import fused_gradient
 from .linalg.products import linear
 from .stacking import stack
+
+_WITH_KERNELS = (float32, float64)
 
 
 def _lstm_next(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,14 +55,14 @@ gru_cell_backward = fused_gradient(_gru_cell)
 
 def lstm_cell(gates: Tensor, c: Tensor) -> Sequence[Tensor]:
     """gates (B, 4H) in the order input, forget, cell, output, before their functions; c (B, H) → the next h and c."""
-    if gates.dtype is c.dtype is float32:
-        return _lstm_cell(gates, c).unbind()  # has a kernel
+    if gates.dtype is c.dtype and c.dtype in _WITH_KERNELS:
+        return _lstm_cell(gates, c).unbind()
     return _lstm_next(gates, c)
 
 
 def gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
     """x and hidden (B, 3H), the shares of the input and of h in the order reset, update, new; h (B, H) → the next h."""
-    return (_gru_cell if x.dtype is h.dtype is float32 else _gru_next)(x, hidden, h)
+    return (_gru_cell if x.dtype is h.dtype and h.dtype in _WITH_KERNELS else _gru_next)(x, hidden, h)
 
 
 def steps_of(count: int, reverse: bool) -> Sequence[int]:
@@ -75,7 +77,7 @@ def lstm_steps(x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = 
     """
     found: list[tuple[Tensor, Tensor]] = [(h, c)] * x.shape[0]
     for t in steps_of(x.shape[0], reverse):
-        h, c = _lstm_next(x[t] + linear(h, weight), c)
+        h, c = lstm_cell(x[t] + linear(h, weight), c)
         found[t] = h, c
     return stack([stack([one[i] for one in found]) for i in range(2)])
 
@@ -88,7 +90,7 @@ def gru_steps(x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, 
     """x (T, B, 3H); the first h (B, H); weight (3H, H) and bias (3H) of h's share → (T, B, H): h after each step."""
     found = [h] * x.shape[0]
     for t in steps_of(x.shape[0], reverse):
-        h = found[t] = _gru_next(x[t], linear(h, weight, bias), h)
+        h = found[t] = gru_cell(x[t], linear(h, weight, bias), h)
     return stack(found)
 
 

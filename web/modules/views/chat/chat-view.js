@@ -45,6 +45,8 @@ const SHOWN = "chat-shown"; // the conversation that a reload of this tab shows 
 const ROLLING = "chat-rolling"; // whether the oldest text is left out when the context is full
 /** What the engine does before it writes, by the name of its progress. @type {Record<string, string>} */
 const STAGES = { prompt: "Reading the conversation", seeing: "Looking at the pictures" };
+const SLOW = 100; // ms that it takes to show an answer, as one with a long list: other work then gets REST times as much
+const REST = 3;
 const NEAR = 80; // pixels from the end of the conversation within which the page follows an answer
 
 /**
@@ -84,6 +86,10 @@ class ChatView extends WorkingView {
     this.conversation = this.#fresh();
     /** @type {Map<string, TurnItem>} the shown turns */
     this.items = new Map();
+    /** The frame that shows what has been added to the answer. */
+    this.frame = 0;
+    /** When the answer may be shown again. */
+    this.rested = 0;
     /** @type {number | undefined} until the conversation is stored */
     this.saving = undefined;
     this.card = this.historyCard(this.store, {
@@ -469,7 +475,8 @@ class ChatView extends WorkingView {
       grown: (text) => this.#grown(writer, text),
     });
     const settle = () => {
-      if (this.frame) cancelAnimationFrame(this.frame);
+      cancelAnimationFrame(this.frame);
+      this.frame = this.rested = 0; // the next answer asks for its own
       this.progress.hide();
       writer.discardEmpty();
     };
@@ -509,11 +516,15 @@ class ChatView extends WorkingView {
   #grown(writer, text) {
     this.progress.hide();
     if (text) this.announcer.add(text);
+    this.#saveSoon();
+    if (performance.now() < this.rested) return; // what comes later, or the end, shows it
     this.frame ||= requestAnimationFrame(() => {
+      const start = performance.now();
       this.frame = 0;
       this.#following(() => this.items.get(writer.turn?.id ?? "")?.refresh(this.button.running, writer.drafted));
+      const end = performance.now();
+      if (end - start > SLOW) this.rested = end + REST * (end - start);
     });
-    this.#saveSoon();
   }
 
   /** @param {object[]} messages @param {Asking} asking */

@@ -127,6 +127,7 @@ export class StoryOutput {
 
   #drawLast() {
     cancelAnimationFrame(this.frame);
+    this.frame = 0;
     this.drafted = "";
     this.#drawDraft();
     if (this.firstToken !== null) this.#draw();
