@@ -186,6 +186,9 @@ class _Unit:
             None if kind is None else as_dtype(kind)
             for kind in (policy.param_dtype, policy.reduce_dtype, policy.output_dtype)
         )
+        for kind in (self.computes, self.reduces, self.gives):
+            if kind is not None and not kind.is_floating_point:
+                raise ArgumentError(f"fully_shard: MixedPrecisionPolicy takes types of floating point, not {kind.name}")
         self.casts = self.computes if policy.cast_forward_inputs else None
         self.places = _places(module, group.size(), ignored)
         self.stream: Any = None  # in which it is gathered ahead; None: the device has no other
@@ -450,7 +453,9 @@ def fully_shard(
     group = group_or_world(process_group) if mesh is None else mesh.get_all_groups()[-1]
     replicas = mesh.get_group(0) if mesh is not None and mesh.ndim == 2 else None
     ignored = {id(parameter) for parameter in ignored_params or ()}
-    policy = mp_policy or MixedPrecisionPolicy()
+    policy = MixedPrecisionPolicy() if mp_policy is None else mp_policy
+    if not isinstance(policy, MixedPrecisionPolicy):
+        raise TypeError(f"fully_shard: mp_policy is a MixedPrecisionPolicy, not {describe(policy)}")
     unit = _Unit(module, group, replicas, reshard_after_forward is not False, policy, ignored)
     object.__setattr__(module, "_sharded_unit", unit)
     return module

@@ -24,7 +24,7 @@ from pyapp.distributed.tensor.parallel import (
 )
 from pyapp.engine.processes.group import ProcessGroup
 from pyapp.errors import ArgumentError, OptionError
-from pyapp.nn.fully_sharded import full_state_dict, load_full_state_dict
+from pyapp.nn.fully_sharded import MixedPrecisionPolicy, full_state_dict, fully_shard, load_full_state_dict
 from pyapp.nn.utils import clip_grad_norm_
 from tests.distributed.thread_ranks import in_ranks
 
@@ -191,6 +191,18 @@ def test_errors() -> None:
             parallelize_module(made(), mesh, {"head": Shard(0)}, src_data_rank=None)  # type: ignore[dict-item]
         with pytest.raises(TypeError, match="input_layouts is a Placement"):
             ColwiseParallel(input_layouts=1)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="the plan has paths"):
+            parallelize_module(made(), mesh, {0: ColwiseParallel()}, src_data_rank=None)  # type: ignore[dict-item]
+        layer = parallelize_module(nn.Linear(2, 2), mesh, ColwiseParallel(output_layouts=Shard(2)))
+        with pytest.raises(IndexError, match=r"Shard\(dim=2\)"):
+            layer(pyapp.ones(1, 2))
+        for style in (ColwiseParallel, RowwiseParallel):
+            with pytest.raises(ArgumentError, match="Linear is divided among processes, and takes its input by pos"):
+                parallelize_module(nn.Linear(2, 2), mesh, style())(input=pyapp.ones(1, 2))
+        with pytest.raises(TypeError, match="mp_policy is a MixedPrecisionPolicy, not 'bfloat16'"):
+            fully_shard(nn.Linear(2, 2), mesh=mesh, mp_policy="bfloat16")  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match="types of floating point, not int8"):
+            fully_shard(nn.Linear(2, 2), mesh=mesh, mp_policy=MixedPrecisionPolicy("int8"))
         model = parallelize_module(made(), mesh, {"head": ColwiseParallel()}, src_data_rank=None)
         with pytest.raises(ArgumentError, match="is divided already"):
             parallelize_module(model, mesh, {"head": ColwiseParallel()}, src_data_rank=None)

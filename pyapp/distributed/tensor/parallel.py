@@ -23,6 +23,7 @@ from ...engine.processes.differentiable import (
 )
 from ...engine.processes.group import ProcessGroup, group_or_world
 from ...engine.processes.mesh import DeviceMesh
+from ...engine.shape import normalize_dim
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
 from ...nn.layers.embedding import Embedding, EmbeddingBag
@@ -42,6 +43,9 @@ Layouts = Placement | Sequence[Placement | None] | None
 
 def converted(x: Tensor, given: Placement, wanted: Placement, group: ProcessGroup) -> Tensor:
     """A tensor that the ranks have in one layout, in another one; gradients come back in the first."""
+    for layout in (given, wanted):
+        if isinstance(layout, Shard):
+            normalize_dim(layout.dim, x.ndim, f"a tensor in the layout {layout}")
     match given, wanted:
         case (Shard(dim), Shard(other)) if dim % x.ndim == other % x.ndim:
             return x
@@ -119,6 +123,12 @@ def _divide(module: Module, name: str, dim: int, group: ProcessGroup) -> None:
     setattr(module, name, own)
 
 
+def _first(name: str, args: tuple[Any, ...]) -> Any:
+    if not args:
+        raise ArgumentError(f"{name} is divided among processes, and takes its input by position, not by name")
+    return args[0]
+
+
 def _sum_gradient(parameter: Tensor | None, group: ProcessGroup) -> None:
     """The gradient of a parameter of which each rank computes a part."""
     if parameter is not None and parameter.requires_grad:
@@ -146,7 +156,7 @@ class ColwiseParallel(_Divides):
             _divide(module, "bias", 0, group)
 
         def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            x = converted(args[0], self.input_layouts, Replicate(), group)
+            x = converted(_first(name, args), self.input_layouts, Replicate(), group)
             return (sum_of_gradients(x, group) if x.requires_grad else x, *args[1:])
 
         def leave(_: Module, args: Any, y: Tensor) -> Tensor:
@@ -183,8 +193,9 @@ class RowwiseParallel(_Divides):
             _sum_gradient(bias, group)
 
         def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            x = _first(name, args)
             module._parameters["bias"] = None  # type: ignore[assignment]  # it is added once, after the sum
-            return (converted(args[0], self.input_layouts, Shard(-1), group), *args[1:])
+            return (converted(x, self.input_layouts, Shard(-1), group), *args[1:])
 
         def leave(_: Module, args: Any, y: Tensor | None) -> Tensor | None:
             module._parameters["bias"] = bias
@@ -346,6 +357,8 @@ def parallelize_module(
     for path, style in plan.items():
         if not isinstance(style, ParallelStyle):
             raise TypeError(f"parallelize_module: the plan of {path!r} is a ParallelStyle, got {describe(style)}")
+        if not isinstance(path, str):
+            raise TypeError(f"parallelize_module: the plan has paths such as 'layers.*.w1', got {describe(path)}")
         found = [name for name in paths if _matches(name, path)]
         if not found:
             raise ArgumentError(f"parallelize_module: {path!r} names no module of {type(module).__name__}")
