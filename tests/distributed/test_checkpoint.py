@@ -222,6 +222,8 @@ def test_a_state_of_no_step_is_that_of_a_new_optimiser(tmp_path: Path) -> None:
     checkpoint.load({"model": own, "optimizer": state}, checkpoint_id=tmp_path)
     set_state_dict(model, optimizer, model_state_dict=own, optim_state_dict=state)
     assert steps_of(model, optimizer) == wanted
+    with pytest.raises(StateError, match="LBFGS has made no step yet"):
+        get_state_dict(model, optim.LBFGS(model.parameters()))
 
 
 def test_a_state_that_cannot_be_divided_is_refused() -> None:

@@ -91,6 +91,11 @@ def _begin(optimizer: Optimizer) -> bool:
         group["lr"] = 0.0
     try:
         optimizer.step()
+    except (TypeError, RuntimeError) as error:
+        raise StateError(
+            f"{type(optimizer).__name__} has made no step yet, and none can be made for its state ({error!s:.150}); "
+            "make one before"
+        ) from error
     finally:
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
