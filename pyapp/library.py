@@ -140,6 +140,7 @@ class _Recorded(Function):
     def forward(ctx: Any, own: CustomOpDef, args: tuple[Any, ...], named: dict[str, Any], *tensors: Tensor) -> Any:
         output = own._run(args, named)
         ctx.own, ctx.args = own, [_count(value) for value in args]
+        ctx.needs_input_grad = tuple(_needs(value) for value in args)  # by the op's arguments
         if own._setup is not None:
             own._setup(ctx, args, output, **({"keyword_only_inputs": named} if named else {}))
         return output
@@ -160,6 +161,13 @@ class _Recorded(Function):
             elif count:
                 every += gradient if isinstance(gradient, (list, tuple)) else [None] * count
         return None, None, None, *every
+
+
+def _needs(value: Any) -> Any:
+    """Whether a gradient of an argument is needed; of a list a list."""
+    if isinstance(value, (list, tuple)) and _count(value):
+        return [_needs(each) for each in value]
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 def _count(value: Any) -> int | None:

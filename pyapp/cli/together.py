@@ -12,6 +12,8 @@ import click
 from pyapp.errors import OptionError
 from pyapp.interrupts import STOPPED
 
+LONGEST = 86_400.0  # seconds that processes wait for the first one, which judges and saves
+
 tensor_parallel_option = click.option(
     "--tensor-parallel", "processes", type=click.IntRange(1, 1 << 10), default=1, metavar="N",
     help="Divide the model among N processes of this machine. Needs MPI: pip install 'pyapp[distributed]'.",
@@ -54,7 +56,7 @@ def train_together(processes: int, device: str | None, run: Callable[[Any, str |
     from pyapp.train.ranks import Ranks
 
     cards = device is not None and device.startswith("cuda")
-    ranks = Ranks(distributed.init_process_group("nccl" if cards else "mpi"))
+    ranks = Ranks(distributed.init_process_group("nccl" if cards else "mpi", timeout=LONGEST))
     code = run(ranks, f"cuda:{os.environ['LOCAL_RANK']}" if cards else device)
     if code and not ranks.begun:
         ranks.fail()  # the others wait there for all

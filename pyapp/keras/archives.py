@@ -20,7 +20,7 @@ from .call_state import memory_limit
 from .core import Layer
 from .hdf5_by_layer import is_by_layer, read_weights_by_layer
 from .hdf5_weights import WeightsFile, layers_by_path, read_optimizer, read_weights, write_weights
-from .keras_configs import Reading, describe
+from .keras_configs import Reading, describe_saved
 
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 _KERAS_VERSION = "3.15.1"  # whose form this is
@@ -42,12 +42,7 @@ def is_hdf5(begin: bytes) -> bool:
 
 def save_archive(model: Any, filepath: str | Path) -> None:
     """Writes a model, its weights and what it was compiled with, so that Keras can load it."""
-    try:
-        description = describe(model)
-    except TypeError:
-        if not model.compiled:
-            raise
-        description = describe(model, first=False)  # a loss or metric without a name: it is saved uncompiled
+    description = describe_saved(model)
     note = {"keras_version": _KERAS_VERSION, "date_saved": datetime.now().strftime("%Y-%m-%d@%H:%M:%S"), _WRITER: 1}
     weights = write_weights(model, model.optimizer if model.compiled and "compile_config" in description else None)
     with open_sink(os.fspath(filepath)) as target, zipfile.ZipFile(target, "w") as archive:

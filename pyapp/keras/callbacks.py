@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any
 from urllib import request
 from urllib.parse import urlencode
@@ -155,5 +156,5 @@ class RemoteMonitor(Callback):
         try:
             with request.urlopen(request.Request(self.root + self.path, body.encode(), headers), timeout=10):
                 pass
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             warnings.warn(f"RemoteMonitor: {self.root} cannot be reached ({error})", stacklevel=2)

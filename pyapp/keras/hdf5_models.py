@@ -23,7 +23,7 @@ from .call_state import memory_limit
 from .core import Layer
 from .hdf5_by_layer import names_of, read_weights_by_layer, write_weights_by_layer
 from .hdf5_weights import WeightsFile, hdf5, optimizer_values, read_optimizer_values
-from .keras_configs import Reading, describe
+from .keras_configs import Reading, describe_saved
 from .legacy_configs import as_keras_3, compiled_with
 from .optimizers import LossScaleOptimizer, MultiOptimizer
 
@@ -42,12 +42,7 @@ def save_hdf5_model(model: Any, filepath: str | Path) -> None:
             f"{model.name}: an .h5 file describes Sequential and functional models; save a {type(model).__name__} with "
             "a name that ends in .keras"
         )
-    try:
-        description = describe(model)
-    except TypeError:
-        if not model.compiled:
-            raise
-        description = describe(model, first=False)  # a loss or metric without a name: it is saved uncompiled
+    description = describe_saved(model)
     compiled = description.pop("compile_config", None)
     target = io.BytesIO()
     with hdf5().File(target, "w") as file:

@@ -87,6 +87,16 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
     return made
 
 
+def describe_saved(model: Any) -> dict[str, Any]:
+    """A model as `describe` has it, without what it was compiled with where a loss or metric has no name."""
+    try:
+        return describe(model)
+    except TypeError:
+        if not model.compiled:
+            raise
+        return describe(model, first=False)
+
+
 def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
     """A layer by the arguments of its constructor. `inherits_config`: it is a functional model of a user's class that
     has no `get_config`; Model's would describe the graph.

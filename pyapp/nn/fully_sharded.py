@@ -186,6 +186,9 @@ class _Unit:
             None if kind is None else as_dtype(kind)
             for kind in (policy.param_dtype, policy.reduce_dtype, policy.output_dtype)
         )
+        for kind in (self.computes, self.reduces, self.gives):
+            if kind is not None and not kind.is_floating_point:
+                raise ArgumentError(f"fully_shard: MixedPrecisionPolicy takes types of floating point, not {kind.name}")
         self.casts = self.computes if policy.cast_forward_inputs else None
         self.places = _places(module, group.size(), ignored)
         self.stream: Any = None  # in which it is gathered ahead; None: the device has no other
@@ -209,15 +212,19 @@ class _Unit:
     # ---- the whole
 
     def gather(self) -> list[Tensor]:
-        """The whole parameters from every rank's rows; one call for each dtype."""
+        """The whole parameters from every rank's rows, as the module computes with them; one call for each dtype."""
         return self.end_gather(self.begin_gather(False))
 
-    def begin_gather(self, async_op: bool) -> list[tuple[list[int], Tensor, Any]]:
+    def stored(self) -> list[Tensor]:
+        """The same in the parameters' own types, for a state."""
+        return self.end_gather(self.begin_gather(False, computes=False))
+
+    def begin_gather(self, async_op: bool, computes: bool = True) -> list[tuple[list[int], Tensor, Any]]:
         """The calls: the numbers of the parameters of each, where their rows come, and what to wait for."""
         calls = []
         for chosen in self._by_dtype():
             own = cat([_padded(self.places[i]).reshape(-1) for i in chosen])  # (elements of a rank,)
-            own = own if self.computes is None else _cast(own, self.computes)
+            own = _cast(own, self.computes) if computes and self.computes is not None else own
             every = empty(self.group.size(), own.numel(), dtype=own.dtype, device=own.device)  # (ranks, of a rank)
             calls.append((chosen, every, all_gather_into_tensor(every, own, self.group, async_op)))
         return calls
@@ -446,7 +453,9 @@ def fully_shard(
     group = group_or_world(process_group) if mesh is None else mesh.get_all_groups()[-1]
     replicas = mesh.get_group(0) if mesh is not None and mesh.ndim == 2 else None
     ignored = {id(parameter) for parameter in ignored_params or ()}
-    policy = mp_policy or MixedPrecisionPolicy()
+    policy = MixedPrecisionPolicy() if mp_policy is None else mp_policy
+    if not isinstance(policy, MixedPrecisionPolicy):
+        raise TypeError(f"fully_shard: mp_policy is a MixedPrecisionPolicy, not {describe(policy)}")
     unit = _Unit(module, group, replicas, reshard_after_forward is not False, policy, ignored)
     object.__setattr__(module, "_sharded_unit", unit)
     return module
@@ -482,7 +491,7 @@ def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
                 unit, i = places[id(value)]
                 if id(unit) not in wholes:
                     wholes.clear()  # one unit's at a time
-                    wholes[id(unit)] = unit.gather()
+                    wholes[id(unit)] = unit.stored()
                 state[name] = wholes[id(unit)][i].to(device)
             elif isinstance(value, Tensor) and value.part is not None:  # nn.tensor_parallel
                 state[name] = whole_of(value, value.part, value.shard_group).to(device)

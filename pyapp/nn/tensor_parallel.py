@@ -238,6 +238,9 @@ def parallelize(model: Module, group: ProcessGroup | None = None, *, training: b
     group = group_or_world(group)
     if not hasattr(group, "size"):
         raise OptionError(f"is {group!r:.60}, expected a group of processes, as of init_process_group", where="group")
+    for name, parameter in model.named_parameters():
+        if parameter.part is not None:
+            raise ModelError(f"{name} is divided among processes already", where=type(model).__name__)
     kinds = {id(p): p.dtype.block if p.dtype.is_quantized else 1 for p in model.parameters()}
     parts = divide(model, group, lambda parameter: kinds[id(parameter)], training)
     made: dict[int, Tensor] = {}

@@ -166,12 +166,14 @@ class _Shaped(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         plain = type(per_group)
         return super().state_dict() | {
-            "lr_lambdas": [None if isinstance(shape, plain) else dict(vars(shape)) for shape in self.lr_lambdas]
+            "lr_lambdas": [
+                None if isinstance(shape, plain) else dict(getattr(shape, "__dict__", ())) for shape in self.lr_lambdas
+            ]
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for shape, held in zip(self.lr_lambdas, state.get("lr_lambdas", ()), strict=False):
-            if held is not None:
+            if held:
                 vars(shape).update(held)
         super().load_state_dict(state)
 
@@ -455,8 +457,13 @@ class ChainedScheduler(LRScheduler):
         for schedule in self._schedulers:
             schedule.last_epoch = self.last_epoch
             every = zip(rates, schedule.get_lr(), schedule.base_lrs, strict=True)
-            rates = schedule._last_lr = [rate * found / base if base else found for rate, found, base in every]
+            rates = [rate * found / base if base else found for rate, found, base in every]
         return rates
+
+    def _step(self, epoch: float | None) -> None:
+        before, present = self.last_epoch, self._present()
+        super()._step(epoch)
+        self.moved(present, before)  # so that each tells its rate, as in torch
 
 
 class ReduceLROnPlateau(LRScheduler):

@@ -15,6 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 _NEVER = -1e10  # a prediction below all thresholds
+MOST_THRESHOLDS = 1 << 20
 
 
 class _Confusion(Metric):
@@ -141,6 +142,13 @@ class Recall(_OfPositives):
         return self._result([ratio(t, t + f) for t, f in pairs])
 
 
+def _between(num_thresholds: int) -> list[float]:
+    """The thresholds between 0 and 1. ValueError for more than a file may ask for."""
+    if num_thresholds > MOST_THRESHOLDS:
+        raise ValueError(f"num_thresholds is at most {MOST_THRESHOLDS:,}, got {num_thresholds:,}")
+    return [(k + 1) / (num_thresholds - 1) for k in range(num_thresholds - 2)]
+
+
 class AUC(_Confusion):
     """The area under the curve of true against false positives (`curve="ROC"`) or of precision against recall
     (`"PR"`), from so many thresholds, or from those between 0 and 1 that are given. `summation_method`:
@@ -165,7 +173,7 @@ class AUC(_Confusion):
         if num_labels is not None and not multi_label:
             raise ValueError("AUC: num_labels goes with multi_label=True")
         if thresholds is None:
-            inner = [(k + 1) / (num_thresholds - 1) for k in range(num_thresholds - 2)]
+            inner = _between(num_thresholds)
         else:
             inner = sorted(float(t) for t in thresholds)
         super().__init__(name, inner or None, dtype=dtype)
@@ -271,7 +279,7 @@ class _AtLimit(_Confusion):
             raise ValueError(f"{type(self).__name__}: takes a rate from 0 to 1, and at least one threshold")
         _Confusion.__init__(self, name, class_id=class_id, dtype=dtype)
         self.value, self.num_thresholds = value, num_thresholds
-        inner = [(k + 1) / (num_thresholds - 1) for k in range(num_thresholds - 2)]
+        inner = _between(num_thresholds)
         self.thresholds = [0.5] if num_thresholds == 1 else [0.0, *inner, 1.0]
 
     def rate(self, part: str, rest: str) -> list[float]:

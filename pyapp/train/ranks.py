@@ -29,8 +29,8 @@ class Ranks:
         self.failed = False  # one of them, before the first step
 
     def begin(self, parameters: Iterable[Tensor], batches: int) -> None:
-        """Waits for the others before the first step, of which each has `batches`, and takes the parameters of the
-        first. OptionError for fewer batches than processes; ProcessError where another has failed.
+        """Waits for the others before the first step, of which each has `batches`, and takes the first one's trained
+        parameters. OptionError for fewer batches than processes; ProcessError where another has failed.
         """
         if self.group is None:
             return
@@ -41,7 +41,8 @@ class Ranks:
             )  # fmt: skip
         self._meet(False)
         for parameter in parameters:
-            broadcast(parameter.detach(), self.group.ranks[0], self.group)
+            if parameter.requires_grad:  # the others are of the model's file, and may be in blocks
+                broadcast(parameter.detach(), self.group.ranks[0], self.group)
 
     def fail(self) -> None:
         """Tells the others, which begin now, that this process has failed."""
@@ -60,11 +61,17 @@ class Ranks:
         return list(batches[self.rank :: self.size])
 
     def sum_gradients(self, parameters: Iterable[Tensor], value: float) -> float:
-        """Sums the gradients over the processes, in place, and a number, which is returned."""
+        """Sums the gradients over the processes, in place, and a number, which is returned. A parameter without a
+        gradient on any process keeps none: optimisers leave it as it is.
+        """
         if self.group is None:
             return value
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
         with no_grad():
-            for bucket in _buckets(parameters):
+            told = tensor([value, *(float(x.grad is not None) for x in trained)], dtype="float64")
+            all_reduce(told, group=self.group)
+            total, *counts = told.tolist()
+            for bucket in _buckets([x for x, count in zip(trained, counts, strict=True) if count]):
                 for parameter in bucket:
                     if parameter.grad is None:
                         parameter.grad = zeros(parameter.shape, dtype=parameter.dtype, device=parameter.device)
@@ -73,9 +80,7 @@ class Ranks:
                 all_reduce(flat, group=self.group)
                 for gradient, summed in zip(gradients, flat.split([x.numel() for x in gradients]), strict=True):
                     gradient.copy_(summed.reshape(gradient.shape))
-            total = tensor([value], dtype="float64")
-            all_reduce(total, group=self.group)
-        return float(total.item())
+        return float(total)
 
     def told(self, value: T) -> T:
         """The value of the first process."""
@@ -91,8 +96,6 @@ def _buckets(parameters: Iterable[Tensor]) -> Iterable[list[Tensor]]:
     """Parameters of one dtype and device, of about BUCKET bytes."""
     groups: dict[Any, list[Tensor]] = {}
     for parameter in parameters:
-        if not parameter.requires_grad:
-            continue
         key = parameter.dtype, parameter.device
         group = groups.setdefault(key, [])
         group.append(parameter)

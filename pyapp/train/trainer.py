@@ -99,9 +99,10 @@ class Trainer:
         for batch, weight in self.ranks.own(list(zip(batches, weights, strict=True))):
             loss, value = self.loss(self.model, batch)
             share = weight / sum(weights)
-            mean += value * share
             if not abs(value) < 1e9:
+                mean = value  # all processes are told
                 break
+            mean += value * share
             (loss if share == 1 else loss * share).backward()
         mean = self.ranks.sum_gradients(self.model.parameters(), mean)
         if not abs(mean) < 1e9:

@@ -772,6 +772,8 @@ def sharded_parameters_that_compute_in_bfloat16() -> None:
         if own is not ignored:
             wanted = own.part.of(gradient.float()) / 2
             assert (own.grad - wanted).abs().max().item() < 0.03 * gradient.float().abs().max().item(), name
+    for name, value in full_state_dict(parts).items():  # not rounded to bfloat16
+        assert value.dtype is pyapp.float32 and (value == whole.get_parameter(name)).all(), name
     cube = dist.init_device_mesh("cpu", (2, 1, 1))
     refuses(ValueError, "mesh of one or two dims", lambda: fully_shard(nn.Linear(2, 2), mesh=cube))
 

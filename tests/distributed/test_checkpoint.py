@@ -172,6 +172,9 @@ def test_damaged_folders_of_torch(tmp_path: Path, old: bytes, new: bytes, told: 
         (tmp_path / ".metadata").write_bytes((HERE / "golden_torch_checkpoint" / ".metadata").read_bytes()[:cut])
         with pytest.raises(FileFormatError):
             checkpoint.load(found, checkpoint_id=tmp_path)
+    (tmp_path / ".metadata").write_bytes(b"\x80\x02K\x01Q.")
+    with pytest.raises(FileFormatError, match="has a persistent id"):
+        checkpoint.load(found, checkpoint_id=tmp_path)
     (tmp_path / ".metadata").write_bytes((HERE / "golden_torch_checkpoint" / ".metadata").read_bytes())
     (tmp_path / "__0_0.distcp").write_bytes(b"PK")
     with pytest.raises(FileFormatError, match="has 2 bytes"):
@@ -192,6 +195,46 @@ def test_values_and_nested_states(tmp_path: Path) -> None:
     with pytest.raises(StateError):
         set_model_state_dict(model, {"weight": model.weight}, options=StateDictOptions())
     assert get_model_state_dict(model)["weight"] is not model.weight
+
+
+def test_a_state_of_no_step_is_that_of_a_new_optimiser(tmp_path: Path) -> None:
+    def made() -> tuple[Any, Any]:
+        model = nn.Linear(2, 1)
+        with pyapp.no_grad():
+            model.weight.fill_(0.5)
+            model.bias.zero_()
+        return model, optim.NAdam(model.parameters(), lr=0.1)  # whose state begins with a 1
+
+    def steps_of(model: Any, optimizer: Any) -> list[float]:
+        for _ in range(2):
+            optimizer.zero_grad()
+            (model(pyapp.tensor([1.0, 2.0])) ** 2).sum().backward()
+            optimizer.step()
+        return model.weight.tolist()
+
+    wanted = steps_of(*made())
+    model, optimizer = made()
+    own, state = get_state_dict(nn.DataParallel(model), optimizer)  # whose names are those of the model alone
+    checkpoint.save({"model": own, "optimizer": state}, checkpoint_id=tmp_path)
+    assert sorted(own) == ["bias", "weight"] and not optimizer.state and steps_of(model, optimizer) == wanted
+    model, optimizer = made()
+    own, state = get_state_dict(model, optimizer)
+    checkpoint.load({"model": own, "optimizer": state}, checkpoint_id=tmp_path)
+    set_state_dict(model, optimizer, model_state_dict=own, optim_state_dict=state)
+    assert steps_of(model, optimizer) == wanted
+    with pytest.raises(StateError, match="LBFGS has made no step yet"):
+        get_state_dict(model, optim.LBFGS(model.parameters()))
+
+
+def test_a_state_that_cannot_be_divided_is_refused() -> None:
+    def run(group: ProcessGroup) -> None:
+        model = nn.Linear(64, 128)
+        own = model.weight
+        own.shard_group, own.part = group, Part((256, 64), 0, ((128 * group.rank(), 128),))
+        with pytest.raises(StateError, match="only what it keeps for each element"):
+            get_state_dict(model, optim.AdamW8bit(model.parameters()))
+
+    in_ranks(2, run)
 
 
 def test_what_does_not_fit_is_named_and_changes_nothing(tmp_path: Path) -> None:
@@ -259,6 +302,7 @@ def test_a_rank_that_cannot_write_ends_all_and_leaves_the_older_checkpoint(
         (lambda index: index | {"shapes": {"a.weight": [4, 3]}}, "ends at .5, 3., outside .4, 3."),
         (lambda index: index | {"shapes": {"a.weight": [-1]}}, "'a.weight' has the shape"),
         (lambda index: index | {"files": index["files"] * 2}, "not complete"),
+        (lambda index: index | {"values": {"d": {"float": "one"}}}, "says that 'd' is .'float': 'one'. is no value"),
         (lambda index: {"format": "other"}, "not the index of a checkpoint"),
         (lambda index: [], "not the index of a checkpoint"),
     ],
@@ -267,18 +311,25 @@ def test_damaged_checkpoints(tmp_path: Path, change: Any, told: str) -> None:
     in_ranks(2, lambda group: checkpoint.save(divided(group.rank(), 2), checkpoint_id=tmp_path, process_group=group))
     index = tmp_path / "checkpoint.json"
     index.write_text(json.dumps(change(json.loads(index.read_text()))))
+    found = blank(state_of_one()) | ({"d": 1} if "'d'" in told else {})
     with pytest.raises((FileFormatError, KeyError), match=told):
-        checkpoint.load(blank(state_of_one()), checkpoint_id=tmp_path)
+        checkpoint.load(found, checkpoint_id=tmp_path)
+    assert found["c"].sum().item() == 0  # nothing was changed
     index.write_text("[" * 100_000)
     with pytest.raises(FileFormatError, match="is not JSON"):
         checkpoint.load(blank(state_of_one()), checkpoint_id=tmp_path)
 
 
-def test_a_part_that_begins_nowhere(tmp_path: Path) -> None:
-    write_safetensors(
-        tmp_path / "x.safetensors", {"x": pyapp.ones(2)},
-        {"DCP_SHARDING_INFO": json.dumps({"x": {"saved_offsets": [-1]}})},
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    "info, told",
+    [
+        ('{"x": {"saved_offsets": [-1]}}', r"the part of 'x' begins at \[-1\]"),
+        ('{"x": [0]}', "not a usable DCP_SHARDING_INFO"), ('{"x": {}}', "has no 'saved_offsets'"),
+        ("{", "not a usable DCP_SHARDING_INFO"), ("[1]", "not a usable DCP_SHARDING_INFO"),
+    ],
+)  # fmt: skip
+def test_a_part_that_begins_nowhere(tmp_path: Path, info: str, told: str) -> None:
+    write_safetensors(tmp_path / "x.safetensors", {"x": pyapp.ones(2)}, {"DCP_SHARDING_INFO": info})
     assert open_checkpoint(tmp_path / "x.safetensors").tensors["x"].shape == (2,)
-    with pytest.raises(FileFormatError, match=r"the part of 'x' begins at \[-1\]"):
+    with pytest.raises(FileFormatError, match=told):
         checkpoint.load({"x": pyapp.zeros(2)}, checkpoint_id=tmp_path)

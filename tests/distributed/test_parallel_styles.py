@@ -24,7 +24,7 @@ from pyapp.distributed.tensor.parallel import (
 )
 from pyapp.engine.processes.group import ProcessGroup
 from pyapp.errors import ArgumentError, OptionError
-from pyapp.nn.fully_sharded import full_state_dict, load_full_state_dict
+from pyapp.nn.fully_sharded import MixedPrecisionPolicy, full_state_dict, fully_shard, load_full_state_dict
 from pyapp.nn.utils import clip_grad_norm_
 from tests.distributed.thread_ranks import in_ranks
 
@@ -178,13 +178,31 @@ def test_errors() -> None:
         for plan, told in (
             ({"layers.2.w1": ColwiseParallel()}, "'layers.2.w1' names no module of Transformer"),
             ({"norm": ColwiseParallel()}, "divides Linear and Embedding, but norm is a LayerNorm"),
+            ({"words": RowwiseParallel()}, "words.weight and head.weight are one parameter"),
+            ({"places": ColwiseParallel()}, "places is an Embedding with max_norm"),
         ):
+            changed = made()
+            changed.head.weight, changed.places.max_norm = changed.words.weight, 1.0
             with pytest.raises(ArgumentError, match=told):
-                parallelize_module(made(), mesh, plan, src_data_rank=None)
+                parallelize_module(changed, mesh, plan, src_data_rank=None)
+        with pytest.raises(ArgumentError, match="src_data_rank is 3, of 1 ranks"):
+            parallelize_module(made(), mesh, WHOLE, src_data_rank=3)
         with pytest.raises(TypeError, match="the plan of 'head' is a ParallelStyle"):
             parallelize_module(made(), mesh, {"head": Shard(0)}, src_data_rank=None)  # type: ignore[dict-item]
         with pytest.raises(TypeError, match="input_layouts is a Placement"):
             ColwiseParallel(input_layouts=1)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="the plan has paths"):
+            parallelize_module(made(), mesh, {0: ColwiseParallel()}, src_data_rank=None)  # type: ignore[dict-item]
+        layer = parallelize_module(nn.Linear(2, 2), mesh, ColwiseParallel(output_layouts=Shard(2)))
+        with pytest.raises(IndexError, match=r"Shard\(dim=2\)"):
+            layer(pyapp.ones(1, 2))
+        for style in (ColwiseParallel, RowwiseParallel):
+            with pytest.raises(ArgumentError, match="Linear is divided among processes, and takes its input by pos"):
+                parallelize_module(nn.Linear(2, 2), mesh, style())(input=pyapp.ones(1, 2))
+        with pytest.raises(TypeError, match="mp_policy is a MixedPrecisionPolicy, not 'bfloat16'"):
+            fully_shard(nn.Linear(2, 2), mesh=mesh, mp_policy="bfloat16")  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match="types of floating point, not int8"):
+            fully_shard(nn.Linear(2, 2), mesh=mesh, mp_policy=MixedPrecisionPolicy("int8"))
         model = parallelize_module(made(), mesh, {"head": ColwiseParallel()}, src_data_rank=None)
         with pytest.raises(ArgumentError, match="is divided already"):
             parallelize_module(model, mesh, {"head": ColwiseParallel()}, src_data_rank=None)

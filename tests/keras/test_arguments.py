@@ -13,13 +13,13 @@ from tests.together import check_each
 L = keras.layers
 
 
-# (a layer that is made, or made and called; what its error says)
 def compiled(**settings: Any) -> Any:
     model = keras.Sequential([keras.Input((1,)), L.Dense(1)])
     model.compile("sgd", "mse", **settings)
     return model
 
 
+# (a layer that is made, or made and called; what its error says)
 REFUSED: list[tuple[Any, str]] = [
     (lambda: L.Conv2D(2.5, 3), "Conv2D: filters is a positive integer, not 2.5"),
     (lambda: L.Conv2D(2, 3, padding=None), "Conv2D: padding is valid or same, not None"),
@@ -52,6 +52,7 @@ REFUSED: list[tuple[Any, str]] = [
         lambda: keras.Sequential([keras.Input((1,)), L.Dense(1)])(np.array([["a"]])),
         "of numbers (float32), got an array",
     ),
+    (lambda: keras.metrics.AUC(10**15), "num_thresholds is at most 1,048,576"),
     (lambda: L.Dense(3)(keras.Input((None,))), "last dim, which must be known, got shape (None, None)"),
     (
         lambda: compiled(loss_weights=[1.0, 2.0]).fit(np.ones((2, 1)), np.ones((2, 1)), verbose=0),

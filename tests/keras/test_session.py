@@ -36,9 +36,12 @@ def test_settings_have_their_effect(caplog: Any, capsys: Any) -> None:
         config.set_image_data_format("channels_first")
         assert layers.Conv2D(2, 3)(np.zeros((1, 3, 5, 6), "float32")).shape == (1, 2, 3, 4)
         saved = layers.MaxPooling2D().get_config()
+        others = [(kind, kind().get_config()) for kind in (layers.GlobalMaxPooling2D, layers.Flatten)]
+        others.append((layers.SpatialDropout2D, layers.SpatialDropout2D(0.5).get_config()))
         assert layers.Flatten()(np.arange(6.0).reshape(1, 2, 3)).tolist() == [[0, 3, 1, 4, 2, 5]]
         config.set_image_data_format("channels_last")
         assert layers.MaxPooling2D.from_config(saved)(np.zeros((1, 3, 4, 4), "float32")).shape == (1, 3, 2, 2)
+        assert all(kind.from_config(given).data_format == "channels_first" for kind, given in others)
         config.set_max_epochs(2)
         config.set_max_steps_per_epoch(1)
         model = small()

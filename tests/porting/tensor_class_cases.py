@@ -470,12 +470,14 @@ def _own_ops(t: Any) -> Any:
     own = library.custom_op("pyapp_test::scale", scale, mutates_args=())
     own.register_fake(lambda x, factor=2.0: t.empty_like(x))
     own.register_autograd(
-        lambda ctx, g: (g * ctx.factor, None),
+        lambda ctx, g: (g * ctx.factor if ctx.needs_input_grad[0] else None, None),
         setup_context=lambda ctx, inputs, output: setattr(ctx, "factor", inputs[1]),
     )
     whole = library.custom_op("pyapp_test::total", total, mutates_args=())
     whole.register_autograd(
-        lambda ctx, g: ([g.expand(n) for n in ctx.sizes],),
+        lambda ctx, g: (
+            [g.expand(n) if need else None for n, need in zip(ctx.sizes, ctx.needs_input_grad[0], strict=True)],
+        ),
         setup_context=lambda ctx, inputs, output: setattr(ctx, "sizes", [x.shape for x in inputs[0]]),
     )
     library.define("pyapp_test::twice", "(Tensor x, *, float more=0.0) -> Tensor")

@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import pairwise
 from math import isfinite, prod
@@ -23,12 +24,12 @@ from typing import Any, TypeVar
 from pyapp.dataclass import dataclass
 
 from ...engine import Tensor, no_grad
-from ...engine.processes.collectives import all_gather_object, barrier
+from ...engine.processes.collectives import all_gather_object
 from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
 from ...engine.user_errors import describe
 from ...errors import ArgumentError, FileFormatError, ProcessError
 from ...formats.opening import open_checkpoint
-from ...formats.safe_json import parse_json
+from ...formats.safe_json import malformed, parse_json
 from ...formats.safetensors import write_safetensors
 from ...formats.sink import open_sink
 from .torch_folders import METADATA, TorchFolder
@@ -68,7 +69,7 @@ def _boxes(name: str, tensor: Tensor) -> Iterator[tuple[_Piece, Tensor]]:
     for first, count in part.ranges:
         offsets = tuple(first if dim == part.dim else 0 for dim in range(len(part.shape)))
         sizes = tuple(count if dim == part.dim else size for dim, size in enumerate(part.shape))
-        if count:
+        if count or not prod(part.shape):
             yield _Piece(name, own.dtype.name, part.shape, offsets, sizes), own.narrow(part.dim, at, count)
         at += count
 
@@ -126,12 +127,14 @@ def _stored_value(name: str, value: Any) -> Any:
 
 
 def _loaded_value(value: Any, like: Any) -> Any:
-    """A value from JSON; tuples where `like`, what it replaces, has tuples."""
+    """A value from JSON; tuples where `like`, what it replaces, has tuples. ValueError for another form."""
     if isinstance(value, dict):
-        if "float" in value:
+        if value.get("float") in ("nan", "inf", "-inf"):
             return float(value["float"])
+        if not isinstance(value.get("dict"), dict):
+            raise ValueError(f"{value!r:.80} is no value")
         likes = like if isinstance(like, Mapping) else {}
-        return {key: _loaded_value(x, likes.get(key)) for key, x in value.get("dict", {}).items()}
+        return {key: _loaded_value(x, likes.get(key)) for key, x in value["dict"].items()}
     if isinstance(value, list):
         others = like if isinstance(like, list | tuple) else ()
         items = [_loaded_value(x, others[i] if i < len(others) else None) for i, x in enumerate(value)]
@@ -175,10 +178,6 @@ class _Ranks:
                 raise ProcessError(f"{what} failed on rank {rank}: {text}", where=what)
         return result
 
-    def wait(self) -> None:
-        if self.group is not None:
-            barrier(self.group)
-
 
 # -- writing
 
@@ -215,12 +214,11 @@ def save(
         files = ranks.together("save", write)
         names = [name for own in ranks.everyones(files) for name in own]
         shapes = {piece.name: list(piece.shape) for own in every for piece in own}
-        ranks.together("save", lambda: _commit(folder, names, shapes, values) if ranks.rank == 0 else None)
+        before = ranks.together("save", lambda: _commit(folder, names, shapes, values) if ranks.rank == 0 else set())
     except BaseException:
-        for path in folder.glob(f"{token}-{ranks.rank:05d}-*.safetensors"):
-            path.unlink(missing_ok=True)
+        _remove(folder, [path.name for path in folder.glob(f"{token}-{ranks.rank:05d}-*.safetensors")])
         raise
-    ranks.wait()
+    ranks.together("save", lambda: _remove(folder, before))
 
 
 def _owned(every: list[list[_Piece]], rank: int) -> set[_Piece]:
@@ -268,15 +266,19 @@ def _write(folder: Path, stem: str, pieces: list[tuple[_Piece, Tensor]]) -> list
     return names
 
 
-def _commit(folder: Path, files: list[str], shapes: Mapping[str, list[int]], values: Mapping[str, Any]) -> None:
-    """Makes these files the checkpoint of the folder, and removes those of the one before."""
+def _remove(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _commit(folder: Path, files: list[str], shapes: Mapping[str, list[int]], values: Mapping[str, Any]) -> set[str]:
+    """Makes these files the checkpoint of the folder; returns those of the one before."""
     before = _manifest(folder).files if (folder / MANIFEST).is_file() else []
     index = {"format": FORMAT, "files": files, "shapes": shapes, "values": values}
     text = json.dumps(index, indent=1, allow_nan=False)
     with open_sink(folder / MANIFEST) as file:
         file.write(text.encode())
-    for name in set(before) - set(files):
-        (folder / name).unlink(missing_ok=True)
+    return set(before) - set(files)
 
 
 # -- reading
@@ -347,7 +349,12 @@ class _Stored:
 
     def value(self, name: str, like: Any) -> Any:
         """A value, in the form of what it replaces."""
-        return _loaded_value(self._values[name], like) if self._torch is None else self._torch.value(name)
+        if self._torch is not None:
+            return self._torch.value(name)
+        try:
+            return _loaded_value(self._values[name], like)
+        except ValueError as error:
+            raise FileFormatError(f"says that {name!r:.80} is {error}", where=str(self.folder / MANIFEST)) from None
 
     def _add_torch_s(self, found: TorchFolder) -> None:
         self._torch = found
@@ -362,10 +369,12 @@ class _Stored:
         file = open_checkpoint(path)
         self.files.append(file)
         told = getattr(file, "metadata", {}).get(SHARDING)
-        offsets = parse_json(told) if told else {}
+        try:
+            offsets = {name: entry["saved_offsets"] for name, entry in parse_json(told).items()} if told else {}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise malformed(SHARDING, error, str(path)) from None
         for name, info in file.tensors.items():
-            first = offsets.get(name, {}).get("saved_offsets") if isinstance(offsets, dict) else None
-            first = [0] * len(info.shape) if first is None else first
+            first = offsets.get(name, [0] * len(info.shape))
             whole = self.shapes.setdefault(name, info.shape)
             if (
                 not isinstance(first, list) or not len(first) == len(info.shape) == len(whole)
@@ -439,27 +448,27 @@ def load(
     KeyError for names that the checkpoint lacks; ArgumentError for other shapes; FileFormatError for damaged files.
     """
     ranks = _Ranks(process_group)
+    with ExitStack() as files:
 
-    def read() -> None:
-        folder = Path(checkpoint_id)
-        if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {folder}")
-        named = _named(state_dict)
-        stored = _Stored(folder)
-        try:
+        def find() -> list[Callable[[], None]]:
+            folder = Path(checkpoint_id)
+            if not folder.is_dir():
+                raise FileNotFoundError(f"there is no folder {folder}")
+            named = _named(state_dict)
+            stored = files.enter_context(closing(_Stored(folder)))
             _check(named, stored, folder)
             tensors = {name: value for name, (value, _) in named.items() if isinstance(value, Tensor)}
             writes = [stored.find(own, piece) for name, x in tensors.items() for piece, own in _boxes(name, x)]
-            with no_grad():
-                for write in writes:
-                    write()
-            for name, (value, put) in named.items():
-                if name not in tensors:
-                    put(stored.value(name, value))
-        finally:
-            stored.close()
+            values = [(put, stored.value(name, x)) for name, (x, put) in named.items() if name not in tensors]
+            return [*writes, *(partial(put, value) for put, value in values)]
 
-    ranks.together("load", read)
+        def write(writes: list[Callable[[], None]]) -> None:
+            with no_grad():
+                for each in writes:
+                    each()
+
+        found = ranks.together("load", find)
+        ranks.together("load", lambda: write(found))
 
 
 def _check(named: Mapping[str, tuple[Any, Any]], stored: _Stored, folder: Path) -> None:

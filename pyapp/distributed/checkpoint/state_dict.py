@@ -11,7 +11,10 @@ from pyapp.dataclass import dataclass
 
 from ...engine import Tensor, no_grad
 from ...engine.ops import zeros_like
+from ...engine.user_errors import describe
 from ...errors import StateError
+from ...nn.data_parallel import DataParallel
+from ...nn.distributed_data_parallel import DistributedDataParallel
 from ...nn.fully_sharded import full_state_dict, load_full_state_dict
 from ...nn.module import Module
 from ...nn.state import IncompatibleKeys
@@ -33,12 +36,24 @@ class StateDictOptions:
     strict: bool = True
 
 
+def _bare(model: Module) -> Module:
+    """The model inside of DistributedDataParallel, so that names are those of one process."""
+    while isinstance(model, DistributedDataParallel | DataParallel):
+        model = model.module
+    return model
+
+
 def _own(x: Any, like: Tensor, cpu: bool) -> Any:
     """A value of the state, which says what part of `like` it is if it has its shape."""
     if not isinstance(x, Tensor):
         return x
     found = x.detach()
     found = found.to("cpu") if cpu else found
+    if like.part is not None and x.shape != like.shape and x.numel() > 1:
+        raise StateError(
+            f"the optimiser keeps {describe(x)} for a part of a parameter, {describe(like)}: only what it keeps for "
+            "each element can be divided in a checkpoint; take another optimiser, such as AdamW"
+        )
     if like.part is not None and x.shape == like.shape:
         found.part, found.shard_group = like.part, like.shard_group
     return found
@@ -46,7 +61,7 @@ def _own(x: Any, like: Tensor, cpu: bool) -> Any:
 
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
     """The state of a model. Of parameters that processes divide it has this one's part, and says which it is."""
-    options = options or StateDictOptions()
+    options, model = options or StateDictOptions(), _bare(model)
     if options.full_state_dict:
         return full_state_dict(model)
     state = model.state_dict(keep_vars=True)
@@ -59,10 +74,12 @@ def _each(optimizers: Optimizer | Iterable[Optimizer]) -> list[Optimizer]:
     return [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
 
 
-def _begin(optimizer: Optimizer) -> None:
-    """The state of an optimiser before its first step, as its first step makes it: for a checkpoint to be read into."""
+def _begin(optimizer: Optimizer) -> bool:
+    """Gives an optimiser without a state that of a first step, in zeros, for a checkpoint to be read into; returns
+    whether it had none. The caller takes it away again: some begin with other numbers than zeros.
+    """
     if optimizer.state:
-        return
+        return False
     every = [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
     rates = [group.get("lr") for group in optimizer.param_groups]
     gradients = [parameter.grad for parameter in every]
@@ -74,6 +91,11 @@ def _begin(optimizer: Optimizer) -> None:
         group["lr"] = 0.0
     try:
         optimizer.step()
+    except (TypeError, RuntimeError) as error:
+        raise StateError(
+            f"{type(optimizer).__name__} has made no step yet, and none can be made for its state ({error!s:.150}); "
+            "make one before"
+        ) from error
     finally:
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
@@ -88,6 +110,7 @@ def _begin(optimizer: Optimizer) -> None:
                     value.zero_()
                 elif name == "step":
                     state[name] = 0
+    return True
 
 
 def _names(model: Module) -> dict[int, str]:
@@ -104,12 +127,14 @@ def get_optimizer_state_dict(
     model: Module, optimizers: Optimizer | Iterable[Optimizer], *, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
     """The states of optimisers by the names of the model's parameters, {"state": {NAME: …}, "param_groups": […]}. One
-    that has made no step yet gets the state of its first step, of zeros, so that `load` can fill it."""
-    options, names = options or StateDictOptions(), _names(model)
+    that has made no step yet gives zeros, which `load` can fill. StateError for an optimiser that keeps something else
+    than a number for each element of a divided parameter.
+    """
+    options, names = options or StateDictOptions(), _names(_bare(model))
     state: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
     for optimizer in _each(optimizers):
-        _begin(optimizer)
+        begun = _begin(optimizer)
         every = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         given = optimizer.state_dict()
         for number, entry in given["state"].items():
@@ -117,6 +142,8 @@ def get_optimizer_state_dict(
             state[_name_of(names, parameter)] = {
                 key: _own(value, parameter, options.cpu_offload) for key, value in entry.items()
             }
+        if begun:
+            optimizer.state.clear()
         for group, own in zip(given["param_groups"], optimizer.param_groups, strict=True):
             groups.append({**group, "params": [_name_of(names, parameter) for parameter in own["params"]]})
     return {"state": state, "param_groups": groups}
@@ -133,7 +160,7 @@ def set_model_state_dict(
     model: Module, model_state_dict: Mapping[str, Any], *, options: StateDictOptions | None = None
 ) -> IncompatibleKeys:
     """Gives a model a state of get_model_state_dict. StateError as load_state_dict."""
-    options = options or StateDictOptions()
+    options, model = options or StateDictOptions(), _bare(model)
     if options.full_state_dict:
         return load_full_state_dict(model, model_state_dict, options.strict)
     return model.load_state_dict(model_state_dict, strict=options.strict)
@@ -143,8 +170,10 @@ def set_optimizer_state_dict(
     model: Module, optimizers: Optimizer | Iterable[Optimizer], optim_state_dict: Mapping[str, Any], *,
     options: StateDictOptions | None = None,
 ) -> None:  # fmt: skip
-    """Gives optimisers a state of get_optimizer_state_dict. StateError where it lacks a parameter or a group."""
-    names, groups = _names(model), iter(optim_state_dict["param_groups"])
+    """Gives optimisers a state of get_optimizer_state_dict. What has made no step begins anew. StateError for other
+    groups of parameters.
+    """
+    names, groups = _names(_bare(model)), iter(optim_state_dict["param_groups"])
     for optimizer in _each(optimizers):
         numbers: dict[int, Any] = {}
         own_groups = []
@@ -157,7 +186,7 @@ def set_optimizer_state_dict(
             for i, name in enumerate(wanted):
                 numbers[first + i] = optim_state_dict["state"].get(name)
             own_groups.append({**group, "params": list(range(first, first + len(wanted)))})
-        state = {number: entry for number, entry in numbers.items() if entry is not None}
+        state = {n: entry for n, entry in numbers.items() if entry is not None and entry.get("step") != 0}
         optimizer.load_state_dict({"state": state, "param_groups": own_groups})
 
 

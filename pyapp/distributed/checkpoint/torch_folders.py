@@ -43,10 +43,6 @@ class Record:
     sizes: tuple[int, ...]
 
 
-def _refuse(value: Any) -> NoReturn:
-    raise ValueError("has a persistent id")
-
-
 class TorchFolder:
     """A folder of torch's: `shapes` and `records` by the tensors' names, `values` by the names of what is no tensor."""
 
@@ -57,7 +53,7 @@ class TorchFolder:
         if path.stat().st_size > PICKLE_LIMIT:
             self._broken(f"{METADATA} has {path.stat().st_size:,} bytes, expected at most {PICKLE_LIMIT:,}")
         text = BytesSource(path.read_bytes(), str(path))
-        found = _Machine(Cursor(text, 0, text.size), AnyName(_KNOWN), _refuse).run()
+        found = _Machine(Cursor(text, 0, text.size), AnyName(_KNOWN), self._refuse).run()
         described = self._attribute(found, "state_dict_metadata", dict)
         stored = self._attribute(found, "storage_data", dict)
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -75,6 +71,9 @@ class TorchFolder:
 
     def _broken(self, what: str) -> NoReturn:
         raise FileFormatError(what, where=str(self.folder), hint="The checkpoint is damaged, or not torch's")
+
+    def _refuse(self, value: Any) -> NoReturn:
+        self._broken(f"{METADATA} has a persistent id")
 
     def _attribute(self, value: Any, name: str, kind: type) -> Any:
         found = value.attributes.get(name) if type(value) is InertObject else None

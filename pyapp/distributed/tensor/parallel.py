@@ -23,9 +23,10 @@ from ...engine.processes.differentiable import (
 )
 from ...engine.processes.group import ProcessGroup, group_or_world
 from ...engine.processes.mesh import DeviceMesh
+from ...engine.shape import normalize_dim
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
-from ...nn.layers.embedding import Embedding
+from ...nn.layers.embedding import Embedding, EmbeddingBag
 from ...nn.layers.linear import Linear
 from ...nn.module import Module
 from ...nn.parameter import Parameter
@@ -42,6 +43,9 @@ Layouts = Placement | Sequence[Placement | None] | None
 
 def converted(x: Tensor, given: Placement, wanted: Placement, group: ProcessGroup) -> Tensor:
     """A tensor that the ranks have in one layout, in another one; gradients come back in the first."""
+    for layout in (given, wanted):
+        if isinstance(layout, Shard):
+            normalize_dim(layout.dim, x.ndim, f"a tensor in the layout {layout}")
     match given, wanted:
         case (Shard(dim), Shard(other)) if dim % x.ndim == other % x.ndim:
             return x
@@ -94,9 +98,12 @@ class _Divides(ParallelStyle):
 
     def kind_of(self, name: str, module: Module) -> type[Module]:
         kind = next((kind for kind in self.dims if isinstance(module, kind)), None)
-        if kind is None:
+        if kind is None or isinstance(module, EmbeddingBag):
             known = " and ".join(kind.__name__ for kind in self.dims)
             raise ArgumentError(f"{type(self).__name__} divides {known}, but {name} is a {type(module).__name__}")
+        for setting in ("max_norm", "scale_grad_by_freq"):  # which need whole rows, or the other ranks' ids
+            if getattr(module, setting, None):
+                raise ArgumentError(f"{type(self).__name__}: {name} is an Embedding with {setting}, and is not divided")
         return kind
 
 
@@ -114,6 +121,12 @@ def _divide(module: Module, name: str, dim: int, group: ProcessGroup) -> None:
         own = Parameter(part.of(parameter.detach()), requires_grad=parameter.requires_grad)
     own.shard_group, own.part = group, part
     setattr(module, name, own)
+
+
+def _first(name: str, args: tuple[Any, ...]) -> Any:
+    if not args:
+        raise ArgumentError(f"{name} is divided among processes, and takes its input by position, not by name")
+    return args[0]
 
 
 def _sum_gradient(parameter: Tensor | None, group: ProcessGroup) -> None:
@@ -143,7 +156,7 @@ class ColwiseParallel(_Divides):
             _divide(module, "bias", 0, group)
 
         def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            x = converted(args[0], self.input_layouts, Replicate(), group)
+            x = converted(_first(name, args), self.input_layouts, Replicate(), group)
             return (sum_of_gradients(x, group) if x.requires_grad else x, *args[1:])
 
         def leave(_: Module, args: Any, y: Tensor) -> Tensor:
@@ -180,8 +193,9 @@ class RowwiseParallel(_Divides):
             _sum_gradient(bias, group)
 
         def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            x = _first(name, args)
             module._parameters["bias"] = None  # type: ignore[assignment]  # it is added once, after the sum
-            return (converted(args[0], self.input_layouts, Shard(-1), group), *args[1:])
+            return (converted(x, self.input_layouts, Shard(-1), group), *args[1:])
 
         def leave(_: Module, args: Any, y: Tensor | None) -> Tensor | None:
             module._parameters["bias"] = bias
@@ -201,8 +215,6 @@ class RowwiseParallel(_Divides):
         return bias
 
     def _of_rows(self, module: Module, rows: int, group: ProcessGroup) -> None:
-        if module.max_norm is not None:
-            raise ArgumentError("RowwiseParallel: an Embedding with max_norm changes its rows, and is not divided")
         first, count = share_of(rows, group)
         padding = module.padding_idx
         module.padding_idx = padding - first if padding is not None and first <= padding < first + count else None
@@ -216,7 +228,7 @@ class RowwiseParallel(_Divides):
             if count:
                 found = look_up(ops.where(here, own, 0).to(input.dtype)) * here.unsqueeze(-1)
             else:  # more processes than rows
-                found = ops.zeros(*own.shape, module.embedding_dim, device=own.device) + module.weight.sum()
+                found = module.weight.new_zeros(*own.shape, module.embedding_dim) + module.weight.sum()
             return converted(found, Partial(), self.output_layouts, group)
 
         object.__setattr__(module, "forward", forward)
@@ -329,10 +341,10 @@ def parallelize_module(
         mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
         parallelize_module(model, mesh["tp"], {"w1": ColwiseParallel(), "w2": RowwiseParallel()})
 
-    The plan has a ParallelStyle for each path of a module; `layers.*.w1` names several. All processes begin with the
-    parameters of the first one; with `src_data_rank` None, each with its own.
+    The plan has a ParallelStyle for each path of a module; `layers.*.w1` names several. The parameters of these layers
+    begin as rank `src_data_rank` of the mesh has them; with None, as each rank has its own.
 
-    ArgumentError for a path that names no module, or a layer that a style does not divide.
+    ArgumentError for a path that names no module, a layer that a style does not divide, or one that shares a parameter.
     """
     if device_mesh is not None and not isinstance(device_mesh, DeviceMesh):
         raise TypeError(f"parallelize_module: device_mesh is a DeviceMesh, got {describe(device_mesh)}")
@@ -345,10 +357,15 @@ def parallelize_module(
     for path, style in plan.items():
         if not isinstance(style, ParallelStyle):
             raise TypeError(f"parallelize_module: the plan of {path!r} is a ParallelStyle, got {describe(style)}")
+        if not isinstance(path, str):
+            raise TypeError(f"parallelize_module: the plan has paths such as 'layers.*.w1', got {describe(path)}")
         found = [name for name in paths if _matches(name, path)]
         if not found:
             raise ArgumentError(f"parallelize_module: {path!r} names no module of {type(module).__name__}")
         chosen += [(name, style) for name in found]
+    _check_not_shared(module, chosen)
+    if src_data_rank is not None and not 0 <= src_data_rank < group.size():
+        raise ArgumentError(f"parallelize_module: src_data_rank is {src_data_rank}, of {group.size()} ranks")
     if src_data_rank is not None and group.size() > 1:
         for name, _ in chosen:
             for parameter in module.get_submodule(name).parameters():
@@ -357,6 +374,18 @@ def parallelize_module(
     for name, style in chosen:
         style.apply(name or type(module).__name__, module.get_submodule(name), group)
     return module
+
+
+def _check_not_shared(module: Module, chosen: Sequence[tuple[str, ParallelStyle]]) -> None:
+    """ArgumentError for a layer to divide whose parameter another layer has too: each would get a part of its own."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    for name, style in chosen:
+        if isinstance(style, _Divides):
+            for parameter in module.get_submodule(name).parameters():
+                if len(shared := names[id(parameter)]) > 1:
+                    raise ArgumentError(f"parallelize_module: {' and '.join(shared)} are one parameter, not divided")
 
 
 def _matches(name: str, path: str) -> bool:

@@ -15,6 +15,7 @@ from ...errors import ArgumentError
 from ..autograd import no_grad
 from ..autograd_function import Function
 from ..ops import cat, empty, zeros_like
+from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
 from . import collectives
@@ -157,25 +158,25 @@ def sum_of_gradients(x: Tensor, group: ProcessGroup) -> Tensor:
 def gather_parts(x: Tensor, group: ProcessGroup, dim: int, total: int | None = None, most: int | None = None) -> Tensor:
     """The parts of all ranks along a dim, one after the other (…, total, …), with which all go on alike: `total` rows
     as share_of divides them (None: all ranks have as many as this one). The gradient is this rank's part of it."""
-    dim %= x.ndim
+    dim = normalize_dim(dim, x.ndim, "gather_parts")
     return _GatherParts.apply(x, group, dim, x.shape[dim] * group.size() if total is None else total, most)
 
 
 def gather_for_parts(x: Tensor, group: ProcessGroup, dim: int, total: int | None = None) -> Tensor:
     """As gather_parts, but each rank computes a part of what follows: the gradient is the rank's part of the sum over
     the ranks."""
-    dim %= x.ndim
+    dim = normalize_dim(dim, x.ndim, "gather_for_parts")
     return _GatherForParts.apply(x, group, dim, x.shape[dim] * group.size() if total is None else total)
 
 
 def own_part(x: Tensor, group: ProcessGroup, dim: int) -> Tensor:
     """This rank's part along a dim of a tensor that all have; the gradients of the parts are gathered."""
-    return _OwnPart.apply(x, group, dim % x.ndim, None)
+    return _OwnPart.apply(x, group, normalize_dim(dim, x.ndim, "own_part"), None)
 
 
 def sum_of_part(x: Tensor, group: ProcessGroup, dim: int) -> Tensor:
     """This rank's part along a dim of the sum of all ranks' tensors; the gradients of the parts are gathered."""
-    return _SumOfPart.apply(x, group, dim % x.ndim)
+    return _SumOfPart.apply(x, group, normalize_dim(dim, x.ndim, "sum_of_part"))
 
 
 # -- torch.distributed.nn.functional

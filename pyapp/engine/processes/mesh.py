@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import Any
 
 from ...errors import OptionError, ProcessError
 from ..ops import tensor
@@ -118,7 +117,7 @@ def _flat(place: Sequence[int], shape: Sequence[int]) -> int:
 
 
 def init_device_mesh(
-    device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Sequence[str] | None = None, **_: Any
+    device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Sequence[str] | None = None
 ) -> DeviceMesh:
     """A mesh of all ranks, which all call it: `init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))`.
     `device_type` is "cpu" or "cuda". OptionError where the shape has not as many places as there are ranks.

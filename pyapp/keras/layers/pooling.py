@@ -8,9 +8,8 @@ from typing import Any
 from ...engine import Tensor, ops
 from ...nn import functional as F
 from ..arguments import as_floats, layer_is_channels_first, one_of
-from ..core import Layer
 from ..nn_functions import adaptive_average_pool, adaptive_max_pool
-from .channels import ChannelsLayer, check_dims
+from .channels import ChannelsLayer, DataFormatLayer, check_dims
 from .convolution import same_padding, sizes
 
 __all__ = [
@@ -104,7 +103,7 @@ class AveragePooling3D(_AveragePool):
     dims = 3
 
 
-class _GlobalPool(Layer):
+class _GlobalPool(DataFormatLayer):
     probe_scale = 1
 
     dims: int
@@ -112,7 +111,8 @@ class _GlobalPool(Layer):
     def __init__(self, data_format: str | None = None, keepdims: bool = False, **settings: Any) -> None:
         super().__init__(**settings)
         self.keepdims = keepdims
-        first = 2 if layer_is_channels_first(type(self).__name__, data_format) else 1
+        self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
+        first = 2 if self.channels_first else 1
         self.space = tuple(range(first, first + self.dims))
 
 

@@ -12,7 +12,7 @@ from ...nn.layers.dropout import SELU_FLOOR
 from .. import regularizers
 from ..arguments import layer_is_channels_first, share_of
 from ..core import Layer
-from .channels import check_dims
+from .channels import DataFormatLayer, check_dims
 
 __all__ = [
     "ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D",
@@ -69,7 +69,7 @@ class Dropout(_Random):
         return inputs * kept * (1 / (1 - self.rate) if self.rate < 1 else 0.0)
 
 
-class _SpatialDropout(_Random):
+class _SpatialDropout(DataFormatLayer, _Random):
     """Zeroes whole channels."""
 
     dims: int

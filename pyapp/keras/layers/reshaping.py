@@ -14,7 +14,7 @@ from ..arguments import as_tensor, layer_is_channels_first, positive_integer
 from ..core import Function, Layer
 from ..lookup import as_json
 from ..masking import set_mask
-from .channels import ChannelsLayer, check_dims
+from .channels import ChannelsLayer, DataFormatLayer, check_dims
 from .convolution import sizes
 from .images import MODES, resized
 
@@ -34,7 +34,7 @@ class Identity(Layer):
         return inputs
 
 
-class Flatten(Layer):
+class Flatten(DataFormatLayer):
     """(B, ...) -> (B, everything else)."""
 
     def __init__(self, data_format: str | None = None, **settings: Any) -> None:
