@@ -50,6 +50,11 @@ def train_together(processes: int, device: str | None, run: Callable[[Any, str |
     """
     if processes == 1:
         return run(None, device)
+    if device is not None and ":" in device:
+        raise OptionError(
+            f"is {device}, but each of {processes} processes has a card of its own", where="--device",
+            hint="Give --device cuda; CUDA_VISIBLE_DEVICES chooses the cards",
+        )  # fmt: skip
     if not _is_one_of(processes, "--processes"):
         return _start(processes)
     from pyapp import distributed

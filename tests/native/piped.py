@@ -18,7 +18,6 @@ import numpy as np
 from tests.native.kernels import HEADER, ROOT
 
 GUARD = b"\xab" * 64
-SIGNATURE_BYTES = 8
 
 
 class PipedKernels:
@@ -34,7 +33,7 @@ class PipedKernels:
         variables, pipe = {**os.environ, **(environment or {})}, subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0, env=variables)
         self.library = SimpleNamespace(pyapp_set_threads=lambda threads: None, pyapp_threads=lambda: 1)
-        self.signature = self.read(SIGNATURE_BYTES).decode()
+        self.signature = self.read(len(header_signature())).decode()
 
     def read(self, size: int) -> bytes:
         found = bytearray()
