@@ -22,7 +22,8 @@ from ..tensor import Tensor, empty_contiguous
 _LINEAR, _MUL, _UNARY = KERNELS["linear_f32"], KERNELS["mul_f32"], {n: KERNELS[f"{n}_f32"] for n in ("tanh", "maximum")}
 _LSTM, _LSTM_BACKWARD = KERNELS["lstm_cell_f32"], KERNELS["lstm_cell_backward_f32"]
 _GRU, _GRU_BACKWARD = KERNELS["gru_cell_f32"], KERNELS["gru_cell_backward_f32"]
-_OF_DOUBLES = {kernel: KERNELS[kernel.name[:-2] + "64"] for kernel in (_LSTM, _LSTM_BACKWARD, _GRU, _GRU_BACKWARD)}
+_CELLS = ("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward")
+_OF_DOUBLES = {KERNELS[name + "_f32"]: KERNELS[name + "_f64"] for name in _CELLS}
 
 
 def _fits(x: Tensor, weight: Tensor, gates: int, states: tuple[Tensor, ...], *others: Tensor | None) -> bool:
