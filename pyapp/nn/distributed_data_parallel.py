@@ -36,14 +36,36 @@ def check_same_parameters(what: str, named: Iterable[tuple[str, Tensor]], group:
             raise ArgumentError(f"{what}: the ranks {ranks} have different parameters: {first}")
 
 
-class _Bucket:
-    """Parameters whose gradients are averaged in one call. `waiting`: how many have none yet in this pass."""
+class Bucket:
+    """Parameters whose gradients are reduced in one call. `waiting`: how many have none yet in this pass."""
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters = parameters
         self.waiting = len(parameters)
         self.sum: Tensor | None = None  # all gradients, one after the other
         self.work: Work | None = None
+
+    def collect(self) -> Tensor:
+        """All gradients, one after the other (elements,), zeros for those that this process lacks: `sum`."""
+        with no_grad():
+            flat = [_flat_gradient(p) for p in self.parameters]
+            self.sum = flat[0].clone() if len(flat) == 1 else cat(flat)
+        return self.sum
+
+    def store(self, used: set[int] | None = None) -> None:
+        """Writes the gradients from `sum`; only of the parameters with these ids, unless they are None."""
+        assert self.sum is not None
+        at = 0
+        with no_grad():
+            for parameter in self.parameters:
+                count = parameter.numel()
+                if used is None or id(parameter) in used:
+                    value = self.sum.narrow(0, at, count).reshape(parameter.shape)
+                    if parameter.grad is None:
+                        parameter.grad = value.clone()
+                    else:
+                        parameter.grad.copy_(value)
+                at += count
 
 
 class DistributedDataParallel(Module):
@@ -85,7 +107,7 @@ class DistributedDataParallel(Module):
             for value in (*module.parameters(), *module.buffers()):
                 self._broadcast(value)
         self._names = {id(parameter): name for name, parameter in trained.items()}
-        self._buckets = _buckets([*trained.values()], int(cap * (1 << 20)))
+        self._buckets = buckets_of([*trained.values()], int(cap * (1 << 20)))
         self._bucket_of = {id(p): bucket for bucket in self._buckets for p in bucket.parameters}
         self._ready: set[int] = set()  # parameters of this pass, by id
         self._used: set[int] | None = None  # those that any process uses in this pass; None: all
@@ -171,30 +193,14 @@ class DistributedDataParallel(Module):
         gradients."""
         while self._next < len(self._buckets) and not self._buckets[self._next].waiting:
             bucket = self._buckets[self._next]
-            with no_grad():
-                flat = [_flat_gradient(p) for p in bucket.parameters]
-                bucket.sum = flat[0].clone() if len(flat) == 1 else cat(flat)
-            bucket.work = all_reduce(bucket.sum, ReduceOp.AVG, self.process_group, async_op=True)
+            bucket.work = all_reduce(bucket.collect(), ReduceOp.AVG, self.process_group, async_op=True)
             self._next += 1
         if self._next == len(self._buckets):
             for bucket in self._buckets:
-                self._store(bucket)
+                assert bucket.work is not None
+                bucket.work.wait()
+                bucket.store(self._used)
             self._begin()
-
-    def _store(self, bucket: _Bucket) -> None:
-        assert bucket.work is not None and bucket.sum is not None
-        bucket.work.wait()
-        at = 0
-        with no_grad():
-            for parameter in bucket.parameters:
-                count = parameter.numel()
-                if self._used is None or id(parameter) in self._used:
-                    value = bucket.sum.narrow(0, at, count).reshape(parameter.shape)
-                    if parameter.grad is None:
-                        parameter.grad = value.clone()
-                    else:
-                        parameter.grad.copy_(value)
-                at += count
 
 
 def _flat_gradient(parameter: Tensor) -> Tensor:
@@ -204,21 +210,21 @@ def _flat_gradient(parameter: Tensor) -> Tensor:
     return grad.detach().reshape(-1)
 
 
-def _buckets(parameters: list[Tensor], cap: int) -> list[_Bucket]:
+def buckets_of(parameters: list[Tensor], cap: int) -> list[Bucket]:
     """The parameters from the last to the first, about the order in which gradients are ready; each bucket has one
     dtype and device, and at most `cap` bytes or one parameter.
     """
-    found: list[_Bucket] = []
+    found: list[Bucket] = []
     group: list[Tensor] = []
     size, limit = 0, min(cap, FIRST_BUCKET)
     for parameter in reversed(parameters):
         other = bool(group) and (group[0].dtype is not parameter.dtype or group[0].device is not parameter.device)
         if group and (other or size + parameter.nbytes > limit):
-            found.append(_Bucket(group))
+            found.append(Bucket(group))
             group, size, limit = [], 0, cap
         group.append(parameter)
         size += parameter.nbytes
-    return [*found, _Bucket(group)]
+    return [*found, Bucket(group)]
 
 
 def _leaves(output: Any) -> set[int]:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from pyapp.engine import Tensor, no_grad
-from pyapp.engine.ops import cat, tensor, zeros
+from pyapp.engine.ops import tensor
 from pyapp.engine.processes.collectives import all_gather_object, all_reduce, broadcast, broadcast_object_list
 from pyapp.engine.processes.group import ProcessGroup
 from pyapp.errors import OptionError, ProcessError
+from pyapp.nn.distributed_data_parallel import buckets_of
 
 T = TypeVar("T")
 BUCKET = 25 << 20  # bytes of gradients that are summed in one call
@@ -71,15 +72,10 @@ class Ranks:
             told = tensor([value, *(float(x.grad is not None) for x in trained)], dtype="float64")
             all_reduce(told, group=self.group)
             total, *counts = told.tolist()
-            for bucket in _buckets([x for x, count in zip(trained, counts, strict=True) if count]):
-                for parameter in bucket:
-                    if parameter.grad is None:
-                        parameter.grad = zeros(parameter.shape, dtype=parameter.dtype, device=parameter.device)
-                gradients = [parameter.grad for parameter in bucket if parameter.grad is not None]
-                flat = cat([gradient.reshape(-1) for gradient in gradients])  # (elements of the bucket,)
-                all_reduce(flat, group=self.group)
-                for gradient, summed in zip(gradients, flat.split([x.numel() for x in gradients]), strict=True):
-                    gradient.copy_(summed.reshape(gradient.shape))
+            given = [x for x, count in zip(trained, counts, strict=True) if count]
+            for bucket in buckets_of(given, BUCKET) if given else ():
+                all_reduce(bucket.collect(), group=self.group)
+                bucket.store()
         return float(total)
 
     def told(self, value: T) -> T:
@@ -90,15 +86,3 @@ class Ranks:
         broadcast_object_list(found, self.group.ranks[0], self.group)
         result: T = found[0]
         return result
-
-
-def _buckets(parameters: Iterable[Tensor]) -> Iterable[list[Tensor]]:
-    """Parameters of one dtype and device, of about BUCKET bytes."""
-    groups: dict[Any, list[Tensor]] = {}
-    for parameter in parameters:
-        key = parameter.dtype, parameter.device
-        group = groups.setdefault(key, [])
-        group.append(parameter)
-        if sum(x.nbytes for x in group) >= BUCKET:
-            yield groups.pop(key)
-    yield from groups.values()

@@ -1,11 +1,13 @@
 """torch.distributed.tensor.parallel: modules of one's own, whose layers several processes divide by a plan.
 
 Models of this package have a plan of their own (nn.tensor_parallel.parallelize). What layers take and give are plain
-tensors: the part of this process where a layout is Shard, the whole where it is Replicate.
+tensors: the part of this process where a layout is Shard, the whole where it is Replicate. So `use_local_output` and
+`sequence_dim`, which in torch say of what kind DTensors are, have no effect.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from typing import Any
@@ -70,12 +72,12 @@ def _total(x: Tensor, dim: int, group: ProcessGroup) -> int:
         return int(summed_gradient(ops.tensor([x.shape[dim]]), group).item())
 
 
-class ParallelStyle:
+class ParallelStyle(ABC):
     """How the processes divide a module."""
 
+    @abstractmethod
     def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
         """Divides the module, whose path is `name`."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it divides a module")
 
 
 def _placement(name: str, value: Any, default: Placement) -> Placement:
@@ -87,7 +89,7 @@ def _placement(name: str, value: Any, default: Placement) -> Placement:
 
 
 class _Divides(ParallelStyle):
-    """A layer whose parameters are divided. `inside`: the layout of what it computes with, and of what it gives."""
+    """A layer whose parameters are divided."""
 
     dims: Mapping[type[Module], int] = {}  # along which dim of the weight
 

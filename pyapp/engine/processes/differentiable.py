@@ -23,9 +23,8 @@ from .communicator import ReduceOp
 from .group import ProcessGroup, group_or_world
 
 __all__ = [
-    "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather_for_parts", "gather_parts",
-    "own_part", "reduce", "reduce_scatter", "share_of", "sum_of_gradients", "sum_of_part", "sum_over_ranks",
-    "summed_gradient",
+    "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather_parts", "own_part", "reduce",
+    "reduce_scatter", "share_of", "sum_of_gradients", "sum_of_part", "sum_over_ranks", "summed_gradient",
 ]  # fmt: skip
 
 
@@ -41,7 +40,7 @@ def share_of(total: int, group: ProcessGroup, most: int | None = None) -> tuple[
 
 
 def _summed(x: Tensor, group: ProcessGroup, op: ReduceOp = ReduceOp.SUM) -> Tensor:
-    y = x.contiguous().clone() if x.is_contiguous() else x.contiguous()
+    y = x.clone() if x.is_contiguous() else x.contiguous()
     if group.size() > 1 or op is not ReduceOp.SUM:
         collectives.all_reduce(y, op, group)
     return y
@@ -134,6 +133,8 @@ class _SumOfPart(Function):
 
 
 class _GatherForParts(Function):
+    """As _GatherParts, but each rank computes a part of what follows: the gradient is the rank's part of a sum."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: ProcessGroup, dim: int, total: int) -> Tensor:
         ctx.given = group, dim
@@ -160,13 +161,6 @@ def gather_parts(x: Tensor, group: ProcessGroup, dim: int, total: int | None = N
     as share_of divides them (None: all ranks have as many as this one). The gradient is this rank's part of it."""
     dim = normalize_dim(dim, x.ndim, "gather_parts")
     return _GatherParts.apply(x, group, dim, x.shape[dim] * group.size() if total is None else total, most)
-
-
-def gather_for_parts(x: Tensor, group: ProcessGroup, dim: int, total: int | None = None) -> Tensor:
-    """As gather_parts, but each rank computes a part of what follows: the gradient is the rank's part of the sum over
-    the ranks."""
-    dim = normalize_dim(dim, x.ndim, "gather_for_parts")
-    return _GatherForParts.apply(x, group, dim, x.shape[dim] * group.size() if total is None else total)
 
 
 def own_part(x: Tensor, group: ProcessGroup, dim: int) -> Tensor:

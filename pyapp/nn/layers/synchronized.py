@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...engine import Tensor
-from ...engine.autograd_function import Function
 from ...engine.ops import tensor
 from ...engine.ops.normalization import scaled
+from ...engine.processes import differentiable
 from ...engine.processes.collectives import all_reduce
 from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
 from ...errors import ArgumentError
@@ -17,21 +17,6 @@ from .channel_normalization import BatchNorm
 from .lazy import LazyModuleMixin
 
 __all__ = ["SyncBatchNorm"]
-
-
-class _SumOfProcesses(Function):
-    """The sum of all processes' tensors. Its gradient is the sum of their gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group: ProcessGroup) -> Tensor:
-        ctx.group = group
-        y = x.clone()
-        all_reduce(y, group=group)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _SumOfProcesses.apply(grad, ctx.group), None
 
 
 class SyncBatchNorm(BatchNorm):
@@ -66,7 +51,7 @@ class SyncBatchNorm(BatchNorm):
         group = group_or_world(self.process_group)
         count = tensor([float(x.numel() // max(1, x.shape[1]))], dtype="float64")
         all_reduce(count, group=group)
-        total: Tensor = _SumOfProcesses.apply(x.sum(dims, True), group)
+        total = differentiable.all_reduce(x.sum(dims, True), group=group)
         return int(count.item()), total / max(1.0, count.item())
 
     @classmethod
