@@ -6,6 +6,7 @@
  * tile. A cache of another type than f32 is decoded block by block.
  */
 #include "halves.h"
+#include "sums.h"
 
 enum {
     KEYS = 64,
@@ -96,36 +97,6 @@ INLINE const float *cache_rows(tile *t, const char *cache, int64_t first, int64_
     else
         decode_q8(t->decoded, from, count, t->head_dim, t->row_bytes);
     return t->decoded;
-}
-
-#if LANES == 4
-typedef vfloat four;
-#else
-typedef float four __attribute__((vector_size(16)));
-#endif
-
-/* Sums neighbouring quarters until four partial sums are left. */
-INLINE four fold(vfloat a)
-{
-#if LANES == 16
-    typedef float eight __attribute__((vector_size(32)));
-    const eight half = __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7) +
-                       __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
-    return __builtin_shufflevector(half, half, 0, 1, 2, 3) + __builtin_shufflevector(half, half, 4, 5, 6, 7);
-#elif LANES == 8
-    return __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
-#else
-    return a;
-#endif
-}
-
-/* The sums of four vectors. */
-INLINE four sum_each(const vfloat *v)
-{
-    const four a = fold(v[0]), b = fold(v[1]), c = fold(v[2]), d = fold(v[3]);
-    const four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    const four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
 /* scores[0 .. rows - 1][0 .. 3] of four keys; `rows` is a constant wherever this is called. */

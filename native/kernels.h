@@ -581,6 +581,15 @@ KERNEL(masked_attention_backward,
        "grad_q grad_kv q k v grad_y mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
        "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token mask_key "
        "workspaces plain | scale softcap")
+/* Sparse attention's indexer (DeepSeek V3.2): y (tokens, parts * capacity) f32, of which row t gets the scores of the keys
+ * 0 .. p = position[0] + first + t, unless they are count or fewer: the sum over the heads of weights[t, h] *
+ * max(q[t, h] . key, 0). q (tokens, heads, head_dim) and weights (tokens, heads) are f32, keys (capacity, head_dim) float32 or
+ * float16, or with a table (1, parts) int32 (blocks, capacity, head_dim); without one, parts is 1. head_dim <= 512. */
+KERNEL(indexer_scores,
+       "y q weights keys position table? | tokens heads head_dim capacity type parts blocks first count |")
+/* places (tokens, count) int32: those of the count largest of scores[t, 0 .. p], in rising order; 0 .. count - 1 where there
+ * are count or fewer. scores is (tokens, length). */
+KERNEL(indexer_places, "places scores position | tokens length first count |")
 /* As attention_f32, but every row sees all `keys`. k and v are packed by the two kernels below; head_dim <= 256. */
 KERNEL(attention_q8, "y q k v | tokens heads kv_heads head_dim keys y_stride q_stride | scale")
 /* x is (tokens, heads, head_dim), tokens x_stride apart; the packed heads follow one another. For each 8 keys: 8 f32

@@ -315,12 +315,23 @@ TRANSFORMS: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         [normal(2, 12, 3)],
     ),
 }
+# Of whole numbers, which have no gradients.
+PLACES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
+    "indexed_places": (
+        lambda q, w, keys: ops.indexed_places(q, w, keys, int32(2), 4).sort()[0],
+        [normal(5, 3, 8), normal(5, 3, seed=1), normal(1, 9, 8, seed=2)],
+    ),
+    "indexed_places_in_blocks": (
+        lambda q, w, keys: ops.indexed_places(q, w, keys, int32(5), 4, int32(2, 0, 1).reshape(1, 3)).sort()[0],
+        [normal(5, 3, 8), normal(5, 3, seed=1), normal(3, 1, 4, 8, seed=2)],
+    ),
+}
 EVERY = CASES | TRANSFORMS
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", EVERY | PLACES)
 def test_kernel_equals_definition(name: str) -> None:
-    function, inputs = EVERY[name]
+    function, inputs = (EVERY | PLACES)[name]
     fast = function(*inputs)
     with definitions_only():
         meant = function(*inputs)

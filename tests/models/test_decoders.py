@@ -14,6 +14,7 @@ import pytest
 
 import pyapp
 from pyapp.engine.buffers import int32_tensor
+from pyapp.engine.ops import indexer
 from pyapp.formats import write_safetensors
 from pyapp.models import load_model
 from pyapp.models._index import MODEL_TYPES
@@ -191,7 +192,8 @@ def test_sparse_attention_in_pieces_and_of_q8_0(monkeypatch: pytest.MonkeyPatch)
     """Long prompts attend a few tokens at a time; rows of a cache in q8_0 become numbers after they are chosen."""
     expected = golden("glm_moe_dsa-sparse")
     model = make("glm_moe_dsa-sparse", expected["salt"])
-    monkeypatch.setattr(sparse_attention, "NUMBERS", 200)
+    for module in (sparse_attention, indexer):
+        monkeypatch.setattr(module, "NUMBERS", 200)
     with pyapp.no_grad():
         cache = model.new_cache(20)
         logits = numbers(model.forward_cached(int32_tensor(TEXT), int32_tensor([0]), cache, last_only=False))

@@ -16,6 +16,7 @@ LATE = {
     "embedding_bags": "_embedding_bag",
     "element_updates": "computed_elements update_elements",
     "fourier": "_dft _irdft _multiply_along _rdft _rdft_whole",
+    "indexer": "_indexed_places",
     "int8_product": "_int8_linear",
     "linear_algebra": "_eigh _exchanges_of_lu _further_columns _lu_square _qr _sign_and_log_of_det _solve "
     "_solve_triangular _svd _svdvals cholesky det inverse matrix_exp",

@@ -222,6 +222,7 @@ if TYPE_CHECKING:
     from .grids import combinations as combinations
     from .grids import meshgrid as meshgrid
     from .index import select as select
+    from .indexer import indexed_places as indexed_places
     from .kv_cache import cache_write as cache_write
     from .kv_cache import cached_attention as cached_attention
     from .kv_cache import cached_self_attention as cached_self_attention
@@ -712,6 +713,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "index_put": "scattering",
     "index_reduce": "scattering",
     "index_select": "selection",
+    "indexed_places": "indexer",
     "inf": "torch_synonyms",
     "inference_mode": "torch_synonyms",
     "initial_seed": "random",
@@ -1657,6 +1659,7 @@ OP_MODULES: dict[str, str] = {
     "_index_add": "scattering",
     "_index_select": "selection",
     "_index_view": "index",
+    "_indexed_places": "indexer",
     "_int8_attention": "int8_attention",
     "_int8_linear": "int8_product",
     "_irdft": "fourier",

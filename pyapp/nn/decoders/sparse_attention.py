@@ -4,12 +4,12 @@ the tokens to which latent attention attends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 from typing import Any
 
 from ...engine import Device, Tensor, no_grad, ops
 from ...engine.dtype import as_dtype, float16, int8, int32, q8_0, uint8
+from ...engine.ops.indexer import pieces
 from ...engine.ops.kv_cache import BLOCK
 from ..heads import Heads, split_heads
 from ..layers.linear import Linear
@@ -21,7 +21,7 @@ from .decoder import CachedText, RotaryTable, Text, WholeText
 from .latent_attention import LatentAttention
 
 EPSILON = 1e-6  # of the norm of the indexer's keys
-NUMBERS = 1 << 24  # of scores, and of chosen keys, that are in memory at a time
+NUMBERS = 1 << 24  # of chosen keys that are in memory at a time
 
 
 class IndexedCache(MixedCache):
@@ -81,17 +81,6 @@ def _by_pieces(layer: Any, step: Any, position: Tensor, *inputs: Tensor) -> Tens
     return y
 
 
-def _rows(tokens: int, numbers: int) -> Iterable[tuple[int, int]]:
-    """The first of some tokens, and how many: of each there are `numbers` numbers."""
-    most = max(1, NUMBERS // numbers)
-    return ((first, min(most, tokens - first)) for first in range(0, tokens, most))
-
-
-def _own_places(position: Tensor, tokens: int) -> Tensor:
-    """(T, 1) int32: the places of the tokens at position[0] …"""
-    return (ops.arange(tokens, dtype=int32, device=position.device) + position).unsqueeze(1)
-
-
 def _attention_to_chosen(
     cache: FixedCache, position: Tensor, qkv: Tensor, heads: Heads, table: Tensor | None, chosen: Tensor
 ) -> Tensor:
@@ -103,7 +92,7 @@ def _attention_to_chosen(
     if table is not None:
         q, k = (ops.rope(x, table, position, heads.interleaved) for x in (q, k))
     ops.cache_write(cache.keys, k, position, cache.block_table)
-    own = _own_places(position, tokens)
+    own = (ops.arange(tokens, dtype=int32, device=position.device) + position).unsqueeze(1)  # (T, 1)
     seen = chosen <= own
     places = ops.where(seen, chosen, own)  # what has not been written may have any bytes
     if cache.block_table is not None:
@@ -112,7 +101,7 @@ def _attention_to_chosen(
         blocks = cache.block_table.reshape(-1).index_select(0, parts.reshape(-1))
         places = blocks.reshape(tokens, count) * block + (places - parts * block)
     memory, found = cache.keys.reshape(-1, cache.keys.shape[-1]), []
-    for first, some in _rows(tokens, count * size):
+    for first, some in pieces(tokens, count * size, NUMBERS):
         kept = memory.index_select(0, places.narrow(0, first, some).reshape(-1))  # (t * count, D)
         keys = numbers_of(kept, size).to(q.dtype).reshape(some, count, 1, size)
         mask = seen.narrow(0, first, some).reshape(some, 1, 1, count)
@@ -193,21 +182,11 @@ class Indexer(Module):
         self, cache: FixedCache, position: Tensor, table: Tensor, queries: Tensor, keys: Tensor, weights: Tensor
     ) -> Tensor:
         """As of_cache, of one text's queries (T, heads, D), keys (T, 1, D) and weights (T, heads)."""
-        tokens, memory, blocks = queries.shape[0], (cache.keys, cache.values)[self.part], cache.block_table
+        memory, blocks = (cache.keys, cache.values)[self.part], cache.block_table
         queries, keys = (ops.rope(x, table, position, self.interleaved) for x in (queries, keys))
         ops.cache_write(memory, keys, position, blocks)
-        if blocks is not None:  # (blocks, 1, block, D) → (parts, 1, block, D)
-            memory = memory.index_select(0, blocks.reshape(-1))
-        memory = memory.reshape(-1, self.head_dim).to(queries.dtype).transpose(0, 1)  # (D, S)
-        places = ops.arange(memory.shape[1], dtype=int32, device=memory.device)
-        own, found = _own_places(position, tokens), []
-        for first, some in _rows(tokens, self.heads * memory.shape[1]):
-            rows = queries.narrow(0, first, some).reshape(-1, self.head_dim)
-            scores = (rows @ memory).relu().reshape(some, self.heads, -1)  # (t, H, S)
-            total = (weights.narrow(0, first, some).unsqueeze(1) @ scores).squeeze(1)  # (t, S)
-            total = ops.where(places <= own.narrow(0, first, some), total, -inf)
-            found.append(total.topk(min(self.count, total.shape[1]), -1)[1].to(int32))
-        return found[0] if len(found) == 1 else ops.cat(found, 0)
+        places = memory.shape[-2] * (1 if blocks is None else blocks.shape[1])
+        return ops.indexed_places(queries, weights, memory, position, min(self.count, places), blocks)
 
 
 class SparseLatentAttention(LatentAttention):
