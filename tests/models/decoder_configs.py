@@ -678,6 +678,41 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "max_window_layers": 1,
         "attention_bias": True,
     },
+    "mimo_v2_flash": SMALL
+    | {
+        "model_type": "mimo_v2_flash",
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 1,
+        "head_dim": 12,
+        "v_head_dim": 8,
+        "sliding_window": 6,
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+    },
+    "laguna": SMALL
+    | {
+        "model_type": "laguna",
+        "num_hidden_layers": 3,
+        "head_dim": 8,
+        "num_attention_heads_per_layer": [4, 6, 6],
+        "sliding_window": 6,
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+        "shared_expert_intermediate_size": 20,
+        "moe_routed_scaling_factor": 2.5,
+    }
+    | EXPERTS,
+    "laguna-wide": SMALL
+    | {
+        "model_type": "laguna",
+        "head_dim": 8,
+        "gating": "per-element",
+        "sliding_window": 6,
+        "shared_expert_intermediate_size": 24,
+        "moe_router_logit_softcapping": 2.0,
+    }
+    | EXPERTS,
     "deepseek_v32": DEEPSEEK
     | {
         "model_type": "deepseek_v32",
@@ -886,7 +921,8 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
     "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {},
     "minimax": {"full_attn_alpha_factor": 1.2, "linear_attn_alpha_factor": 1.2, "mlp_beta_factor": 1.0},
-    "lfm2_moe": {}, "gemma4": {},
+    "lfm2_moe": {}, "gemma4": {}, "mimo_v2_flash": {}, "laguna": {},
+    "laguna-wide": {"moe_router_logit_softcapping": 0.0},
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
     "gemma4-experts": {},
     "qwen3_next": {"mlp_only_layers": []}, "afmoe": {"global_attn_every_n_layers": 4},
@@ -901,9 +937,9 @@ IN_GGUF: dict[str, dict[str, Any]] = {
 QUANTISED = list(CONFIGS)
 # Weights that change by 0.4 % change the logits of these by 4 to 8 %: their keys are vectors of length 1, or a state
 # remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys. The blocks
-# of Zamba 2 have no residuals.
+# of Zamba 2 have no residuals. Laguna chooses other experts.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
-             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse")  # fmt: skip
+             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse", "laguna")  # fmt: skip
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",

@@ -69,6 +69,29 @@ def layer_of(tensor: str) -> int:
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
+    "nanbeige": SMALL | {"model_type": "nanbeige", "architectures": ["NanbeigeForCausalLM"], "num_loops": 2},
+    "step3p5": {name: value for name, value in SMALL.items() if name != "num_key_value_heads"}
+    | {
+        "model_type": "step3p5",
+        "architectures": ["Step3p5ForCausalLM"],
+        "num_hidden_layers": 3,
+        "num_attention_groups": 2,
+        "head_dim": 8,
+        "attention_other_setting": {"num_attention_heads": 6, "num_attention_groups": 2, "head_dim": 8},
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+        "partial_rotary_factors": [0.5, 1.0, 1.0],
+        "rope_theta": [50000.0, 10000.0, 10000.0],
+        "sliding_window": 6,
+        "moe_layers_enum": "1,2",
+        "moe_num_experts": 4,
+        "moe_top_k": 2,
+        "moe_intermediate_size": E,
+        "share_expert_dim": E,
+        "moe_router_scaling_factor": 1.5,
+        "norm_expert_weight": True,
+        "swiglu_limits": [0.0, 0.0, 0.05],
+        "swiglu_limits_shared": [0.0, 0.1, 0.0],
+    },
     "maincoder": SMALL | {"model_type": "maincoder", "architectures": ["MaincoderForCausalLM"], "head_dim": 8},
     "plamo2": SMALL
     | {
@@ -606,6 +629,36 @@ _PLAMO: Shapes = {
     },
 }
 FILES: dict[str, Shapes] = {
+    "nanbeige": LLAMA,
+    "step3p5": OUTER
+    | NORMS
+    | {
+        f"model.layers.{layer}.{name}.weight": shape
+        for layer, heads in enumerate((4, 6, 6))
+        for name, shape in {
+            "self_attn.q_proj": (8 * heads, D),
+            "self_attn.k_proj": (KV, D),
+            "self_attn.v_proj": (KV, D),
+            "self_attn.o_proj": (D, 8 * heads),
+            "self_attn.g_proj": (heads, D),
+            "self_attn.q_norm": (8,),
+            "self_attn.k_norm": (8,),
+            **(
+                {
+                    "moe.gate": (4, D),
+                    "moe.gate_proj": (4, E, D),
+                    "moe.up_proj": (4, E, D),
+                    "moe.down_proj": (4, D, E),
+                    "share_expert.gate_proj": (E, D),
+                    "share_expert.up_proj": (E, D),
+                    "share_expert.down_proj": (D, E),
+                }
+                if layer
+                else {"mlp.gate_proj": (F, D), "mlp.up_proj": (F, D), "mlp.down_proj": (D, F)}
+            ),
+        }.items()
+    }
+    | {f"model.layers.{layer}.moe.router_bias": (4,) for layer in (1, 2)},
     "maincoder": LLAMA | HEAD_NORMS,
     "plamo2": _PLAMO
     | {

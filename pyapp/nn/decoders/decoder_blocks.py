@@ -55,6 +55,33 @@ class HeadNormAttention(GroupedQueryAttention):
         return normalized_heads(qkv, self.heads, q_norm, k_norm)
 
 
+class GatedOutputAttention(HeadNormAttention):
+    """Self-attention with normalised queries and keys, whose result is multiplied by activation(g_proj x), a number for
+    each head, or for each feature where `wide`.
+    """
+
+    @property
+    def tensor_parallel(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]
+        return {**super().tensor_parallel, "g_proj": ("outputs", "queries" if self.wide else "heads")}
+
+    def __init__(
+        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, epsilon: float,
+        activation: Callable[[Tensor], Tensor], wide: bool = False, *, bias: bool = False,
+        norm: Callable[[int, float], Module] = RMSNorm,
+    ) -> None:  # fmt: skip
+        super().__init__(layer, hidden_size, heads, rotary, epsilon, bias=bias, norm=norm)
+        self.activation, self.wide = activation, wide
+        self.g_proj = Linear(hidden_size, heads.heads * (heads.head_dim if wide else 1), bias=False)
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor | None = None) -> Tensor:
+        """x (..., T, hidden_size) → residual + attention, or the attention alone (..., T, hidden_size)."""
+        y, gates = self.attend(self.normalized(self.qkv(self, x)), text), self.activation(self.g_proj(x))
+        if not self.wide:
+            each = y.reshape(*x.shape[:-1], -1, self.heads.head_dim) * gates.unsqueeze(-1)
+            return self.o_proj(each.reshape(y.shape), residual)
+        return self.o_proj(y * gates, residual)
+
+
 class JointNormAttention(GroupedQueryAttention):
     """Self-attention whose queries and keys are normalised, all heads together."""
 

@@ -312,9 +312,13 @@ class GroupedRouter(Router):
         if sigmoid and biased:
             self.e_score_correction_bias = Parameter(ops.zeros(experts), requires_grad=False)
 
+    def logits(self, x: Tensor) -> Tensor:
+        """x (N, D) → (N, E)."""
+        return ops.linear(x, self.weight)
+
     def forward(self, x: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x (N, D), the caller's bias (E,) → shares (N, count) and experts (N, count) int64."""
-        logits = ops.linear(x, self.weight)  # (N, E)
+        logits = self.logits(x)  # (N, E)
         scores = logits.sigmoid() if self.sigmoid else logits.softmax(-1)
         bias = self._parameters.get("e_score_correction_bias") if bias is None else bias
         choice = scores if bias is None else scores + bias
