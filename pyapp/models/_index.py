@@ -304,6 +304,8 @@ MODEL_TYPES = {
     "phi": "phi",
     "phi-msft": "phi",
     "phi3": "phi3",
+    "phi4_multimodal": "phi3",
+    "phi4mm": "phi3",
     "phimoe": "phimoe",
     "pix2struct": "pix2struct",
     "plamo2": "plamo",

@@ -98,7 +98,7 @@ class Config(DecoderConfig):
         own, first = values.get("per_layer_config"), kinds.index(FULL) if FULL in kinds else -1
         found = own.get(str(first), own.get(first)) if isinstance(own, dict) else None
         found = found if isinstance(found, dict) else {}
-        size = found.get("head_dim", values.get("global_head_dim", values["head_dim"] if own else 512))
+        size = found.get("head_dim", values.get("global_head_dim", values["head_dim"] if own is not None else 512))
         heads = found.get("num_key_value_heads", values.get("num_global_key_value_heads"))
         return {"hidden_size_per_layer_input": 256} | values | {
             "layer_types": kinds, "rope_parameters": ROTARY if "rope_type" in rotary else rotary,

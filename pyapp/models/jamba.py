@@ -61,7 +61,8 @@ class Config(DecoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self.num_experts_per_tok, self.num_experts)
+        if self.num_experts > 1:
+            check_choice(self.num_experts_per_tok, self.num_experts)
         for name in ("expert_layer", "attn_layer"):
             offset, period = getattr(self, f"{name}_offset"), getattr(self, f"{name}_period")
             require(offset < period, f"{name}_offset is {offset}, expected less than {name}_period {period}")

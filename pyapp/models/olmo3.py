@@ -42,7 +42,10 @@ class Config(DecoderConfig):
         scaling is that of the layers that see all.
         """
         rotary: Mapping[str, Any] = values["rope_parameters"]
-        if "rope_type" in rotary:
+        both = {kind: rotary[kind] for kind in (SLIDING, FULL) if isinstance(rotary.get(kind), Mapping)}
+        if len(both) == 2:  # transformers writes them beside older fields, which then mean nothing
+            rotary = both
+        elif "rope_type" in rotary:
             plain = {"rope_type": "default", "rope_theta": rotary["rope_theta"]}
             rotary = {SLIDING: plain, FULL: rotary}
         return values | {

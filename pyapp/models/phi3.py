@@ -1,5 +1,6 @@
 """Phi-3 (Abdin et al. 2024, arXiv 2404.14219): Llama's blocks with joined projections, a window, and rotary angles for
-long contexts (Ding et al. 2024, arXiv 2402.13753).
+long contexts (Ding et al. 2024, arXiv 2402.13753). Of Phi-4-multimodal (Microsoft 2025, arXiv 2503.01743) it is the
+language model: the parts that see and hear, and their low-rank adapters, are not read.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pyapp.nn.layers.gated import JoinedGatedFeedForward
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, NAMES, WINDOW, Gguf
 
-MODEL_TYPES = ("phi3",)
+MODEL_TYPES = ("phi3", "phi4_multimodal", "phi4mm")
+IGNORED = r"(model\.)?embed_tokens_extend\..*|.*\.lora_[AB]\..*"  # of Phi-4-multimodal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,11 @@ class Phi3ForCausalLM(RotaryLanguageModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+
+
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: Phi-4-multimodal's own files have adapters beside the matrices."""
+    return name.replace(".base_layer.", ".")
 
 
 GGUF = Gguf(

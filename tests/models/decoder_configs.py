@@ -221,6 +221,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
     },
     "mamba": MAMBA | {"time_step_rank": 5},
+    "mamba-gelu": MAMBA | {"hidden_act": "gelu"},
     "mamba-biases": MAMBA | {"use_bias": True, "use_conv_bias": False, "expand": 3, "conv_kernel": 3},
     "falcon_mamba": MAMBA | {"model_type": "falcon_mamba", "mixer_rms_eps": 1e-3},
     "mamba2": MAMBA
@@ -713,16 +714,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "moe_router_logit_softcapping": 2.0,
     }
     | EXPERTS,
-    "deepseek_v32": DEEPSEEK
-    | {
-        "model_type": "deepseek_v32",
-        "n_group": 4,
-        "topk_group": 2,
-        "n_shared_experts": 1,
-        "index_topk": 128,
-        "index_n_heads": 8,
-        "index_head_dim": 8,
-    },
     "deepseek_v32-sparse": DEEPSEEK
     | {
         "model_type": "deepseek_v32",

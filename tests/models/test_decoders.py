@@ -205,6 +205,26 @@ def test_sparse_attention_in_pieces_and_of_q8_0(monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_array_equal(numbers(found), numbers(cache.stored(3)[0]).reshape(3, 40))
 
 
+def test_phi4_multimodal_is_read_as_its_language_model(tmp_path: Path) -> None:
+    """Without the parts that see and hear, and without the adapters beside the matrices."""
+    expected = golden("phi3")
+    values = {name: draw(name, tuple(shape), expected["salt"]) for name, (shape, *_) in expected["parameters"].items()}
+    written = {
+        name.replace("_proj.", "_proj.base_layer."): pyapp.from_numpy(value) for name, value in values.items()
+    } | {
+        name: pyapp.zeros(2, 3)
+        for name in ("model.layers.0.mlp.down_proj.lora_A.speech.weight", "model.embed_tokens_extend.image_embed.proj")
+    }
+    write_safetensors(tmp_path / "model.safetensors", written)
+    config = CONFIGS["phi3"] | {"model_type": "phi4mm", "architectures": ["Phi4MMForCausalLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    with pyapp.no_grad():
+        model: Any = load_model(str(tmp_path)).model
+        logits = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
+    np.testing.assert_allclose(logits[[0, -1]].reshape(-1), expected["logits"], **CLOSE)
+
+
 def test_based_is_read_from_its_authors_files(tmp_path: Path) -> None:
     """Their config.json has GPT-2's names and does not say the architecture; queries, keys and values are in one."""
     expected, config = golden("based"), CONFIGS["based"]

@@ -16,7 +16,7 @@ from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors, write_sharded_safetensors
-from pyapp.models import gemma
+from pyapp.models import gemma, gemma4, jamba, olmo3
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model, module_of, read_model, read_settings
 from pyapp.models.loading.by_task import load_task_model
@@ -469,8 +469,9 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("axk1", {"mlp_layer_types": ["sparse", "dense"]}, "mlp_layer_types"),
     ("granitemoe_swa", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
     ("granitemoe_swa", {"layer_rope_theta": [1e4]}, "layer_rope_theta"),
-    ("deepseek_v32", {"index_topk": 0}, "index_topk"), ("deepseek_v32", {"index_head_dim": 2}, "index_head_dim"),
-    ("deepseek_v32", {"q_lora_rank": None}, "q_lora_rank"),
+    ("deepseek_v32-sparse", {"index_topk": 0}, "index_topk"),
+    ("deepseek_v32-sparse", {"index_head_dim": 2}, "index_head_dim"),
+    ("deepseek_v32-sparse", {"q_lora_rank": None}, "q_lora_rank"),
     ("mimo_v2_flash", {"v_head_dim": 13}, "v_head_dim"), ("mimo_v2_flash", {"swa_num_key_value_heads": 3}, "swa_num"),
     ("mimo_v2_flash", {"layer_types": None, "hybrid_layer_pattern": [2]}, "hybrid_layer_pattern"),
     ("laguna", {"num_attention_heads_per_layer": [4, 5, 6]}, "per_layer"), ("laguna", {"gating": "no"}, "gating"),
@@ -598,3 +599,14 @@ def test_scaled_positions_lengthen_the_context() -> None:
         assert capacity_of(model, expected) == expected, scaling
         with pytest.raises(OptionError, match="which the model can read"):
             capacity_of(model, expected + 1)
+
+
+def test_fields_that_transformers_writes_beside_others() -> None:
+    """Rotary positions of each kind of layers beside older ones, heads of all layers alike, no experts."""
+    kinds = {kind: {"rope_type": "default", "rope_theta": 7.0} for kind in ("sliding_attention", "full_attention")}
+    rotary = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0} | kinds
+    found = olmo3.Config.from_dict(CONFIGS["olmo3"] | {"rope_parameters": rotary})
+    assert found.rope_parameters == kinds
+    alike = {name: value for name, value in CONFIGS["gemma4"].items() if name != "global_head_dim"}
+    assert gemma4.Config.from_dict(alike | {"per_layer_config": {}}).global_head_dim == alike["head_dim"]
+    assert jamba.Config.from_dict(CONFIGS["jamba"] | {"num_experts": 1}).num_experts_per_tok == 2

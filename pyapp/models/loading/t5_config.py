@@ -100,6 +100,6 @@ class T5Config:
 def t5_adapted(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
     """The configuration of a file with these tensors: a file with a head of its own has it, one without is tied."""
     tied = settings.get("tie_word_embeddings") is not False
-    scaled = settings.get("scale_decoder_outputs", tied and settings.get("model_type") != "mt5")
+    scaled = settings.get("scale_decoder_outputs", tied) and settings.get("model_type") != "mt5"  # which never does
     own = "lm_head.weight" in names and not (tied and scaled)
     return {**settings, "tie_word_embeddings": not own, "scale_decoder_outputs": scaled}

@@ -70,5 +70,5 @@ class MambaMixer(Module):
         steps, inward, outward = (self.normalized(i, part) for i, part in enumerate(parts))
         scan = partial(selective_scan, decay=-self.A_log.exp())
         y = text.carry(self.layer, 1, scan, x, self.dt_proj(steps).softplus(), inward, outward)
-        y = (y + x * self.D) * self.activation(both.narrow(-1, inner, inner))
+        y = (y + x * self.D) * both.narrow(-1, inner, inner).silu()
         return self.out_proj(y, residual)
