@@ -74,11 +74,11 @@ KERNEL(indexer_scores)
     const int64_t dims = d[indexer_scores_head_dim], length = d[indexer_scores_capacity] * d[indexer_scores_parts];
     const int64_t type = d[indexer_scores_type], count = d[indexer_scores_count];
     float keys[KEYS * DIMS];
+    if (!tokens)
+        return KERNEL_OK;
     if (tokens < 0 || heads < 0 || dims < 1 || dims > DIMS || length < 0 ||
         (type != TYPE_float32 && type != TYPE_float16))
         return KERNEL_BAD_ARGUMENT;
-    if (!tokens)
-        return KERNEL_OK;
     const int64_t start = *(const int32_t *)record->pointers[indexer_scores_position] + d[indexer_scores_first];
     if (start < 0 || start + tokens > length)
         return KERNEL_POSITION_RANGE;
