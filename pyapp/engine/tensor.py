@@ -108,7 +108,7 @@ class Tensor(_Slots, TensorMethods):
     is_parameter: bool = False  # marked by nn.Parameter
     _is_buffer: bool = False  # marked by nn.Buffer, with:
     persistent: bool = True  # whether a module saves it
-    shard_group: Any = None  # of a parameter: the processes that have its other parts
+    shard_groups: tuple[Any, ...] = ()  # of a parameter: the processes that divide it, from the outside
     part: Any = None  # of such a parameter: what this process has (nn.part)
     dense: bool = True  # every element has its place in memory
     weak: bool = False  # made from a bare Python number: does not widen what it meets

@@ -195,7 +195,7 @@ class Optimizer:
                 raise (TypeError if parameter.is_leaf else ValueError)(
                     f"{type(self).__name__} takes dense {kinds} leaf tensors, got {describe(parameter)}"
                 )
-            if self.needs_whole and parameter.shard_group is not None:
+            if self.needs_whole and parameter.shard_groups:
                 raise ValueError(
                     f"{type(self).__name__}: computes with whole parameters, but this process has only a part of one, "
                     f"{describe(parameter)}; use another optimiser, such as AdamW"
