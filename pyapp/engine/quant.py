@@ -106,7 +106,7 @@ def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Dev
     shape."""
     rows, columns = _matrix(shape, "from_blocks")
     if isinstance(dtype, str) and dtype in FILE_TYPES:
-        from .blocks.conversion import convert_blocks
+        from .blocks.conversion import convert_blocks  # late: few files have such types
 
         data = convert_blocks(GgmlBlocks(dtype, (rows, columns), data).data, dtype)
         dtype = READ_AS[dtype]
@@ -213,7 +213,7 @@ def _quantize_rows(result: Tensor, first: int, x: Tensor, importance: Any) -> No
     if kind is _dtype.q8_0:
         KERNELS["quantize_q8_0"].launch(count * columns >> 9, Part(result, begin), x, count, columns, columns)
         return
-    from .blocks.writing import quantize_blocks
+    from .blocks.writing import quantize_blocks  # late: models are rarely quantised in the page
 
     blocks = quantize_blocks(x.numpy(), kind.name, importance).data
     if kind.name in BANDED:

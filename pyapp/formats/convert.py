@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyapp.engine import quant
 from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
 from pyapp.engine.blocks.reading import dequantize_blocks
 from pyapp.engine.blocks.writing import QUANTIZABLE, quantize_blocks
@@ -277,8 +278,6 @@ class _Work:
         return values
 
     def _rows_of_whole(self, info: TensorInfo, columns: int) -> Iterator[Array]:
-        from pyapp.engine import quant
-
         tensor = quant.dequantize(self.checkpoint.read(info.name, finite=True)).to("float32")
         rows: Array = tensor.numpy().reshape(-1, columns)
         step = max(CHUNK // columns, 1)

@@ -8,16 +8,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyapp.engine.device import Device
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor
 
 from .checkpoint import TensorInfo
 from .finite import check_finite
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 # Bits of the exponent, bits of the fraction, bias of the exponent.
 _FNUZ = {"float8_e4m3fnuz": (4, 3, 8), "float8_e5m2fnuz": (5, 2, 16)}
@@ -35,8 +33,6 @@ def read_foreign(data: Any, info: TensorInfo, finite: bool, device: Device | Non
     """The tensor of a type in READABLE from its little-endian bytes, on `device` (None: the CPU). With `finite`,
     ModelError for NaN and infinity.
     """
-    from pyapp.engine.tensor import Tensor
-
     kind, shape = READABLE[info.dtype], info.shape
     if info.dtype in _BYTES:
         shape = (info.nbytes,)

@@ -11,9 +11,14 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pyapp.dataclass import dataclass
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import DTYPES
+from pyapp.engine.lazy import np
+from pyapp.engine.storage import Storage
+from pyapp.engine.tensor import Tensor, adopt_array, empty_contiguous
 from pyapp.errors import FileFormatError
 
 from .archive import Archive, Member
@@ -21,11 +26,6 @@ from .checkpoint import Checkpoint, TensorInfo, require_size
 from .row_major import as_tensor, read_strided, row_major, swap_bytes
 from .sink import AnySink, in_order, open_sink, plain
 from .source import ByteSource, FileSource
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import Tensor
 
 MAGIC = b"\x93NUMPY"
 HEADER_LIMIT = 1 << 16  # bytes; NumPy's own limit is 10,000
@@ -257,11 +257,7 @@ def map_npy(path: str | os.PathLike[str]) -> Tensor:
 
     FileFormatError as for open_checkpoint, and for an array that is not little-endian.
     """
-    import mmap
-
-    from pyapp.engine.dtype import DTYPES
-    from pyapp.engine.lazy import np
-    from pyapp.engine.tensor import adopt_array, empty_contiguous
+    import mmap  # natively only
 
     with FileSource(path) as source:
         layout = read_layout(source)
@@ -297,7 +293,7 @@ def write_npz(target: AnySink, tensors: Mapping[str, Any], *, compressed: bool =
 
     Raises ValueError and TypeError as `write_npy`, and ValueError for a name that is a path out of a folder.
     """
-    import zipfile
+    import zipfile  # late: few write such files
 
     target, tensors = in_order(target, tensors, "write_npz")
     for name in tensors:

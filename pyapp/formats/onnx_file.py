@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pyapp.dataclass import dataclass
+from pyapp.engine.device import Device
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
@@ -24,10 +26,6 @@ from .finite import check_finite
 from .foreign_dtypes import READABLE, read_foreign
 from .protobuf import BYTES, FIXED32, FIXED64, VARINT, Field, MessageReader
 from .source import ByteSource, open_source
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 DEPTH_LIMIT = 64  # graphs within graphs, types within types
 TEXT_LIMIT = 1 << 20  # bytes of a name or a text
@@ -233,8 +231,6 @@ def unpack_small(element: str, data: bytes | memoryview, count: int) -> Any:
 
 def read_tensor(stored: StoredTensor, finite: bool = False, device: Device | None = None) -> Tensor:
     """The tensor of a stored one; of types without a pyapp dtype as `foreign_dtypes` says. TypeError for texts."""
-    from pyapp.engine.tensor import Tensor
-
     if stored.texts is not None:
         raise TypeError(f"{stored.name!r} is a tensor of texts")
     element, shape = stored.element, stored.shape

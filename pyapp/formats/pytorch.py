@@ -14,9 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pyapp.dataclass import dataclass
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import DTYPES, as_dtype
+from pyapp.engine.storage import Storage
+from pyapp.engine.tensor import Tensor, make
 from pyapp.errors import FileFormatError
 
 from . import pickled_arrays
@@ -28,11 +32,6 @@ from .foreign_dtypes import read_foreign
 from .row_major import as_tensor, read_strided, row_major
 from .safe_pickle import Builder, Class, Cursor, Machine, Stateful, refuse
 from .source import ByteSource, BytesSource
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import Tensor
 
 MAGIC_NUMBER, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 PICKLE_LIMIT = 64 << 20  # bytes
@@ -546,9 +545,6 @@ class PyTorchFile(Checkpoint):
 
     def _computed(self, storage: Storage, view: _Strided) -> Storage:
         """What torch has left to compute of row-major elements."""
-        from pyapp.engine.dtype import as_dtype
-        from pyapp.engine.tensor import make
-
         tensor = make(storage, view.shape, row_major(view.shape), as_dtype(view.dtype))
         return resolved(tensor, view).contiguous().storage if prod(view.shape) else storage
 
@@ -564,8 +560,6 @@ class PyTorchFile(Checkpoint):
         return bytes(storage.bytes_view()) if storage.nbytes else b""
 
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
-        from pyapp.engine.dtype import DTYPES
-
         if info.name in self._matrices:
             tensor = self._read_matrix(info.name, self._matrices[info.name], self.read_bytes(info.name), finite)
             return tensor if device is None else tensor.to(device)

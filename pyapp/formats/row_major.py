@@ -6,14 +6,15 @@ from array import array
 from math import prod
 from typing import TYPE_CHECKING
 
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import as_dtype, int16, int32, int64, uint8
+from pyapp.engine.storage import Storage
+from pyapp.engine.tensor import Tensor, empty_contiguous, make
+
 from .finite import check_finite
 from .source import ByteSource, read_into
 
 if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import Tensor
-
     from .checkpoint import TensorInfo
 
 CHUNK = 1 << 20  # bytes swapped at a time
@@ -36,10 +37,6 @@ def read_strided(
     (elements) are not negative, `itemsize` is 1, 2, 4, 8 or 16. Reads one range of the source, from the first to the
     last element.
     """
-    from pyapp.engine.dtype import int16, int32, int64, uint8
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import make
-
     if not prod(shape):
         return Storage(0)
     # Dims of size 1 do not matter; leaving them out also keeps the rank small.
@@ -61,9 +58,6 @@ def as_tensor(storage: Storage, info: TensorInfo, finite: bool, device: Device |
     """The row-major tensor over a storage of `read_strided`, on `device` (None: the CPU). FileFormatError for NaN and
     infinity, if `finite`.
     """
-    from pyapp.engine.dtype import as_dtype
-    from pyapp.engine.tensor import empty_contiguous, make
-
     kind, shape = as_dtype(info.dtype), info.shape
     if finite and info.nbytes:
         check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, where)

@@ -18,11 +18,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pyapp.dataclass import dataclass
 from pyapp.engine.blocks.layout import BLOCK_TYPES, GgmlBlocks, block_bytes
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import DTYPES
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError
 
 from .block_rows import matrix_of_rows, narrowed, rows_of_matrix, tensor_of_rows
@@ -33,10 +36,6 @@ from .foreign_dtypes import read_foreign
 from .safe_json import json_object, parse_json
 from .sink import AnySink, Deferred, in_order, is_quantized, open_sink, plain, write_pieces
 from .source import ByteSource, FileSource
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 HEADER_LIMIT = 100_000_000  # bytes, as in the library
 OFFSET_LIMIT = 1 << 63
@@ -141,8 +140,6 @@ class SafetensorsFile(Checkpoint):
         return self.source, self._start + entry.begin, entry.end - entry.begin
 
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
-        from pyapp.engine.dtype import DTYPES
-
         if info.dtype not in DTYPES:
             return read_foreign(self.read_bytes(info.name), info, finite, device, self.source.name)
         entry = self._entries[info.name]
@@ -395,7 +392,7 @@ def _fits_library(values: Mapping[str, _Stored], metadata: Mapping[str, str] | N
 
 def _serialize(values: Mapping[str, _Stored], metadata: Mapping[str, str] | None) -> bytes:
     """The bytes of the file from the library."""
-    import safetensors
+    import safetensors  # natively only
 
     specs = {}
     for name, stored in values.items():
