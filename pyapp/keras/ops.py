@@ -249,12 +249,15 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
     return pyapp.clamp(values.to("int32") if values.dtype.name == "bool" else values, x_min, x_max)
 
 
-def real(x: Tensor) -> Tensor:
-    return x
+def real(x: Any) -> Tensor:
+    """The real parts of complex numbers; real numbers as they are."""
+    return as_tensor(x).real
 
 
-def imag(x: Tensor) -> Tensor:
-    return pyapp.zeros_like(x)
+def imag(x: Any) -> Tensor:
+    """The imaginary parts of complex numbers; of real ones 0."""
+    values = as_tensor(x)
+    return values.imag if values.dtype.is_complex else pyapp.zeros_like(values)
 
 
 def array_split(x: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
@@ -373,7 +376,8 @@ def bitwise_invert(x: Any) -> Tensor:
 
 
 def conjugate(x: Any) -> Tensor:
-    return as_tensor(x)
+    """Complex numbers with the other sign of their imaginary parts; real numbers as they are."""
+    return as_tensor(x).conj()
 
 
 def angle(x: Any) -> Tensor:

@@ -135,16 +135,21 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """The values below which the shares `q` of the elements lie: (*q, ...)."""
+    return quantile_by(pyapp.quantile, x, q, axis, method, keepdims)
+
+
+def quantile_by(find: Any, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Tensor:
+    """`find`, pyapp.quantile or pyapp.nanquantile, along an axis or several."""
     values = as_floats(x)
     shares = as_tensor(q).to(values.dtype)
-    if isinstance(axis, (tuple, list)):
-        places = axes_of(axis, values)
-        kept = [k for k in range(values.ndim) if k not in places]
-        rows = values.permute(*kept, *places).reshape(*(values.shape[k] for k in kept), -1)
-        found = quantile(rows, q, -1, method)
-        shape = [1 if k in places else values.shape[k] for k in range(values.ndim)]
-        return found.reshape(*shares.shape, *shape) if keepdims else found
-    return pyapp.quantile(values, shares, axis, keepdim=keepdims, interpolation=method)
+    places = axes_of(axis, values)
+    kept = [k for k in range(values.ndim) if k not in places]
+    rows = values.permute(*kept, *places).reshape(*(values.shape[k] for k in kept), -1)
+    found: Tensor = find(rows, shares, -1, interpolation=method)
+    if not keepdims:
+        return found
+    return found.reshape(*shares.shape, *(1 if k in places else values.shape[k] for k in range(values.ndim)))
 
 
 def percentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
