@@ -23,11 +23,8 @@ BAND = 8  # rows that are packed together
 QUANTIZED_TOGETHER = 1 << 20  # values
 BLOCK = 32  # columns that share a scale in q8_0 and q8_group
 # Bytes of one packed block of each of the eight rows of a band.
-BANDED = {
-    "q8_0": BAND * 34, "q8_group": BAND * 36, "q4_0": BAND * 18, "q4_1": BAND * 20, "q5_0": BAND * 22,
-    "q5_1": BAND * 24, "q2_K": BAND * 84, "q3_K": BAND * 114, "q4_K": BAND * 148, "q5_K": BAND * 180,
-    "q6_K": BAND * 210,
-}  # fmt: skip
+BANDED = {name: BAND * block.packed for name, block in BLOCK_TYPES.items() if block.packed}
+BANDED["q8_group"] = BAND * 36
 
 
 def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
