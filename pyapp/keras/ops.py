@@ -11,7 +11,6 @@ import math
 import sys
 import types
 from collections.abc import Callable
-from math import pi
 from typing import Any
 
 import pyapp
@@ -383,10 +382,7 @@ def conjugate(x: Any) -> Tensor:
 def angle(x: Any) -> Tensor:
     """The angle of complex numbers; of real ones 0, and pi where they are below 0."""
     values = as_tensor(x)
-    if values.dtype.is_complex:
-        return pyapp.angle(values)
-    values = as_floats(values)
-    return pyapp.where(values.isnan(), values, pyapp.where(values < 0, pi, 0.0).to(values.dtype))
+    return pyapp.angle(values if values.dtype.is_complex else as_floats(values))
 
 
 def fabs(x: Any) -> Tensor:
