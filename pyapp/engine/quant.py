@@ -16,15 +16,13 @@ from .device import Device, cpu
 from .dtype import DType, as_dtype
 from .launch import KERNELS, Part
 from .lazy import np
+from .native import BANDED
 from .storage import Storage
 from .tensor import Tensor, adopt_array, empty_contiguous, make
 
 BAND = 8  # rows that are packed together
 QUANTIZED_TOGETHER = 1 << 20  # values
 BLOCK = 32  # columns that share a scale in q8_0 and q8_group
-# Bytes of one packed block of each of the eight rows of a band.
-BANDED = {name: BAND * block.packed for name, block in BLOCK_TYPES.items() if block.packed}
-BANDED["q8_group"] = BAND * 36
 
 
 def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:

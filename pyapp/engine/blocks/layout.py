@@ -23,16 +23,14 @@ CHUNK = 1 << 18  # values computed at a time, to limit the memory of intermediat
 @dataclass(frozen=True, slots=True)
 class BlockType:
     """A block of `values` values in `nbytes` bytes. `code` is ggml's number of the type; `fields` are the members of
-    its struct, as a NumPy dtype lists them. `packed`: its bytes in the bands of rows that the kernels read; 0: they
-    read it as it is. `shorter`: the type that llama.cpp uses instead where rows are not a multiple of 256. `read_as`:
-    the type of tensors for one that only files have (conversion.py).
+    its struct, as a NumPy dtype lists them. `shorter`: the type that llama.cpp uses instead where rows are
+    not a multiple of 256. `read_as`: the type of tensors for one that only files have (conversion.py).
     """
 
     code: int
     values: int
     nbytes: int
     fields: tuple[tuple[Any, ...], ...]
-    packed: int = 0
     shorter: str = ""
     read_as: str = ""
 
@@ -46,21 +44,17 @@ def _u(name: str, count: int) -> tuple[str, str, int]:
 
 
 BLOCK_TYPES: dict[str, BlockType] = {
-    "q4_0": BlockType(2, 32, 18, (_D, _u("low", 16)), packed=18),
-    "q4_1": BlockType(3, 32, 20, (_D, _M, _u("low", 16)), packed=20),
-    "q5_0": BlockType(6, 32, 22, (_D, _u("high", 4), _u("low", 16)), packed=22),
-    "q5_1": BlockType(7, 32, 24, (_D, _M, _u("high", 4), _u("low", 16)), packed=24),
-    "q8_0": BlockType(8, 32, 34, (_D, ("low", "i1", 32)), packed=34),
+    "q4_0": BlockType(2, 32, 18, (_D, _u("low", 16))),
+    "q4_1": BlockType(3, 32, 20, (_D, _M, _u("low", 16))),
+    "q5_0": BlockType(6, 32, 22, (_D, _u("high", 4), _u("low", 16))),
+    "q5_1": BlockType(7, 32, 24, (_D, _M, _u("high", 4), _u("low", 16))),
+    "q8_0": BlockType(8, 32, 34, (_D, ("low", "i1", 32))),
     "q8_1": BlockType(9, 32, 36, (_D, ("sum", "<f2"), ("low", "i1", 32))),
-    "q2_K": BlockType(10, 256, 84, (_u("scales", 16), _u("low", 64), _D, _M), packed=84, shorter="q4_0"),
-    "q3_K": BlockType(11, 256, 110, (_u("high", 32), _u("low", 64), _u("scales", 12), _D), packed=114, shorter="q4_0"),
-    "q4_K": BlockType(12, 256, 144, (_D, _M, _u("scales", 12), _u("low", 128)), packed=148, shorter="q5_0"),
-    "q5_K": BlockType(
-        13, 256, 176, (_D, _M, _u("scales", 12), _u("high", 32), _u("low", 128)), packed=180, shorter="q5_1"
-    ),
-    "q6_K": BlockType(
-        14, 256, 210, (_u("low", 128), _u("high", 64), ("scales", "i1", 16), _D), packed=210, shorter="q8_0"
-    ),
+    "q2_K": BlockType(10, 256, 84, (_u("scales", 16), _u("low", 64), _D, _M), shorter="q4_0"),
+    "q3_K": BlockType(11, 256, 110, (_u("high", 32), _u("low", 64), _u("scales", 12), _D), shorter="q4_0"),
+    "q4_K": BlockType(12, 256, 144, (_D, _M, _u("scales", 12), _u("low", 128)), shorter="q5_0"),
+    "q5_K": BlockType(13, 256, 176, (_D, _M, _u("scales", 12), _u("high", 32), _u("low", 128)), shorter="q5_1"),
+    "q6_K": BlockType(14, 256, 210, (_u("low", 128), _u("high", 64), ("scales", "i1", 16), _D), shorter="q8_0"),
     "q8_K": BlockType(15, 256, 292, (("d", "<f4"), ("low", "i1", 256), ("sums", "<i2", 16))),
     "iq4_nl": BlockType(20, 32, 18, (_D, _u("low", 16))),
     "iq4_xs": BlockType(
