@@ -33,6 +33,7 @@ def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The mean of the numbers."""
     values = as_floats(x)
     return pyapp.nanmean(values, tuple(axes_of(axis, values)), keepdims)
 
@@ -44,6 +45,7 @@ def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The root of `nanvar`."""
     return nanvar(x, axis, keepdims).sqrt()
 
 
@@ -59,10 +61,12 @@ def _extreme(name: str, x: Any, axis: Any, keepdims: bool) -> Tensor:
 
 
 def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest number; nan where there is none."""
     return _extreme("amax", x, axis, keepdims)
 
 
 def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The smallest number; nan where there is none."""
     return _extreme("amin", x, axis, keepdims)
 
 
@@ -110,4 +114,5 @@ def nanquantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdi
 
 
 def nanpercentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """`nanquantile`, with `q` in percent."""
     return nanquantile(x, as_floats(q) / 100, axis, method, keepdims)
