@@ -206,7 +206,7 @@ _MOST_BELOW = 10000  # terms of the zeta function below 0; beyond, NaN
 
 def _d_zeta(g: Tensor, _: Any, s: Any, q: Any) -> Any:
     if isinstance(s, Tensor) and s.requires_grad:
-        raise NotImplementedError("zeta has no gradient in its first argument")
+        raise NotImplementedError("zeta has no gradient in its first argument: detach() it")
     return None, unbroadcast(-g * s * zeta(s + 1, q), q)
 
 
