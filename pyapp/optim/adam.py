@@ -69,11 +69,15 @@ class Adam(_AdamVariant):
             adamw_step(parameter, *states, grad, *numbers)
 
     def _program(self, group: Group) -> ElementProgram:
-        return _adam(group["amsgrad"], bool(_decay_of(group)[1]))
+        return adam_program(group["amsgrad"], bool(_decay_of(group)[1]))
 
 
 @cache
-def _adam(amsgrad: bool, decays: bool) -> ElementProgram:
+def adam_program(amsgrad: bool, decays: bool) -> ElementProgram:
+    """A step: tensors parameter, gradient, mean, squares and, with `amsgrad`, their largest; numbers keep, beta1,
+    1 - beta1, beta2, 1 - beta2, scale of the root, eps, rate and, with `decays`, L2 decay.
+    """
+
     def adam(parameter: Any, grad: Any, mean: Any, squares: Any, *rest: Any) -> Any:
         largest, numbers = (rest[:1], rest[1:]) if amsgrad else ((), rest)
         keep, beta1, share1, beta2, share2, scale, eps, rate, *decay = numbers
@@ -167,7 +171,7 @@ class NAdam(_AdamVariant):
         )  # fmt: skip
 
     def _program(self, group: Group) -> ElementProgram:
-        return _nadam(bool(_decay_of(group)[1]))
+        return nadam_program(bool(_decay_of(group)[1]))
 
 
 def _decay_of(group: Group) -> tuple[float, tuple[float, ...]]:
@@ -180,7 +184,11 @@ def _decay_of(group: Group) -> tuple[float, tuple[float, ...]]:
 
 
 @cache
-def _nadam(decays: bool) -> ElementProgram:
+def nadam_program(decays: bool) -> ElementProgram:
+    """A step: tensors and numbers as adam_program without `amsgrad`, but the factors of the gradient and of the mean in
+    place of the rate.
+    """
+
     def nadam(
         parameter: Any, grad: Any, mean: Any, squares: Any, keep: Any, beta1: Any, share1: Any, beta2: Any, share2: Any,
         scale: Any, eps: Any, of_grad: Any, of_mean: Any, decay: Any = None,

@@ -36,7 +36,7 @@ class Lion(Optimizer):
         return ((1 - rate * group["weight_decay"], beta1, 1 - beta1, beta2, 1 - beta2, -rate),)
 
     def _program(self, group: Group) -> ElementProgram:
-        return _LION
+        return LION
 
 
 def _lion(
@@ -46,4 +46,4 @@ def _lion(
     return parameter, None, mean * beta2 + grad * share2
 
 
-_LION = ElementProgram(_lion, 3, 6)
+LION = ElementProgram(_lion, 3, 6)
