@@ -17,13 +17,14 @@ from pyapp.dataclass import dataclass
 from pyapp.engine.device import Device
 from pyapp.engine.dtype import DTYPES
 from pyapp.engine.lazy import np
+from pyapp.engine.shape import contiguous_strides
 from pyapp.engine.storage import Storage
 from pyapp.engine.tensor import Tensor, adopt_array, empty_contiguous
 from pyapp.errors import FileFormatError
 
 from .archive import Archive, Member
 from .checkpoint import Checkpoint, TensorInfo, require_size
-from .row_major import as_tensor, read_strided, row_major, swap_bytes
+from .row_major import as_tensor, read_strided, swap_bytes
 from .sink import AnySink, in_order, open_sink, plain
 from .source import ByteSource, FileSource
 
@@ -151,8 +152,8 @@ class _NumpyFile(Checkpoint):
         if not layout.itemsize:
             _refuse_kind(name, layout.dtype, self.source.name)
         seen = _Summed(member, layout.begin) if isinstance(member, Member) else member
-        reverse = tuple(reversed(row_major(tuple(reversed(layout.shape)))))
-        strides = reverse if layout.fortran else row_major(layout.shape)
+        reverse = tuple(reversed(contiguous_strides(tuple(reversed(layout.shape)))))
+        strides = reverse if layout.fortran else contiguous_strides(layout.shape)
         storage = read_strided(seen, layout.begin, layout.shape, strides, layout.itemsize)
         unit = layout.itemsize // 2 if layout.dtype.startswith("complex") else layout.itemsize
         if layout.big_endian and unit > 1 and storage.nbytes:
