@@ -242,7 +242,6 @@ def up_to_date(target: Path, key: str) -> bool:
 
 
 def build_key(*settings: object) -> str:
-    """A hash of the sources and of the settings: a library with it is up to date."""
     digest = hashlib.sha256(repr(settings).encode())
     for path in sorted([*NATIVE.glob("*.c"), *NATIVE.glob("*.h"), Path(__file__)]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -260,7 +259,6 @@ def finish(built: Path, target: Path, key: str) -> Path:
 
 
 def copy_header(out: Path) -> Path:
-    """Copies kernels.h beside the libraries, where it has changed."""
     out.mkdir(parents=True, exist_ok=True)
     header = out / "kernels.h"
     if not header.exists() or header.read_bytes() != (NATIVE / "kernels.h").read_bytes():
@@ -336,7 +334,6 @@ def this_machine() -> str:
 
 
 def this_system() -> str:
-    """linux, macos or windows."""
     return {"darwin": "macos", "win32": "windows"}.get(sys.platform, "linux")
 
 
