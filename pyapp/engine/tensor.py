@@ -423,7 +423,7 @@ class Tensor(_Slots, TensorMethods):
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __repr__(self) -> str:
-        from .display import tensor_repr
+        from .display import tensor_repr  # late: few tensors are shown
 
         text = tensor_repr(self)
         return f"Parameter containing:\n{text}" if self.is_parameter else text
