@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 
 from pyapp.dataclass import dataclass
 
@@ -88,14 +87,13 @@ class Part:
             for offsets, sizes, inside in (known,) if self.outer is None else self.outer.boxes():
                 begin, end = inside[self.dim], inside[self.dim] + sizes[self.dim]
                 low, high = max(begin, first), min(end, first + count)
-                if low > high or (low == high and prod(self.shape)):
+                if low > high or (low == high and 0 not in self.shape):
                     continue
-                yield tuple(
-                    _replaced(values, self.dim, value)
-                    for values, value in (
-                        (offsets, offsets[self.dim] + low - begin), (sizes, high - low), (inside, at + low - first)
-                    )
-                )  # fmt: skip
+                yield (
+                    _replaced(offsets, self.dim, offsets[self.dim] + low - begin),
+                    _replaced(sizes, self.dim, high - low),
+                    _replaced(inside, self.dim, at + low - first),
+                )
             at += count
 
 
