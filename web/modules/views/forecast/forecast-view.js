@@ -10,9 +10,8 @@
  *   kept; `text`: the table; `quantiles` by level
  */
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
-import { byId, copyText, h, showRows } from "../../page/dom.js";
+import { byId, copyText, h } from "../../page/dom.js";
 import { clearError } from "../../page/errors.js";
-import { hubRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { fetchSample, sampleButton } from "../../page/sample.js";
 import { saveFile } from "../../page/save-file.js";
@@ -66,7 +65,7 @@ class ForecastView extends TextView {
   /** As openForecast. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildForecast(view);
-    super(app, models, view, "forecast", "Forecasting", "forecast", "forecasts");
+    super(app, models, view, "forecast", "Forecasting", "forecast", "forecasts", { files: MODEL_FILES, offered: OFFERED });
     this.settings = new RememberedFields("forecast-settings", {
       horizon: byId("forecast-horizon"), levels: byId("forecast-levels"), samples: byId("forecast-samples-count"), seed: byId("forecast-seed"), frequency: byId("forecast-frequency"),
     }, INITIAL);
@@ -82,14 +81,6 @@ class ForecastView extends TextView {
     this.#listen();
     this.start();
     if (this.field.value) this.#look();
-  }
-
-  get choice() {
-    return this.app.choices.forecast;
-  }
-
-  get modelFiles() {
-    return MODEL_FILES;
   }
 
   get beginning() {
@@ -218,11 +209,6 @@ class ForecastView extends TextView {
   }
 
   // -- the model
-
-  offer() {
-    byId("forecast-offer").hidden = this.choice.model !== null;
-    showRows(byId("forecast-offer-list"), OFFERED.map((one) => hubRow(one, this.choice, this.models)));
-  }
 
   /** @param {ListedModel} _model @param {any} known */
   knows(_model, known) {

@@ -8,8 +8,7 @@
  */
 import { SoundQueue, samplesOf } from "../../audio/sound-queue.js";
 import { wavOf } from "../../audio/wav-writer.js";
-import { byId, h, showRows } from "../../page/dom.js";
-import { hubRow } from "../../page/offer-row.js";
+import { byId, h } from "../../page/dom.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { saveFile } from "../../page/save-file.js";
 import { TextView } from "../../page/text-view.js";
@@ -46,7 +45,7 @@ class SpeakView extends TextView {
   /** As openSpeak. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildSpeak(view);
-    super(app, models, view, "speak", "Speaking", "speech", "speeches");
+    super(app, models, view, "speak", "Speaking", "speech", "speeches", { files: MODEL_FILES, offered: OFFERED });
     this.player = byId("speak-player");
     this.voice = byId("speak-voice");
     this.settings = new RememberedFields("speak-settings", { rate: byId("speak-rate"), pause: byId("speak-pause"), seed: byId("speak-seed"), play: byId("speak-play") }, INITIAL);
@@ -54,14 +53,6 @@ class SpeakView extends TextView {
     this.aloud = null;
     this.#listen();
     this.start();
-  }
-
-  get choice() {
-    return this.app.choices.speak;
-  }
-
-  get modelFiles() {
-    return MODEL_FILES;
   }
 
   /** The sound of what is shown, a WAVE file. */
@@ -86,11 +77,6 @@ class SpeakView extends TextView {
   }
 
   // -- the model
-
-  offer() {
-    byId("speak-offer").hidden = this.choice.model !== null;
-    showRows(byId("speak-offer-list"), OFFERED.map((model) => hubRow(model, this.choice, this.models)));
-  }
 
   /** Shows its voices. @param {ListedModel} model @param {{voices?: string[], speakers?: number}} known */
   knows({ id }, { voices = [], speakers = 1 }) {
