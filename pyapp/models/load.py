@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyapp.dataclass import dataclass
 from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError, OptionError
-from pyapp.events import Cancel, Event, Progress
+from pyapp.events import Cancel, Event, reading_of
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object, object_problem
 from pyapp.formats.source import close_source, read_whole
@@ -505,10 +505,7 @@ def build(
 
         checkpoint = as_floats(checkpoint, settings)
 
-    def progress(done: int, total: int) -> None:
-        cancel.check()
-        report(Progress("reading the model", done, total, "bytes"))
-
+    progress = reading_of(report, cancel)
     name = module_of(settings, checkpoint.source.name, task)
     if task in (SEES, HEARS) and group is not None:
         raise ModelError(
@@ -742,10 +739,7 @@ def _load(
         raise ModelError("its config.json is missing", where=where, hint="Give it too: it lies beside the weights")
     words = load_whisper_tokenizer(checkpoint, files.get("tokenizer"), config, generation)
 
-    def progress(done: int, total: int) -> None:
-        cancel.check()
-        report(Progress("reading the model", done, total, "bytes"))
-
+    progress = reading_of(report, cancel)
     stored = sum(info.nbytes for info in checkpoint.tensors.values())
     dtype = "float32" if dtype is None and stored <= EXACT_SPEECH_BYTES else dtype
     model = build_whisper(checkpoint, config, generation, dtype=dtype, device=device, progress=progress, group=group)
