@@ -18,7 +18,6 @@ import { saveFile } from "../../page/save-file.js";
 import { TextView } from "../../page/text-view.js";
 import { decoded } from "../../shared/decoded.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { csvCell } from "../../shared/tables.js";
 import { counted } from "../../shared/words.js";
 import { Chart } from "./chart.js";
@@ -51,18 +50,9 @@ const SAMPLES = [
   { path: "samples/load.csv", title: "Electricity, by hours" },
 ];
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<ForecastView>} the view with its style
- */
-export async function openForecast(app, models, view) {
-  await loadStyle("css/forecast.css");
-  return new ForecastView(app, models, view);
-}
-
 /** @extends {TextView<Forecast>} */
-class ForecastView extends TextView {
-  /** As openForecast. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class ForecastView extends TextView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildForecast(view);
     super(app, models, view, "forecast", "Forecasting", "forecast", "forecasts", { files: MODEL_FILES, offered: OFFERED });

@@ -12,7 +12,6 @@ import { byId, h } from "../../page/dom.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { saveFile } from "../../page/save-file.js";
 import { TextView } from "../../page/text-view.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { counted } from "../../shared/words.js";
 import { buildSpeak } from "./speak-parts.js";
 
@@ -31,18 +30,9 @@ const OFFERED = [
 /** By the first two letters of the voices of Kokoro. @type {Record<string, string>} */
 const KINDS = { af: "American, female", am: "American, male", bf: "British, female", bm: "British, male" };
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<SpeakView>} the view with its style
- */
-export async function openSpeak(app, models, view) {
-  await loadStyle("css/speak.css");
-  return new SpeakView(app, models, view);
-}
-
 /** @extends {TextView<Spoken>} */
-class SpeakView extends TextView {
-  /** As openSpeak. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class SpeakView extends TextView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildSpeak(view);
     super(app, models, view, "speak", "Speaking", "speech", "speeches", { files: MODEL_FILES, offered: OFFERED });

@@ -23,7 +23,7 @@ import { stem } from "./transcript-keeper.js";
 const OFFERS = [{ name: "anton-l/wav2vec2-base-superb-sd", size: "378 MB", about: "which of two speakers speaks" }];
 
 export class MomentLabels {
-  /** @param {import("./transcribe-view.js").TranscribeView} view */
+  /** @param {import("./transcribe-view.js").default} view */
   constructor(view) {
     this.view = view;
     this.choice = view.app.choices["label-sound"];

@@ -11,7 +11,6 @@ import { listenButton } from "../../page/listen-button.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { saveFile } from "../../page/save-file.js";
 import { TextView } from "../../page/text-view.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { counted } from "../../shared/words.js";
 import { buildTranslate } from "./translate-parts.js";
 
@@ -28,18 +27,9 @@ const OFFERED = [
   { name: "facebook/m2m100_418M", about: "100 languages", size: "1.9 GB" },
 ];
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<TranslateView>} the view with its style
- */
-export async function openTranslate(app, models, view) {
-  await loadStyle("css/translate.css");
-  return new TranslateView(app, models, view);
-}
-
 /** @extends {TextView<Translation>} */
-class TranslateView extends TextView {
-  /** As openTranslate. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class TranslateView extends TextView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildTranslate(view);
     super(app, models, view, "translate", "Translating", "translation", "translations", { files: MODEL_FILES, offered: OFFERED });
