@@ -6,9 +6,9 @@ import keyword
 import math
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..dataclass import dataclass
 from ..engine.device import Device
 from ..engine.dtype import DType
 from .names import PACKAGE, Namespace, base_name, name_of_function
@@ -32,7 +32,7 @@ class PythonCode:
     """The source of a function, and what it reads from its module's names."""
 
     src: str
-    globals: dict[str, Any] = field(default_factory=dict)
+    globals: dict[str, Any]
 
 
 class _Nodes:

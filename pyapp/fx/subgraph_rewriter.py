@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..dataclass import dataclass
 from ..nn import Module
 from ._symbolic_trace import symbolic_trace
 from .graph import Graph
