@@ -485,7 +485,9 @@ class Optimizer:
                 f"load_state_dict: {name} of parameter {number} is {describe(value)}, the parameter "
                 f"{describe(parameter)}"
             )
-        return value.detach().clone().to(parameter.device)
+        value = value.detach().clone().to(parameter.device)
+        floats = value.dtype.is_floating_point and parameter.dtype.is_floating_point
+        return value.to(parameter.dtype) if floats and value.shape == parameter.shape else value
 
     def _fits(self, name: str, value: Tensor, parameter: Tensor) -> bool:
         """Whether a tensor of a loaded state can belong to this parameter."""

@@ -400,6 +400,10 @@ def test_manners_of_torch_are_taken() -> None:
     optimizer.step()
     assert half.tolist() == [0.8984375] * 2  # 0.9, rounded
     assert optimizer.state[half]["exp_avg"].dtype is half.dtype
+    wide = nn.Parameter(half.detach().float())
+    again = optim.AdamW([wide])
+    again.load_state_dict(optimizer.state_dict())
+    assert again.state[wide]["exp_avg"].dtype is wide.dtype  # torch converts it, too
     slow = optim.SGD([half], lr=0.5, momentum=0.9, dampening=0.5)
     slow.load_state_dict({**slow.state_dict(), "state": {0: {"momentum_buffer": None}}})  # as torch saves it at times
     slow.step()
