@@ -267,11 +267,12 @@ def linspace(
 
 def _from_both_ends(start: Any, end: Any, steps: int, kind: str) -> Any:
     """torch's numbers, in float32 to the last bit: steps of that dtype from the nearer end, each place rounded once."""
+    steps = index(steps)
     if steps < 0:
         raise ValueError(f"linspace: steps is 0 or more, not {steps}")
     first, last = np.asarray([start, end], kind)
     step = np.float64((last - first) / np.asarray(max(steps - 1, 1), kind))
-    half = index(steps) // 2 if steps != 1 else 1
+    half = steps // 2 if steps != 1 else 1
     places = np.arange(steps, dtype=np.float64)
     places[half:] -= steps - 1
     places *= step
