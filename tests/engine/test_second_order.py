@@ -29,7 +29,7 @@ OPS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "avg_pool2d": (lambda x: pyapp.avg_pool2d(x, 2, ceil_mode=True) ** 2, [f64(1, 1, 3, 3)]),
     "max_pool1d": (lambda x: pyapp.max_pool1d(x, 2) ** 3, [f64(1, 1, 6)]),
     "interpolate": (lambda x: pyapp.interpolate(x, 4, mode="linear").exp(), [f64(1, 1, 3)]),
-    "grid_sample": (lambda x, g: pyapp.grid_sample(x, g - 0.7) ** 2, [f64(1, 1, 3, 3), f64(1, 1, 2, 2)]),
+    "grid_sample": (lambda x, g: pyapp.grid_sample(x, g - 0.7) ** 2, [f64(1, 1, 2, 2), f64(1, 1, 1, 2)]),
     "rfft": (lambda x: pyapp.view_as_real(pyapp.fft.rfft(x)) ** 2, [f64(5)]),
     "irfft": (lambda x: pyapp.fft.irfft(pyapp.view_as_complex(x), 5) ** 2, [f64(3, 2)]),
     "stft": (lambda x: pyapp.stft(x, 4, 2, return_complex=False) ** 2, [f64(8)]),
