@@ -129,6 +129,8 @@ class _Extensions:
     end_pass: Any = None
     leave: Any = None  # left_nodes.py, which a pass imports that leaves nodes for others
     freed_before: Any = None
+    level: Any = None  # flat_gradients.py, which a pass imports that records a graph through relu or its like
+    reach: Any = None
     extend_mode: Any = None  # subclasses.py: the mode of a pass, and what classes of tensors add to it
 
 
@@ -138,13 +140,15 @@ EXTENSIONS = _Extensions()
 class Described:
     """The attributes that a node reads of an op, for what is not in the registry: a Function, an alias."""
 
-    slices = saves_inputs = saves_output = reads_layout = False
+    slices = saves_inputs = saves_output = reads_layout = flat = False
     reads = None
 
     def __init__(self, name: str, vjp: Callable[..., Any] | None) -> None:
         self.name = name
         self.vjp = vjp
 
+
+LEVEL = Described("Level", lambda gradient, *_: (gradient,))  # of flat_gradients.py
 
 _references = sys.getrefcount
 
@@ -235,6 +239,10 @@ class Node:
             output = output.detach()
             output._requires_grad, output.node = True, self
         found = vjp(gradient, output, *self.args)
+        if create_graph and self.op.flat:
+            if EXTENSIONS.level is None:
+                importlib.import_module(".flat_gradients", __package__)
+            found = [None if g is None else EXTENSIONS.level(g, self) for g in found]
         return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
 
     def _freed(self) -> RuntimeError:
@@ -499,13 +507,15 @@ def _walk(
     wanted: Sequence[Edge] | None = None,
     stop: frozenset[int] = frozenset(),
     silent: frozenset[int] = frozenset(),
-) -> None:
+) -> dict[int, Edge]:
     """Propagates gradients from the roots; calls `deliver(edge, gradient)` once for each leaf, and for each node whose
     tensor retains its gradient, when the gradient is complete. With `wanted`, for every node, and only along the paths
     that lead there. The hooks of the edges in `silent` do not run: their gradients are parts of those of another pass,
-    which runs them.
+    which runs them. Returns what gets zeros for a gradient: the nodes and leaves, by their ids, that are reached only
+    by gradients that do not change with them.
     """
     pending = _Pending(create_graph)
+    flat: dict[int, Edge] = {}
     for root, gradient in zip(roots, gradients, strict=True):
         pending.add(edge_of(root), _seed(root, gradient))
     uses: dict[int, int] = {}
@@ -524,6 +534,10 @@ def _walk(
             gradient = EXTENSIONS.run_hooks(node, gradient)
         if wanted is not None or node.retained:
             deliver(node, gradient)
+        if flat:
+            flat.pop(id(node), None)
+        if node.op is LEVEL:  # type: ignore[comparison-overlap]
+            EXTENSIONS.reach(node.edges[1:], flat)
         if id(node) in stop or (leading is not None and id(node) not in leading):
             continue
         if not node.op.slices or node.hooks or ANOMALY.on or not pending.add_slice(node, gradient):
@@ -537,7 +551,7 @@ def _walk(
                 if its is not None and (needed is None or id(edge) in needed):
                     pending.add(edge, its)
         if uses:
-            _deliver_complete(node, uses, pending, deliver, silent)
+            _deliver_complete(node, uses, pending, deliver, silent, flat)
         if not retain_graph:
             if node.versions or _references(node) <= _ALONE or left >= _MOST_LEFT:
                 node.drop()
@@ -549,8 +563,11 @@ def _walk(
         if leaf.hooks and id(leaf) not in silent:
             whole = EXTENSIONS.run_hooks(leaf, whole)
         deliver(leaf, whole)
+        if flat:
+            flat.pop(id(leaf), None)
     if grouped:
         EXTENSIONS.end_pass(around)
+    return flat
 
 
 def _deliver_complete(
@@ -559,6 +576,7 @@ def _deliver_complete(
     pending: _Pending,
     deliver: Callable[[Edge, Tensor], None],
     silent: frozenset[int],
+    flat: dict[int, Edge],
 ) -> None:
     """Delivers the gradients of leaves with hooks that this node has completed: what runs there need not wait for
     the end of the backward pass."""
@@ -571,6 +589,7 @@ def _deliver_complete(
             whole = pending.take(edge)
             if whole is not None:
                 del pending.leaves[id(edge)]
+                flat.pop(id(edge), None)
                 if edge.hooks and id(edge) not in silent:
                     whole = EXTENSIONS.run_hooks(edge, whole)
                 deliver(edge, whole)
@@ -651,7 +670,11 @@ def backward(
     mode = enable_grad() if create_graph else no_grad()
     with mode if EXTENSIONS.extend_mode is None else EXTENSIONS.extend_mode(mode):
         kept = create_graph if retain_graph is None else retain_graph
-        _walk(roots, weights, kept, create_graph, deliver, only and [edge_of(t) for t in only])
+        flat = _walk(roots, weights, kept, create_graph, deliver, only and [edge_of(t) for t in only])
+        for key, edge in flat.items():
+            tensor = edge if wanted is None else wanted.get(key)
+            if isinstance(tensor, Tensor) and tensor._requires_grad:
+                _accumulate(tensor, _zeros(tensor), delivery)
 
 
 def gradients_at(
@@ -662,13 +685,14 @@ def gradients_at(
     create_graph: bool,
     stop: frozenset[int] = frozenset(),
     own: bool = False,
-) -> dict[int, Tensor]:
-    """Gradients by id of the nodes and leaves that the roots depend on; the pass does not continue beyond `stop`.
+) -> dict[int, Tensor | None]:
+    """Gradients by id of the nodes and leaves that the roots depend on; the pass does not continue beyond `stop`. None:
+    it is zero everywhere.
 
     `own`: this is a pass of the user's own: tensors on the paths that retain their `grad` get it too, and the hooks
     of `edges` run. Otherwise it is a part of another pass, which does both.
     """
-    found: dict[int, Tensor] = {}
+    found: dict[int, Tensor | None] = {}
     delivery = _Delivery(weights)
 
     def deliver(edge: Edge, gradient: Tensor) -> None:
@@ -679,7 +703,8 @@ def gradients_at(
     mode = enable_grad() if create_graph else no_grad()
     with mode if EXTENSIONS.extend_mode is None else EXTENSIONS.extend_mode(mode):
         silent = frozenset() if own else frozenset(map(id, edges))
-        _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop, silent)
+        flat = _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop, silent)
+        found.update(dict.fromkeys(flat))
     return found
 
 
@@ -731,12 +756,12 @@ def grad(
         raise RuntimeError(
             f"grad: inputs {missing} do not take part in the outputs; pass allow_unused=True to get None for them"
         )
-    if materialize_grads and missing:
-        return tuple(
-            found[id(e)] if id(e) in found else _zeros(t if isinstance(t, Tensor) else t.leaf())
-            for e, t in zip(edges, wanted, strict=True)
-        )
-    return tuple(found.get(id(edge)) for edge in edges)
+    gradients = [found.get(id(edge)) for edge in edges]
+    for i, gradient in enumerate(gradients):
+        if gradient is None and (materialize_grads or id(edges[i]) in found):
+            tensor = wanted[i]
+            gradients[i] = _zeros(tensor if isinstance(tensor, Tensor) else tensor.leaf())
+    return tuple(gradients)
 
 
 # -- the method of Tensor

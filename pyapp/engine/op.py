@@ -118,6 +118,7 @@ class Op:
         self.reads: Callable[[tuple[Any, ...]], tuple[int, ...]] | None = None  # see read_crosswise
         self.view = view
         self.reads_layout = False  # whether the gradient reads the strides of an argument, beside its shape
+        self.flat = False  # linear in pieces: the gradient's own gradient is zero, in all arguments that have one
         self.slices = False  # a slice: every element of the result is a distinct element of the first argument
         self.kernels: dict[str, Kernel] = {}  # what runs it on one type of device
         self.host: Kernel | None = None  # a primitive's implementation in NumPy, on the CPU alone

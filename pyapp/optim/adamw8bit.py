@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from ..engine import Tensor
+from ..engine.element_programs import Numbers
 from ..engine.lazy import np
 from ..engine.numpy_arrays import array_of, tensor_of
 from ..engine.ops import zeros_like
@@ -104,10 +105,15 @@ class AdamW8bit(Optimizer):
         step = counted(entry)
         numbers = (group["lr"], beta1, beta2, group["eps"], group["weight_decay"], 1 - beta1**step, 1 - beta2**step)
         moments = {name: self._moment(entry, name, parameter) for name in _MOMENTS}
-        adamw_step(parameter, *moments.values(), grad, numbers)
+        self._write({}, parameter, grad, tuple(moments.values()), (numbers,))
         if parameter.numel() > SMALL:
             for name, moment in moments.items():
                 self._keep(entry, name, moment)
+
+    def _launch(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        adamw_step(parameter, *states, grad, *numbers)
 
     def _keep(self, entry: dict[str, Any], name: str, moment: Tensor) -> None:
         """Stores a moment, as codes if it is large."""

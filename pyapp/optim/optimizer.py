@@ -14,11 +14,12 @@ from functools import wraps
 from sys import float_info
 from typing import Any, TypeAlias
 
-from ..engine import Tensor, enable_grad, float32, float64, no_grad
+from ..engine import Tensor, bfloat16, enable_grad, float16, float32, float64, no_grad
 from ..engine.autograd import RemovableHandle
 from ..engine.element_programs import ElementProgram, HeldNumbers, Numbers
 from ..engine.launch import Recorder, recorder, stop_capture
-from ..engine.ops import full_like, sparse_coo_tensor, view_as_real, zeros_like
+from ..engine.operands import is_half
+from ..engine.ops import full_like, sparse_coo_tensor, tensor, view_as_real, zeros_like
 from ..engine.ops.element_updates import update_elements
 from ..engine.user_errors import describe
 from ..errors import shown
@@ -109,8 +110,10 @@ def _loading_with_hooks(load_state_dict: Callable[..., Any]) -> Callable[..., An
 
 
 _FLAGS = {"foreach": None, "capturable": False, "differentiable": False, "fused": None}  # torch's, and their defaults
+_KINDS = (float32, float64, float16, bfloat16)  # of parameters
 _FREE = {"lr", "initial_lr", "betas"}  # settings that never decide which kernels run
-_COUNTS = {"step", "mu_product", "eta", "mu"}  # Python numbers in pyapp, tensors of one element in torch's states
+_COUNTS = {"step", "mu_product", "eta", "mu"}  # Python numbers in `state`, tensors of one element in state dicts
+_EXACT = 1 << 24  # as a float32 has each whole number up to here
 MOST_STEPS = 1 << 53  # as a float has each whole number up to here
 
 
@@ -125,6 +128,7 @@ class Optimizer:
     _hooks: dict[str, tuple[list[Callable[..., Any]], list[Callable[..., Any]]]] | None = None  # before it, after it
     needs_whole = False  # whether a step computes with more of a parameter than each element by itself
     takes_complex = True  # whether a step of complex parameters is that of their parts
+    saves_tensors = True  # whether torch's state dicts of this class have tensors for the numbers of `_COUNTS`
     of_pyapp = False  # whether settings, parameters and states are those that pyapp's own steps take
     _opt_called: bool | None = None  # whether it has stepped since a schedule was made for it; torch's name
     _within: str | None = None  # what is under way: the same of a base class inside calls no hooks
@@ -164,7 +168,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Adds a group; of named parameters also their `param_names`. TypeError for anything but float32, float64 or
+        """Adds a group; of named parameters also their `param_names`. TypeError for anything but floating-point or
         complex leaf tensors (a class of one's own takes all leaves), ValueError for a parameter that is in another
         group; a warning where one is there twice.
         """
@@ -188,11 +192,11 @@ class Optimizer:
         for parameter in params:
             if not isinstance(parameter, Tensor):
                 raise TypeError(f"{type(self).__name__} takes tensors, got {describe(parameter)}")
-            fits = not self.of_pyapp or (parameter.dtype.part in (float32, float64) and parameter.is_contiguous())
+            fits = not self.of_pyapp or (parameter.dtype.part in _KINDS and parameter.is_contiguous())
             if not (fits and parameter.is_leaf) or (parameter.dtype.is_complex and not self.takes_complex):
                 if not self.of_pyapp:
                     raise ValueError(f"{type(self).__name__} takes leaf tensors, got {describe(parameter)}")
-                kinds = "float32, float64 or complex" if self.takes_complex else "float32 or float64"
+                kinds = "floating-point or complex" if self.takes_complex else "floating-point"
                 raise (TypeError if parameter.is_leaf else ValueError)(
                     f"{type(self).__name__} takes dense {kinds} leaf tensors, got {describe(parameter)}"
                 )
@@ -354,7 +358,14 @@ class Optimizer:
     def _write(
         self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
     ) -> None:
-        """The step by kernels; of complex parameters that of their parts, as in torch."""
+        """The step by kernels; of complex parameters that of their parts, as in torch. Of parameters of 16 bits it is
+        computed in float32, and they and their states are rounded once."""
+        if is_half(parameter):
+            wide = parameter.float(), *[state.float() for state in states]
+            self._launch(group, wide[0], grad.float(), wide[1:], numbers)
+            for rounded, exact in zip((parameter, *states), wide, strict=True):
+                rounded.copy_(exact)
+            return
         if parameter.dtype.is_complex:
             parameter, grad = view_as_real(parameter), view_as_real(grad)
             states = tuple(map(view_as_real, states))
@@ -418,7 +429,9 @@ class Optimizer:
         return made.held
 
     def state_dict(self) -> dict[str, Any]:
-        """`state` by the parameter's number, and the groups' settings; shares memory with the optimiser."""
+        """`state` by the parameter's number, and the groups' settings; shares memory with the optimiser. Numbers of
+        steps and their like are tensors of one element, as in torch.
+        """
         numbers: dict[Tensor, int] = {}
         groups = []
         for group in self.param_groups:
@@ -426,8 +439,19 @@ class Optimizer:
                 numbers[parameter] = len(numbers)
             kept = {name: value for name, value in group.items() if name != "params"}
             groups.append({**kept, "params": [numbers[parameter] for parameter in group["params"]]})
-        state = {numbers[key] if isinstance(key, Tensor) else key: _shallow(entry) for key, entry in self.state.items()}
+        state = {
+            numbers[key] if isinstance(key, Tensor) else key: self._saved(entry) for key, entry in self.state.items()
+        }
         return {"state": state, "param_groups": groups}
+
+    def _saved(self, entry: Any) -> Any:
+        """A copy of a parameter's entry, whose tensors are the same, as torch saves it; of what a class of one's own
+        keeps otherwise the thing itself."""
+        if not isinstance(entry, dict):
+            return entry
+        if not (self.of_pyapp and self.saves_tensors):
+            return dict(entry)
+        return {name: _as_tensor(value) if name in _COUNTS else value for name, value in entry.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of state_dict; tensors are copied to the devices of their parameters. ValueError if the
@@ -467,7 +491,9 @@ class Optimizer:
                 f"load_state_dict: {name} of parameter {number} is {describe(value)}, the parameter "
                 f"{describe(parameter)}"
             )
-        return value.detach().clone().to(parameter.device)
+        value = value.detach().clone().to(parameter.device)
+        floats = value.dtype.is_floating_point and parameter.dtype.is_floating_point
+        return value.to(parameter.dtype) if floats and value.shape == parameter.shape else value
 
     def _fits(self, name: str, value: Tensor, parameter: Tensor) -> bool:
         """Whether a tensor of a loaded state can belong to this parameter."""
@@ -508,9 +534,8 @@ class _ReplayedStep:
                 entry.update(counts)
 
 
-def _shallow(entry: Any) -> Any:
-    """A copy of a parameter's entry, whose values are the same; of what a class keeps otherwise the thing itself."""
-    return dict(entry) if isinstance(entry, dict) else entry
+def _as_tensor(number: float) -> Tensor:
+    return tensor(number, dtype="float32" if number == int(number) and abs(number) < _EXACT else "float64")
 
 
 def _moved(value: Any, parameter: Tensor, name: str = "") -> Any:

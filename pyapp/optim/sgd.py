@@ -37,7 +37,7 @@ class SGD(Optimizer):
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = self.state.get(parameter) or {}
-        if not group["momentum"] or "momentum_buffer" in entry:
+        if not group["momentum"] or entry.get("momentum_buffer") is not None:
             super()._update(group, parameter, grad)
             return
         states = self._states(group, parameter, entry)
@@ -51,7 +51,7 @@ class SGD(Optimizer):
             raise RuntimeError("SGD: weight decay changes every row, which a sparse gradient does not have")
         if group["momentum"]:
             entry, change = self.state[parameter], grad.coalesce()
-            if "momentum_buffer" in entry:
+            if entry.get("momentum_buffer") is not None:
                 buffer = entry["momentum_buffer"] * group["momentum"] + change * (1 - group["dampening"])
             else:
                 buffer = change.clone()

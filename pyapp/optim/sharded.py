@@ -35,6 +35,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             raise NotImplementedError("ZeroRedundancyOptimizer: overlap_with_ddp; call step() after backward()")
         self.process_group = group_or_world(process_group)
         self._kind, self._settings = optimizer_class, defaults
+        self.saves_tensors = getattr(optimizer_class, "saves_tensors", True)
         whole = optimizer_class(params, **defaults)  # its state is made by its first step, which never comes
         self.defaults, self.param_groups = whole.defaults, whole.param_groups
         self._divide()
@@ -122,7 +123,7 @@ class ZeroRedundancyOptimizer(Optimizer):
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Brings the state of all processes to rank `to`. All call it, then `to` may call state_dict."""
         numbers = self._numbers()
-        own = {numbers[parameter]: dict(entry) for parameter, entry in self.state.items()}
+        own = {numbers[parameter]: self._saved(entry) for parameter, entry in self.state.items()}
         every = self.process_group.member().all_gather_bytes(pickle.dumps(own))
         if self.process_group.rank() == self.process_group.index_of(to):
             merged: dict[str, Any] = {}

@@ -17,6 +17,8 @@ class SparseAdam(Optimizer):
     torch.optim.SparseAdam. For embeddings with sparse=True: a step costs as much as the rows that were looked up.
     """
 
+    saves_tensors = False
+
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         maximize: bool = False,

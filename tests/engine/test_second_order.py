@@ -13,7 +13,7 @@ import pytest
 import pyapp
 from pyapp import Tensor
 from pyapp.autograd import gradcheck, gradgradcheck
-from tests.together import fewer_in_browser
+from tests.together import check_each, fewer_in_browser
 
 
 def f64(*shape: int) -> Tensor:
@@ -29,7 +29,7 @@ OPS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "avg_pool2d": (lambda x: pyapp.avg_pool2d(x, 2, ceil_mode=True) ** 2, [f64(1, 1, 3, 3)]),
     "max_pool1d": (lambda x: pyapp.max_pool1d(x, 2) ** 3, [f64(1, 1, 6)]),
     "interpolate": (lambda x: pyapp.interpolate(x, 4, mode="linear").exp(), [f64(1, 1, 3)]),
-    "grid_sample": (lambda x, g: pyapp.grid_sample(x, g - 0.7) ** 2, [f64(1, 1, 3, 3), f64(1, 1, 2, 2)]),
+    "grid_sample": (lambda x, g: pyapp.grid_sample(x, g - 0.7) ** 2, [f64(1, 1, 2, 2), f64(1, 1, 1, 2)]),
     "rfft": (lambda x: pyapp.view_as_real(pyapp.fft.rfft(x)) ** 2, [f64(5)]),
     "irfft": (lambda x: pyapp.fft.irfft(pyapp.view_as_complex(x), 5) ** 2, [f64(3, 2)]),
     "stft": (lambda x: pyapp.stft(x, 4, 2, return_complex=False) ** 2, [f64(8)]),
@@ -116,3 +116,33 @@ def test_arguments_made_of_one_another(name: str) -> None:
     (second,) = pyapp.grad((again * way).sum(), [x])
     expected = ((ahead - behind) / (2 * step)).numpy()
     np.testing.assert_allclose(second.numpy(), expected, rtol=3e-2, atol=3e-2 * float(np.abs(expected).max()))
+
+
+FLAT: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": pyapp.relu,
+    "leaky_relu": lambda x: pyapp.nn.functional.leaky_relu(x, 0.1),
+    "relu6": pyapp.nn.functional.relu6,
+    "hardshrink": pyapp.hardshrink,
+    "threshold": lambda x: pyapp.threshold(x, 0.5, 2.0),
+    "max_pool": lambda x: pyapp.max_pool1d(x[None], 2),
+    "avg_pool": lambda x: pyapp.nn.functional.adaptive_avg_pool1d(x[None], 2),
+    "a layer": lambda x: pyapp.nn.Sequential(pyapp.nn.Linear(4, 2), pyapp.nn.ReLU())(x),
+}
+
+
+def test_functions_that_are_linear_in_pieces() -> None:
+    """Their second gradients are zeros, as in torch, also where nothing else leads to an argument."""
+
+    def check(name: str) -> None:
+        x, b = f64(2, 4).float().detach().requires_grad_(), pyapp.zeros(4).requires_grad_()
+        (gradient,) = pyapp.grad(FLAT[name](x * 2 + b).sum(), [x], create_graph=True)
+        assert gradient is not None and gradient.requires_grad
+        second = pyapp.grad(gradient.sum() + x.sum(), [x, b], retain_graph=True)
+        assert [g is not None and g.tolist() for g in second] == [[[1.0] * 4] * 2, [0.0] * 4]
+        told: list[Any] = []
+        b.register_post_accumulate_grad_hook(lambda leaf: told.append(leaf.grad))
+        (gradient.square().sum() + x.sum()).backward()
+        assert x.grad is not None and x.grad.tolist() == [[1.0] * 4] * 2
+        assert b.grad is not None and b.grad.tolist() == [0.0] * 4 and len(told) == 1
+
+    check_each(check, [(name,) for name in FLAT])

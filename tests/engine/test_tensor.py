@@ -101,6 +101,19 @@ def test_arange_linspace_eye() -> None:
     assert pyapp.arange(0, 1, 0.25).tolist() == [0, 0.25, 0.5, 0.75]
     assert pyapp.arange(5, 0, -2).tolist() == [5, 3, 1]
     assert pyapp.linspace(0, 1, 5).tolist() == [0, 0.25, 0.5, 0.75, 1]
+    bits = [
+        -1.0,
+        -0.6666666269302368,
+        -0.3333333134651184,
+        -2.9802322387695312e-08,
+        0.3333333134651184,
+        0.6666666269302368,
+        1.0,
+    ]  # torch's
+    assert pyapp.linspace(-1, 1, 7).tolist() == bits
+    identity = pyapp.eye(2, 3).unsqueeze(0)
+    grid = pyapp.nn.functional.affine_grid(identity, (1, 1, 7, 7), align_corners=False)
+    assert grid[0, 0, :, 0].tolist() == (pyapp.tensor(bits) * 6 / 7).tolist()
     assert pyapp.eye(2, 3).tolist() == [[1, 0, 0], [0, 1, 0]]
     with pytest.raises(ValueError, match="step"):
         pyapp.arange(0, 3, 0)

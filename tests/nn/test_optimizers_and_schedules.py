@@ -392,8 +392,22 @@ def test_manners_of_torch_are_taken() -> None:
         optim.Adam([nn.Parameter(zeros(1))], differentiable=True)
     with pytest.raises(TypeError, match="no setting speed"):
         optim.Adam([nn.Parameter(zeros(1))], speed=1)
-    with pytest.raises(TypeError, match="float32, float64 or complex"):
-        optim.SGD([nn.Parameter(zeros(1, dtype="float16"))])
+    with pytest.raises(TypeError, match="floating-point or complex"):
+        optim.SGD([zeros(1, dtype="int64")])
+    half = nn.Parameter(pyapp.ones(2, dtype="bfloat16"))
+    half.grad = pyapp.ones(2, dtype="bfloat16")
+    optimizer = optim.AdamW([half], lr=0.1, weight_decay=0)
+    optimizer.step()
+    assert half.tolist() == [0.8984375] * 2  # 0.9, rounded
+    assert optimizer.state[half]["exp_avg"].dtype is half.dtype
+    wide = nn.Parameter(half.detach().float())
+    again = optim.AdamW([wide])
+    again.load_state_dict(optimizer.state_dict())
+    assert again.state[wide]["exp_avg"].dtype is wide.dtype  # torch converts it, too
+    slow = optim.SGD([half], lr=0.5, momentum=0.9, dampening=0.5)
+    slow.load_state_dict({**slow.state_dict(), "state": {0: {"momentum_buffer": None}}})  # as torch saves it at times
+    slow.step()
+    assert half.tolist() == [0.3984375] * 2
 
 
 def test_a_schedule_after_one_cycle_begins_where_that_began() -> None:
@@ -428,7 +442,8 @@ def test_states_have_torchs_names() -> None:
     for _ in range(2):
         closure()
         root.step()
-    assert root.state_dict()["state"][0]["step"] == 2
+    step = root.state_dict()["state"][0]["step"]
+    assert (step.item(), step.shape, step.dtype.name) == (2, (), "float32")
     flat = optim.LBFGS([x], max_iter=3)
     flat.step(closure)
     state = flat.state_dict()

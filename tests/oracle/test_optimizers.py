@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,11 @@ def test_optimizers_go_on_from_torchs_state(kind: str, settings: dict[str, Any])
     with pyapp.no_grad():
         for a, b in zip(ours, theirs, strict=True):
             a.copy_(pyapp.from_numpy(b.detach().numpy().copy()))
+    for side in sides:
+        step(*side)
+    file = BytesIO()
+    pyapp.save(after.state_dict(), file)
+    before.load_state_dict(torch.load(BytesIO(file.getvalue()), weights_only=True))
     for side in sides:
         step(*side)
     for a, b in zip(ours, theirs, strict=True):

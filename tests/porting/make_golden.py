@@ -19,7 +19,7 @@ from tests.porting import cases, running
 MODULES = """
     Tensor nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.utils.parametrizations optim
     optim.lr_scheduler optim.swa_utils signal.windows autograd autograd.forward_ad autograd.functional autograd.graph
-    func linalg fft special distributions utils.data amp random profiler utils.benchmark
+    func fx linalg fft special distributions utils.data amp random profiler utils.benchmark
 """.split()
 
 

@@ -40,6 +40,7 @@ NAMES = (
     "trainer",
     "vision_transformer",
     "speech",
+    "tracing",
 )
 
 

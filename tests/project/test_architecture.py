@@ -34,7 +34,7 @@ LAYERS = [
         *("sparse", "traced_numbers", "types", "utils", "version", "webgpu"),
     },
     {"optim", "adapters", "foreach", "overrides", "quasirandom", "serialization", "_C", "_utils"},
-    {"_dynamo", "_inductor", "mps", "xpu"},
+    {"_dynamo", "_inductor", "fx", "mps", "xpu"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},

@@ -1609,6 +1609,7 @@ METHOD_MODULES: dict[str, str] = {
     "zero_": "index",
 }
 OP_MODULES: dict[str, str] = {
+    "_above": "shrinking",
     "_add_windows": "sliding_windows",
     "_advance_states": "recurrences",
     "_airy": "elementwise.airy",

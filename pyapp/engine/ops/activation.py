@@ -43,6 +43,7 @@ relu = unary(
     saves="output",
     instead_of_bools="convert it first",
 )
+relu.flat = True
 
 
 @function(method=True, in_place=True)
@@ -139,6 +140,9 @@ def _d_leaky_relu(g: Tensor, _: Any, x: Tensor, negative_slope: float = 0.01) ->
     return (_d_leaky(g, x, float(negative_slope)),)
 
 
+leaky_relu.flat = True
+
+
 @function(method=True, in_place=True)
 @op()
 def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -162,6 +166,9 @@ _inside_limits = element_function(_inside, 2, 2)
 @hardtanh.gradient
 def _d_hardtanh(g: Tensor, _: Any, x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     return (_inside_limits(g, x, float(min_val), float(max_val)),)
+
+
+hardtanh.flat = True
 
 
 @function(method=True, in_place=True)

@@ -258,7 +258,27 @@ def linspace(
 ) -> Tensor:
     """`steps` values from start to end, both included; integers go from int(start) to int(end), as in torch."""
     kind = _kind_between("linspace", start, end, dtype)
-    return _finish(tensor_of(_equally_spaced("linspace", start, end, steps, kind), kind), device, requires_grad)
+    if kind.name not in ("float32", "float64"):
+        return _finish(tensor_of(_equally_spaced("linspace", start, end, steps, kind), kind), device, requires_grad)
+    first, last = _numbers("linspace", start, end)
+    with np.errstate(all="ignore"):
+        return _finish(tensor_of(_from_both_ends(first, last, steps, kind.name), kind), device, requires_grad)
+
+
+def _from_both_ends(start: Any, end: Any, steps: int, kind: str) -> Any:
+    """torch's numbers, in float32 to the last bit: steps of that dtype from the nearer end, each place rounded once."""
+    steps = index(steps)
+    if steps < 0:
+        raise ValueError(f"linspace: steps is 0 or more, not {steps}")
+    first, last = np.asarray([start, end], kind)
+    step = np.float64((last - first) / np.asarray(max(steps - 1, 1), kind))
+    half = steps // 2 if steps != 1 else 1
+    places = np.arange(steps, dtype=np.float64)
+    places[half:] -= steps - 1
+    places *= step
+    places[:half] += first
+    places[half:] += last
+    return places.astype(kind, copy=False)
 
 
 def _kind_between(name: str, start: Any, end: Any, dtype: Any) -> DType:
@@ -272,11 +292,15 @@ def _kind_between(name: str, start: Any, end: Any, dtype: Any) -> DType:
     return as_dtype(dtype or _dtype.Default.dtype)
 
 
-def _equally_spaced(name: str, start: Any, end: Any, steps: int, kind: DType) -> Any:
+def _numbers(name: str, start: Any, end: Any) -> tuple[Any, Any]:
     for end_of in (start, end):
         if isinstance(end_of, Tensor) and end_of.ndim:
             raise ValueError(f"{name}: start and end are numbers or tensors without dims, not of {end_of.shape}")
-    start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
+    return tuple(v.item() if isinstance(v, Tensor) else v for v in (start, end))
+
+
+def _equally_spaced(name: str, start: Any, end: Any, steps: int, kind: DType) -> Any:
+    start, end = _numbers(name, start, end)
     if kind.category == 1:
         start, end = int(start), int(end)
     return np.linspace(start, end, steps)

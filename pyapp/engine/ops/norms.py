@@ -42,7 +42,8 @@ def sum_squares(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 def _d_norm(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     whole = _spread(y, x, dim, keepdim)
-    return (_spread(g, x, dim, keepdim) * where(whole == 0, 0.0, x / whole),)
+    zero = whole == 0  # there no step divides by it, of which the second gradient would be NaN
+    return (x / where(zero, 1.0, whole) * where(zero, 0.0, _spread(g, x, dim, keepdim)),)
 
 
 @op(vjp=_d_norm, saves="both")
@@ -54,10 +55,10 @@ def _euclidean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 def _d_p_norm(g: Tensor, y: Tensor, x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Any:
     whole = _spread(y, x, dim, keepdim)
-    share = x.sign() * where(whole == 0, 0.0, x.abs() / whole) ** (p - 1)
-    if p < 1:  # 0 has no sign, and its power is infinite
-        share = where(x == 0, 0.0, share)
-    return (_spread(g, x, dim, keepdim) * where(whole == 0, 0.0, share),)
+    zero = whole == 0
+    size = where(x == 0, 1.0, x.abs())  # 0, which has no sign, has an infinite power, or its gradient has
+    share = x.sign() * (size / where(zero, 1.0, whole)) ** (p - 1)
+    return (share * where(zero, 0.0, _spread(g, x, dim, keepdim)),)
 
 
 @op(vjp=_d_p_norm, saves="both")

@@ -160,6 +160,7 @@ def _max_of_windows(x: Tensor, windows: Pooled) -> Tensor:
 
 
 max_of_windows_backward = fused_gradient(_max_of_windows)
+_max_of_windows.flat = True
 
 
 @op()
@@ -169,6 +170,7 @@ def _mean_of_windows(x: Tensor, windows: Pooled) -> Tensor:
 
 
 mean_of_windows_backward = fused_gradient(_mean_of_windows)
+_mean_of_windows.flat = True
 
 
 def _max_pool(

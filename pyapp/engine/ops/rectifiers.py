@@ -47,6 +47,9 @@ def _d_prelu(g: Tensor, _: Any, x: Tensor, weight: Tensor) -> tuple[Any, Any]:
     return _prelu_slope(g, x, weight), unbroadcast(_prelu_share(g, x), weight)
 
 
+_prelu.flat = True
+
+
 @function()
 def rrelu(
     x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *, generator: Any = None

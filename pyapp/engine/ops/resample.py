@@ -20,7 +20,7 @@ from ..tensor import Tensor
 from ..user_errors import describe
 from . import pool
 from .composite_gradient import fused_gradient
-from .create import ones, tensor
+from .create import linspace, ones
 from .elementwise.limits import clamp
 from .elementwise.select import where
 from .linalg.products import matmul
@@ -397,11 +397,11 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     theta.new_empty((size[0], *size[2:], dims + 1))  # MemoryError at once where there is no room for the result
     axes = []
     for i, n in enumerate(size[2:]):
-        at = np.linspace(-1, 1, n) if n > 1 else np.zeros(1)
+        at = linspace(-1, 1, n, dtype=theta.dtype, device=theta.device) if n > 1 else theta.new_zeros(n)
         if not align_corners:
-            at = at * ((n - 1) / n)
+            at = at * (n - 1) / n  # rounded as torch rounds: the side of a pixel on which a place lies depends on it
         shape = (1,) * i + (n,) + (1,) * (dims - 1 - i)
-        axes.append(expand(reshape(tensor(at, dtype=theta.dtype, device=theta.device), shape), tuple(size[2:])))
+        axes.append(expand(reshape(at, shape), tuple(size[2:])))
     base = stack([*reversed(axes), ones(size[2:], dtype=theta.dtype, device=theta.device)], -1)  # (*spatial, dims + 1)
     flat = matmul(reshape(base, (1, prod(size[2:]), dims + 1)), theta.mT)
     return reshape(flat, (size[0], *size[2:], dims))

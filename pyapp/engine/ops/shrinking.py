@@ -41,7 +41,18 @@ def _soft_shrunk(x: Tensor, lambd: float) -> Tensor:
     return x - x.clamp(-lambd, lambd)
 
 
+_hard_shrunk.flat = _soft_shrunk.flat = True
+
+
 @function()
 def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
     """x where x > threshold or NaN, else value, which is truncated for integers."""
-    return where(x <= threshold, value if x.dtype.is_floating_point else int(value), x)
+    return _above(x, threshold, value if x.dtype.is_floating_point else int(value))
+
+
+@op(vjp=lambda g, _, x, threshold, value: (where(x <= threshold, 0.0, g),))
+def _above(x: Tensor, threshold: float, value: float) -> Tensor:
+    return where(x <= threshold, value, x)
+
+
+_above.flat = True

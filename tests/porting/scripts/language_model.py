@@ -184,10 +184,10 @@ def main(fill):
     fill(model)
     optimizer = model.configure_optimizers(0.1, 1e-2, (0.9, 0.95), "cpu")
     losses = []
-    train(model, optimizer, data, range(4), losses)
+    train(model, optimizer, data, range(3), losses)
     file = io.BytesIO()
     checkpoint = {
-        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "model_args": asdict(config), "iter_num": 4,
+        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "model_args": asdict(config), "iter_num": 3,
         "best_val_loss": losses[-2],
     }  # fmt: skip
     torch.save(checkpoint, file)
@@ -199,7 +199,7 @@ def main(fill):
     optimizer = model.configure_optimizers(0.1, 1e-2, (0.9, 0.95), "cpu")
     optimizer.load_state_dict(checkpoint["optimizer"])
     model = torch.compile(model) if False else model
-    train(model, optimizer, data, range(checkpoint["iter_num"], 8), losses)
+    train(model, optimizer, data, range(checkpoint["iter_num"], 5), losses)
     model.eval()
-    made = model.generate(data[:5][None, ...], 30, temperature=0.8, top_k=1)
+    made = model.generate(data[:5][None, ...], 10, temperature=0.8, top_k=1)
     return losses + made[0].tolist()

@@ -257,8 +257,10 @@ def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, 
     numbers each part by itself.
     """
     if x.dtype.is_complex:
-        first, second = nan_to_num(x.real, nan, posinf, neginf), nan_to_num(x.imag, nan, posinf, neginf)
-        return first + second * 1j
+        found = x.clone()
+        for part in (found.real, found.imag):
+            part.copy_(nan_to_num(part, nan, posinf, neginf))
+        return found
     if not x.dtype.is_floating_point:
         return x.clone()
     largest, number = finfo(x.dtype).max, 0.0 if nan is None else nan
@@ -292,6 +294,7 @@ def _next_bfloat16(start: Any, end: Any) -> Any:
 
 
 copysign = binary("copysign", lambda: np.copysign, _d_copysign, out="float")
+copysign.flat = True
 nextafter = binary("nextafter", lambda: np.nextafter, None, out="float", of_bfloat16=_next_bfloat16)
 gcd = binary("gcd", lambda: np.gcd, None, out="integers alone")
 lcm = binary("lcm", lambda: np.lcm, None, out="integers alone")
