@@ -23,13 +23,14 @@ from scripts.site_copy import copy_site
 
 
 def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path, tmp_path: Path) -> None:
-    """On a plain host below a path: isolated after one reload at most; every view with the server gone; and when it is
-    back with a new version, that arrives whole.
+    """On a plain host below a path: isolated after one reload at most; stored when the visitor, who saves data, wants
+    it; every view with the server gone; and when it is back with a new version, that arrives whole.
     """
     index = (dist / "index.html").read_text()
     new = copy_site(dist, tmp_path / "new", {"index.html": index.replace("Begin a story.", "Start a tale.").encode()})
     server = SiteServer(dist, prefix="/some/where/").start()
     context = launch()
+    context.add_init_script("Object.defineProperty(navigator, 'connection', { value: { saveData: true } })")
     with watched(context.new_page()) as story:
         page = story.page
         navigations: list[str] = []
@@ -39,7 +40,12 @@ def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path,
         assert page.evaluate("crossOriginIsolated")
         story.settings(temperature=0, max_new_tokens=32)
         text = story.write("One day")
+        store = page.get_by_role("button", name="Store it for use offline")
+        expect(store).to_be_visible()
+        assert not [path for path in server.requests if "_later-" in path or "/reader/" in path]
+        store.click()
         expect(page.locator("#offline-state")).to_contain_text("works offline", timeout=60_000)
+        assert not [path for path in server.requests if "_english-" in path or "/cmaps/" in path]
         assert {path for path in server.requests if not path.startswith("/some/where/")} <= {"/favicon.ico"}
 
         server.stop()
