@@ -79,21 +79,31 @@ def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path,
 
 # The page has its service worker, and does not load itself again for it.
 CONTROLLED = "() => globalThis.pyappPage !== undefined && navigator.serviceWorker.controller !== null"
+# The sizes of files that are fetched one after the other, and how long that takes.
+FETCH = """async (paths) => {
+  const [sizes, begun] = [[], performance.now()];
+  for (const path of paths) sizes.push((await (await fetch(path)).arrayBuffer()).byteLength);
+  return [sizes, performance.now() - begun];
+}"""
 # The browser's storage does not answer the service worker.
 SILENT = b"Cache.prototype.match = CacheStorage.prototype.match = () => new Promise(() => {});"
 
 
 def test_a_service_worker_without_storage(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
-    """The page comes from the network then."""
+    """The page and its parts come from the network then, and wait for the storage once only."""
     worker = SILENT + (dist / "service-worker.js").read_bytes()
-    folder = copy_site(dist, tmp_path / "site", {"service-worker.js": worker, "worker.js": b""})
-    with SiteServer(folder) as server:
+    with SiteServer(copy_site(dist, tmp_path / "site", {"service-worker.js": worker, "worker.js": b""})) as server:
         with watched(browser.new_page()) as story:
             story.page.goto(server.url)
             story.page.wait_for_function(CONTROLLED)
-            (folder / "worker.js").write_bytes((dist / "worker.js").read_bytes())  # only the second visit needs Python
-            story.open(server.url)
+            story.page.goto(server.url)
+            story.page.wait_for_function(CONTROLLED)
             assert story.page.evaluate("crossOriginIsolated"), "the service worker did not answer"
+            wheels = [path.relative_to(dist).as_posix() for path in sorted((dist / "pyodide").glob("*.whl"))]
+            sizes, milliseconds = story.page.evaluate(FETCH, wheels)
+            assert (
+                sizes == [(dist / path).stat().st_size for path in wheels] and milliseconds < 30_000
+            )  # 4,000 for each would be more
 
 
 def test_a_lost_network_before_the_page_is_stored_whole(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:

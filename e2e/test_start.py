@@ -217,30 +217,6 @@ def test_a_damaged_snapshot_is_made_anew(visited: BrowserContext, isolated: Site
         assert story.engine()["fromSnapshot"]
 
 
-SILENT = b"""{
-  const open = FileSystemFileHandle.prototype.createSyncAccessHandle;
-  FileSystemFileHandle.prototype.createSyncAccessHandle = function (...options) {
-    return this.name.startsWith("python-") ? new Promise(() => {}) : open.apply(this, options);
-  };
-}
-"""
-
-
-def test_a_snapshot_whose_file_does_not_answer(
-    plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path
-) -> None:
-    """The engine starts without it."""
-    with bare_page(plain_browser, changeable) as other:
-        if other.evaluate(SNAPSHOT) is None:  # no test before this one has made it
-            with watched(plain_browser.new_page()) as story:
-                story.open(changeable.url)
-                keep_snapshot(other)
-    worker = SILENT + (dist / "worker.js").read_bytes()
-    with changeable.changed({"worker.js": worker}), watched(plain_browser.new_page()) as story:
-        story.open(changeable.url)
-        assert not story.engine()["fromSnapshot"]
-
-
 # A compiler that never answers a start; the page's clock runs fast.
 STUCK = b"WebAssembly.compileStreaming = () => new Promise(() => {});"
 FAST = "const wait = setTimeout; globalThis.setTimeout = (work, time, ...rest) => wait(work, time / 40, ...rest)"
@@ -337,6 +313,32 @@ def views_that_do_not_arrive(story: StoryPage, changeable: ChangeableSite) -> No
         expect(story.error).to_contain_text("The list of models could not be loaded.")
     again.click()
     page.wait_for_selector("#model-dialog[open] .model-row")
+
+
+# The files of snapshots do not answer; a tenth of the page's patience with them has to do.
+SILENT = b"""{
+  const [open, wait] = [FileSystemFileHandle.prototype.createSyncAccessHandle, setTimeout];
+  globalThis.setTimeout = (work, time, ...rest) => wait(work, time === 5000 ? 500 : time, ...rest);
+  FileSystemFileHandle.prototype.createSyncAccessHandle = function (...options) {
+    return this.name.startsWith("python-") ? new Promise(() => {}) : open.apply(this, options);
+  };
+}
+"""
+
+
+def test_a_snapshot_whose_file_does_not_answer(
+    plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path
+) -> None:
+    """The engine starts without it."""
+    with bare_page(plain_browser, changeable) as other:
+        if other.evaluate(SNAPSHOT) is None:  # no test before this one has made it
+            with watched(plain_browser.new_page()) as story:
+                story.open(changeable.url)
+                keep_snapshot(other)
+    worker = SILENT + (dist / "worker.js").read_bytes()
+    with changeable.changed({"worker.js": worker}), watched(plain_browser.new_page()) as story:
+        story.open(changeable.url)
+        assert not story.engine()["fromSnapshot"]
 
 
 def test_a_worker_that_does_not_load_is_reported(plain_browser: BrowserContext, changeable: ChangeableSite) -> None:
