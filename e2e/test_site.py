@@ -169,16 +169,17 @@ DOWNLOAD = """async () => {
 def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows how much has arrived. Settings of other kinds are not ours. Offline is said at once."""
     send = Handler.body
+    late: tuple[str, ...] = ("pyodide.asm.wasm",)
+    arriving = threading.Event()
 
     def slow(self: Handler, source: Path, first: int, last: int) -> None:
-        if "pyodide.asm.wasm" not in source.name:
+        if not any(part in str(source) for part in late):
             return send(self, source, first, last)
         middle = (first + last) // 2
         send(self, source, first, middle)
-        shown.wait(30)
+        arriving.wait(30)
         send(self, source, middle, last)
 
-    shown = threading.Event()
     monkeypatch.setattr(Handler, "body", slow)
     with SiteServer(dist, isolated=True) as server, watched(plain_browser.new_page()) as story:
         story.page.add_init_script(f"({FOREIGN})()")
@@ -188,7 +189,7 @@ def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypat
         bar = progress.locator("progress")
         assert 0 < float(bar.get_attribute("value") or 0) / float(bar.get_attribute("max") or 0) < 0.9
         story.page.screenshot(path=OUTPUT / "loading.png")
-        shown.set()
+        arriving.set()
         story.wait_ready()
         story.page.evaluate(LATE_BYTES)
         expect(progress).to_be_hidden()
@@ -201,55 +202,43 @@ def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypat
         finally:
             plain_browser.set_offline(False)
         assert "This device is offline" in says and milliseconds < 5000
+        late = ("model-dialog.js", "history-panel.js", "pdf.min.js", "chat-view.js", "search.css")
+        parts_that_arrive_slowly(story, arriving)
 
 
-def test_parts_that_arrive_slowly(
-    plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def parts_that_arrive_slowly(story: StoryPage, arriving: threading.Event) -> None:
     """The list of models, the history and what opens PDFs: the page says that it waits, and shows them then."""
-    send = Handler.body
-
-    def held(self: Handler, source: Path, first: int, last: int) -> None:
-        if any(part in str(source) for part in late):
-            arriving.wait(30)
-        send(self, source, first, last)
-
-    late = ("model-dialog.js", "history-panel.js", "pdf.min.js", "chat-view.js", "search.css")
-    arriving = threading.Event()
-    monkeypatch.setattr(Handler, "body", held)
-    with watched(plain_browser.new_page()) as story:
-        page, status = story.page, story.page.locator("#engine-status")
-        plain_browser.new_cdp_session(page).send("Network.clearBrowserCache")  # which has them of other tests
-        story.open(changeable.url)
-        page.locator("#choose-model").click()
-        expect(status).to_have_text("Loading")
-        arriving.set()
-        expect(page.locator("#model-dialog .model-row").first).to_be_visible()
-        expect(status).to_have_text("Ready")
-        story.close_dialog()
-        arriving.clear()
-        page.locator("#history-story summary").click()
-        expect(status).to_have_text("Loading")
-        arriving.set()
-        expect(page.locator("#history-story")).to_contain_text("Nothing yet")
-        expect(status).to_have_text("Ready")
-        arriving.clear()
-        page.evaluate("pyappPage.router.take([new File(['%PDF-1.4'], 'paper.pdf', { type: 'application/pdf' })])")
-        expect(page.locator("#read-progress")).to_contain_text("Opening paper.pdf…")
-        expect(status).to_have_text("Loading")
-        arriving.set()
-        expect(page.locator("#read-error")).to_contain_text("is not a PDF, or it is damaged")
-        expect(page.locator("#read-progress")).to_be_hidden()
-        arriving.clear()
-        waiting = page.locator(".view-loading")
-        for view in ("Chat", "Search"):
-            page.get_by_role("link", name=view).click()
-            expect(page.locator(f"#view-{view.lower()}[aria-busy]")).to_have_count(1)
-            expect(waiting.filter(visible=True)).to_have_count(1)  # of the view that is wanted now
-        page.get_by_role("link", name="Story").click()
-        expect(waiting.filter(visible=True)).to_have_count(0)
-        arriving.set()
-        expect(waiting).to_have_count(0)
+    page, status = story.page, story.page.locator("#engine-status")
+    arriving.clear()
+    page.locator("#choose-model").click()
+    expect(status).to_have_text("Loading")
+    arriving.set()
+    expect(page.locator("#model-dialog .model-row").first).to_be_visible()
+    expect(status).to_have_text("Ready")
+    story.close_dialog()
+    arriving.clear()
+    page.locator("#history-story summary").click()
+    expect(status).to_have_text("Loading")
+    arriving.set()
+    expect(page.locator("#history-story")).to_contain_text("Nothing yet")
+    expect(status).to_have_text("Ready")
+    arriving.clear()
+    page.evaluate("pyappPage.router.take([new File(['%PDF-1.4'], 'paper.pdf', { type: 'application/pdf' })])")
+    expect(page.locator("#read-progress")).to_contain_text("Opening paper.pdf…")
+    expect(status).to_have_text("Loading")
+    arriving.set()
+    expect(page.locator("#read-error")).to_contain_text("is not a PDF, or it is damaged")
+    expect(page.locator("#read-progress")).to_be_hidden()
+    arriving.clear()
+    waiting = page.locator(".view-loading")
+    for view in ("Chat", "Search"):
+        page.get_by_role("link", name=view).click()
+        expect(page.locator(f"#view-{view.lower()}[aria-busy]")).to_have_count(1)
+        expect(waiting.filter(visible=True)).to_have_count(1)  # of the view that is wanted now
+    page.get_by_role("link", name="Story").click()
+    expect(waiting.filter(visible=True)).to_have_count(0)
+    arriving.set()
+    expect(waiting).to_have_count(0)
 
 
 def test_what_cannot_start_says_why(browser: BrowserContext, site: SiteServer) -> None:
