@@ -207,6 +207,11 @@ def test_tables_that_cannot_be_forecast(visit: ForecastPage) -> None:
     visit.field.press("Control+Enter")
     page.evaluate("pyappPage.forecast.drop([new File([new Uint8Array([255, 0, 1, 2])], 'a.csv')])")
     expect(visit.error).to_contain_text("not a text file")
+    page.evaluate("pyappPage.forecast.drop([new File(['a,'.repeat(500000)], 'wide.csv')])")
+    expect(visit.error).to_contain_text("A line of this table has 1,000,000 characters")
+    visit.field.fill("b," * 30000)  # as a paste
+    expect(visit.error).to_contain_text("A line of this table has 60,000 characters")
+    expect(visit.field).to_have_value("")
     page.evaluate("pyappPage.forecast.drop([Object.defineProperty(new File([], 'a.csv'), 'size', { value: 1e8 })])")
     expect(visit.error).to_contain_text("This file has 100 MB")
     page.evaluate("pyappPage.forecast.drop([new File(['x\\n' + '1\\n'.repeat(20000)], 'long.csv')])")

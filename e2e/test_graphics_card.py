@@ -58,20 +58,12 @@ def choose(story: StoryPage, where: str) -> None:
     story.wait_ready()
 
 
-def reload_on_card(story: StoryPage) -> Worker:
-    story.page.evaluate(CHOSEN)
-    story.page.reload()
-    engine = engine_of(story)
-    engine.evaluate(COUNT)
-    story.wait_ready()
-    return engine
-
-
 def help_text(story: StoryPage) -> str:
     return story.page.locator("#computes-on-help").inner_text()
 
 
-def test_stories_and_conversations_compute_on_the_card(story: StoryPage, site: SiteServer) -> None:
+def test_stories_and_conversations_compute_on_the_card_until_it_is_lost(story: StoryPage, site: SiteServer) -> None:
+    """Then the setting is kept. What is written stays, and the engine starts anew on the threads."""
     written = story.settings(**SETTINGS).write("One day, a fox")
     choose(story, "card")
     expect(story.page.locator("#computes-on-help")).to_contain_text("They compute on the graphics card now (")
@@ -87,10 +79,7 @@ def test_stories_and_conversations_compute_on_the_card(story: StoryPage, site: S
     assert chat.settings(temperature=0, max_new_tokens=8).say("One day, a fox")
     assert engine.evaluate("self.sent") > before + 8
 
-
-def test_a_card_that_is_lost(story: StoryPage) -> None:
-    """The setting is kept. What is written stays, and the engine starts anew on the threads."""
-    engine = reload_on_card(story)
+    story.page.evaluate("location.hash = '#story'")
     story.settings(**{**SETTINGS, "max_new_tokens": 200})
     story.start("One day, a fox")
     story.until("pyappPage.story.output.ids.length > 5", timeout=60)

@@ -23,13 +23,14 @@ from scripts.site_copy import copy_site
 
 
 def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path, tmp_path: Path) -> None:
-    """On a plain host below a path: isolated after one reload at most; every view with the server gone; and when it is
-    back with a new version, that arrives whole.
+    """On a plain host below a path: isolated after one reload at most; stored when the visitor, who saves data, wants
+    it; every view with the server gone; and when it is back with a new version, that arrives whole.
     """
     index = (dist / "index.html").read_text()
     new = copy_site(dist, tmp_path / "new", {"index.html": index.replace("Begin a story.", "Start a tale.").encode()})
     server = SiteServer(dist, prefix="/some/where/").start()
     context = launch()
+    context.add_init_script("Object.defineProperty(navigator, 'connection', { value: { saveData: true } })")
     with watched(context.new_page()) as story:
         page = story.page
         navigations: list[str] = []
@@ -39,7 +40,12 @@ def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path,
         assert page.evaluate("crossOriginIsolated")
         story.settings(temperature=0, max_new_tokens=32)
         text = story.write("One day")
+        store = page.get_by_role("button", name="Store it for use offline")
+        expect(store).to_be_visible()
+        assert not [path for path in server.requests if "_later-" in path or "/reader/" in path]
+        store.click()
         expect(page.locator("#offline-state")).to_contain_text("works offline", timeout=60_000)
+        assert not [path for path in server.requests if "_english-" in path or "/cmaps/" in path]
         assert {path for path in server.requests if not path.startswith("/some/where/")} <= {"/favicon.ico"}
 
         server.stop()
@@ -73,21 +79,31 @@ def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path,
 
 # The page has its service worker, and does not load itself again for it.
 CONTROLLED = "() => globalThis.pyappPage !== undefined && navigator.serviceWorker.controller !== null"
+# The sizes of files that are fetched one after the other, and how long that takes.
+FETCH = """async (paths) => {
+  const [sizes, begun] = [[], performance.now()];
+  for (const path of paths) sizes.push((await (await fetch(path)).arrayBuffer()).byteLength);
+  return [sizes, performance.now() - begun];
+}"""
 # The browser's storage does not answer the service worker.
 SILENT = b"Cache.prototype.match = CacheStorage.prototype.match = () => new Promise(() => {});"
 
 
 def test_a_service_worker_without_storage(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
-    """The page comes from the network then."""
+    """The page and its parts come from the network then, and wait for the storage once only."""
     worker = SILENT + (dist / "service-worker.js").read_bytes()
-    folder = copy_site(dist, tmp_path / "site", {"service-worker.js": worker, "worker.js": b""})
-    with SiteServer(folder) as server:
+    with SiteServer(copy_site(dist, tmp_path / "site", {"service-worker.js": worker, "worker.js": b""})) as server:
         with watched(browser.new_page()) as story:
             story.page.goto(server.url)
             story.page.wait_for_function(CONTROLLED)
-            (folder / "worker.js").write_bytes((dist / "worker.js").read_bytes())  # only the second visit needs Python
-            story.open(server.url)
+            story.page.goto(server.url)
+            story.page.wait_for_function(CONTROLLED)
             assert story.page.evaluate("crossOriginIsolated"), "the service worker did not answer"
+            wheels = [path.relative_to(dist).as_posix() for path in sorted((dist / "pyodide").glob("*.whl"))]
+            sizes, milliseconds = story.page.evaluate(FETCH, wheels)
+            assert (
+                sizes == [(dist / path).stat().st_size for path in wheels] and milliseconds < 30_000
+            )  # 4,000 for each would be more
 
 
 def test_a_lost_network_before_the_page_is_stored_whole(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
@@ -108,20 +124,25 @@ def test_a_lost_network_before_the_page_is_stored_whole(browser: BrowserContext,
         assert story.page.evaluate("fetch('icon.svg').then(({ ok }) => ok)")
 
 
-def test_the_plainest_host(launch: Launch, dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+REFUSING = """ServiceWorkerContainer.prototype.register = async () => {
+  throw new DOMException("The operation is insecure.", "SecurityError");
+}"""
+
+
+def test_the_plainest_host(
+    browser: BrowserContext, dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It sends the compressed wheels of `make site`, calls WebAssembly bytes of any kind, which browsers do not compile
     while they arrive, and the browser allows no service worker.
     """
     monkeypatch.delitem(MIME_TYPES, ".wasm")
-    context = launch(service_workers="block")
     with SiteServer(copy_site(dist, tmp_path / "site", with_compressed_wheel(dist))) as server:
-        with watched(context.new_page()) as story:
-            story.expected_errors = ["Service Worker registration blocked"]
+        with watched(browser.new_page()) as story:
+            story.page.add_init_script(REFUSING)
             story.open(server.url)
             assert not story.page.evaluate("crossOriginIsolated")
             story.settings(temperature=0, max_new_tokens=64)
             story.write("One day")
-    context.close()
 
 
 # What the worker says when a file arrives that the engine could start without.
@@ -148,16 +169,17 @@ DOWNLOAD = """async () => {
 def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows how much has arrived. Settings of other kinds are not ours. Offline is said at once."""
     send = Handler.body
+    late: tuple[str, ...] = ("pyodide.asm.wasm",)
+    arriving = threading.Event()
 
     def slow(self: Handler, source: Path, first: int, last: int) -> None:
-        if "pyodide.asm.wasm" not in source.name:
+        if not any(part in str(source) for part in late):
             return send(self, source, first, last)
         middle = (first + last) // 2
         send(self, source, first, middle)
-        shown.wait(30)
+        arriving.wait(30)
         send(self, source, middle, last)
 
-    shown = threading.Event()
     monkeypatch.setattr(Handler, "body", slow)
     with SiteServer(dist, isolated=True) as server, watched(plain_browser.new_page()) as story:
         story.page.add_init_script(f"({FOREIGN})()")
@@ -167,7 +189,7 @@ def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypat
         bar = progress.locator("progress")
         assert 0 < float(bar.get_attribute("value") or 0) / float(bar.get_attribute("max") or 0) < 0.9
         story.page.screenshot(path=OUTPUT / "loading.png")
-        shown.set()
+        arriving.set()
         story.wait_ready()
         story.page.evaluate(LATE_BYTES)
         expect(progress).to_be_hidden()
@@ -180,55 +202,43 @@ def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypat
         finally:
             plain_browser.set_offline(False)
         assert "This device is offline" in says and milliseconds < 5000
+        late = ("model-dialog.js", "history-panel.js", "pdf.min.js", "chat-view.js", "search.css")
+        parts_that_arrive_slowly(story, arriving)
 
 
-def test_parts_that_arrive_slowly(
-    plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def parts_that_arrive_slowly(story: StoryPage, arriving: threading.Event) -> None:
     """The list of models, the history and what opens PDFs: the page says that it waits, and shows them then."""
-    send = Handler.body
-
-    def held(self: Handler, source: Path, first: int, last: int) -> None:
-        if any(part in str(source) for part in late):
-            arriving.wait(30)
-        send(self, source, first, last)
-
-    late = ("model-dialog.js", "history-panel.js", "pdf.min.js", "chat-view.js", "search.css")
-    arriving = threading.Event()
-    monkeypatch.setattr(Handler, "body", held)
-    with watched(plain_browser.new_page()) as story:
-        page, status = story.page, story.page.locator("#engine-status")
-        plain_browser.new_cdp_session(page).send("Network.clearBrowserCache")  # which has them of other tests
-        story.open(changeable.url)
-        page.locator("#choose-model").click()
-        expect(status).to_have_text("Loading")
-        arriving.set()
-        expect(page.locator("#model-dialog .model-row").first).to_be_visible()
-        expect(status).to_have_text("Ready")
-        story.close_dialog()
-        arriving.clear()
-        page.locator("#history-story summary").click()
-        expect(status).to_have_text("Loading")
-        arriving.set()
-        expect(page.locator("#history-story")).to_contain_text("Nothing yet")
-        expect(status).to_have_text("Ready")
-        arriving.clear()
-        page.evaluate("pyappPage.router.take([new File(['%PDF-1.4'], 'paper.pdf', { type: 'application/pdf' })])")
-        expect(page.locator("#read-progress")).to_contain_text("Opening paper.pdf…")
-        expect(status).to_have_text("Loading")
-        arriving.set()
-        expect(page.locator("#read-error")).to_contain_text("is not a PDF, or it is damaged")
-        expect(page.locator("#read-progress")).to_be_hidden()
-        arriving.clear()
-        waiting = page.locator(".view-loading")
-        for view in ("Chat", "Search"):
-            page.get_by_role("link", name=view).click()
-            expect(page.locator(f"#view-{view.lower()}[aria-busy]")).to_have_count(1)
-            expect(waiting.filter(visible=True)).to_have_count(1)  # of the view that is wanted now
-        page.get_by_role("link", name="Story").click()
-        expect(waiting.filter(visible=True)).to_have_count(0)
-        arriving.set()
-        expect(waiting).to_have_count(0)
+    page, status = story.page, story.page.locator("#engine-status")
+    arriving.clear()
+    page.locator("#choose-model").click()
+    expect(status).to_have_text("Loading")
+    arriving.set()
+    expect(page.locator("#model-dialog .model-row").first).to_be_visible()
+    expect(status).to_have_text("Ready")
+    story.close_dialog()
+    arriving.clear()
+    page.locator("#history-story summary").click()
+    expect(status).to_have_text("Loading")
+    arriving.set()
+    expect(page.locator("#history-story")).to_contain_text("Nothing yet")
+    expect(status).to_have_text("Ready")
+    arriving.clear()
+    page.evaluate("pyappPage.router.take([new File(['%PDF-1.4'], 'paper.pdf', { type: 'application/pdf' })])")
+    expect(page.locator("#read-progress")).to_contain_text("Opening paper.pdf…")
+    expect(status).to_have_text("Loading")
+    arriving.set()
+    expect(page.locator("#read-error")).to_contain_text("is not a PDF, or it is damaged")
+    expect(page.locator("#read-progress")).to_be_hidden()
+    arriving.clear()
+    waiting = page.locator(".view-loading")
+    for view in ("Chat", "Search"):
+        page.get_by_role("link", name=view).click()
+        expect(page.locator(f"#view-{view.lower()}[aria-busy]")).to_have_count(1)
+        expect(waiting.filter(visible=True)).to_have_count(1)  # of the view that is wanted now
+    page.get_by_role("link", name="Story").click()
+    expect(waiting.filter(visible=True)).to_have_count(0)
+    arriving.set()
+    expect(waiting).to_have_count(0)
 
 
 def test_what_cannot_start_says_why(browser: BrowserContext, site: SiteServer) -> None:

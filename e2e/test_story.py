@@ -168,10 +168,19 @@ def test_settings_are_kept_and_nonsense_is_corrected(still: StoryPage, still_sit
         assert 8 <= int(story.page.locator("#max_new_tokens").input_value()) <= 1024
 
 
+# Whether the second letter that was written stands to the right of the first.
+RUNS_RIGHT = """() => {
+  const [node, range] = [document.getElementById("story-output").firstChild, document.createRange()];
+  const left = (at) => (range.setStart(node, at), range.setEnd(node, at + 1), range.getBoundingClientRect().left);
+  return left(0) < left(1);
+}"""
+
+
 def test_copy(story: StoryPage, browser: BrowserContext) -> None:
     browser.grant_permissions(["clipboard-read", "clipboard-write"])
     story.settings(max_new_tokens=24)
-    text = story.write("One day")
+    text = story.write("One \u202eday")  # which turns what follows it on the line, but not the story
+    assert story.page.evaluate(RUNS_RIGHT)
     story.page.get_by_role("button", name="Copy text").click()
     expect(story.page.locator("#copy")).to_have_text("Copied")
     assert story.page.evaluate("navigator.clipboard.readText()") == text

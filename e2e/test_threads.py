@@ -43,11 +43,11 @@ def set_threads(story: StoryPage, threads: str) -> None:
 def suspended(story: StoryPage) -> None:
     """Suspends the tab while it writes, as browsers do with tabs in the background, and wakes it up again."""
     protocol = story.page.context.new_cdp_session(story.page)
-    story.settings(max_new_tokens=256)
+    story.settings(max_new_tokens=128)
     story.start("One day")
     story.until("pyappPage.story.output.ids.length > 5")
     protocol.send("Page.setWebLifecycleState", {"state": "frozen"})
-    time.sleep(1)
+    time.sleep(0.3)
     protocol.send("Page.setWebLifecycleState", {"state": "active"})
     story.wait_done()
     protocol.detach()

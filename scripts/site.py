@@ -73,7 +73,8 @@ LIBRARIES = {
     # For Chinese, Japanese and Korean PDFs. ISO 32000 names no CMaps for UTF-8 and UTF-32.
     "pdfjs/cmaps": [f"pdfjs-dist/cmaps/{name}" for name in ("[!U]*", "Uni*-UCS2-*", "Uni*-UTF16-*")],
 }
-ON_DEMAND = ("pdfjs/cmaps",)  # folders whose files a browser stores when it has used them
+# Files that a browser stores when it has used them: those of PDFs in few languages, and of voices of phonemes.
+ON_DEMAND = ("pdfjs/cmaps/", "pyodide/misaki_english-", "pyodide/pyapp_english-")
 # What a package of the lock file needs besides itself.
 DEPENDS = {
     "pyapp": [part for part in PYAPP_PARTS if part != ENGLISH],
@@ -178,8 +179,8 @@ def manifest(out: Path) -> dict[str, Any]:
         for path in paths
     ]
     for file in files:
-        folder = file["path"].rpartition("/")[0]
-        if folder in ON_DEMAND or file["path"] in PUBLIC or file["path"].endswith(".d.ts"):  # not of this page
+        # Those of PUBLIC and the types are not of this page.
+        if file["path"].startswith(ON_DEMAND) or file["path"] in PUBLIC or file["path"].endswith(".d.ts"):
             file["on_demand"] = True
     version = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
     return {"version": version, "files": files}

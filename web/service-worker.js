@@ -40,7 +40,7 @@ worker.addEventListener("fetch", (event) => {
 
 worker.addEventListener("message", (event) => {
   const tell = (/** @type {string} */ notice) => event.source?.postMessage({ notice });
-  if (event.data.method === "keep") event.waitUntil(keep(tell).catch(() => {})); // offline, or the storage is full: the next visit tries again
+  if (event.data.method === "keep") event.waitUntil(keep(tell, event.data.saving).catch(() => event.data.asked && tell("failed"))); // offline, or the storage is full: the next visit tries again
   if (event.data.method === "switch") event.waitUntil(switchVersion().catch(() => {}).then(() => tell("switched")));
 });
 
@@ -173,8 +173,12 @@ function withHeaders(response) {
 /** @type {Promise<"offline-ready" | "update-ready"> | null} */
 let keeping = null;
 
-/** Keeps the newest version whole. @param {(notice: string) => void} tell */
-function keep(tell) {
+/**
+ * Keeps the newest version whole; `saving`: only where one is kept already.
+ * @param {(notice: string) => void} tell @param {boolean} saving
+ */
+async function keep(tell, saving) {
+  if (saving && !keeping && !(await readMeta("current"))?.complete) return tell("not-kept");
   keeping ??= keepNewest().finally(() => (keeping = null));
   return keeping.then(tell);
 }

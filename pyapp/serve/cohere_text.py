@@ -55,13 +55,15 @@ def _text_part(part: Any) -> Any:
 
 
 def form_of(fields: Fields) -> Fields | None:
-    """`response_format` in OpenAI's form: here a json_object may have a schema."""
+    """`response_format` in OpenAI's form: here a json_object may have a `json_schema`, in Cohere's guide a `schema`."""
     given = fields.mapping("response_format")
-    if given is None or given.get("json_schema") is None:
+    name = next((name for name in ("json_schema", "schema") if given and given.get(name) is not None), None)
+    if given is None or name is None:
         return fields.object("response_format")
     if given.get("type") != "json_object":
-        raise fields.wrong("response_format.json_schema", "goes together with the type json_object")
-    return Fields({**given, "type": "json_schema", "json_schema": {"schema": given["json_schema"]}}, "response_format")
+        raise fields.wrong(f"response_format.{name}", "goes together with the type json_object")
+    rest = {key: value for key, value in given.items() if key != name}
+    return Fields({**rest, "type": "json_schema", "json_schema": {"schema": given[name]}}, "response_format")
 
 
 def reason_of(choice: Choice) -> str:

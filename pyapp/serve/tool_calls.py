@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyapp.formats.safe_json import parse_json
+from pyapp.text.structured_output.json_schemas import moved
 
 from .fields import Fields
 
@@ -142,12 +143,15 @@ class Tools:
     def schema(self) -> dict[str, Any]:
         """The JSON schema of a forced call."""
         names = list(self.schemas) if self.choice == "required" else [self.choice[1:]]
+        places = [f"#/anyOf/{index}" if len(names) > 1 else "#" for index in range(len(names))]
         calls = [
             {
                 "type": "object", "required": ["name", "arguments"],
-                "properties": {"name": {"const": name}, "arguments": self.schemas[name]},
+                "properties": {
+                    "name": {"const": name}, "arguments": moved(self.schemas[name], f"{place}/properties/arguments"),
+                },
             }
-            for name in names
+            for name, place in zip(names, places, strict=True)
         ]  # fmt: skip
         return calls[0] if len(calls) == 1 else {"anyOf": calls}
 

@@ -19,11 +19,11 @@ globalThis.FileReader = class {
   }
 };
 globalThis.fetch = async () => ({ ok: true, json: async () => ({ gguf: { llama: "chat" }, model_types: { bert: "embed" } }) });
-const [kinds, notebooks, texts, collections, conversations, drawings, sounds, sent, words, history, files, downloads, listing, python] = await Promise.all([
+const [kinds, notebooks, texts, collections, conversations, drawings, sounds, sent, words, history, files, downloads, listing, python, weights] = await Promise.all([
   "page/file-kinds.js", "views/lab/notebook-files.js", "views/search/text-files.js", "views/search/collection.js",
   "views/chat/conversation.js", "pictures/svg-picture.js", "audio/decoder.js", "shared/sent.js", "shared/words.js",
   "history/history-store.js", "worker/store.js",
-  "worker/download.js", "worker/hub-listing.js", "worker/python.js",
+  "worker/download.js", "worker/hub-listing.js", "worker/python.js", "worker/weight-type.js",
 ].map(part));
 
 const LONG = 300_000;
@@ -95,6 +95,19 @@ const cases = {
   "a format that all objects have": () => kinds.exporterOf(file("a.json", '{"format": "constructor"}')),
   "a model type that all objects have": () => kinds.taskOf([file("config.json", '{"model_type": "constructor"}')]),
   "an architecture that all objects have": () => gguf(string("general.architecture"), short(8), string("constructor")),
+  "types of weights": async () => {
+    const tensors = (...types) => `        {${types.map((type, at) => `"${at}":{"dtype":"${type}","shape":[1]}`)}}`;
+    const numbered = (number) => ["GGUF\u0003", string("general.file_type"), short(4), short(number)];
+    const found = [
+      ["a.safetensors", tensors("F32", "F16", "F16")], ["a.safetensors", tensors("BF16")], ["a.safetensors", tensors("F32")],
+      ["a.safetensors", tensors("U8")], ["a.safetensors"], ["a.gguf", ...numbered(0)], ["a.gguf", ...numbered(32)], ["a.gguf", ...numbered(7)],
+      ["a.gguf", "GGUF", "general.file_type"], ["ggml-a.bin", "lmgg", Buffer.alloc(40), short(1)], ["ggml-a.bin", "lmgg", Buffer.alloc(40), short(7)],
+      ["a.bin", "PK\u0003\u0004 ctorch\nBFloat16Storage\nctorch\nLongStorage\nctorch\nBFloat16Storage\n"], ["a.bin", short(64)],
+      ["a.bin", "24ka", short(2)], ["a.bin", "24ka", short(1)], ["a.onnx", "x"],
+    ];
+    const types = await Promise.all(found.map(([name, ...parts]) => weights.weightType(file(name, ...parts))));
+    return types.map((type) => type ?? "-").join(" ");
+  },
   "a file of Segment Anything": () => kinds.taskOf([file("mobile_sam.pt", "x")]),
   "an architecture": () => gguf(string("general.architecture"), short(8), string("llama")),
   "lists in lists": () => gguf(string("a"), short(9), Buffer.concat(Array(80_000).fill(Buffer.concat([short(9), long(1)])))),

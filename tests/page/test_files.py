@@ -42,6 +42,7 @@ ANSWERS = {
     "a format that all objects have": None,
     "a model type that all objects have": None,
     "an architecture that all objects have": "chat",
+    "types of weights": "float16 float16 float32 - - float32 float16 - - float16 - float16 float32 - float32 -",
     "a file of Segment Anything": "cut-out",
     "an architecture": "chat",
     "lists in lists": "chat",

@@ -53,8 +53,9 @@ def test_answers(client: Any) -> None:
     thinking = post(client, PATH, **ASK | {"max_tokens": 40}, choice=["<think>hm</think>Hi"])["message"]["content"]
     assert thinking == [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Hi"}]
     schema = {"type": "object", "properties": {"age": {"enum": [3, 4]}}, "required": ["age"]}
-    form = {"response_format": {"type": "json_object", "json_schema": schema}, "max_tokens": 60}
-    assert json.loads(post(client, PATH, **ASK | form)["message"]["content"][0]["text"])["age"] in (3, 4)
+    for name in ("json_schema", "schema"):
+        form = {"response_format": {"type": "json_object", name: schema}, "max_tokens": 60}
+        assert json.loads(post(client, PATH, **ASK | form)["message"]["content"][0]["text"])["age"] in (3, 4)
 
 
 def test_streams(client: Any) -> None:

@@ -33,7 +33,12 @@ WEATHER = {
     "type": "function",
     "function": {
         "name": "weather",
-        "parameters": {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]},
+        "parameters": {  # with a reference, as pydantic writes classes in classes
+            "type": "object",
+            "properties": {"city": {"$ref": "#/$defs/City"}},
+            "required": ["city"],
+            "$defs": {"City": {"enum": ["Oslo", "Rome"]}},
+        },
     },
 }
 SOUND = ROOT / "web/models/speech/samples/weather.wav"
@@ -142,6 +147,9 @@ def test_forms_and_tools(client: Any) -> None:
         function = chosen["message"]["tool_calls"][0]["function"]
         assert chosen["finish_reason"] == "tool_calls" and chosen["message"]["content"] is None
         assert function["name"] == "weather" and json.loads(function["arguments"])["city"] in ("Oslo", "Rome")
+    both = [WEATHER, {"type": "function", "function": {**WEATHER["function"], "name": "climate"}}]
+    either = post(client, "/v1/chat/completions", **call | {"tools": both, "tool_choice": "required"})["choices"][0]
+    assert json.loads(either["message"]["tool_calls"][0]["function"]["arguments"])["city"] in ("Oslo", "Rome")
     other = {"type": "function", "function": {"name": "other", "parameters": None}}
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [forced]}}
     several = call | {"tools": [other, WEATHER], "tool_choice": allowed}

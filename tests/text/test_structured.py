@@ -17,6 +17,7 @@ from pyapp.text.generation.generate import Session, generate
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.structured_output.automata import Automaton, characters, compile_expression, literal, others
 from pyapp.text.structured_output.json_forms import Schema
+from pyapp.text.structured_output.json_schemas import moved
 from pyapp.text.structured_output.structured import CompiledForm, TextForm, Vocabulary
 from pyapp.text.tokenization.patterns import Pattern
 from tests.text.small_model import write_model
@@ -495,3 +496,13 @@ def test_the_cost_of_a_large_vocabulary() -> None:
 def test_a_form_of_its_own() -> None:
     found = compile_expression(literal("é"))
     assert found.matches("é".encode()) and not found.matches(b"e")
+
+
+def test_a_schema_that_becomes_a_part_keeps_what_its_references_mean() -> None:
+    names: Any = {"$ref": {"$ref": "#/$defs/const"}, "const": {"items": [{"$ref": "#"}], "const": {"$ref": "#/a"}}}
+    found = moved({"properties": names, "$defs": {"const": {"$ref": "other.json#/b"}}}, "#/c")
+    expected: Any = {
+        "$ref": {"$ref": "#/c/$defs/const"},
+        "const": {"items": [{"$ref": "#/c"}], "const": {"$ref": "#/a"}},
+    }
+    assert found == {"properties": expected, "$defs": {"const": {"$ref": "other.json#/b"}}}

@@ -230,6 +230,26 @@ class Schemas:
 
 # -- parts of a schema
 
+VALUES = frozenset("const enum default example examples".split())  # keywords that have values, not schemas
+NAMED = frozenset("properties patternProperties dependentSchemas $defs definitions".split())  # schemas by names
+
+
+def moved(schema: Any, place: str) -> Any:
+    """A whole schema as a part of another at `place` ("#/properties/a"): its references point to the same schemas."""
+    if isinstance(schema, list):
+        return [moved(part, place) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found: dict[str, Any] = {}
+    for name, given in schema.items():
+        if name == "$ref" and isinstance(given, str) and (given == "#" or given.startswith("#/")):
+            found[name] = place + given[1:]
+        elif name in NAMED and isinstance(given, Mapping):
+            found[name] = {key: moved(part, place) for key, part in given.items()}
+        else:
+            found[name] = given if name in VALUES else moved(given, place)
+    return found
+
 
 def _list(schema: Mapping[str, Any], name: str) -> list[Any]:
     found = schema[name]

@@ -6,7 +6,7 @@ import { byId, h } from "./dom.js";
 import { showError } from "./errors.js";
 import { setUpCard, setUpThreads } from "./engine-settings.js";
 import { Models } from "./models.js";
-import { keepOffline, setUpServiceWorker } from "./offline.js";
+import { keepOffline, savesData, setUpServiceWorker } from "./offline.js";
 import { FileRouter } from "./file-router.js";
 import { foldSettings, setUpDialogs, setUpKeys, setUpTheme, setUpTopbar } from "./shell.js";
 import { StorageDialog } from "./storage-dialog.js";
@@ -33,7 +33,7 @@ async function start() {
   setUpThreads(app);
   app.addEventListener("ready", () => whenIdle(app, () => {
     keepOffline();
-    app.engine.call("warm").catch(() => {}); // the page is offline: the parts are fetched again when needed
+    if (!savesData()) app.engine.call("warm").catch(() => {}); // the page is offline: the parts are fetched again when needed
   }));
   app.listed().catch((error) => {
     const shown = app.errorSlots.map((slot) => showError(slot, error, app.actions));

@@ -52,16 +52,31 @@ function mayReload() {
   }
 }
 
+/** Whether the visitor has told the browser to save data: then nothing is fetched that is not needed now. */
+export const savesData = () => /** @type {any} */ (navigator).connection?.saveData === true;
+
 /** Stores the rest of the site for offline use, and checks for a new version. Called after the start of the page. */
 export function keepOffline() {
   const workers = serviceWorkers();
   const worker = workers?.controller;
   if (!worker) return;
   workers?.addEventListener("message", ({ data }) => {
+    if (data.notice === "not-kept") offerToKeep(worker, "Your browser saves data, so the page is not stored. ");
+    if (data.notice === "failed") offerToKeep(worker, "The page could not be stored: the connection was lost, or there is no room. ");
     if (data.notice === "offline-ready" || data.notice === "update-ready") byId("offline-state").textContent = "Stored on this device: works offline. Nothing you type leaves the device.";
     if (data.notice === "update-ready") showUpdate();
   });
-  worker.postMessage({ method: "keep" });
+  worker.postMessage({ method: "keep", saving: savesData() });
+}
+
+/** @param {ServiceWorker} worker @param {string} why it is not stored */
+function offerToKeep(worker, why) {
+  const state = byId("offline-state");
+  const keep = () => {
+    state.textContent = "Storing the page…";
+    worker.postMessage({ method: "keep", asked: true });
+  };
+  state.replaceChildren("Runs on this device. ", why, h("button", { type: "button", class: "quiet", onclick: keep }, "Store it for use offline"));
 }
 
 function showUpdate() {

@@ -11,7 +11,7 @@ const told = (given, room) =>
     room > 0 ? `Of ${given.toLocaleString("en")}, the first ${room.toLocaleString("en")} are here; the rest can follow later.` : "It is full."
   }`;
 
-/** Limits a field, and says what was cut. @param {HTMLTextAreaElement} field @param {(message: string) => void} tell */
+/** Limits a field, and says what was cut. @param {HTMLTextAreaElement} field or one of a line @param {(message: string) => void} tell */
 export function limitText(field, tell) {
   field.maxLength = MOST_CHARACTERS; // the browser cuts what is pasted, and undoes it
   field.addEventListener("beforeinput", ({ data, dataTransfer }) => {

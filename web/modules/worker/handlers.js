@@ -81,7 +81,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     "models.list": async () => ({ models: await models.list() }),
 
-    "models.add": async ({ id, files, task, folder }) => (models.add(id, files, task, folder), {}),
+    "models.add": async ({ id, files, task, folder }) => (await models.add(id, files, task, folder), {}),
 
     "models.forget": async ({ id }) => (models.forget(id), {}),
 

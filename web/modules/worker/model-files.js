@@ -21,10 +21,12 @@ import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 import { noStore } from "./store.js";
 import { watched } from "./watched.js";
+import { weightType } from "./weight-type.js";
 
 const SHOWN_EVERY = 60; // ms between two progress events
 /** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. @type {Record<string, number>} */
 const QUICK_SHRINK = { float32: 0.27, float: 0.27, float16: 0.54 };
+const SMALLEST = 8 << 20; // bytes of the weights: smaller models stay as they are (pyapp/models/loading/precision.py)
 const WORKING_BYTES = 60e6; // what a model needs beside its weights: caches, activations
 
 let failed = 0; // some browsers remember that a script did not arrive, by its address
@@ -49,7 +51,7 @@ export class ModelFiles {
     this.precision = "fast";
     /** @type {Map<string, Promise<ArrayBuffer>>} */
     this.embedded = new Map();
-    /** @type {Map<string, {title: string, task: Task, kind: "file", files: import("./dropped-files.js").RoleFile[]}>} */
+    /** @type {Map<string, {title: string, task: Task, kind: "file", precision?: string, files: import("./dropped-files.js").RoleFile[]}>} */
     this.dropped = new Map();
     /** What `look` found in this visit. @type {Map<string, Model>} */
     this.found = new Map();
@@ -126,9 +128,9 @@ export class ModelFiles {
     const known = all.filter(({ network }) => !network).map((model) => ({ ...model, ...this.#stateOf(model, journals) }));
     // Models that the user added, and then deleted, are in no list any more.
     const shown = known.filter(({ id, kind, state }) => state !== "absent" || (kind === "hub" && !id.startsWith("hub:")));
-    const dropped = [...this.dropped].map(([id, { title, task, files }]) => ({
+    const dropped = [...this.dropped].map(([id, { title, task, files, precision }]) => ({
       id, title, task, description: "From your computer: gone when this page is closed.", kind: "file", state: "ready",
-      ...this.#sizesOf(files.map(({ role, file }) => ({ role, size: file.size }))),
+      ...this.#sizesOf(files.map(({ role, file }) => ({ role, size: file.size })), precision),
     }));
     shown.sort((a, b) => (a.kind === "embedded" ? 0 : 1) - (b.kind === "embedded" ? 0 : 1));
     return [...shown, ...dropped];
@@ -143,7 +145,7 @@ export class ModelFiles {
     const known = files.find(({ role }) => role === "model")?.size ?? weights;
     if (!known) return { bytes: 0, memory: 0 }; // a sum of the others would mislead
     const bytes = files.reduce((sum, { size }) => sum + (size ?? 0), 0);
-    const shrink = this.precision === "fast" ? QUICK_SHRINK[precision ?? ""] ?? 1 : 1;
+    const shrink = this.precision === "fast" && weights >= SMALLEST ? QUICK_SHRINK[precision ?? ""] ?? 1 : 1;
     return { bytes, memory: Math.round(bytes * shrink * 1.1 + WORKING_BYTES) };
   }
 
@@ -207,6 +209,7 @@ export class ModelFiles {
     if (whole && config) {
       const json = await textOf(hubUrl(hub, whole, config), context.signal);
       await this.python.ask("check.config", { json, task, where: `${whole.repo}/config.json` });
+      if (/"(?:torch_)?dtype"\s*:\s*"b?float16"/.test(json)) for (const model of models) if (model.precision === "float") model.precision = "float16";
       context.heard(); // Python may have had to start first
     }
     if (gguf) {
@@ -328,9 +331,13 @@ export class ModelFiles {
    * @param {import("./dropped-files.js").PickedFile[]} files @param {Task} task the model's task
    * @param {string} [folder] the name of the folder that contained them
    */
-  add(id, files, task, folder) {
+  async add(id, files, task, folder) {
     const { title, files: sorted } = sortFiles(files, task);
-    this.dropped.set(id, { title: folder ?? title, task, kind: "file", files: sorted });
+    /** @type {Parameters<typeof this.dropped.set>[1]} */
+    const model = { title: folder ?? title, task, kind: "file", files: sorted };
+    this.dropped.set(id, model); // at once: the page may ask for it before this has its answer
+    const [largest] = sorted.map(({ file }) => file).sort((a, b) => b.size - a.size);
+    model.precision = await weightType(largest).catch(() => undefined); // Python says what is wrong with the file
   }
 
   /** Forgets a model that was added for this visit. @param {string} id */
@@ -349,9 +356,9 @@ export class ModelFiles {
     if (!store) throw noStore("Choose the files again at the next visit.");
     const total = dropped.files.reduce((sum, { file }) => sum + file.size, 0);
     await checkFree(total);
-    const { title, task } = dropped;
+    const { title, task, precision } = dropped;
     const files = dropped.files.map(({ role, path, file }) => ({ role, path, size: file.size, sha256: /** @type {null} */ (null) }));
-    const model = { id: `kept:${randomId()}`, title, task, description: "From your computer; a copy is kept here.", kind: /** @type {const} */ ("kept"), files };
+    const model = { id: `kept:${randomId()}`, title, task, description: "From your computer; a copy is kept here.", kind: /** @type {const} */ ("kept"), precision, files };
     const report = reporter(emit, "Copying");
     let done = 0;
     const written = [];

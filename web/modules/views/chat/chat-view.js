@@ -148,7 +148,7 @@ export default class ChatView extends WorkingView {
       event.preventDefault();
       if (!this.button.running) this.send();
     });
-    limitText(this.field, (message) => this.#tell(message));
+    for (const field of [this.field, byId("chat-system")]) limitText(field, (message) => this.#tell(message));
     this.field.addEventListener("input", () => {
       this.#fit();
       this.#keepDraft();

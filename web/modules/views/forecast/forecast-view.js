@@ -28,6 +28,7 @@ const MODEL_FILES = /\.(safetensors|bin|ckpt|pt)$|^config\.json$/i;
 const LARGEST_FILE = 64e6; // bytes
 const LONGEST = 16384; // values: no model reads more
 const MANY_LINES = 300; // put into the field without the browser's own undo, which is slow
+const LONGEST_LINE = 50000; // letters: browsers lay out a line of a million for seconds
 const LONG_TEXT = 500000; // letters: what is kept is the series alone
 const FEWEST_SHOWN = 120; // values of the past in the chart
 const MOST_SHOWN = 2000;
@@ -49,6 +50,17 @@ const SAMPLES = [
   { path: "samples/ice-cream.csv", title: "Ice cream, by months" },
   { path: "samples/load.csv", title: "Electricity, by hours" },
 ];
+
+/** @param {string} text */
+const longestLine = (text) => text.split("\n").reduce((most, { length }) => Math.max(most, length), 0);
+
+/** @param {string} text @param {string} [where] the file @throws {UserError} for a line that the field would show too slowly */
+function checkLines(text, where) {
+  const length = longestLine(text);
+  if (length <= LONGEST_LINE) return;
+  const [has, most] = [length, LONGEST_LINE].map((count) => count.toLocaleString("en"));
+  throw new UserError(`A line of this table has ${has} characters: the page reads lines of up to ${most}.`, { where, hint: "Give a line for each moment, and leave out columns that are not forecast." });
+}
 
 /** @extends {TextView<Forecast>} */
 export default class ForecastView extends TextView {
@@ -78,6 +90,12 @@ export default class ForecastView extends TextView {
   }
 
   #listen() {
+    this.field.field.addEventListener("beforeinput", (event) => {
+      const pasted = event.data ?? event.dataTransfer?.getData("text/plain") ?? "";
+      if (longestLine(pasted) <= LONGEST_LINE) return;
+      event.preventDefault();
+      this.attempt(() => checkLines(pasted));
+    });
     this.field.field.addEventListener("input", () => {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.#look(), PAUSE);
@@ -172,6 +190,7 @@ export default class ForecastView extends TextView {
     if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save the table as CSV, then drop that." });
     const lines = found.text.trim().split("\n");
     if (!lines[0]) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a table with numbers." });
+    checkLines(found.text, file.name);
     const cut = lines.length > LONGEST + 1;
     const text = (cut ? [lines[0], ...lines.slice(-LONGEST)] : lines).join("\n");
     if (lines.length < MANY_LINES) this.field.type(text);

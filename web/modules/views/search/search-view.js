@@ -106,7 +106,7 @@ export default class SearchView extends WorkingView {
       });
     }
     byId("search-add").addEventListener("click", () => this.addPasted());
-    limitText(byId(PASTED), (message) => this.#tell(`${message} A file may be longer.`));
+    for (const name of TYPED) limitText(/** @type {HTMLTextAreaElement} */ (byId(name)), (message) => this.#tell(name === PASTED ? `${message} A file may be longer.` : message));
     for (const name of TYPED) {
       const field = /** @type {HTMLInputElement} */ (byId(name));
       field.value = tabMemory.get(name) ?? "";

@@ -15,6 +15,9 @@ const ENDINGS = {
 };
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
+/** Characters that set the direction of what follows them. */
+const TURNS = /[\u202a-\u202e\u2066-\u2068]/;
+
 export class StoryOutput {
   constructor() {
     this.sheet = byId("sheet");
@@ -44,6 +47,7 @@ export class StoryOutput {
       this.ids = [];
       this.earlier = 0;
       byId("story-prompt").textContent = prompt;
+      byId("story-prompt").classList.toggle("apart", TURNS.test(prompt));
       byId("story-output").textContent = "";
     }
     this.before = this.ids.length;
