@@ -726,7 +726,8 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 @click.option(
     "--transformer",
     metavar="FILE",
-    help="The transformer of FLUX.1, Stable Diffusion 3 or Z-Image: a GGUF or safetensors file, or owner/repo:FILE.",
+    help="The transformer of FLUX, Stable Diffusion 3, Z-Image or Qwen-Image: a GGUF or safetensors file, or "
+    "owner/repo:FILE.",
 )
 @click.option("--prior", metavar="MODEL", help="The prior of Würstchen.  [default: MODEL-prior, or in its folder]")
 @type_option
@@ -737,9 +738,9 @@ def imagine(
     **options: Any,
 ) -> int:  # fmt: skip
     """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
-    3.5), FLUX.1 (also Fill and Kontext), Z-Image or Würstchen: the names of the files that were written. With --image,
-    drawing starts from that picture; with --mask too, only what is white there is drawn anew. FLUX.1 Kontext changes
-    the picture as the prompt says.
+    3.5), FLUX.1 (also Fill and Kontext), FLUX.2 klein, Z-Image, Qwen-Image or Würstchen: the names of the files that
+    were written. With --image, drawing starts from that picture; with --mask too, only what is white there is drawn
+    anew. FLUX.1 Kontext and FLUX.2 change the picture as the prompt says.
     """
     from pyapp import tasks
 

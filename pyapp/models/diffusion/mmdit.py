@@ -110,7 +110,7 @@ class MMDiT(JointNetwork):
         found: int = self.config.sample_size
         return found
 
-    def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
+    def usual(self, schedule: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[int, float]:
         return 28, 7.0
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
