@@ -612,8 +612,8 @@ def drawn_texts(
     true_cfg_scale, height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
     (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
-    transformer, a file of the transformer of FLUX, Stable Diffusion 3, Z-Image or Qwen-Image; prior, Würstchen's prior; adapter,
-    an IP-Adapter, and image_encoder, its CLIP.
+    transformer, a file of the transformer of FLUX, Stable Diffusion 3, Z-Image or Qwen-Image; prior, Würstchen's prior;
+    adapter, an IP-Adapter, and image_encoder, its CLIP.
     """
     from pyapp.models.diffusion.cascade import begin_drawing
     from pyapp.models.diffusion.sampling import ImagineOptions

@@ -45,8 +45,21 @@ NETWORKS: dict[str, dict[str, Any]] = {
         "joint_attention_dim": 12, "axes_dims_rope": [4, 6, 6],
     },
 }  # fmt: skip
+_CROSSED = {"num_layers": 1, "cross_attention_dim": 32, "caption_channels": 12, "in_channels": 4}
+NETWORKS["pixart"] = _CROSSED | {
+    "num_attention_heads": 2, "attention_head_dim": 16, "out_channels": 8, "sample_size": 8,
+    "use_additional_conditions": False, "interpolation_scale": 2,
+}  # fmt: skip
+NETWORKS["sana"] = _CROSSED | {
+    "out_channels": 4, "num_attention_heads": 4, "attention_head_dim": 8, "num_cross_attention_heads": 2,
+    "cross_attention_head_dim": 12, "sample_size": 4, "qk_norm": "rms_norm_across_heads",
+}  # fmt: skip
+NETWORKS["sana4k"] = NETWORKS["sana"] | {
+    "patch_size": 2, "interpolation_scale": 0.5, "out_channels": 8, "qk_norm": None, "attention_bias": True,
+    "timestep_scale": 2.0, "mlp_ratio": 1.5,
+}  # fmt: skip
 NETWORKS["flux2"] = NETWORKS["klein"] | {"guidance_embeds": True}
-TESTED = ("dev", "sd3", "sd35", "zimage", "flux2", "qwen")  # alone, without the other parts
+TESTED = ("dev", "sd3", "sd35", "zimage", "flux2", "qwen", "pixart", "sana", "sana4k")  # alone, without the other parts
 PACKED = ("Flux", "Qwen")  # the beginnings of classes that read latents as a sequence of places
 LANGUAGE = {
     "model_type": "qwen3", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 2,
@@ -56,6 +69,11 @@ LANGUAGES = {  # with enough layers for those that are read, and one that sees p
     "zimage": LANGUAGE,
     "klein": LANGUAGE | {
         "hidden_size": 4, "intermediate_size": 8, "head_dim": 2, "num_hidden_layers": 28,
+        "max_position_embeddings": 512,
+    },
+    "sana": {
+        "model_type": "gemma2", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 6, "query_pre_attn_scalar": 6,
         "max_position_embeddings": 512,
     },
     "qwen": {
@@ -80,7 +98,8 @@ CLASSES = {
     "kontext": "FluxTransformer2DModel",
     "sd3": "SD3Transformer2DModel", "sd35": "SD3Transformer2DModel",
     "zimage": "ZImageTransformer2DModel", "klein": "Flux2Transformer2DModel", "flux2": "Flux2Transformer2DModel",
-    "qwen": "QwenImageTransformer2DModel",
+    "qwen": "QwenImageTransformer2DModel", "pixart": "PixArtTransformer2DModel", "sana": "SanaTransformer2DModel",
+    "sana4k": "SanaTransformer2DModel",
 }  # fmt: skip
 T5 = {
     "model_type": "t5", "vocab_size": 20, "d_model": 12, "d_kv": 4, "d_ff": 16, "num_layers": 2, "num_heads": 2,
@@ -94,11 +113,27 @@ AUTOENCODER = AUTOENCODERS["plain"] | {
     "shift_factor": 0.1,
     "scaling_factor": 0.7,
 }
+_DEEP = {
+    "latent_channels": 4, "attention_head_dim": 4, "decoder_block_types": ["ResBlock", "EfficientViTBlock"],
+    "encoder_block_out_channels": [8, 16], "decoder_block_out_channels": [8, 16], "scaling_factor": 0.41,
+    "encoder_qkv_multiscales": [[], [3]], "decoder_qkv_multiscales": [[], [5]],
+}  # fmt: skip
 # By model, the class of another autoencoder and its configuration.
 OTHER_AUTOENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "klein": (
         "AutoencoderKLFlux2",
         AUTOENCODERS["plain"] | {"use_quant_conv": True, "batch_norm_eps": 0.01, "decoder_block_out_channels": [4, 8]},
+    ),
+    "sana": (
+        "AutoencoderDC",
+        _DEEP | {"encoder_block_types": ["ResBlock", "EfficientViTBlock"], "encoder_layers_per_block": [1, 1],
+                 "decoder_layers_per_block": [1, 1], "upsample_block_type": "interpolate",
+                 "downsample_block_type": "Conv"},
+    ),
+    "deep": (
+        "AutoencoderDC",
+        _DEEP | {"encoder_layers_per_block": [0, 1], "decoder_layers_per_block": [0, 2],
+                 "decoder_act_fns": ["relu", "silu"], "decoder_conv_act_fn": "silu"},
     ),
     "qwen": (
         "AutoencoderKLQwenImage",
@@ -123,7 +158,10 @@ MODELS: dict[str, tuple[dict[str, Any], int, float, bool]] = {
     "sd3": ({"shift": 3.0}, 3, 2.0, True), "sd35": ({"shift": 3.0}, 2, 2.0, False),
     "zimage": ({"shift": 3.0}, 2, 1.5, False), "fill": (_DYNAMIC, 3, 30.0, True), "kontext": (_DYNAMIC, 2, 2.5, True),
     "klein": (_DYNAMIC, 2, 2.0, False), "qwen": (_DYNAMIC | {"shift_terminal": 0.02}, 2, 3.0, False),
+    "pixart": ({"beta_start": 0.0001, "beta_end": 0.02, "beta_schedule": "linear"}, 3, 2.0, True),
+    "sana": ({"use_flow_sigmas": True, "flow_shift": 3.0, "prediction_type": "flow_prediction"}, 4, 2.0, False),
 }  # fmt: skip
+OTHER_SCHEDULES = dict.fromkeys(("pixart", "sana"), "DPMSolverMultistepScheduler")
 # Pictures that are changed: (model, steps, strength, whether there is a mask). Kontext has no strength.
 CHANGES: list[tuple[str, int, float | None, bool]] = [
     ("zimage", 4, 0.6, False), ("sd3", 4, 0.6, False), ("dev", 3, 0.7, True), ("schnell", 3, 1.0, True),
@@ -165,7 +203,7 @@ def inputs(name: str) -> dict[str, np.ndarray]:
     float32 rounds the angles of large ones.
     """
     config, time = NETWORKS[name], np.array([23.0], np.float32)
-    if name in ("zimage", "qwen"):
+    if name in ("zimage", "qwen", "pixart", "sana", "sana4k"):
         lengths = np.array([35, 4], np.int32)
         return {
             "latents": numbers(1, 2, 4, 8, 6),

@@ -45,6 +45,7 @@ from tests.models.joint_cases import (
     NETWORKS,
     ORIGINALS,
     OTHER_AUTOENCODERS,
+    OTHER_SCHEDULES,
     PACKED,
     PLACES,
     REFERENCES,
@@ -61,9 +62,14 @@ from tests.models.make_golden_diffusion import drawn, number_noise, shapes
 from tests.models.seeded import picture_weights, rounded, shown
 
 
+def persistent(model: Any) -> list[tuple[str, torch.Tensor]]:
+    """The buffers that files have."""
+    return [(name, value) for name, value in model.named_buffers() if name in model.state_dict()]
+
+
 def made(name: str) -> Any:
     model = drawn(getattr(diffusers, CLASSES[name])(**NETWORKS[name]))
-    for own, buffer in model.named_buffers():
+    for own, buffer in persistent(model):
         buffer.copy_(torch.from_numpy(picture_weights(own, tuple(buffer.shape))))
     return model
 
@@ -93,6 +99,14 @@ def output(model: Any, name: str) -> list[float]:
                 [[(1, height // 2, width // 2)]] * 2,
             ).sample  # fmt: skip
         return rounded(shown(unpacked(found, height, width).numpy()))
+    if name in ("pixart", "sana", "sana4k"):
+        seen = (torch.arange(given["text"].shape[1]) < given["pooled"][:, None]).float()
+        time = given["time"].expand(2) * getattr(model.config, "timestep_scale", 1.0)
+        with torch.no_grad():
+            found = model(
+                given["latents"], encoder_hidden_states=given["text"], timestep=time, encoder_attention_mask=seen
+            ).sample  # fmt: skip
+        return rounded(shown(found[:, :4].numpy()))
     if name == "flux2":
         height, width = given["latents"].shape[2:]
         with torch.no_grad():
@@ -117,7 +131,7 @@ def output(model: Any, name: str) -> list[float]:
 
 def one(name: str) -> dict[str, Any]:
     model = made(name)
-    parameters = shapes(model) | {key: list(value.shape) for key, value in model.named_buffers()}
+    parameters = shapes(model) | {key: list(value.shape) for key, value in persistent(model)}
     return {"parameters": parameters, "output": output(model, name)}
 
 
@@ -171,6 +185,7 @@ def schedule(settings: dict[str, Any], steps: int, even: bool) -> dict[str, Any]
 PIPELINES = {
     "FluxTransformer2DModel": "Flux", "SD3Transformer2DModel": "StableDiffusion3", "ZImageTransformer2DModel": "ZImage",
     "Flux2Transformer2DModel": "Flux2Klein", "QwenImageTransformer2DModel": "QwenImage",
+    "PixArtTransformer2DModel": "PixArtSigma", "SanaTransformer2DModel": "Sana",
 }  # fmt: skip
 
 
@@ -186,11 +201,40 @@ def autoencoder(name: str) -> Any:
     return model
 
 
+def of_autoencoder(name: str) -> dict[str, Any]:
+    """The shapes of the parameters, and what it makes of latents and pixels, as the pipelines bring both to scale."""
+    model, latents, pixels = autoencoder(name), numbers(5, 1, 4, 4, 6), torch.from_numpy(numbers(9, 1, 3, 8, 12))
+    config, x = model.config, torch.from_numpy(latents)
+    with torch.no_grad():
+        if name == "qwen":
+            mean, deviation = (
+                torch.tensor(config[key]).reshape(1, -1, 1, 1, 1) for key in ("latents_mean", "latents_std")
+            )
+            decoded = model.decode(x.unsqueeze(2) * deviation + mean).sample[:, :, 0]
+            encoded = ((model.encode(pixels.unsqueeze(2)).latent_dist.mode() - mean) / deviation)[:, :, 0]
+        elif name == "klein":
+            mean = model.bn.running_mean.reshape(1, -1, 1, 1)
+            deviation = (model.bn.running_var.reshape(1, -1, 1, 1) + config.batch_norm_eps).sqrt()
+            own = diffusers.Flux2KleinPipeline
+            decoded = model.decode(own._unpatchify_latents(own._patchify_latents(x) * deviation + mean)).sample
+            encoded = own._patchify_latents(model.encode(pixels).latent_dist.mode())
+            encoded = own._unpatchify_latents((encoded - mean) / deviation)
+        else:
+            decoded = model.decode(x / config.scaling_factor).sample
+            encoded = model.encode(pixels).latent * config.scaling_factor
+    shapes = {key: list(value.shape) for key, value in model.state_dict().items()}
+    return {
+        "parameters": shapes, "decoded": rounded(shown(decoded.numpy())), "encoded": rounded(shown(encoded.numpy())),
+    }  # fmt: skip
+
+
 def language(name: str) -> Any:
     """The language model of a model, whose weights have the names of its own parts."""
     config = LANGUAGES[name]
     if name == "zimage":
         return drawn(transformers.Qwen3Model(transformers.Qwen3Config(**config)))
+    if name == "sana":
+        return drawn(transformers.Gemma2Model(transformers.Gemma2Config(**config)))
     if name == "klein":
         model: Any = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**config)).eval()
         drawn(model.model)
@@ -213,7 +257,7 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
     Path(folder, "tokenizer.json").unlink()
     parts: dict[str, Any] = {
         "vae": autoencoder(name), "transformer": made(name),
-        "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(**settings),
+        "scheduler": getattr(diffusers, OTHER_SCHEDULES.get(name, "FlowMatchEulerDiscreteScheduler"))(**settings),
     }  # fmt: skip
     if name in LANGUAGES:
         kept = tokenizer() | {"post_processor": None}
@@ -222,12 +266,12 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
             tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", chat_template=CHAT
         )
         return parts | {"text_encoder": language(name)}
-    for i, config in enumerate(CLIPS["flux" if flux else "sd3"]):
+    for i, config in enumerate([] if name == "pixart" else CLIPS["flux" if flux else "sd3"]):
         kind = transformers.CLIPTextModelWithProjection if "projection_dim" in config else transformers.CLIPTextModel
         end = f"_{i + 1}" if i else ""
         parts[f"tokenizer{end}"] = transformers.CLIPTokenizer.from_pretrained(folder, model_max_length=16)
         parts[f"text_encoder{end}"] = drawn(kind(transformers.CLIPTextConfig(**config)))
-    end = "_2" if flux else "_3"
+    end = "" if name == "pixart" else "_2" if flux else "_3"
     parts[f"tokenizer{end}"] = words if reads_t5 else None
     encoder = drawn(transformers.T5EncoderModel(transformers.T5Config(**T5))) if reads_t5 else None
     return parts | {f"text_encoder{end}": encoder}
@@ -248,7 +292,12 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
         states.append(rounded(shown((unpacked(x, height // 2, width // 2) if flux else x).numpy())))
         return {}
 
-    if name == "klein":
+    if name in OTHER_SCHEDULES:
+        told |= {"negative_prompt": [NEGATIVE] * 2, "use_resolution_binning": False}
+        pipeline.check_inputs = lambda *arguments, **more: None
+        if name == "pixart":
+            told["callback"] = lambda i, time, x: keep(None, i, time, {"latents": x})
+    elif name == "klein":
         x = told["latents"]
         told["latents"] = pipeline._patchify_latents(x)
     elif name == "qwen":
@@ -266,7 +315,7 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
         num_inference_steps=steps,
         **({} if name == "qwen" else {"guidance_scale": guidance}),
         output_type="np",
-        callback_on_step_end=keep,
+        **({} if name == "pixart" else {"callback_on_step_end": keep}),
         **told,
     ).images
     return {"latents": states, "pictures": rounded(shown(found))}
@@ -302,10 +351,7 @@ if __name__ == "__main__":
             for name, (_, steps, guidance, _) in MODELS.items()
             if name not in ("fill", "kontext")
         },
-        "autoencoders": {
-            name: {key: list(value.shape) for key, value in autoencoder(name).state_dict().items()}
-            for name in OTHER_AUTOENCODERS
-        },
+        "autoencoders": {name: of_autoencoder(name) for name in OTHER_AUTOENCODERS},
         "changes": [change(*case) for case in CHANGES],
     }
     path = Path(__file__).with_name("golden_joint.json")

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,20 +17,24 @@ import pytest
 import pyapp
 from pyapp.engine import quant
 from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.events import Cancel
 from pyapp.formats.gguf_writer import write_gguf
 from pyapp.formats.safetensors import write_safetensors
-from pyapp.models import qwen2, qwen3
+from pyapp.models import gemma2, qwen2, qwen3
 from pyapp.models.diffusion import flux
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig
+from pyapp.models.diffusion.deep_autoencoder import DeepAutoencoderConfig
 from pyapp.models.diffusion.flow import CLASS, Flow, read_flow
 from pyapp.models.diffusion.flux import Flux, FluxConfig
 from pyapp.models.diffusion.flux2 import Flux2, Flux2Config
 from pyapp.models.diffusion.frame_autoencoder import FrameAutoencoderConfig
-from pyapp.models.diffusion.load import load_diffusion
+from pyapp.models.diffusion.load import Reading, load_diffusion
 from pyapp.models.diffusion.mmdit import MMDiT, MMDiTConfig
 from pyapp.models.diffusion.normed_autoencoder import NormedAutoencoderConfig
+from pyapp.models.diffusion.pixart import PixArt, PixArtConfig
 from pyapp.models.diffusion.qwen_image import QwenImage, QwenImageConfig
 from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+from pyapp.models.diffusion.sana import Sana, SanaConfig
 from pyapp.models.diffusion.texts import TextEncoder
 from pyapp.models.diffusion.zimage import ZImage, ZImageConfig
 from pyapp.models.loading.config import read_config
@@ -50,6 +56,7 @@ from tests.models.joint_cases import (
     NETWORKS,
     ORIGINALS,
     OTHER_AUTOENCODERS,
+    OTHER_SCHEDULES,
     PLACES,
     REFERENCES,
     SCHEDULES,
@@ -77,6 +84,8 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # by diffusers' classes: ours, and t
     "ZImageTransformer2DModel": (ZImage, ZImageConfig, "ZImage"),
     "Flux2Transformer2DModel": (Flux2, Flux2Config, "Flux2Klein"),
     "QwenImageTransformer2DModel": (QwenImage, QwenImageConfig, "QwenImage"),
+    "PixArtTransformer2DModel": (PixArt, PixArtConfig, "PixArtSigma"),
+    "SanaTransformer2DModel": (Sana, SanaConfig, "Sana"),
 }
 
 
@@ -97,7 +106,8 @@ def test_transformers_are_those_of_diffusers(name: str) -> None:
     model = made(name)
     with pyapp.no_grad():
         check(model, golden()["networks"][name], model(**given(name)))
-    for wrong in ({"latents": pyapp.zeros(2, 3, 8, 6)}, {"latents": pyapp.zeros(2, 4, 7, 6)},
+    uneven = [{"latents": pyapp.zeros(2, 4, 7, 6)}] if model.multiple > 1 else []
+    for wrong in ({"latents": pyapp.zeros(2, 3, 8, 6)}, *uneven,
                   {"text": pyapp.zeros(2, 5, 9)}, *([] if name == "flux2" else [{"pooled": pyapp.zeros(2, 9)}]),
                   *([{"text": pyapp.zeros(2, 65, 12)}] if name == "zimage" else [])):  # fmt: skip
         with pytest.raises(ArgumentError, match=type(model).__name__):
@@ -155,6 +165,22 @@ def test_what_is_not_supported_is_refused() -> None:
                    {"zero_cond_t": True}, {"num_layers": 10**9}, {"attention_head_dim": 10**6}):  # fmt: skip
         with pytest.raises(ModelError):
             QwenImageConfig.from_dict(NETWORKS["qwen"] | change)
+    for change in ({"norm_type": "layer_norm"}, {"use_additional_conditions": True}, {"use_additional_conditions": None,
+                   "sample_size": 128}, {"cross_attention_dim": 8}, {"out_channels": 5}, {"num_layers": 10**9},
+                   {"interpolation_scale": 0}, {"attention_head_dim": 15}, {"patch_size": 10**6}):  # fmt: skip
+        with pytest.raises(ModelError):
+            PixArtConfig.from_dict(NETWORKS["pixart"] | change)
+    for change in ({"guidance_embeds": True}, {"qk_norm": "l2"}, {"cross_attention_dim": 8}, {"mlp_ratio": 0},
+                   {"cross_attention_head_dim": 10**6}, {"timestep_scale": 0}):  # fmt: skip
+        with pytest.raises(ModelError):
+            SanaConfig.from_dict(NETWORKS["sana"] | change)
+    for change in ({"decoder_norm_types": "batch_norm"}, {"encoder_block_types": "Dense"}, {"in_channels": 4},
+                   {"encoder_layers_per_block": [1, 0]}, {"decoder_block_out_channels": [8]}, {"latent_channels": 3},
+                   {"decoder_block_out_channels": [4, 24]}, {"encoder_qkv_multiscales": [[], [4]]},
+                   {"attention_head_dim": 5}, {"decoder_act_fns": ["silu"]}, {"decoder_conv_act_fn": "x"},
+                   {"upsample_block_type": "x"}, {"scaling_factor": 0}):  # fmt: skip
+        with pytest.raises(ModelError):
+            DeepAutoencoderConfig.from_dict(OTHER_AUTOENCODERS["sana"][1] | change)
     for change in ({"dim_mult": []}, {"dim_mult": [1, 10**9]}, {"latents_mean": [0.0]}, {"latents_std": [0, 1, 1, 1]},
                    {"temperal_downsample": [True] * 2}, {"is_residual": True}, {"latents_std": None}):  # fmt: skip
         with pytest.raises(ModelError):
@@ -187,17 +213,24 @@ def write_words(folder: Path, settings: dict[str, Any], change: dict[str, Any]) 
 
 
 LANGUAGE_CLASSES = {
-    "zimage": "Qwen3Model", "klein": "Qwen3ForCausalLM", "qwen": "Qwen2_5_VLForConditionalGeneration",
+    "zimage": "Qwen3Model", "sana": "Gemma2Model", "klein": "Qwen3ForCausalLM",
+    "qwen": "Qwen2_5_VLForConditionalGeneration",
 }  # fmt: skip
+
+
+def autoencoder_state(name: str) -> dict[str, pyapp.Tensor]:
+    """The tensors of an autoencoder's file."""
+    shapes = golden()["autoencoders"][name]["parameters"]
+    return {key: pyapp.from_numpy(autoencoder_weights(key, tuple(shape))) for key, shape in shapes.items()}
 
 
 def language(name: str) -> dict[str, pyapp.Tensor]:
     """The tensors of a language model's file."""
-    module: Any = qwen2 if name == "qwen" else qwen3
+    module: Any = {"qwen": qwen2, "sana": gemma2}.get(name, qwen3)
     values = LANGUAGES[name]
     values = values | values.get("text_config", {}) | {"model_type": module.MODEL_TYPES[0]}
     state = drawn(module.TASKS["causal-lm"](module.Config.from_dict(values)).model).state_dict()
-    if name == "zimage":
+    if name in ("zimage", "sana"):
         return dict(state)
     head = {"lm_head.weight" if name == "klein" else "visual.merger.ln_q.weight": pyapp.zeros(8)}
     return {f"model.{key}": value for key, value in state.items()} | head
@@ -205,6 +238,14 @@ def language(name: str) -> dict[str, pyapp.Tensor]:
 
 def write_joint_model(folder: Path, name: str) -> Path:
     """A folder as diffusers writes it."""
+    return Path(copytree(written(name).name, folder))
+
+
+@cache
+def written(name: str) -> TemporaryDirectory[str]:
+    """Such a folder, once for all tests."""
+    made_here = TemporaryDirectory()
+    folder = Path(made_here.name)
     settings, _, _, reads_t5 = MODELS[name]
     flux = CLASSES[name].startswith("Flux")
     parts: dict[str, tuple[str, dict[str, Any], Any]] = {
@@ -212,23 +253,22 @@ def write_joint_model(folder: Path, name: str) -> Path:
         "vae": ("AutoencoderKL", AUTOENCODER, Autoencoder(AutoencoderConfig.from_dict(AUTOENCODER))),
     }
     if name in OTHER_AUTOENCODERS:
-        shapes = golden()["autoencoders"][name]
-        state = {key: pyapp.from_numpy(autoencoder_weights(key, tuple(shape))) for key, shape in shapes.items()}
-        parts["vae"] = (*OTHER_AUTOENCODERS[name], state)
+        parts["vae"] = (*OTHER_AUTOENCODERS[name], autoencoder_state(name))
     if name in LANGUAGES:
         parts["text_encoder"] = (LANGUAGE_CLASSES[name], LANGUAGES[name], language(name))
         write_words(folder / "tokenizer", {"chat_template": CHAT}, {"post_processor": None})
-    for i, config in enumerate([] if name in LANGUAGES else CLIPS["flux" if flux else "sd3"]):
+    for i, config in enumerate([] if name in LANGUAGES or name == "pixart" else CLIPS["flux" if flux else "sd3"]):
         projection, end = config.get("projection_dim"), f"_{i + 1}" if i else ""
         kind = "CLIPTextModel" if projection is None else "CLIPTextModelWithProjection"
         parts[f"text_encoder{end}"] = (kind, config, TextEncoder(read_config(ClipTextConfig, config), projection))
         write_tokenizer(folder / f"tokenizer{end}")
+    schedule = OTHER_SCHEDULES.get(name, CLASS)
     index: dict[str, Any] = {
-        "_class_name": f"{KINDS[CLASSES[name]][2]}{SPECIAL.get(name, '')}Pipeline", "scheduler": ["diffusers", CLASS],
-        "text_encoder_3": [None, None],
+        "_class_name": f"{KINDS[CLASSES[name]][2]}{SPECIAL.get(name, '')}Pipeline",
+        "scheduler": ["diffusers", schedule], "text_encoder_3": [None, None],
     }  # fmt: skip
     if reads_t5:
-        end = "_2" if flux else "_3"
+        end = "" if name == "pixart" else "_2" if flux else "_3"
         parts[f"text_encoder{end}"] = ("T5EncoderModel", T5, T5Encoder(T5Config.from_dict(T5)))
         write_words(folder / f"tokenizer{end}", {"tokenizer_class": "T5Tokenizer"}, {})
     for part, (kind, config, model) in parts.items():
@@ -239,9 +279,9 @@ def write_joint_model(folder: Path, name: str) -> Path:
         write_safetensors(folder / part / f"{stem}.safetensors", state)
         index[part] = ["library", kind]
     (folder / "scheduler").mkdir()
-    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({"_class_name": CLASS, **settings}))
+    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({"_class_name": schedule, **settings}))
     (folder / "model_index.json").write_text(json.dumps(index))
-    return folder
+    return made_here
 
 
 def compare(drawing: Drawing, expected: dict[str, Any]) -> None:
@@ -261,12 +301,27 @@ def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
     pytest.importorskip("tokenizers")
     _, steps, guidance, reads_t5 = MODELS[name]
     loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
-    assert len(loaded.readers) == {"sd3": 3, **dict.fromkeys(LANGUAGES, 1)}.get(name, 2)
+    assert len(loaded.readers) == {"sd3": 3, "pixart": 1, **dict.fromkeys(LANGUAGES, 1)}.get(name, 2)
     without = loaded.network.learnt_guidance or not guidance or name == "klein"
     told = {} if without else {"negative_prompt": NEGATIVE}
     options = ImagineOptions(steps=steps, guidance=guidance, width=12, height=16, **told)
     drawing = Drawing(loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)))
     compare(drawing, golden()["models"][name])
+
+
+@pytest.mark.native_only  # needs files
+@pytest.mark.parametrize("name", OTHER_AUTOENCODERS)
+def test_autoencoders_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
+    kind, config = OTHER_AUTOENCODERS[name]
+    (tmp_path / "config.json").write_text(json.dumps({"_class_name": kind, **config}))
+    write_safetensors(tmp_path / "diffusion_pytorch_model.safetensors", autoencoder_state(name))
+    model = Reading(None, None, lambda event: None, Cancel()).part("vae", tmp_path)
+    expected = golden()["autoencoders"][name]
+    with pyapp.no_grad():
+        decoded = model(pyapp.from_numpy(numbers(5, 1, 4, 4, 6)))
+        encoded = model.encode(pyapp.from_numpy(numbers(9, 1, 3, 8, 12)), lambda x: x * 0)
+    for found, wanted in ((decoded, expected["decoded"]), (encoded, expected["encoded"])):
+        np.testing.assert_allclose(shown(found.numpy()), wanted, atol=1e-4 * float(np.abs(wanted).max()), rtol=1e-4)
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files

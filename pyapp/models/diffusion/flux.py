@@ -180,7 +180,9 @@ class Flux(JointNetwork):
         ):
             require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         clip, t5 = readers
         return t5.t5(prompts, WORDS[self.learnt_guidance]), clip.clip(prompts)[2]
 

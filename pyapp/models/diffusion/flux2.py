@@ -270,7 +270,9 @@ class Flux2(JointNetwork):
         ):
             require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         reader = readers[0]
         return reader.language_filled(reader.turns(prompts, WORDS, thinking=False), WORDS), None
 

@@ -1,4 +1,4 @@
-"""Load a model that draws from a folder of diffusers or a name on the hub: model_index.json and folders of its parts."""
+"""Load a model that draws: a folder of diffusers or a name on the hub, model_index.json and folders of its parts."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from ..loading.weights import load_weights
 from .adapter import PictureEncoder, PicturePrompts, adapter_for, attach, tokens_of
 from .autoencoder import Autoencoder, AutoencoderConfig, renamed
 from .controlnet import SCALE, ControlNet, ControlNetConfig
+from .deep_autoencoder import DeepAutoencoder, DeepAutoencoderConfig
 from .flux import Flux, FluxConfig
 from .flux2 import STATES, Flux2, Flux2Config
 from .frame_autoencoder import UNREAD as UNREAD_OF_FRAMES
@@ -42,7 +43,9 @@ from .normed_autoencoder import NormedAutoencoder, NormedAutoencoderConfig
 from .original_names import Original, plain_name, said_by, stored_as
 from .paella import UNREAD as UNREAD_OF_PAELLA
 from .paella import PaellaConfig, PaellaDecoder
+from .pixart import PixArt, PixArtConfig
 from .qwen_image import QwenImage, QwenImageConfig
+from .sana import Sana, SanaConfig
 from .texts import LanguageEncoder, Reader, TextEncoder
 from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
@@ -53,7 +56,13 @@ from .zimage import ZImage, ZImageConfig
 EDITING = ("FluxKontextPipeline", "Flux2KleinPipeline")
 INDEX = "model_index.json"
 # Language models, and whether they also see pictures.
-LANGUAGE_CLASSES = {"Qwen3Model": TEXT, "Qwen3ForCausalLM": TEXT, "Qwen2_5_VLForConditionalGeneration": SEES}
+LANGUAGE_CLASSES = {
+    "Qwen3Model": TEXT,
+    "Qwen3ForCausalLM": TEXT,
+    "Gemma2Model": TEXT,
+    "Gemma2ForCausalLM": TEXT,
+    "Qwen2_5_VLForConditionalGeneration": SEES,
+}
 TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection", "T5EncoderModel")
 UNREAD = re.compile(r".*\.position_ids|bn\.num_batches_tracked|(model\.diffusion_model\.)?norm_final\.weight")
 WEIGHTS = ("model", "diffusion_pytorch_model")  # names of files of weights
@@ -77,6 +86,7 @@ AUTOENCODERS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
     "AutoencoderKL": lambda values: Autoencoder(AutoencoderConfig.from_dict(values)),
     "AutoencoderTiny": lambda values: TinyAutoencoder(TinyAutoencoderConfig.from_dict(values)),
     "AutoencoderKLFlux2": lambda values: NormedAutoencoder(NormedAutoencoderConfig.from_dict(values)),
+    "AutoencoderDC": lambda values: DeepAutoencoder(DeepAutoencoderConfig.from_dict(values)),
     "AutoencoderKLQwenImage": lambda values: FrameAutoencoder(FrameAutoencoderConfig.from_dict(values)),
 }
 # Parts of Würstchen.
@@ -132,6 +142,11 @@ KINDS = (
         lambda values: QwenImage(QwenImageConfig.from_dict(values)), TEXTS[:1], TEXTS[:1],
     ),
     Kind(
+        ("PixArtSigmaPipeline",), "transformer", lambda values: PixArt(PixArtConfig.from_dict(values)), TEXTS[:1],
+        TEXTS[:1],
+    ),
+    Kind(("SanaPipeline",), "transformer", lambda values: Sana(SanaConfig.from_dict(values)), TEXTS[:1], TEXTS[:1]),
+    Kind(
         ("StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline"),
         "transformer", lambda values: MMDiT(MMDiTConfig.from_dict(values)), TEXTS, TEXTS[:2],
     ),
@@ -161,7 +176,7 @@ class LoadedDiffusion:
     name: str
     readers: tuple[Reader, ...]
     network: Network
-    autoencoder: Autoencoder | TinyAutoencoder | FrameAutoencoder | PaellaDecoder
+    autoencoder: Autoencoder | TinyAutoencoder | FrameAutoencoder | DeepAutoencoder | PaellaDecoder
     schedule: Mapping[str, Any]
     settings: Mapping[str, Any]
     control: ControlNet | None = None
@@ -196,11 +211,11 @@ class LoadedDiffusion:
         """The device on which the model computes."""
         return self.network.device
 
-    def texts(self, prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
-        """The states (N, S, D) that the network reads of prompts, and their vectors (N, P), if it reads any. Longer
-        prompts are cut.
+    def texts(self, prompts: Sequence[str], negative: int = 0) -> tuple[Tensor, Tensor | None]:
+        """The states (N, S, D) that the network reads of prompts, of which the first `negative` ones are negative, and
+        what it reads besides (Network.texts). Longer prompts are cut.
         """
-        return self.network.texts(self.readers, prompts)
+        return self.network.texts(self.readers, prompts, negative)
 
 
 class Told(TypedDict):

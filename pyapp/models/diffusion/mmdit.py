@@ -131,7 +131,9 @@ class MMDiT(JointNetwork):
         ):
             require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         found = [reader.clip(prompts) for reader in readers[:2]]
         states = ops.cat([before for before, _, _ in found], 2)  # (N, 77, D')
         wide = self.config.joint_attention_dim

@@ -80,8 +80,10 @@ class Network(Module):
         """ModelError for encoders of texts, and for latents of `channels` channels, that are not for this network."""
         raise NotImplementedError
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
-        """The states (N, S, D) that it reads of prompts, and what it reads besides: their vectors (N, P), or how many
-        states each prompt has (N,).
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
+        """The states (N, S, D) that it reads of prompts, of which the first `negative` ones are negative, and what it
+        reads besides: their vectors (N, P), or how many states each prompt has (N,).
         """
         raise NotImplementedError

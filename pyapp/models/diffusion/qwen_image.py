@@ -162,10 +162,12 @@ class QwenImage(JointNetwork):
         ):
             require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         """The states (N, S, D) of prompts, and how many are those of each one (N,)."""
         rows = readers[0].rows([TEMPLATE.format(prompt or NOTHING) for prompt in prompts], WORDS + SKIPPED)
-        return readers[0].language(rows, SKIPPED)
+        return readers[0].language(rows, [(0, SKIPPED)] * len(rows))
 
     def table(self, tokens: int, rows: int, columns: int) -> Tensor:
         """The rotations (tokens + places, R / 2, 2): those of the text go on where the picture's end."""

@@ -116,7 +116,7 @@ class Drawing:
         self._around: tuple[Tensor, Tensor, Tensor] | None = None  # the picture's latents, their noise, the mask
         with no_grad():
             texts = [options.negative_prompt] * self.count * self.guided + list(prompts)
-            self._text, self._pooled = loaded.texts(texts)
+            self._text, self._pooled = loaded.texts(texts, self.count * self.guided)
             self._read = self._text  # with the tokens of a picture
             if prompt is not None and loaded.pictures is not None:
                 own = loaded.pictures.tokens(prompt, self.guided)  # (1 or 2, N, D)

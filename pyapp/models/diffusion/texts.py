@@ -147,15 +147,20 @@ class Reader:
             for prompt in prompts
         ]  # fmt: skip
 
-    def language(self, rows: Sequence[list[int]], skipped: int = 0) -> tuple[Tensor, Tensor]:
-        """The states (N, S, D) that a language model has of tokens, with zeros after each text, and how many each has,
-        int32 (N,). skipped: the first states, which are left out.
+    def language(
+        self, rows: Sequence[list[int]], skipped: Sequence[tuple[int, int]] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The states (N, S, D) that a language model, or T5's encoder, has of tokens, with zeros after each text, and
+        how many each has, int32 (N,). skipped: of each text the first state, and the number of states, that are left
+        out.
         """
-        assert isinstance(self.encoder, LanguageEncoder)
         device = next(iter(self.encoder.parameters())).device
-        require(min(map(len, rows)) > skipped, f"the tokenizer makes {min(map(len, rows))} tokens of a text, too few")
-        found = [self.encoder(int32_tensor(ids, device).reshape(1, -1))[0] for ids in rows]  # (T, D) each
-        found = [states.narrow(0, skipped, states.shape[0] - skipped) for states in found]
+        found: list[Tensor] = []
+        for ids, (first, count) in zip(rows, skipped or [(0, 0)] * len(rows), strict=True):
+            require(len(ids) > first + count, f"the tokenizer makes {len(ids)} tokens of a text, too few")
+            states: Any = self.encoder(int32_tensor(ids, device).reshape(1, -1))[0]  # (T, D)
+            rest = states.narrow(0, first + count, len(ids) - first - count)
+            found.append(ops.cat([states.narrow(0, 0, first), rest]) if first else rest)
         lengths = [states.shape[0] for states in found]
         texts = [ops.pad(states, (0, 0, 0, max(lengths) - states.shape[0])) for states in found]
         return ops.stack(texts), int32_tensor(lengths, device)

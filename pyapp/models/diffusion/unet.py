@@ -442,7 +442,9 @@ class UNet(WayDown, Network):
             read = config.projection_class_embeddings_input_dim
             require(count == read, f"the vector of a text and the sizes are {count} numbers, the U-Net reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         found = [reader.clip(prompts) for reader in readers]
         states = [before if self.is_xl else after for before, after, _ in found]
         return ops.cat(states, 2), found[-1][2] if self.is_xl else None

@@ -191,7 +191,9 @@ class ZImage(JointNetwork):
         ):
             require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         """The states (N, S, D) of prompts, and how many are those of each one (N,)."""
         return readers[0].language(readers[0].turns(prompts, min(WORDS, self.words), thinking=True))
 
