@@ -738,8 +738,8 @@ def imagine(
     **options: Any,
 ) -> int:  # fmt: skip
     """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
-    3.5), FLUX.1 (also Fill and Kontext), FLUX.2 klein, Z-Image, Qwen-Image or Würstchen: the names of the files that
-    were written. With --image, drawing starts from that picture; with --mask too, only what is white there is drawn
+    3.5), FLUX.1 (also Fill and Kontext), FLUX.2 klein, Z-Image, Qwen-Image, PixArt-Sigma, Sana or Würstchen: the names
+    of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is white there is drawn
     anew. FLUX.1 Kontext and FLUX.2 change the picture as the prompt says.
     """
     from pyapp import tasks
