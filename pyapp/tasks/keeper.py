@@ -148,6 +148,7 @@ LOADERS: Mapping[str, Loader] = {
     "upscale": load_picture_model_for("image-to-image"),
     "imagine": load_diffusion_model,
     "cut-out": load_picture_model_for("mask-generation"),
+    "follow": load_picture_model_for("mask-tracking"),
     "image-to-text": load_picture_model_for("image-to-text"),
     "read": load_reader,
     "speak": load_voice,
