@@ -199,6 +199,8 @@ def test_what_is_not_supported_is_refused() -> None:
     for steps in (0, 1001, 2.5):
         with pytest.raises(OptionError, match="steps"):
             Flow(read_flow({"_class_name": CLASS}), steps, PLACES, True)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="too few"):
+        Flow(read_flow({"_class_name": CLASS, "shift_terminal": 0.1}), 1, PLACES, True)
     model = made("dev")
     with pytest.raises(ArgumentError, match="guidance"):
         model(**{key: value for key, value in given("dev").items() if key != "guidance"})

@@ -78,6 +78,8 @@ class Flow:
             least = 1 / most if config.use_dynamic_shifting else float(self._shifted(1 / most))
             found = np.linspace(most, least * most, steps) / most
         found = self._shifted_to(found, places, shift) if config.use_dynamic_shifting else self._shifted(found)
+        if config.shift_terminal and found[-1] >= 1:  # the only step cannot end before it begins
+            raise OptionError(f"{steps} are too few for this schedule", where="steps", hint="Give at least 2")
         if config.shift_terminal:
             found = 1 - (1 - found) * ((1 - config.shift_terminal) / (1 - found[-1]))
         if config.use_karras_sigmas or config.use_exponential_sigmas:

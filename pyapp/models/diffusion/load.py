@@ -617,7 +617,9 @@ def _language(values: Mapping[str, Any], task: str, states: Sequence[int]) -> La
     """The language model of a config.json, of whose layers the `states` are read. ModelError for one that is not known.
     task: SEES for one that also sees pictures.
     """
-    module = importlib.import_module(f"pyapp.models.{module_of(values, '', task)}")
+    found = module_of(values, "", task)
+    require(found is not None, "it does not say its model_type", "Give the config.json that belongs to the weights")
+    module = importlib.import_module(f"pyapp.models.{found}")
     config = module.Config.from_dict(values)
     if task == SEES:
         return LanguageEncoder(config.text_config, config.language_model(), states)
