@@ -18,6 +18,7 @@ from pyapp.cli.grouped import command
 from pyapp.cli.running import WORDS, check_folder_of, forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import ItemsView, labels_line, model_option, own_labels, type_option
 from pyapp.cli.views import JsonView, View
+from pyapp.engine.lazy import np
 from pyapp.events import Item
 from pyapp.formats.sink import open_sink
 
@@ -554,7 +555,6 @@ def segment(
     --labels, a model such as CLIPSeg finds what these name.
     """
     from pyapp import tasks, vision
-    from pyapp.engine.lazy import np
 
     words = own_labels(labels, template)
     if words is not None and (points or others or box):

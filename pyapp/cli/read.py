@@ -14,6 +14,7 @@ from pyapp.cli.grouped import command
 from pyapp.cli.running import device_option, forward, json_option, threads_option, use_threads
 from pyapp.cli.texts import INPUT_LIMIT, type_option
 from pyapp.cli.views import JsonView, View
+from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Item, Region, TextLine
 from pyapp.vision.page.writers import FORMATS, plain_text, tables_of, written
 
@@ -78,7 +79,6 @@ def _in_terminal() -> bool:
 
 def _password_of(sources: Sequence[Any], password: str | None) -> str | None:
     """The password of locked PDFs: in a terminal it is asked for. An empty one is none."""
-    from pyapp.errors import PyappError
     from pyapp.vision.reading import is_locked
 
     if password or not _in_terminal():

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, TextIO
 import click
 
 from pyapp.cli.views import View, plain
+from pyapp.engine.device import as_device
 from pyapp.errors import NO_ROOM, PyappError
 from pyapp.events import Cancel
 from pyapp.interrupts import STOPPED
@@ -62,8 +63,6 @@ server_option = click.option(
 def device_of(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
     """The value of an option --device. Wrong usage where there is no such device: it says what is missing."""
     if name is not None:
-        from pyapp.engine.device import as_device
-
         try:
             as_device(name)
         except ValueError as error:
