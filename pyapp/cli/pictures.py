@@ -635,7 +635,6 @@ def follow(
     frame's name. The frames from that one on come first, then those before it, the last one first.
     """
     from pyapp import tasks, vision
-    from pyapp.engine.lazy import np
     from pyapp.vision.videos import files_in
 
     use_threads(threads)
