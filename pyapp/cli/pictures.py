@@ -560,12 +560,10 @@ def segment(
     "--frame", type=click.IntRange(min=0), default=0, show_default=True, help="The frame of these points, from 0."
 )
 @folder_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def follow(
     video: str, model: str, points: list[list[float]], others: list[list[float]], box: list[float] | None, frame: int,
-    folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
+    folder: str | None, dtype: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Cut out of each frame of the folder FRAMES what points or a box show in one of them, with a model such as SAM 2
     (facebook/sam2.1-hiera-tiny): of each frame the part that the object covers and how probably it is there, then the
@@ -574,31 +572,28 @@ def follow(
     from pyapp import tasks, vision
     from pyapp.vision.videos import files_in
 
-    use_threads(threads)
-    frames = files_in(video)
-    targets = drawn_files([str(path) for path in frames], folder)
+    frames = [str(path) for path in files_in(video)]
 
-    def draw(index: int, values: Any) -> None:
-        if targets:
-            numbers, lengths = zip(*values["runs"], strict=True)
-            areas = np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
-            write_drawn(targets[index], vision.draw_areas(vision.read_image(frames[index]), areas, ["", "object"]))
+    def drawn(image: Any, values: Any) -> Any:
+        numbers, lengths = zip(*values["runs"], strict=True)
+        areas = np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
+        return vision.draw_areas(image, areas, ["", "object"])
+
+    draw = drawer(frames, folder, drawn)
 
     def lines(index: int, values: Any) -> list[str]:
         found = ", ".join(f"{entry['share']:.4f} {entry['score']:.4f}" for entry in values["segments"])
-        return [f"{found}\t{frames[index].name}"]
+        return [f"{found}\t{Path(frames[index]).name}"]
 
     kinds = [1] * len(points) + [0] * len(others)
-    return forward(
-        lambda cancel: drawing(
-            tasks.follow_objects(
-                video, model=model, dtype=dtype, points=[*points, *others], labels=kinds, box=box, frame=frame,
-                cancel=cancel,
-            ),
-            draw,
-        ),
-        JsonView() if as_json else ItemsView(lines),
-    )  # fmt: skip
+
+    def run(cancel: Any) -> Any:
+        return tasks.follow_objects(
+            video, model=model, dtype=dtype, points=[*points, *others], labels=kinds, box=box, frame=frame,
+            cancel=cancel,
+        )  # fmt: skip
+
+    return forward_items(lambda cancel: drawing(run(cancel), draw), as_json, lines)
 
 
 @command(short_help="Say what pictures show.")
