@@ -1,6 +1,6 @@
 """The commands over pictures and videos: answer-image, caption, classify-image, classify-video, depth, detect,
-embed-image, imagine, key-points, match-points, pose, segment, upscale. Results on stdout in the order of the pictures,
-everything else on stderr.
+embed-image, follow, imagine, key-points, match-points, pose, segment, upscale. Results on stdout in the order of the
+pictures, everything else on stderr.
 """
 
 from __future__ import annotations
@@ -536,6 +536,66 @@ def segment(
     return forward_items(lambda cancel: drawing(run(cancel), draw), as_json, lines)
 
 
+@command(short_help="Follow an object through a video.")
+@click.argument("video", type=click.Path(exists=True, file_okay=False), metavar="FRAMES")
+@model_option
+@click.option(
+    "--point",
+    "points",
+    multiple=True,
+    metavar="X,Y",
+    callback=numbers_of("X,Y"),
+    help="A pixel of the object; may be given again.",
+)
+@click.option(
+    "--not-point",
+    "others",
+    multiple=True,
+    metavar="X,Y",
+    callback=numbers_of("X,Y"),
+    help="A pixel that is not of the object; may be given again.",
+)
+@click.option("--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object.")
+@click.option(
+    "--frame", type=click.IntRange(min=0), default=0, show_default=True, help="The frame of these points, from 0."
+)
+@folder_option
+@usual_options
+def follow(
+    video: str, model: str, points: list[list[float]], others: list[list[float]], box: list[float] | None, frame: int,
+    folder: str | None, dtype: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Cut out of each frame of the folder FRAMES what points or a box show in one of them, with a model such as SAM 2
+    (facebook/sam2.1-hiera-tiny): of each frame the part that the object covers and how probably it is there, then the
+    frame's name. The frames from that one on come first, then those before it, the last one first.
+    """
+    from pyapp import tasks, vision
+    from pyapp.vision.videos import files_in
+
+    frames = [str(path) for path in files_in(video)]
+
+    def drawn(image: Any, values: Any) -> Any:
+        numbers, lengths = zip(*values["runs"], strict=True)
+        areas = np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
+        return vision.draw_areas(image, areas, ["", "object"])
+
+    draw = drawer(frames, folder, drawn)
+
+    def lines(index: int, values: Any) -> list[str]:
+        found = ", ".join(f"{entry['share']:.4f} {entry['score']:.4f}" for entry in values["segments"])
+        return [f"{found}\t{Path(frames[index]).name}"]
+
+    kinds = [1] * len(points) + [0] * len(others)
+
+    def run(cancel: Any) -> Any:
+        return tasks.follow_objects(
+            video, model=model, dtype=dtype, points=[*points, *others], labels=kinds, box=box, frame=frame,
+            cancel=cancel,
+        )  # fmt: skip
+
+    return forward_items(lambda cancel: drawing(run(cancel), draw), as_json, lines)
+
+
 @command(short_help="Say what pictures show.")
 @files_argument
 @model_option
@@ -659,7 +719,8 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 @click.option(
     "--transformer",
     metavar="FILE",
-    help="The transformer of FLUX.1, Stable Diffusion 3 or Z-Image: a GGUF or safetensors file, or owner/repo:FILE.",
+    help="The transformer of FLUX, Stable Diffusion 3, Z-Image or Qwen-Image: a GGUF or safetensors file, or "
+    "owner/repo:FILE.",
 )
 @click.option("--prior", metavar="MODEL", help="The prior of Würstchen.  [default: MODEL-prior, or in its folder]")
 @usual_options
@@ -668,9 +729,9 @@ def imagine(
     **options: Any,
 ) -> int:  # fmt: skip
     """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
-    3.5), FLUX.1 (also Fill and Kontext), Z-Image or Würstchen: the names of the files that were written. With --image,
-    drawing starts from that picture; with --mask too, only what is white there is drawn anew. FLUX.1 Kontext changes
-    the picture as the prompt says.
+    3.5), FLUX.1 (also Fill and Kontext), FLUX.2 klein, Z-Image, Qwen-Image, PixArt-Sigma, Sana or Würstchen: the names
+    of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is white
+    there is drawn anew. FLUX.1 Kontext and FLUX.2 change the picture as the prompt says.
     """
     from pyapp import tasks
 
@@ -693,6 +754,6 @@ def imagine(
 
 
 COMMANDS = (
-    answer_image, caption, classify_image, classify_video, depth, detect, embed_image, imagine, key_points,
+    answer_image, caption, classify_image, classify_video, depth, detect, embed_image, follow, imagine, key_points,
     match_points, pose, segment, upscale,
 )  # fmt: skip

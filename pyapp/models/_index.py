@@ -770,7 +770,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "rwkv6": ("causal-lm",),
     "rwkv7": ("causal-lm",),
     "sam": ("mask-generation",),
-    "sam2": ("mask-generation",),
+    "sam2": ("mask-generation", "mask-tracking"),
     "sam3": ("zero-shot-object-detection",),
     "seamless_m4t": ("seq2seq-lm", "speech-recognition"),
     "seed_oss": ("causal-lm",),

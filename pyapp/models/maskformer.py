@@ -46,6 +46,7 @@ class DecoderConfig(FileConfig):
     decoder_attention_heads: int = 8
     decoder_ffn_dim: int = 2048
     activation_function: str = "relu"
+    auxiliary_loss: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,7 +1,9 @@
 """Segment Anything 2 for pictures (Ravi et al. 2024, arXiv 2408.00714): a Hiera (Ryali et al. 2023, arXiv 2306.00989)
 sees a picture once, in maps of several sizes, and a small decoder cuts out what points or boxes show.
 
-Parameters have the names of Hugging Face's files. The memory of videos is left out.
+With a memory (nn/vision/mask_memory.py) it follows what it has cut out through a video.
+
+Parameters have the names of Hugging Face's files.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision.mask_memory import RememberingMasks
 from pyapp.nn.vision.segment_anything import (
     Form,
     Head,
@@ -22,6 +25,7 @@ from pyapp.nn.vision.segment_anything import (
     PlaceEmbedding,
     PromptedMasks,
     PromptEncoder,
+    last_of,
     vectors_of,
 )
 from pyapp.nn.vision.vision import check_pictures
@@ -29,6 +33,7 @@ from pyapp.nn.vision.windows import in_windows, out_of_windows
 
 from .loading.config import check_fields, read_config, require
 from .loading.masks_config import MaskConfig, PromptConfig
+from .loading.memory_config import MemoryConfig
 from .loading.pictures_config import DEEPEST, PATCHES, WIDEST, check_numbers, pair
 
 MODEL_TYPES = ("sam2", "sam2_video")
@@ -36,7 +41,7 @@ IMAGE_PROCESSOR = "Sam2"  # of files that name none
 BASE = ""
 IGNORED = (
     r"(memory_|mask_downsample|object_pointer_proj|temporal_positional_encoding_projection_layer|"
-    r"no_memory_positional_encoding|no_object_pointer|occlusion_spatial_embedding_parameter).*"  # of videos
+    r"no_memory_positional_encoding|no_object_pointer|occlusion_spatial_embedding_parameter).*"  # of videos alone
 )
 EPSILON = 1e-5  # of the decoder's layers
 LEVELS = 3  # maps that the decoder reads
@@ -331,6 +336,8 @@ class Decoder(MaskDecoder):
         self.obj_score_token = Embedding(1, width)
         self.pred_obj_score_head = Head(width, width, 1, 3)
 
+    first_mask = 2  # the number of the token of the first mask
+
     def own_tokens(self) -> list[Tensor]:
         return [vectors_of(self.obj_score_token), *super().own_tokens()]
 
@@ -360,13 +367,21 @@ class Sam2(PromptedMasks):
     def pixels(self) -> tuple[int, int]:
         return self.config.backbone_config.image_size
 
-    def features_in_steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, list[Tensor]]:
-        """The maps (B, C, H, W), (B, C / 4, 2 * H, 2 * W) and (B, C / 8, 4 * H, 4 * W)."""
+    def seen_in_steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, list[Tensor]]:
+        """The maps (B, C, H, W), (B, C / 4, 2 * H, 2 * W) and (B, C / 8, 4 * H, 4 * W), before any memory."""
         maps = yield from self.vision_encoder.backbone.steps(pixel_values)
         coarse, middle, fine = self.vision_encoder.neck(maps)
         decoder: Any = self.mask_decoder
-        coarse = coarse + self.no_memory_embedding.reshape(1, -1, 1, 1)
         return [coarse, decoder.conv_s1(middle), decoder.conv_s0(fine)]
+
+    def features_in_steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, list[Tensor]]:
+        """The maps of seen_in_steps; the first one says that there is no memory."""
+        seen = yield from self.seen_in_steps(pixel_values)
+        return [self.plain(seen[0]), *seen[1:]]
+
+    def plain(self, seen: Tensor) -> Tensor:
+        """A map (B, C, H, W) without memory."""
+        return seen + self.no_memory_embedding.reshape(1, -1, 1, 1)
 
     def maps(self, features: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         return features[0], features[1:]
@@ -396,4 +411,18 @@ class Sam2(PromptedMasks):
         )
 
 
-TASKS: Mapping[str, Callable[[Config], Module]] = {"mask-generation": Sam2}
+class Sam2Tracker(Sam2, RememberingMasks):
+    """Masks of what points and boxes show in one frame of a video, in all its frames."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        width, (side, _) = config.vision_config.fpn_hidden_size, config.backbone_config.image_size
+        self.add_memory(MemoryConfig.from_dict(config.values, width, side))
+
+    def seen(self, pixel_values: Tensor) -> list[Tensor]:
+        """What the model sees of a frame (1, 3, H, W): the maps of seen_in_steps."""
+        found: list[Tensor] = last_of(self.seen_in_steps(pixel_values))
+        return found
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"mask-generation": Sam2, "mask-tracking": Sam2Tracker}

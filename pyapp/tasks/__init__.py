@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .composing import compose
     from .documents import answer_from_pages, classify_pages, label_on_pages
     from .everything import cut_out_everything
+    from .following import follow_objects
     from .forecasting import forecast
     from .pages import embed_pages, rank_pages
     from .pictures import (
@@ -91,7 +92,8 @@ __all__ = [
     "compose", "cut_out_everything", "cut_out_objects", "detect_labels", "detect_objects", "detect_points", "embed",
     "embed_every_token", "embed_images",
     "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "estimate_poses", "fill_mask",
-    "finetune", "forecast", "generate", "imagine", "inspect", "label", "label_moments", "label_on_pages", "listen",
+    "finetune", "follow_objects", "forecast", "generate", "imagine", "inspect", "label", "label_moments",
+    "label_on_pages", "listen",
     "load", "load_chat", "load_speech", "match_images", "match_points", "match_sounds", "merge", "models", "pipeline",
     "quantize", "rank_pages", "read", "read_images", "rerank", "segment_images", "segment_labels",
     "set_threads", "speak", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate",
@@ -105,6 +107,7 @@ __getattr__ = late_names(
         "composing": "compose",
         "documents": "answer_from_pages classify_pages label_on_pages",
         "everything": "cut_out_everything",
+        "following": "follow_objects",
         "forecasting": "forecast",
         "pipelines": "pipeline",
         "pages": "embed_pages rank_pages",

@@ -76,6 +76,7 @@ LOADERS: Mapping[str, Loader] = {
     "upscale": load_picture_model_for("image-to-image"),
     "imagine": loader("pyapp.models.diffusion.load", "load_diffusion"),
     "cut-out": load_picture_model_for("mask-generation"),
+    "follow": load_picture_model_for("mask-tracking"),
     "image-to-text": load_picture_model_for("image-to-text"),
     "read": loader("pyapp.models.loading.reading", "load_reading_model"),
     "speak": loader("pyapp.models.loading.voice", "load_voice"),

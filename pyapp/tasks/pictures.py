@@ -473,6 +473,25 @@ def seen_by(
     return known
 
 
+def checked_kinds(points: Any, labels: Any, box: Any) -> list[int]:
+    """The kinds of points, 1 of the object and 0 not of it. OptionError for points and a box that show nothing."""
+    for name, given in (("points", points), ("labels", labels), ("box", box)):
+        if given is not None and not isinstance(given, list | tuple):
+            raise OptionError(f"{given!r:.60}: expected a list", where=name)
+    kinds = [1] * len(points) if labels is None else list(labels)
+    if not points and box is None:
+        raise OptionError("points or a box are needed", where="points", hint="Say where the object is, in pixels")
+    if len(kinds) != len(points) or any(kind not in (0, 1) for kind in kinds):
+        raise OptionError(f"{kinds!r:.60}: expected 1 or 0 for each of {len(points)} points", where="labels")
+    for name, places, count in (("points", points, 2), ("box", [] if box is None else [box], 4)):
+        for place in places:
+            if not isinstance(place, list | tuple) or len(place) != count:
+                raise OptionError(f"{place!r:.60}: expected {count} numbers", where=name)
+            for number in place:
+                check_number(name, number, -LARGEST, LARGEST)
+    return kinds
+
+
 def cut_out(
     loaded: Any, images: Sequence[Any], *, points: Sequence[Sequence[float]] = (),
     labels: Sequence[int] | None = None, box: Sequence[float] | None = None, picture: str | None = None,
@@ -485,17 +504,7 @@ def cut_out(
     The model looks at a picture once, if `picture` is a name of it, of one image: other points and boxes in the picture
     of the same name are then answered at once, and the image is not read again (None may stand in its place).
     """
-    kinds = [1] * len(points) if labels is None else list(labels)
-    if not points and box is None:
-        raise OptionError("points or a box are needed", where="points", hint="Say where the object is, in pixels")
-    if len(kinds) != len(points) or any(kind not in (0, 1) for kind in kinds):
-        raise OptionError(f"{kinds!r:.60}: expected 1 or 0 for each of {len(points)} points", where="labels")
-    for name, places, count in (("points", points, 2), ("box", [] if box is None else [box], 4)):
-        for place in places:
-            for number in place:
-                check_number(name, number, -LARGEST, LARGEST)
-            if len(place) != count:
-                raise OptionError(f"{list(place)!r:.60}: expected {count} numbers", where=name)
+    kinds = checked_kinds(points, labels, box)
     images = listed(images)
     if picture is not None and len(images) != 1:
         raise OptionError(f"it is a name of one image, and there are {len(images)}", where="picture")
@@ -612,8 +621,8 @@ def drawn_texts(
     true_cfg_scale, height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
     (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
-    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image; prior, Würstchen's prior; adapter,
-    an IP-Adapter, and image_encoder, its CLIP.
+    transformer, a file of the transformer of FLUX, Stable Diffusion 3, Z-Image or Qwen-Image; prior, Würstchen's prior;
+    adapter, an IP-Adapter, and image_encoder, its CLIP.
     """
     from pyapp.models.diffusion.cascade import begin_drawing
     from pyapp.models.diffusion.sampling import ImagineOptions

@@ -62,7 +62,7 @@ def read_frames(source: Any, wanted: int) -> Frames:
     if isinstance(source, list | tuple):
         return (yield from _of_pictures(source, wanted, "the video"))
     if isinstance(source, str | os.PathLike) and os.path.isdir(source):
-        return (yield from _of_pictures(_files_in(source), wanted, os.fspath(source)))
+        return (yield from _of_pictures(files_in(source), wanted, os.fspath(source)))
     opened = open_source(source)
     try:
         head = bytes(opened.read(0, min(opened.size, 16)))
@@ -98,11 +98,11 @@ def all_frames(source: Any) -> Frames:
                 "this is no folder of frames", where=f"{os.fspath(source):.200}",  # an address may have a whole file
                 hint="Write the frames of a file to one: ffmpeg -i FILE -vf fps=2 FOLDER/%05d.png",
             )  # fmt: skip
-        source = _files_in(source)
+        source = files_in(source)
     return (yield from _of_pictures(source, len(source), "the video"))
 
 
-def _files_in(folder: str | os.PathLike[str]) -> list[Path]:
+def files_in(folder: str | os.PathLike[str]) -> list[Path]:
     """The pictures of a folder, in the order of their names."""
     return sorted((path for path in Path(folder).iterdir() if path.suffix.lower() in SUFFIXES), key=_by_number)
 

@@ -1,4 +1,4 @@
-"""Small configurations of FLUX.1 and Stable Diffusion 3, as config.json has them, and cases of their schedule."""
+"""Small configurations of transformers that draw, as config.json has them, and cases of their schedule."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.models.diffusion_cases import AUTOENCODERS, numbers, text_config
+from tests.models.seeded import picture_weights
 
 _FLUX = {
     "in_channels": 16, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 16, "num_attention_heads": 2,
@@ -35,21 +36,70 @@ NETWORKS: dict[str, dict[str, Any]] = {
         "axes_dims": [4, 6, 6],
         "axes_lens": [96, 8, 8],
     },
-}
-TESTED = ("dev", "sd3", "sd35", "zimage")  # alone, without the other parts
+    "klein": {
+        "in_channels": 16, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 16, "num_attention_heads": 2,
+        "joint_attention_dim": 12, "axes_dims_rope": [4, 4, 4, 4], "guidance_embeds": False,
+    },
+    "qwen": {
+        "in_channels": 16, "out_channels": 4, "num_layers": 2, "attention_head_dim": 16, "num_attention_heads": 2,
+        "joint_attention_dim": 12, "axes_dims_rope": [4, 6, 6],
+    },
+}  # fmt: skip
+_CROSSED = {"num_layers": 1, "cross_attention_dim": 32, "caption_channels": 12, "in_channels": 4}
+NETWORKS["pixart"] = _CROSSED | {
+    "num_attention_heads": 2, "attention_head_dim": 16, "out_channels": 8, "sample_size": 8,
+    "use_additional_conditions": False, "interpolation_scale": 2,
+}  # fmt: skip
+NETWORKS["sana"] = _CROSSED | {
+    "out_channels": 4, "num_attention_heads": 4, "attention_head_dim": 8, "num_cross_attention_heads": 2,
+    "cross_attention_head_dim": 12, "sample_size": 4, "qk_norm": "rms_norm_across_heads",
+}  # fmt: skip
+NETWORKS["sana4k"] = NETWORKS["sana"] | {
+    "patch_size": 2, "interpolation_scale": 0.5, "out_channels": 8, "qk_norm": None, "attention_bias": True,
+    "timestep_scale": 2.0, "mlp_ratio": 1.5,
+}  # fmt: skip
+NETWORKS["flux2"] = NETWORKS["klein"] | {"guidance_embeds": True}
+TESTED = ("dev", "sd3", "sd35", "zimage", "flux2", "qwen", "pixart", "sana", "sana4k")  # alone, without the other parts
+PACKED = ("Flux", "Qwen")  # the beginnings of classes that read latents as a sequence of places
 LANGUAGE = {
     "model_type": "qwen3", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 2,
     "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "max_position_embeddings": 64,
 }  # fmt: skip
+LANGUAGES = {  # with enough layers for those that are read, and one that sees pictures
+    "zimage": LANGUAGE,
+    "klein": LANGUAGE | {
+        "hidden_size": 4, "intermediate_size": 8, "head_dim": 2, "num_hidden_layers": 28,
+        "max_position_embeddings": 512,
+    },
+    "sana": {
+        "model_type": "gemma2", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 6, "query_pre_attn_scalar": 6,
+        "max_position_embeddings": 512,
+    },
+    "qwen": {
+        "model_type": "qwen2_5_vl", "image_token_id": 19,
+        "text_config": {
+            "model_type": "qwen2_5_vl_text", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 16,
+            "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 128,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 1]},
+        },
+        "vision_config": {
+            "model_type": "qwen2_5_vl", "depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2,
+            "out_hidden_size": 12, "patch_size": 2, "window_size": 16, "fullatt_block_indexes": [0],
+        },
+    },
+}  # fmt: skip
 CHAT = (
     "{% for message in messages %}on {{ message['content'] }} !{% endfor %}"
-    "{% if add_generation_prompt %} A{% endif %}{% if enable_thinking %} cat{% endif %}"
+    "{% if add_generation_prompt %} A{% endif %}{% if enable_thinking %} cat{% else %} red red{% endif %}"
 )
 CLASSES = {
     "dev": "FluxTransformer2DModel", "schnell": "FluxTransformer2DModel", "fill": "FluxTransformer2DModel",
     "kontext": "FluxTransformer2DModel",
     "sd3": "SD3Transformer2DModel", "sd35": "SD3Transformer2DModel",
-    "zimage": "ZImageTransformer2DModel",
+    "zimage": "ZImageTransformer2DModel", "klein": "Flux2Transformer2DModel", "flux2": "Flux2Transformer2DModel",
+    "qwen": "QwenImageTransformer2DModel", "pixart": "PixArtTransformer2DModel", "sana": "SanaTransformer2DModel",
+    "sana4k": "SanaTransformer2DModel",
 }  # fmt: skip
 T5 = {
     "model_type": "t5", "vocab_size": 20, "d_model": 12, "d_kv": 4, "d_ff": 16, "num_layers": 2, "num_heads": 2,
@@ -63,6 +113,36 @@ AUTOENCODER = AUTOENCODERS["plain"] | {
     "shift_factor": 0.1,
     "scaling_factor": 0.7,
 }
+_DEEP = {
+    "latent_channels": 4, "attention_head_dim": 4, "decoder_block_types": ["ResBlock", "EfficientViTBlock"],
+    "encoder_block_out_channels": [8, 16], "decoder_block_out_channels": [8, 16], "scaling_factor": 0.41,
+    "encoder_qkv_multiscales": [[], [3]], "decoder_qkv_multiscales": [[], [5]],
+}  # fmt: skip
+# By model, the class of another autoencoder and its configuration.
+OTHER_AUTOENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "klein": (
+        "AutoencoderKLFlux2",
+        AUTOENCODERS["plain"] | {"use_quant_conv": True, "batch_norm_eps": 0.01, "decoder_block_out_channels": [4, 8]},
+    ),
+    "sana": (
+        "AutoencoderDC",
+        _DEEP | {"encoder_block_types": ["ResBlock", "EfficientViTBlock"], "encoder_layers_per_block": [1, 1],
+                 "decoder_layers_per_block": [1, 1], "upsample_block_type": "interpolate",
+                 "downsample_block_type": "Conv"},
+    ),
+    "deep": (
+        "AutoencoderDC",
+        _DEEP | {"encoder_layers_per_block": [0, 1], "decoder_layers_per_block": [0, 2],
+                 "decoder_act_fns": ["relu", "silu"], "decoder_conv_act_fn": "silu"},
+    ),
+    "qwen": (
+        "AutoencoderKLQwenImage",
+        {
+            "base_dim": 4, "z_dim": 4, "dim_mult": [1, 2], "num_res_blocks": 1, "temperal_downsample": [True],
+            "latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [1.5, 0.7, 1.0, 2.0],
+        },
+    ),
+}  # fmt: skip
 _PLACES = {"base_image_seq_len": 4, "max_image_seq_len": 64}
 _DYNAMIC = {"use_dynamic_shifting": True, "shift": 3.0, **_PLACES}
 PLACES = 20
@@ -77,13 +157,27 @@ MODELS: dict[str, tuple[dict[str, Any], int, float, bool]] = {
     "dev": (_DYNAMIC, 3, 3.5, True), "schnell": ({"shift": 1.0}, 2, 0.0, True),
     "sd3": ({"shift": 3.0}, 3, 2.0, True), "sd35": ({"shift": 3.0}, 2, 2.0, False),
     "zimage": ({"shift": 3.0}, 2, 1.5, False), "fill": (_DYNAMIC, 3, 30.0, True), "kontext": (_DYNAMIC, 2, 2.5, True),
+    "klein": (_DYNAMIC, 2, 2.0, False), "qwen": (_DYNAMIC | {"shift_terminal": 0.02}, 2, 3.0, False),
+    "pixart": ({"beta_start": 0.0001, "beta_end": 0.02, "beta_schedule": "linear"}, 3, 2.0, True),
+    "sana": ({"use_flow_sigmas": True, "flow_shift": 3.0, "prediction_type": "flow_prediction"}, 4, 2.0, False),
 }  # fmt: skip
+OTHER_SCHEDULES = dict.fromkeys(("pixart", "sana"), "DPMSolverMultistepScheduler")
 # Pictures that are changed: (model, steps, strength, whether there is a mask). Kontext has no strength.
 CHANGES: list[tuple[str, int, float | None, bool]] = [
     ("zimage", 4, 0.6, False), ("sd3", 4, 0.6, False), ("dev", 3, 0.7, True), ("schnell", 3, 1.0, True),
-    ("fill", 3, 0.7, True), ("kontext", 2, None, False),
+    ("fill", 3, 0.7, True), ("kontext", 2, None, False), ("klein", 2, None, False), ("qwen", 4, 0.6, True),
 ]  # fmt: skip
 TRUE_CFG_SCALE, REFERENCES = 2.0, ((16, 12), (12, 16))  # of Kontext
+
+
+def autoencoder_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """As picture_weights, also for filters of frames."""
+    values = picture_weights(name, shape)
+    if len(shape) == 5:
+        values = values * np.float32((shape[-1] / np.prod(shape[1:])) ** 0.5)
+    return values
+
+
 WORDS = ["<pad>", "</s>", "<unk>", "A", "red", "cat", "on", "!"]
 
 
@@ -109,19 +203,20 @@ def inputs(name: str) -> dict[str, np.ndarray]:
     float32 rounds the angles of large ones.
     """
     config, time = NETWORKS[name], np.array([23.0], np.float32)
-    if name == "zimage":
+    if name in ("zimage", "qwen", "pixart", "sana", "sana4k"):
         lengths = np.array([35, 4], np.int32)
         return {
             "latents": numbers(1, 2, 4, 8, 6),
-            "time": 1000 - time,
+            "time": 1000 - time if name == "zimage" else time,
             "text": numbers(2, 2, 35, 12),
             "pooled": lengths,
         }
     found = {
         "latents": numbers(1, 2, 4, 8, 6), "time": time,
         "text": numbers(2, 2, 5, config["joint_attention_dim"]),
-        "pooled": numbers(3, 2, config["pooled_projection_dim"]),
     }  # fmt: skip
+    if "pooled_projection_dim" in config:
+        found["pooled"] = numbers(3, 2, config["pooled_projection_dim"])
     return found | ({"guidance": np.array([0.035], np.float32)} if config.get("guidance_embeds") else {})
 
 
@@ -150,6 +245,22 @@ def _flux_originals() -> dict[str, tuple[int, ...]]:
         layers |= {f"double_blocks.0.{stream}_{name}": shape for name, shape in own.items()}
     norms = ("double_blocks.0.img_attn", "double_blocks.0.txt_attn", "single_blocks.0")
     return _tensors(layers) | {f"{at}.norm.{kind}_norm.scale": (16,) for at in norms for kind in ("query", "key")}
+
+
+def _flux2_originals() -> dict[str, tuple[int, ...]]:
+    layers: dict[str, tuple[int, ...]] = {
+        "img_in": (32, 16), "txt_in": (32, 12), "time_in.in_layer": (32, 256), "time_in.out_layer": (32, 32),
+        "guidance_in.in_layer": (32, 256), "guidance_in.out_layer": (32, 32), "final_layer.linear": (16, 32),
+        "final_layer.adaLN_modulation.1": (64, 32), "single_stream_modulation.lin": (96, 32),
+        "double_stream_modulation_img.lin": (192, 32), "double_stream_modulation_txt.lin": (192, 32),
+        "single_blocks.0.linear1": (288, 32), "single_blocks.0.linear2": (32, 128),
+    }  # fmt: skip
+    for stream in ("img", "txt"):
+        own = {"attn.qkv": (96, 32), "attn.proj": (32, 32), "mlp.0": (192, 32), "mlp.2": (32, 96)}
+        layers |= {f"double_blocks.0.{stream}_{name}": shape for name, shape in own.items()}
+    norms = ("double_blocks.0.img_attn", "double_blocks.0.txt_attn", "single_blocks.0")
+    found = {f"{at}.norm.{kind}_norm.scale": (16,) for at in norms for kind in ("query", "key")}
+    return {f"{name}.weight": shape for name, shape in layers.items()} | found
 
 
 def _sd35_originals() -> dict[str, tuple[int, ...]]:
@@ -191,7 +302,12 @@ def _zimage_originals() -> dict[str, tuple[int, ...]]:
 
 
 # By network, the tensors and their shapes under the names of its makers.
-ORIGINALS = {"dev": _flux_originals(), "sd35": _sd35_originals(), "zimage": _zimage_originals()}
+ORIGINALS = {
+    "dev": _flux_originals(),
+    "sd35": _sd35_originals(),
+    "zimage": _zimage_originals(),
+    "flux2": _flux2_originals(),
+}
 
 
 # LoRA files of "dev": the matrices that they change

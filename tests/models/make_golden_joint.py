@@ -38,18 +38,22 @@ from tests.models.joint_cases import (
     CHAT,
     CLASSES,
     CLIPS,
-    LANGUAGE,
+    LANGUAGES,
     LORA_SCALE,
     LORAS,
     MODELS,
     NETWORKS,
     ORIGINALS,
+    OTHER_AUTOENCODERS,
+    OTHER_SCHEDULES,
+    PACKED,
     PLACES,
     REFERENCES,
     SCHEDULES,
     T5,
     TESTED,
     TRUE_CFG_SCALE,
+    autoencoder_weights,
     inputs,
     lora_state,
     tokenizer,
@@ -58,9 +62,14 @@ from tests.models.make_golden_diffusion import drawn, number_noise, shapes
 from tests.models.seeded import picture_weights, rounded, shown
 
 
+def persistent(model: Any) -> list[tuple[str, torch.Tensor]]:
+    """The buffers that files have."""
+    return [(name, value) for name, value in model.named_buffers() if name in model.state_dict()]
+
+
 def made(name: str) -> Any:
     model = drawn(getattr(diffusers, CLASSES[name])(**NETWORKS[name]))
-    for own, buffer in model.named_buffers():
+    for own, buffer in persistent(model):
         buffer.copy_(torch.from_numpy(picture_weights(own, tuple(buffer.shape))))
     return model
 
@@ -81,6 +90,32 @@ def output(model: Any, name: str) -> list[float]:
             time = ((1000 - given["time"]) / 1000).expand(2)
             found = model(list(given["latents"].unsqueeze(2)), time, texts).sample
         return rounded(shown(-torch.stack(found).squeeze(2).numpy()))
+    if name == "qwen":
+        height, width = given["latents"].shape[2:]
+        seen = torch.arange(given["text"].shape[1]) < given["pooled"][:, None]
+        with torch.no_grad():
+            found = model(
+                packed(given["latents"]), given["text"], seen, given["time"] / 1000,
+                [[(1, height // 2, width // 2)]] * 2,
+            ).sample  # fmt: skip
+        return rounded(shown(unpacked(found, height, width).numpy()))
+    if name in ("pixart", "sana", "sana4k"):
+        seen = (torch.arange(given["text"].shape[1]) < given["pooled"][:, None]).float()
+        time = given["time"].expand(2) * getattr(model.config, "timestep_scale", 1.0)
+        with torch.no_grad():
+            found = model(
+                given["latents"], encoder_hidden_states=given["text"], timestep=time, encoder_attention_mask=seen
+            ).sample  # fmt: skip
+        return rounded(shown(found[:, :4].numpy()))
+    if name == "flux2":
+        height, width = given["latents"].shape[2:]
+        with torch.no_grad():
+            found = model(
+                packed(given["latents"]), given["text"], given["time"] / 1000,
+                diffusers.Flux2KleinPipeline._prepare_latent_ids(given["latents"][:, :, ::2, ::2]),
+                diffusers.Flux2KleinPipeline._prepare_text_ids(given["text"]), given["guidance"],
+            ).sample  # fmt: skip
+        return rounded(shown(unpacked(found, height, width).numpy()))
     more = {"encoder_hidden_states": given["text"], "pooled_projections": given["pooled"]}
     with torch.no_grad():
         if not CLASSES[name].startswith("Flux"):
@@ -96,7 +131,7 @@ def output(model: Any, name: str) -> list[float]:
 
 def one(name: str) -> dict[str, Any]:
     model = made(name)
-    parameters = shapes(model) | {key: list(value.shape) for key, value in model.named_buffers()}
+    parameters = shapes(model) | {key: list(value.shape) for key, value in persistent(model)}
     return {"parameters": parameters, "output": output(model, name)}
 
 
@@ -111,7 +146,7 @@ def of_width(module: Any, name: str) -> Any:
 def original(name: str) -> list[float]:
     """The output with a file of the makers' names."""
     state = {key: torch.from_numpy(picture_weights(key, shape)) for key, shape in ORIGINALS[name].items()}
-    kind = {"dev": "flux", "sd35": "sd3", "zimage": "z_image"}[name]
+    kind = {"dev": "flux", "sd35": "sd3", "zimage": "z_image", "flux2": "flux2"}[name]
     convert = of_width(single_file_utils, f"convert_{kind}_transformer_checkpoint_to_diffusers")
     model = getattr(diffusers, CLASSES[name])(**NETWORKS[name])
     model.load_state_dict(convert(state))
@@ -149,7 +184,64 @@ def schedule(settings: dict[str, Any], steps: int, even: bool) -> dict[str, Any]
 
 PIPELINES = {
     "FluxTransformer2DModel": "Flux", "SD3Transformer2DModel": "StableDiffusion3", "ZImageTransformer2DModel": "ZImage",
+    "Flux2Transformer2DModel": "Flux2Klein", "QwenImageTransformer2DModel": "QwenImage",
+    "PixArtTransformer2DModel": "PixArtSigma", "SanaTransformer2DModel": "Sana",
 }  # fmt: skip
+
+
+def autoencoder(name: str) -> Any:
+    """The autoencoder of a model."""
+    if name not in OTHER_AUTOENCODERS:
+        return drawn(diffusers.AutoencoderKL(**AUTOENCODER))
+    kind, config = OTHER_AUTOENCODERS[name]
+    model = getattr(diffusers, kind)(**config).eval()
+    for own, value in model.state_dict().items():
+        if value.ndim:
+            value.copy_(torch.from_numpy(autoencoder_weights(own, tuple(value.shape))))
+    return model
+
+
+def of_autoencoder(name: str) -> dict[str, Any]:
+    """The shapes of the parameters, and what it makes of latents and pixels, as the pipelines bring both to scale."""
+    model, latents, pixels = autoencoder(name), numbers(5, 1, 4, 4, 6), torch.from_numpy(numbers(9, 1, 3, 8, 12))
+    config, x = model.config, torch.from_numpy(latents)
+    with torch.no_grad():
+        if name == "qwen":
+            mean, deviation = (
+                torch.tensor(config[key]).reshape(1, -1, 1, 1, 1) for key in ("latents_mean", "latents_std")
+            )
+            decoded = model.decode(x.unsqueeze(2) * deviation + mean).sample[:, :, 0]
+            encoded = ((model.encode(pixels.unsqueeze(2)).latent_dist.mode() - mean) / deviation)[:, :, 0]
+        elif name == "klein":
+            mean = model.bn.running_mean.reshape(1, -1, 1, 1)
+            deviation = (model.bn.running_var.reshape(1, -1, 1, 1) + config.batch_norm_eps).sqrt()
+            own = diffusers.Flux2KleinPipeline
+            decoded = model.decode(own._unpatchify_latents(own._patchify_latents(x) * deviation + mean)).sample
+            encoded = own._patchify_latents(model.encode(pixels).latent_dist.mode())
+            encoded = own._unpatchify_latents((encoded - mean) / deviation)
+        else:
+            decoded = model.decode(x / config.scaling_factor).sample
+            encoded = model.encode(pixels).latent * config.scaling_factor
+    shapes = {key: list(value.shape) for key, value in model.state_dict().items()}
+    return {
+        "parameters": shapes, "decoded": rounded(shown(decoded.numpy())), "encoded": rounded(shown(encoded.numpy())),
+    }  # fmt: skip
+
+
+def language(name: str) -> Any:
+    """The language model of a model, whose weights have the names of its own parts."""
+    config = LANGUAGES[name]
+    if name == "zimage":
+        return drawn(transformers.Qwen3Model(transformers.Qwen3Config(**config)))
+    if name == "sana":
+        return drawn(transformers.Gemma2Model(transformers.Gemma2Config(**config)))
+    if name == "klein":
+        model: Any = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**config)).eval()
+        drawn(model.model)
+        return model
+    model = transformers.Qwen2_5_VLForConditionalGeneration(transformers.Qwen2_5_VLConfig(**config)).eval()
+    drawn(model.model.language_model)
+    return model
 
 
 def parts_of(name: str, folder: str) -> dict[str, Any]:
@@ -164,22 +256,22 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
     )
     Path(folder, "tokenizer.json").unlink()
     parts: dict[str, Any] = {
-        "vae": drawn(diffusers.AutoencoderKL(**AUTOENCODER)), "transformer": made(name),
-        "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(**settings),
+        "vae": autoencoder(name), "transformer": made(name),
+        "scheduler": getattr(diffusers, OTHER_SCHEDULES.get(name, "FlowMatchEulerDiscreteScheduler"))(**settings),
     }  # fmt: skip
-    if name == "zimage":
+    if name in LANGUAGES:
         kept = tokenizer() | {"post_processor": None}
         Path(folder, "tokenizer.json").write_text(json.dumps(kept))
         parts["tokenizer"] = transformers.PreTrainedTokenizerFast(
             tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", chat_template=CHAT
         )
-        return parts | {"text_encoder": drawn(transformers.Qwen3Model(transformers.Qwen3Config(**LANGUAGE)))}
-    for i, config in enumerate(CLIPS["flux" if flux else "sd3"]):
+        return parts | {"text_encoder": language(name)}
+    for i, config in enumerate([] if name == "pixart" else CLIPS["flux" if flux else "sd3"]):
         kind = transformers.CLIPTextModelWithProjection if "projection_dim" in config else transformers.CLIPTextModel
         end = f"_{i + 1}" if i else ""
         parts[f"tokenizer{end}"] = transformers.CLIPTokenizer.from_pretrained(folder, model_max_length=16)
         parts[f"text_encoder{end}"] = drawn(kind(transformers.CLIPTextConfig(**config)))
-    end = "_2" if flux else "_3"
+    end = "" if name == "pixart" else "_2" if flux else "_3"
     parts[f"tokenizer{end}"] = words if reads_t5 else None
     encoder = drawn(transformers.T5EncoderModel(transformers.T5Config(**T5))) if reads_t5 else None
     return parts | {f"text_encoder{end}": encoder}
@@ -187,20 +279,32 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
 
 def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any) -> dict[str, Any]:
     """The latents after each step, and the picture."""
-    flux = CLASSES[name].startswith("Flux")
+    flux = CLASSES[name].startswith(PACKED)
     with tempfile.TemporaryDirectory() as folder:
         parts = parts_of(name, folder)
     pipeline = getattr(diffusers, f"{PIPELINES[CLASSES[name]]}{kind}Pipeline")(**parts)
     number_noise()
     states: list[list[float]] = []
-    height, width = told["height"], told["width"]
+    height, width = (20, 16) if "height" not in told else (told["height"], told["width"])
 
     def keep(_: Any, i: int, time: Any, found: dict[str, Any]) -> dict[str, Any]:
         x = found["latents"]
         states.append(rounded(shown((unpacked(x, height // 2, width // 2) if flux else x).numpy())))
         return {}
 
-    if flux:
+    if name in OTHER_SCHEDULES:
+        told |= {"negative_prompt": [NEGATIVE] * 2, "use_resolution_binning": False}
+        pipeline.check_inputs = lambda *arguments, **more: None
+        if name == "pixart":
+            told["callback"] = lambda i, time, x: keep(None, i, time, {"latents": x})
+    elif name == "klein":
+        x = told["latents"]
+        told["latents"] = pipeline._patchify_latents(x)
+    elif name == "qwen":
+        told |= {"negative_prompt": [NEGATIVE] * 2, "true_cfg_scale": guidance}
+        if "latents" in told:
+            told["latents"] = packed(told["latents"])
+    elif flux:
         told["max_sequence_length"] = 512 if NETWORKS[name]["guidance_embeds"] else 256
         if "latents" in told:
             told["latents"] = packed(told["latents"])
@@ -209,9 +313,9 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
     found = pipeline(
         prompt=list(PROMPTS),
         num_inference_steps=steps,
-        guidance_scale=guidance,
+        **({} if name == "qwen" else {"guidance_scale": guidance}),
         output_type="np",
-        callback_on_step_end=keep,
+        **({} if name == "pixart" else {"callback_on_step_end": keep}),
         **told,
     ).images
     return {"latents": states, "pictures": rounded(shown(found))}
@@ -221,6 +325,9 @@ def change(name: str, steps: int, strength: float | None, masked: bool) -> dict[
     """A picture that is changed."""
     picture, mask = (PIL.Image.fromarray(array) for array in start_picture())
     told: dict[str, Any] = {"mask_image": mask} if masked else {}
+    if name == "klein":
+        diffusers.Flux2KleinPipeline.__init__.__globals__["Flux2ImageProcessor"].check_image_input = staticmethod(print)
+        return drawing(name, steps, MODELS[name][2], image=picture, latents=torch.from_numpy(numbers(20, 2, 4, 10, 8)))
     kind = {"fill": "Fill", "kontext": "Kontext"}.get(name, "Inpaint" if masked else "Img2Img")
     if strength is None:
         module = __import__(diffusers.FluxKontextPipeline.__module__, fromlist=["x"])
@@ -244,6 +351,7 @@ if __name__ == "__main__":
             for name, (_, steps, guidance, _) in MODELS.items()
             if name not in ("fill", "kontext")
         },
+        "autoencoders": {name: of_autoencoder(name) for name in OTHER_AUTOENCODERS},
         "changes": [change(*case) for case in CHANGES],
     }
     path = Path(__file__).with_name("golden_joint.json")

@@ -453,6 +453,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [6, 12], "depths": [2, 1], "num_stages": 2,
         "layer_type": "basic", "out_features": ["stage2"],
     }},
+    "detr_auxiliary": {
+        "model_type": "detr", **_QUERIES, **_LABELS, "encoder_layers": 1, "auxiliary_loss": True, "backbone_config": {
+            "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [6, 12], "depths": [1, 1], "num_stages": 2,
+            "layer_type": "basic", "out_features": ["stage2"],
+        },
+    },
     "conditional_detr": {"model_type": "conditional_detr", **_QUERIES, **_LABELS, "encoder_layers": 1,
         "backbone_config": {
             "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16], "depths": [1, 1],

@@ -1,4 +1,4 @@
-"""FLUX.1, Stable Diffusion 3 and Z-Image against diffusers (make_golden_joint.py): names, outputs of the
+"""FLUX, Stable Diffusion 3, Z-Image and Qwen-Image against diffusers (make_golden_joint.py): names, outputs of the
 transformers, schedules and whole models step by step; missing parts and hostile configurations.
 """
 
@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,29 @@ import pytest
 import pyapp
 from pyapp.engine import quant
 from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.events import Cancel
 from pyapp.formats.gguf_writer import write_gguf
 from pyapp.formats.safetensors import write_safetensors
-from pyapp.models.diffusion import sampling
+from pyapp.models import gemma2, qwen2, qwen3
+from pyapp.models.diffusion import flux
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig
+from pyapp.models.diffusion.deep_autoencoder import DeepAutoencoderConfig
 from pyapp.models.diffusion.flow import CLASS, Flow, read_flow
 from pyapp.models.diffusion.flux import Flux, FluxConfig
-from pyapp.models.diffusion.load import load_diffusion
+from pyapp.models.diffusion.flux2 import Flux2, Flux2Config
+from pyapp.models.diffusion.frame_autoencoder import FrameAutoencoderConfig
+from pyapp.models.diffusion.load import Reading, load_diffusion
 from pyapp.models.diffusion.mmdit import MMDiT, MMDiTConfig
+from pyapp.models.diffusion.normed_autoencoder import NormedAutoencoderConfig
+from pyapp.models.diffusion.pixart import PixArt, PixArtConfig
+from pyapp.models.diffusion.qwen_image import QwenImage, QwenImageConfig
 from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+from pyapp.models.diffusion.sana import Sana, SanaConfig
 from pyapp.models.diffusion.texts import TextEncoder
 from pyapp.models.diffusion.zimage import ZImage, ZImageConfig
 from pyapp.models.loading.config import read_config
 from pyapp.models.loading.t5_config import T5Config
 from pyapp.models.loading.towers_config import ClipTextConfig
-from pyapp.models.qwen3 import Config, Qwen3ForCausalLM
 from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
 from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import LATENTS, NEGATIVE, PROMPTS, network, numbers, start_picture
@@ -39,18 +49,21 @@ from tests.models.joint_cases import (
     CHAT,
     CLASSES,
     CLIPS,
-    LANGUAGE,
+    LANGUAGES,
     LORA_SCALE,
     LORAS,
     MODELS,
     NETWORKS,
     ORIGINALS,
+    OTHER_AUTOENCODERS,
+    OTHER_SCHEDULES,
     PLACES,
     REFERENCES,
     SCHEDULES,
     T5,
     TESTED,
     TRUE_CFG_SCALE,
+    autoencoder_weights,
     inputs,
     lora_state,
     tokenizer,
@@ -69,6 +82,10 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # by diffusers' classes: ours, and t
     "FluxTransformer2DModel": (Flux, FluxConfig, "Flux"),
     "SD3Transformer2DModel": (MMDiT, MMDiTConfig, "StableDiffusion3"),
     "ZImageTransformer2DModel": (ZImage, ZImageConfig, "ZImage"),
+    "Flux2Transformer2DModel": (Flux2, Flux2Config, "Flux2Klein"),
+    "QwenImageTransformer2DModel": (QwenImage, QwenImageConfig, "QwenImage"),
+    "PixArtTransformer2DModel": (PixArt, PixArtConfig, "PixArtSigma"),
+    "SanaTransformer2DModel": (Sana, SanaConfig, "Sana"),
 }
 
 
@@ -89,8 +106,9 @@ def test_transformers_are_those_of_diffusers(name: str) -> None:
     model = made(name)
     with pyapp.no_grad():
         check(model, golden()["networks"][name], model(**given(name)))
-    for wrong in ({"latents": pyapp.zeros(2, 3, 8, 6)}, {"latents": pyapp.zeros(2, 4, 7, 6)},
-                  {"text": pyapp.zeros(2, 5, 9)}, {"pooled": pyapp.zeros(2, 9)},
+    uneven = [{"latents": pyapp.zeros(2, 4, 7, 6)}] if model.multiple > 1 else []
+    for wrong in ({"latents": pyapp.zeros(2, 3, 8, 6)}, *uneven,
+                  {"text": pyapp.zeros(2, 5, 9)}, *([] if name == "flux2" else [{"pooled": pyapp.zeros(2, 9)}]),
                   *([{"text": pyapp.zeros(2, 65, 12)}] if name == "zimage" else [])):  # fmt: skip
         with pytest.raises(ArgumentError, match=type(model).__name__):
             model(**given(name) | wrong)
@@ -138,6 +156,39 @@ def test_what_is_not_supported_is_refused() -> None:
                    {"n_heads": 3}, {"n_layers": 10**9}, {"dim": 10**9}, {"rope_theta": 0}, {"t_scale": 0}):  # fmt: skip
         with pytest.raises(ModelError):
             ZImageConfig.from_dict(NETWORKS["zimage"] | change)
+    for change in ({"patch_size": 2}, {"out_channels": 8}, {"in_channels": 15}, {"axes_dims_rope": [4, 4, 8]},
+                   {"axes_dims_rope": 16}, {"num_layers": 10**9}, {"num_attention_heads": 10**6}, {"mlp_ratio": 0},
+                   {"timestep_guidance_channels": 64}, {"joint_attention_dim": 10**9}, {"rope_theta": 0}):  # fmt: skip
+        with pytest.raises(ModelError):
+            Flux2Config.from_dict(NETWORKS["klein"] | change)
+    for change in ({"patch_size": 1}, {"out_channels": 8}, {"in_channels": 15}, {"axes_dims_rope": [4, 12]},
+                   {"zero_cond_t": True}, {"num_layers": 10**9}, {"attention_head_dim": 10**6}):  # fmt: skip
+        with pytest.raises(ModelError):
+            QwenImageConfig.from_dict(NETWORKS["qwen"] | change)
+    for change in ({"norm_type": "layer_norm"}, {"use_additional_conditions": True}, {"use_additional_conditions": None,
+                   "sample_size": 128}, {"cross_attention_dim": 8}, {"out_channels": 5}, {"num_layers": 10**9},
+                   {"interpolation_scale": 0}, {"attention_head_dim": 15}, {"patch_size": 10**6}):  # fmt: skip
+        with pytest.raises(ModelError):
+            PixArtConfig.from_dict(NETWORKS["pixart"] | change)
+    for change in ({"guidance_embeds": True}, {"qk_norm": "l2"}, {"cross_attention_dim": 8}, {"mlp_ratio": 0},
+                   {"cross_attention_head_dim": 10**6}, {"timestep_scale": 0}):  # fmt: skip
+        with pytest.raises(ModelError):
+            SanaConfig.from_dict(NETWORKS["sana"] | change)
+    for change in ({"decoder_norm_types": "batch_norm"}, {"encoder_block_types": "Dense"}, {"in_channels": 4},
+                   {"encoder_layers_per_block": [1, 0]}, {"decoder_block_out_channels": [8]}, {"latent_channels": 3},
+                   {"decoder_block_out_channels": [4, 24]}, {"encoder_qkv_multiscales": [[], [4]]},
+                   {"attention_head_dim": 5}, {"decoder_act_fns": ["silu"]}, {"decoder_conv_act_fn": "x"},
+                   {"upsample_block_type": "x"}, {"scaling_factor": 0}):  # fmt: skip
+        with pytest.raises(ModelError):
+            DeepAutoencoderConfig.from_dict(OTHER_AUTOENCODERS["sana"][1] | change)
+    for change in ({"dim_mult": []}, {"dim_mult": [1, 10**9]}, {"latents_mean": [0.0]}, {"latents_std": [0, 1, 1, 1]},
+                   {"temperal_downsample": [True] * 2}, {"is_residual": True}, {"latents_std": None}):  # fmt: skip
+        with pytest.raises(ModelError):
+            FrameAutoencoderConfig.from_dict(OTHER_AUTOENCODERS["qwen"][1] | change)
+    for change in ({"patch_size": [1, 1]}, {"batch_norm_eps": -1}, {"decoder_block_out_channels": [4]},
+                   {"decoder_block_out_channels": [4, 10**9]}, {"act_fn": "relu"}):  # fmt: skip
+        with pytest.raises(ModelError):
+            NormedAutoencoderConfig.from_dict(OTHER_AUTOENCODERS["klein"][1] | change)
     for values in ({"_class_name": "EulerDiscreteScheduler"}, {}, {"shift": 0}, {"shift_terminal": 1.5},
                    {"max_image_seq_len": 4}, {"time_shift_type": "cubic"}, {"invert_sigmas": True},
                    {"stochastic_sampling": True}, {"max_shift": 1e9}):  # fmt: skip
@@ -148,6 +199,8 @@ def test_what_is_not_supported_is_refused() -> None:
     for steps in (0, 1001, 2.5):
         with pytest.raises(OptionError, match="steps"):
             Flow(read_flow({"_class_name": CLASS}), steps, PLACES, True)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="too few"):
+        Flow(read_flow({"_class_name": CLASS, "shift_terminal": 0.1}), 1, PLACES, True)
     model = made("dev")
     with pytest.raises(ArgumentError, match="guidance"):
         model(**{key: value for key, value in given("dev").items() if key != "guidance"})
@@ -161,41 +214,76 @@ def write_words(folder: Path, settings: dict[str, Any], change: dict[str, Any]) 
     (folder / "tokenizer_config.json").write_text(json.dumps(named | settings))
 
 
+LANGUAGE_CLASSES = {
+    "zimage": "Qwen3Model", "sana": "Gemma2Model", "klein": "Qwen3ForCausalLM",
+    "qwen": "Qwen2_5_VLForConditionalGeneration",
+}  # fmt: skip
+
+
+def autoencoder_state(name: str) -> dict[str, pyapp.Tensor]:
+    """The tensors of an autoencoder's file."""
+    shapes = golden()["autoencoders"][name]["parameters"]
+    return {key: pyapp.from_numpy(autoencoder_weights(key, tuple(shape))) for key, shape in shapes.items()}
+
+
+def language(name: str) -> dict[str, pyapp.Tensor]:
+    """The tensors of a language model's file."""
+    module: Any = {"qwen": qwen2, "sana": gemma2}.get(name, qwen3)
+    values = LANGUAGES[name]
+    values = values | values.get("text_config", {}) | {"model_type": module.MODEL_TYPES[0]}
+    state = drawn(module.TASKS["causal-lm"](module.Config.from_dict(values)).model).state_dict()
+    if name in ("zimage", "sana"):
+        return dict(state)
+    head = {"lm_head.weight" if name == "klein" else "visual.merger.ln_q.weight": pyapp.zeros(8)}
+    return {f"model.{key}": value for key, value in state.items()} | head
+
+
 def write_joint_model(folder: Path, name: str) -> Path:
     """A folder as diffusers writes it."""
+    return Path(copytree(written(name).name, folder))
+
+
+@cache
+def written(name: str) -> TemporaryDirectory[str]:
+    """Such a folder, once for all tests."""
+    made_here = TemporaryDirectory()
+    folder = Path(made_here.name)
     settings, _, _, reads_t5 = MODELS[name]
     flux = CLASSES[name].startswith("Flux")
     parts: dict[str, tuple[str, dict[str, Any], Any]] = {
         "transformer": (CLASSES[name], NETWORKS[name], made(name)),
         "vae": ("AutoencoderKL", AUTOENCODER, Autoencoder(AutoencoderConfig.from_dict(AUTOENCODER))),
     }
-    if name == "zimage":
-        language = drawn(Qwen3ForCausalLM(Config.from_dict(LANGUAGE)).model)
-        parts["text_encoder"] = ("Qwen3Model", LANGUAGE, language)
+    if name in OTHER_AUTOENCODERS:
+        parts["vae"] = (*OTHER_AUTOENCODERS[name], autoencoder_state(name))
+    if name in LANGUAGES:
+        parts["text_encoder"] = (LANGUAGE_CLASSES[name], LANGUAGES[name], language(name))
         write_words(folder / "tokenizer", {"chat_template": CHAT}, {"post_processor": None})
-    for i, config in enumerate([] if name == "zimage" else CLIPS["flux" if flux else "sd3"]):
+    for i, config in enumerate([] if name in LANGUAGES or name == "pixart" else CLIPS["flux" if flux else "sd3"]):
         projection, end = config.get("projection_dim"), f"_{i + 1}" if i else ""
         kind = "CLIPTextModel" if projection is None else "CLIPTextModelWithProjection"
         parts[f"text_encoder{end}"] = (kind, config, TextEncoder(read_config(ClipTextConfig, config), projection))
         write_tokenizer(folder / f"tokenizer{end}")
+    schedule = OTHER_SCHEDULES.get(name, CLASS)
     index: dict[str, Any] = {
-        "_class_name": f"{KINDS[CLASSES[name]][2]}{SPECIAL.get(name, '')}Pipeline", "scheduler": ["diffusers", CLASS],
-        "text_encoder_3": [None, None],
+        "_class_name": f"{KINDS[CLASSES[name]][2]}{SPECIAL.get(name, '')}Pipeline",
+        "scheduler": ["diffusers", schedule], "text_encoder_3": [None, None],
     }  # fmt: skip
     if reads_t5:
-        end = "_2" if flux else "_3"
+        end = "" if name == "pixart" else "_2" if flux else "_3"
         parts[f"text_encoder{end}"] = ("T5EncoderModel", T5, T5Encoder(T5Config.from_dict(T5)))
         write_words(folder / f"tokenizer{end}", {"tokenizer_class": "T5Tokenizer"}, {})
     for part, (kind, config, model) in parts.items():
         (folder / part).mkdir()
         (folder / part / "config.json").write_text(json.dumps({"_class_name": kind, **config}))
         stem = "model" if part.startswith("text") else "diffusion_pytorch_model"
-        write_safetensors(folder / part / f"{stem}.safetensors", drawn(model).state_dict())
+        state = model if isinstance(model, dict) else drawn(model).state_dict()
+        write_safetensors(folder / part / f"{stem}.safetensors", state)
         index[part] = ["library", kind]
     (folder / "scheduler").mkdir()
-    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({"_class_name": CLASS, **settings}))
+    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({"_class_name": schedule, **settings}))
     (folder / "model_index.json").write_text(json.dumps(index))
-    return folder
+    return made_here
 
 
 def compare(drawing: Drawing, expected: dict[str, Any]) -> None:
@@ -215,24 +303,42 @@ def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
     pytest.importorskip("tokenizers")
     _, steps, guidance, reads_t5 = MODELS[name]
     loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
-    assert len(loaded.readers) == {"sd3": 3, "zimage": 1}.get(name, 2)
-    told = {} if loaded.network.learnt_guidance or not guidance else {"negative_prompt": NEGATIVE}
+    assert len(loaded.readers) == {"sd3": 3, "pixart": 1, **dict.fromkeys(LANGUAGES, 1)}.get(name, 2)
+    without = loaded.network.learnt_guidance or not guidance or name == "klein"
+    told = {} if without else {"negative_prompt": NEGATIVE}
     options = ImagineOptions(steps=steps, guidance=guidance, width=12, height=16, **told)
     drawing = Drawing(loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)))
     compare(drawing, golden()["models"][name])
+
+
+@pytest.mark.native_only  # needs files
+@pytest.mark.parametrize("name", OTHER_AUTOENCODERS)
+def test_autoencoders_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
+    kind, config = OTHER_AUTOENCODERS[name]
+    (tmp_path / "config.json").write_text(json.dumps({"_class_name": kind, **config}))
+    write_safetensors(tmp_path / "diffusion_pytorch_model.safetensors", autoencoder_state(name))
+    model = Reading(None, None, lambda event: None, Cancel()).part("vae", tmp_path)
+    expected = golden()["autoencoders"][name]
+    with pyapp.no_grad():
+        decoded = model(pyapp.from_numpy(numbers(5, 1, 4, 4, 6)))
+        encoded = model.encode(pyapp.from_numpy(numbers(9, 1, 3, 8, 12)), lambda x: x * 0)
+    for found, wanted in ((decoded, expected["decoded"]), (encoded, expected["encoded"])):
+        np.testing.assert_allclose(shown(found.numpy()), wanted, atol=1e-4 * float(np.abs(wanted).max()), rtol=1e-4)
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files
 @pytest.mark.parametrize("case", range(len(CHANGES)))
 def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tokenizers")
-    monkeypatch.setattr(sampling, "REFERENCES", REFERENCES)
+    monkeypatch.setattr(flux, "REFERENCES", REFERENCES)
     name, steps, strength, masked = CHANGES[case]
     loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
     picture, mask = map(pyapp.from_numpy, start_picture())
     count = iter(range(20, 40))
     told: dict[str, Any] = {} if CLASSES[name].startswith("Flux") else {"negative_prompt": NEGATIVE}
-    if strength is None:
+    if name == "klein":
+        told = {}
+    elif strength is None:
         told = {"negative_prompt": NEGATIVE, "true_cfg_scale": TRUE_CFG_SCALE, "height": 20, "width": 16}
     options = ImagineOptions(steps=steps, guidance=MODELS[name][2], strength=strength, **told)
     drawing = Drawing(
@@ -241,7 +347,15 @@ def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int, monk
     )  # fmt: skip
     assert (drawing.height, drawing.width) == (20, 16)
     compare(drawing, golden()["changes"][case])
-    if strength is None:
+    if name == "klein":
+        with pytest.raises(OptionError, match="sides of at least 4"):
+            Drawing(loaded, PROMPTS, ImagineOptions(), picture=picture[:3])
+        assert loaded.network.read_size(2048, 1024, 16) == (1448, 724)
+        loaded.settings["is_distilled"] = True
+        for wrong in ({"guidance": 2.0}, {"negative_prompt": NEGATIVE}):
+            with pytest.raises(OptionError, match=next(iter(wrong))):
+                Drawing(loaded, PROMPTS, ImagineOptions(**wrong))
+    elif strength is None:
         drawing = Drawing(loaded, PROMPTS, ImagineOptions(), picture=picture)
         assert (drawing.height, drawing.width) == (268, 240)  # the usual area, with the ratio 20 to 18
         for wrong in ({"strength": 0.5}, {"true_cfg_scale": 0.5}, {"negative_prompt": NEGATIVE}):
@@ -329,10 +443,12 @@ def test_files_of_the_transformer_alone(tmp_path: Path, name: str) -> None:
     from pyapp.cli import cli
 
     # A file says itself whether its network reads the guidance.
-    folder = write_joint_model(tmp_path / "model", "schnell" if name == "dev" else name)
+    folder = write_joint_model(tmp_path / "model", {"dev": "schnell", "flux2": "klein"}.get(name, name))
     (folder / "transformer" / "diffusion_pytorch_model.safetensors").unlink()
     expected = np.asarray(golden()["originals"][name])
-    kind, other = {"dev": ("flux", "sd3"), "sd35": ("sd3", "lumina2"), "zimage": ("lumina2", "flux")}[name]
+    kind, other = {
+        "dev": ("flux", "sd3"), "sd35": ("sd3", "lumina2"), "zimage": ("lumina2", "flux"), "flux2": ("flux", "sd3"),
+    }[name]  # fmt: skip
     state = {key: pyapp.from_numpy(picture_weights(key, shape)) for key, shape in ORIGINALS[name].items()}
     small = {key: quant.quantize(value, "q8_0") if value.ndim == 2 and value.shape[1] % 32 == 0 else value
              for key, value in state.items()}  # fmt: skip
@@ -348,12 +464,13 @@ def test_files_of_the_transformer_alone(tmp_path: Path, name: str) -> None:
     network: Any = loaded.network
     block = network.layers[0] if name == "zimage" else network.transformer_blocks[0]
     layers = (
-        (block.attention.to_k, block.feed_forward.w1) if name == "zimage" else (block.attn.to_k, block.norm1.linear)
-    )
+        (block.attention.to_k, block.feed_forward.w1) if name == "zimage"
+        else (block.attn.to_k, block.ff.linear_in if name == "flux2" else block.norm1.linear)
+    )  # fmt: skip
     assert {layer.weight.dtype.name for layer in layers} == {"q8_0"}  # as in the file
     encoder: Any = loaded.readers[0].encoder
-    inner = encoder.model.layers[0] if name == "zimage" else encoder.text_model.encoder.layers[0].mlp.fc1
-    inner = inner.mlp.up_proj if name == "zimage" else inner
+    speaks = name in ("zimage", "flux2")
+    inner = encoder.model.layers[0].mlp.up_proj if speaks else encoder.text_model.encoder.layers[0].mlp.fc1
     assert inner.weight.dtype is pyapp.float16
     target = tmp_path / "drawn.png"
     size = ["--width", "12", "--height", "16", "-s", "1", "-m", str(folder), "-o", str(target)]

@@ -63,13 +63,18 @@ class AutoencoderConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AutoencoderConfig:
         """From the object of a config.json. ModelError for an autoencoder of another kind."""
+        cls.check_kinds(values)
+        return read_config(cls, values)
+
+    @staticmethod
+    def check_kinds(values: Mapping[str, Any]) -> None:
+        """ModelError for levels and activations of another kind."""
         for name, known in (("down_block_types", "DownEncoderBlock2D"), ("up_block_types", "UpDecoderBlock2D")):
             kinds = values.get(name, [known])
             plain = isinstance(kinds, list | tuple) and all(kind == known for kind in kinds)
             require(plain, f"{name} {kinds!r:.80} are not supported, only {known}")
         act = values.get("act_fn", "silu")
         require(act == "silu", f"act_fn {act!r:.60} is not supported")
-        return read_config(cls, values)
 
     @property
     def scale(self) -> int:

@@ -17,7 +17,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 
 from ..loading.config import require
-from .schedules import Noise, Schedule, ScheduleConfig
+from .schedules import FLOW, Noise, Schedule, ScheduleConfig
 
 NOTHING = 2.0**-24  # what the last time keeps of a picture where nothing is meant
 NEAR = 1e-3  # of a time, below which rounding alone parts it from the next one
@@ -278,6 +278,29 @@ class DPM(Multistep):
         second = (self.place(i - 1) - self.place(i - 2)) / step
         curve = (slope - (past[1] - past[2]) / second) / (first + second)
         return slope + curve * first, curve
+
+
+class FlowDPM(DPM):
+    """DPM-Solver++ for flow matching (as in flow.py): x is (1 - sigma) * picture + sigma * noise."""
+
+    def __init__(self, config: ScheduleConfig, steps: int) -> None:
+        super().__init__(config, steps)
+        require(config.prediction_type == FLOW, f"a flow schedule of {config.prediction_type!r:.60} is not supported")
+        most, shift = config.num_train_timesteps, config.flow_shift
+        found: Any = 1 - np.linspace(1, 1 / most, steps + 1)
+        found = (shift * found / (1 + (shift - 1) * found))[:0:-1]
+        self.times = [float(int(time)) for time in found * most]
+        self.sigmas = [*map(float, found.astype("float32")), self.sigmas[-1]]
+
+    def angle(self, i: int) -> tuple[float, float]:
+        return 1 - self.sigmas[i], self.sigmas[i]
+
+    def place(self, i: int) -> float:
+        kept, sigma = self.angle(i)
+        return log(kept / sigma) if sigma else inf
+
+    def picture(self, x: Tensor, found: Tensor, kept: float) -> Tensor:
+        return x - found * (1 - kept**0.5)
 
 
 class SingleStep(DPM):

@@ -61,12 +61,13 @@ class FlowConfig:
 
 class Flow:
     """Euler's steps (the interface is that of schedules.Schedule). places: those of the picture; even: deviations of
-    noise are even before they are shifted, from 1 to 1 / steps, else those of the training's ends.
+    noise are even before they are shifted, from 1 to 1 / steps, else those of the training's ends. shift: how much a
+    dynamic shift is; None: as the configuration says, by the places.
     """
 
     first = 1.0
 
-    def __init__(self, config: FlowConfig, steps: int, places: int, even: bool) -> None:
+    def __init__(self, config: FlowConfig, steps: int, places: int, even: bool, shift: float | None = None) -> None:
         self.config, self.steps = config, steps
         most = config.num_train_timesteps
         if type(steps) is not int or not 1 <= steps <= most:
@@ -76,7 +77,9 @@ class Flow:
         else:
             least = 1 / most if config.use_dynamic_shifting else float(self._shifted(1 / most))
             found = np.linspace(most, least * most, steps) / most
-        found = self._shifted_to(found, places) if config.use_dynamic_shifting else self._shifted(found)
+        found = self._shifted_to(found, places, shift) if config.use_dynamic_shifting else self._shifted(found)
+        if config.shift_terminal and found[-1] >= 1:  # the only step cannot end before it begins
+            raise OptionError(f"{steps} are too few for this schedule", where="steps", hint="Give at least 2")
         if config.shift_terminal:
             found = 1 - (1 - found) * ((1 - config.shift_terminal) / (1 - found[-1]))
         if config.use_karras_sigmas or config.use_exponential_sigmas:
@@ -88,11 +91,11 @@ class Flow:
         shift = self.config.shift
         return shift * sigmas / (1 + (shift - 1) * sigmas)
 
-    def _shifted_to(self, sigmas: Any, places: int) -> Any:
+    def _shifted_to(self, sigmas: Any, places: int, shift: float | None) -> Any:
         """The deviations, shifted as a picture of `places` places asks for."""
         config = self.config
         slope = (config.max_shift - config.base_shift) / (config.max_image_seq_len - config.base_image_seq_len)
-        shift = config.base_shift + slope * (places - config.base_image_seq_len)
+        shift = config.base_shift + slope * (places - config.base_image_seq_len) if shift is None else shift
         shift = exp(shift) if config.time_shift_type == "exponential" else shift
         return shift / (shift + (1 / sigmas - 1))
 

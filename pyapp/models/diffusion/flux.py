@@ -29,9 +29,17 @@ from .joint import (
     axes_table,
     check_joint,
     moved,
+    patches,
+    whole,
 )
 from .texts import Reader, TextEncoder
 
+# The sizes of pictures that Kontext was trained to change (Labs et al. 2025, arXiv 2506.15742): width, height.
+REFERENCES = (
+    (672, 1568), (688, 1504), (720, 1456), (752, 1392), (800, 1328), (832, 1248), (880, 1184), (944, 1104),
+    (1024, 1024), (1104, 944), (1184, 880), (1248, 832), (1328, 800), (1392, 752), (1456, 720), (1504, 688),
+    (1568, 672),
+)  # fmt: skip
 THETA = 10000.0  # of the rotary positions
 PATCH = 2  # latents of a place's side
 USUAL_SIDE = 128  # latents
@@ -143,10 +151,21 @@ class Flux(JointNetwork):
     def around(self, mask: Tensor, rest: Tensor) -> Tensor:
         return ops.cat([rest, ops.pixel_unshuffle(mask, mask.shape[2] // rest.shape[2])], 1)
 
-    def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
+    def usual(self, schedule: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[int, float]:
         if self.fills:
             return 50, 30.0
         return (28, 3.5) if self.learnt_guidance else (4, 0.0)
+
+    def read_size(self, height: int, width: int, unit: int) -> tuple[int, int]:
+        """The nearest of the sizes of the training."""
+        ratio = width / height
+        _, wide, high = min((abs(ratio - wide / high), wide, high) for wide, high in REFERENCES)
+        return high // unit * unit, wide // unit * unit
+
+    def drawn_size(self, height: int, width: int, unit: int, side: int) -> tuple[int, int]:
+        """The usual area, with the ratio of the picture's sides."""
+        high, wide = (round(side * (a / b) ** 0.5) // unit * unit for a, b in ((height, width), (width, height)))
+        return high, wide
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
         kinds = [type(reader.encoder) for reader in readers]
@@ -161,7 +180,9 @@ class Flux(JointNetwork):
         ):
             require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         clip, t5 = readers
         return t5.t5(prompts, WORDS[self.learnt_guidance]), clip.clip(prompts)[2]
 
@@ -191,10 +212,10 @@ class Flux(JointNetwork):
         """
         self.check(latents, text, pooled)
         rows, columns = latents.shape[2] // PATCH, latents.shape[3] // PATCH
-        x, grids = self._patches(latents), [(rows, columns)]  # (B, T, D)
+        x, grids = self.x_embedder(patches(latents, PATCH)), [(rows, columns)]  # (B, T, D)
         if reference is not None:
             self.check_latents(reference)
-            x = ops.cat([x, self._patches(reference)], 1)  # (B, T + T', D)
+            x = ops.cat([x, self.x_embedder(patches(reference, PATCH))], 1)  # (B, T + T', D)
             grids.append((reference.shape[2] // PATCH, reference.shape[3] // PATCH))
         condition = self.time_text_embed(time, pooled, guidance)
         y, tokens = self.context_embedder(text), text.shape[1]  # (B, S, D)
@@ -205,12 +226,4 @@ class Flux(JointNetwork):
         for block in self.single_transformer_blocks:
             x = block(x, condition, table)
         x = self.proj_out(self.norm_out(x.narrow(1, tokens, rows * columns), condition))  # (B, T, C' * 4)
-        x = x.reshape(x.shape[0], rows, columns, -1, PATCH, PATCH).permute(0, 3, 1, 4, 2, 5)
-        return x.reshape(x.shape[0], -1, rows * PATCH, columns * PATCH)
-
-    def _patches(self, latents: Tensor) -> Tensor:
-        """latents (B, C, H, W) → the embeddings (B, T, D) of their places."""
-        batch, channels, height, width = latents.shape
-        rows, columns = height // PATCH, width // PATCH
-        x = latents.reshape(batch, channels, rows, PATCH, columns, PATCH).permute(0, 2, 4, 1, 3, 5)
-        return self.x_embedder(x.reshape(batch, rows * columns, channels * PATCH**2))
+        return whole(x, (rows, columns), PATCH)

@@ -33,11 +33,11 @@ GELU = activation_named("gelu_pytorch_tanh")
 class Modulated(Module):
     """A norm without parameters, and vectors (B, 1, D) that the condition (B, D) chooses."""
 
-    def __init__(self, width: int, count: int) -> None:
+    def __init__(self, width: int, count: int, epsilon: float = EPSILON, bias: bool = True) -> None:
         super().__init__()
         self.count = count
-        self.linear = Linear(width, count * width)
-        self.norm = LayerNorm(width, EPSILON, elementwise_affine=False)
+        self.linear = Linear(width, count * width, bias=bias)
+        self.norm = LayerNorm(width, epsilon, elementwise_affine=False)
 
     def forward(self, x: Tensor, condition: Tensor) -> tuple[Tensor, list[Tensor]]:
         """x (B, T, D) → x normalised, and the vectors."""
@@ -52,8 +52,8 @@ def moved(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 class LastNorm(Modulated):
     """A norm with a scale and a shift."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__(width, 2)
+    def __init__(self, width: int, epsilon: float = EPSILON, bias: bool = True) -> None:
+        super().__init__(width, 2, epsilon, bias)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:  # type: ignore[override]
         """x (B, T, D) → (B, T, D)."""
@@ -85,6 +85,26 @@ class FeedForward(Module):
         return self.net[2](self.net[0](x))
 
 
+def normed_head(width: int, heads: int, epsilon: float) -> RMSNorm:
+    """The norm of each head's queries, or keys."""
+    return RMSNorm(width // heads, epsilon)
+
+
+def patches(latents: Tensor, side: int) -> Tensor:
+    """latents (B, C, H, W) → the numbers (B, T, C * side²) of each place, which is a square of latents."""
+    batch, channels, height, width = latents.shape
+    rows, columns = height // side, width // side
+    x = latents.reshape(batch, channels, rows, side, columns, side).permute(0, 2, 4, 1, 3, 5)
+    return x.reshape(batch, rows * columns, channels * side**2)
+
+
+def whole(x: Tensor, grid: tuple[int, int], side: int) -> Tensor:
+    """As `patches`, the other way: x (B, T, C * side²) of the rows and columns of `grid` → (B, C, H, W)."""
+    rows, columns = grid
+    x = x.reshape(x.shape[0], rows, columns, -1, side, side).permute(0, 3, 1, 4, 2, 5)
+    return x.reshape(x.shape[0], -1, rows * side, columns * side)
+
+
 class JointAttention(Module):
     """Attention of the places of a picture, with `text` also of the tokens of a text, to all of them. normed: queries
     and keys have a norm. outputs: which of the two have a projection after it.
@@ -98,7 +118,7 @@ class JointAttention(Module):
         self.heads, self.text = heads, text
 
         def norm() -> Module | None:
-            return RMSNorm(width // heads, epsilon) if normed else None
+            return normed_head(width, heads, epsilon) if normed else None
 
         self.norm_q, self.norm_k = norm(), norm()
         self.to_q, self.to_k, self.to_v = (Linear(width, width, bias=bias) for _ in range(3))
@@ -106,9 +126,9 @@ class JointAttention(Module):
         self.to_out = ModuleList([Linear(width, width, bias=bias)]) if outputs[0] else None
         if text:
             self.norm_added_q, self.norm_added_k = norm(), norm()
-            self.add_q_proj, self.add_k_proj, self.add_v_proj = (Linear(width, width) for _ in range(3))
+            self.add_q_proj, self.add_k_proj, self.add_v_proj = (Linear(width, width, bias=bias) for _ in range(3))
             self.added = JoinedLinear("add_q_proj", "add_k_proj", "add_v_proj")
-            self.to_add_out = Linear(width, width) if outputs[1] else None
+            self.to_add_out = Linear(width, width, bias=bias) if outputs[1] else None
 
     def _heads(self, joined: Tensor, norm_q: Any, norm_k: Any) -> list[Tensor]:
         """[q, k, v] (B, T, 3 * D) → each (B, T, H, D / H)."""
@@ -117,9 +137,12 @@ class JointAttention(Module):
         q, k, v = (parts.narrow(2, i * self.heads, self.heads) for i in range(3))
         return [q if norm_q is None else norm_q(q), k if norm_k is None else norm_k(k), v]
 
-    def forward(self, x: Tensor, text: Tensor | None = None, table: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, text: Tensor | None = None, table: Tensor | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """x (B, T, D), text (B, S, D) → both of the same shapes (text empty if there is none). table: the rotations
-        (S + T, D / H / 2, 2) of the tokens of the text, then of the places.
+        (S + T, D / H / 2, 2) of the tokens of the text, then of the places. mask: bool (B, 1, 1, S + T), which of them
+        are seen.
         """
         parts = self._heads(self.qkv(self, x), self.norm_q, self.norm_k)
         tokens = 0 if text is None else text.shape[1]
@@ -129,7 +152,7 @@ class JointAttention(Module):
         q, k, v = parts  # (B, S + T, H, D / H)
         if table is not None:
             q, k = ops.rope(q, table), ops.rope(k, table)
-        y = attend(q, k, v, None)  # (B, S + T, D)
+        y = attend(q, k, v, mask)  # (B, S + T, D)
         before, y = y.narrow(1, 0, tokens), y.narrow(1, tokens, x.shape[1])
         if self.text and self.to_add_out is not None:
             before = self.to_add_out(before)

@@ -1,6 +1,4 @@
-"""Load Stable Diffusion, FLUX.1, Z-Image or Würstchen from a folder of diffusers or a name on the hub:
-model_index.json, and folders of its parts.
-"""
+"""Load a model that draws: a folder of diffusers or a name on the hub, model_index.json and folders of its parts."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 
-from ..load import TEXT, module_of, read_settings
+from ..load import SEES, TEXT, module_of, read_settings
 from ..loading.config import read_config, require
 from ..loading.quantised.methods import as_floats
 from ..loading.t5_config import T5Config
@@ -33,13 +31,21 @@ from ..loading.weights import load_weights
 from .adapter import PictureEncoder, PicturePrompts, adapter_for, attach, tokens_of
 from .autoencoder import Autoencoder, AutoencoderConfig, renamed
 from .controlnet import SCALE, ControlNet, ControlNetConfig
+from .deep_autoencoder import DeepAutoencoder, DeepAutoencoderConfig
 from .flux import Flux, FluxConfig
+from .flux2 import STATES, Flux2, Flux2Config
+from .frame_autoencoder import UNREAD as UNREAD_OF_FRAMES
+from .frame_autoencoder import FrameAutoencoder, FrameAutoencoderConfig
 from .lora import add_lora, as_pairs
 from .mmdit import MMDiT, MMDiTConfig
 from .network import Network
+from .normed_autoencoder import NormedAutoencoder, NormedAutoencoderConfig
 from .original_names import Original, plain_name, said_by, stored_as
 from .paella import UNREAD as UNREAD_OF_PAELLA
 from .paella import PaellaConfig, PaellaDecoder
+from .pixart import PixArt, PixArtConfig
+from .qwen_image import QwenImage, QwenImageConfig
+from .sana import Sana, SanaConfig
 from .texts import LanguageEncoder, Reader, TextEncoder
 from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
@@ -47,11 +53,18 @@ from .wuerstchen import WuerstchenConfig, WuerstchenDecoder, WuerstchenPrior, Wu
 from .wuerstchen import plain_name as plain_wuerstchen
 from .zimage import ZImage, ZImageConfig
 
-EDITING = "FluxKontextPipeline"
+EDITING = ("FluxKontextPipeline", "Flux2KleinPipeline")
 INDEX = "model_index.json"
-LANGUAGE_CLASSES = ("Qwen3Model", "Qwen3ForCausalLM")
+# Language models, and whether they also see pictures.
+LANGUAGE_CLASSES = {
+    "Qwen3Model": TEXT,
+    "Qwen3ForCausalLM": TEXT,
+    "Gemma2Model": TEXT,
+    "Gemma2ForCausalLM": TEXT,
+    "Qwen2_5_VLForConditionalGeneration": SEES,
+}
 TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection", "T5EncoderModel")
-UNREAD = re.compile(r".*\.position_ids|(model\.diffusion_model\.)?norm_final\.weight")
+UNREAD = re.compile(r".*\.position_ids|bn\.num_batches_tracked|(model\.diffusion_model\.)?norm_final\.weight")
 WEIGHTS = ("model", "diffusion_pytorch_model")  # names of files of weights
 SUFFIXES = (".safetensors", ".fp16.safetensors", ".safetensors.index.json", ".bin")  # the preferred first
 LORA = "pytorch_lora_weights.safetensors"  # diffusers' name
@@ -72,6 +85,9 @@ CASCADE, COMBINED, PRIOR = "WuerstchenDecoderPipeline", "WuerstchenCombinedPipel
 AUTOENCODERS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
     "AutoencoderKL": lambda values: Autoencoder(AutoencoderConfig.from_dict(values)),
     "AutoencoderTiny": lambda values: TinyAutoencoder(TinyAutoencoderConfig.from_dict(values)),
+    "AutoencoderKLFlux2": lambda values: NormedAutoencoder(NormedAutoencoderConfig.from_dict(values)),
+    "AutoencoderDC": lambda values: DeepAutoencoder(DeepAutoencoderConfig.from_dict(values)),
+    "AutoencoderKLQwenImage": lambda values: FrameAutoencoder(FrameAutoencoderConfig.from_dict(values)),
 }
 # Parts of Würstchen.
 OWN_PARTS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
@@ -84,7 +100,8 @@ OWN_PARTS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
 @dataclass(frozen=True)
 class Kind:
     """Pipelines of one kind of network: their classes, the part that is the network, and how it is made of its
-    config.json; the encoders of texts that they may have, and those that they must have.
+    config.json; the encoders of texts that they may have, and those that they must have; the layers of a language model
+    whose states are read (LanguageEncoder).
     """
 
     pipelines: tuple[str, ...]
@@ -92,6 +109,7 @@ class Kind:
     network: Callable[[Mapping[str, Any]], Network]
     texts: tuple[str, ...]
     needed: tuple[str, ...] = ()
+    states: tuple[int, ...] = (-1,)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -109,13 +127,25 @@ KINDS = (
         ), "unet", lambda values: UNet(UNetConfig.from_dict(values)), TEXTS[:2],
     ),
     Kind(
-        ("FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxFillPipeline", EDITING), "transformer",
+        ("FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxFillPipeline", EDITING[0]), "transformer",
         lambda values: Flux(FluxConfig.from_dict(values)), TEXTS[:2], TEXTS[:2],
     ),
     Kind(
         ("ZImagePipeline", "ZImageImg2ImgPipeline", "ZImageInpaintPipeline"), "transformer",
-        lambda values: ZImage(ZImageConfig.from_dict(values)), TEXTS[:1], TEXTS[:1],
+        lambda values: ZImage(ZImageConfig.from_dict(values)), TEXTS[:1], TEXTS[:1], (-2,),
     ),
+    Kind(
+        EDITING[1:], "transformer", lambda values: Flux2(Flux2Config.from_dict(values)), TEXTS[:1], TEXTS[:1], STATES,
+    ),
+    Kind(
+        ("QwenImagePipeline", "QwenImageImg2ImgPipeline", "QwenImageInpaintPipeline"), "transformer",
+        lambda values: QwenImage(QwenImageConfig.from_dict(values)), TEXTS[:1], TEXTS[:1],
+    ),
+    Kind(
+        ("PixArtSigmaPipeline",), "transformer", lambda values: PixArt(PixArtConfig.from_dict(values)), TEXTS[:1],
+        TEXTS[:1],
+    ),
+    Kind(("SanaPipeline",), "transformer", lambda values: Sana(SanaConfig.from_dict(values)), TEXTS[:1], TEXTS[:1]),
     Kind(
         ("StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline"),
         "transformer", lambda values: MMDiT(MMDiTConfig.from_dict(values)), TEXTS, TEXTS[:2],
@@ -146,7 +176,7 @@ class LoadedDiffusion:
     name: str
     readers: tuple[Reader, ...]
     network: Network
-    autoencoder: Autoencoder | TinyAutoencoder | PaellaDecoder
+    autoencoder: Autoencoder | TinyAutoencoder | FrameAutoencoder | DeepAutoencoder | PaellaDecoder
     schedule: Mapping[str, Any]
     settings: Mapping[str, Any]
     control: ControlNet | None = None
@@ -166,7 +196,7 @@ class LoadedDiffusion:
     @property
     def edits(self) -> bool:
         """Whether the network reads a picture beside the latents and draws it as the prompt says."""
-        return self.settings.get("_class_name") == EDITING
+        return self.settings.get("_class_name") in EDITING
 
     @property
     def modules(self) -> tuple[Module, ...]:
@@ -181,11 +211,11 @@ class LoadedDiffusion:
         """The device on which the model computes."""
         return self.network.device
 
-    def texts(self, prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
-        """The states (N, S, D) that the network reads of prompts, and their vectors (N, P), if it reads any. Longer
-        prompts are cut.
+    def texts(self, prompts: Sequence[str], negative: int = 0) -> tuple[Tensor, Tensor | None]:
+        """The states (N, S, D) that the network reads of prompts, of which the first `negative` ones are negative, and
+        what it reads besides (Network.texts). Longer prompts are cut.
         """
-        return self.network.texts(self.readers, prompts)
+        return self.network.texts(self.readers, prompts, negative)
 
 
 class Told(TypedDict):
@@ -224,13 +254,18 @@ class Reading:
             renames = plain_wuerstchen
         elif isinstance(module, PaellaDecoder):
             ignored = UNREAD_OF_PAELLA
+        elif isinstance(module, FrameAutoencoder):
+            ignored = UNREAD_OF_FRAMES
         with open_checkpoint(file) as opened:
             checkpoint = as_floats(opened, settings)
+            stored = None if joint is None else stored_as(joint, checkpoint)
+            if isinstance(module, FrameAutoencoder):
+                stored = module.stored()
             if any(info.dtype in READABLE for info in checkpoint.tensors.values()):
                 dtype = None  # a file in block types keeps them
             load_weights(
                 module, checkpoint, base=base, renames=renames,
-                stored=None if joint is None else stored_as(joint, checkpoint),
+                stored=stored,
                 ignored=ignored, dtype=dtype, device=self.device, progress=progress,
             )  # fmt: skip
         module.eval()
@@ -566,8 +601,8 @@ def _made(part: str, name: str, values: Mapping[str, Any], where: str, kind: Kin
             if part == "vae":
                 require(name in AUTOENCODERS, f"{part} is {name!r:.60}", f"Known: {', '.join(AUTOENCODERS)}")
                 return AUTOENCODERS[name](values)
-            if name in LANGUAGE_CLASSES:
-                return _language(values)
+            if name in LANGUAGE_CLASSES and kind is not None:
+                return _language(values, LANGUAGE_CLASSES[name], kind.states)
             require(name in TEXT_CLASSES, f"{part} is {name!r:.60}", f"Known: {', '.join(TEXT_CLASSES)}")
             if name == TEXT_CLASSES[2]:
                 return T5Encoder(T5Config.from_dict(values))
@@ -578,11 +613,17 @@ def _made(part: str, name: str, values: Mapping[str, Any], where: str, kind: Kin
         raise ModelError(error.what, where=error.where or f"{where}: {part}", hint=error.hint) from error
 
 
-def _language(values: Mapping[str, Any]) -> LanguageEncoder:
-    """The language model of a config.json, without its last layer. ModelError for one that is not known."""
-    module = importlib.import_module(f"pyapp.models.{module_of(values, '')}")
+def _language(values: Mapping[str, Any], task: str, states: Sequence[int]) -> LanguageEncoder:
+    """The language model of a config.json, of whose layers the `states` are read. ModelError for one that is not known.
+    task: SEES for one that also sees pictures.
+    """
+    found = module_of(values, "", task)
+    require(found is not None, "it does not say its model_type", "Give the config.json that belongs to the weights")
+    module = importlib.import_module(f"pyapp.models.{found}")
     config = module.Config.from_dict(values)
-    return LanguageEncoder(config, module.TASKS[TEXT](config))
+    if task == SEES:
+        return LanguageEncoder(config.text_config, config.language_model(), states)
+    return LanguageEncoder(config, module.TASKS[TEXT](config), states)
 
 
 def _check_fit(found: LoadedDiffusion) -> None:

@@ -110,7 +110,7 @@ class MMDiT(JointNetwork):
         found: int = self.config.sample_size
         return found
 
-    def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
+    def usual(self, schedule: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[int, float]:
         return 28, 7.0
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
@@ -131,7 +131,9 @@ class MMDiT(JointNetwork):
         ):
             require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         found = [reader.clip(prompts) for reader in readers[:2]]
         states = ops.cat([before for before, _, _ in found], 2)  # (N, 77, D')
         wide = self.config.joint_attention_dim

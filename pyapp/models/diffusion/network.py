@@ -52,16 +52,38 @@ class Network(Module):
         small: Tensor = ops.interpolate(mask, rest.shape[2:], mode="nearest")  # (1, 1, H, W)
         return ops.cat([small, rest], 1)
 
-    def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
-        """A usual number of steps, and guidance."""
+    def usual(self, schedule: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[int, float]:
+        """A usual number of steps, and guidance; of the objects of scheduler_config.json and model_index.json."""
         raise NotImplementedError
+
+    def shift(self, places: int, steps: int) -> float | None:
+        """How much the times of a picture of `places` places are shifted to more noise; None: as the schedule says."""
+        return None
+
+    def read_size(self, height: int, width: int, unit: int) -> tuple[int, int]:
+        """Of a network that changes a picture: the size to which the picture is brought; what is more than whole units
+        is cut off around it.
+        """
+        raise NotImplementedError
+
+    def drawn_size(self, height: int, width: int, unit: int, side: int) -> tuple[int, int]:
+        """Of a network that changes a picture of this size: the size that is drawn, of whole units. side: the usual
+        one.
+        """
+        raise NotImplementedError
+
+    def combined(self, without: Tensor, following: Tensor, scale: float) -> Tensor:
+        """What is found with guidance, of what is found (B, C, H, W) without the prompt and following it."""
+        return without + (following - without) * scale
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
         """ModelError for encoders of texts, and for latents of `channels` channels, that are not for this network."""
         raise NotImplementedError
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
-        """The states (N, S, D) that it reads of prompts, and what it reads besides: their vectors (N, P), or how many
-        states each prompt has (N,).
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
+        """The states (N, S, D) that it reads of prompts, of which the first `negative` ones are negative, and what it
+        reads besides: their vectors (N, P), or how many states each prompt has (N,).
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The names of tensors in the code of FLUX.1's, Stable Diffusion 3's and Z-Image's makers, which GGUF files (of
+"""The names of tensors in the code of FLUX's, Stable Diffusion 3's and Z-Image's makers, which GGUF files (of
 ComfyUI-GGUF's converter), single safetensors files and kohya's LoRA files have. Some matrices there are several of
 diffusers', one below the other.
 """
@@ -15,13 +15,17 @@ from pyapp.formats.checkpoint import Checkpoint
 from ..loading.config import require
 from ..loading.weights import Stored
 from .flux import Flux
+from .flux2 import Flux2
 from .joint import LastNorm
 from .mmdit import MMDiT
+from .qwen_image import QwenImage
 from .zimage import SIZES, ZImage
 
-Original: TypeAlias = Flux | MMDiT | ZImage
+Original: TypeAlias = Flux | Flux2 | MMDiT | QwenImage | ZImage
 Names: TypeAlias = Iterator[tuple[str, tuple[str, ...]]]
-ARCHITECTURES: Mapping[type, str] = {Flux: "flux", MMDiT: "sd3", ZImage: "lumina2"}  # in GGUF files
+ARCHITECTURES: Mapping[type, str] = {
+    Flux: "flux", Flux2: "flux", MMDiT: "sd3", QwenImage: "qwen_image", ZImage: "lumina2",
+}  # in GGUF files  # fmt: skip
 PREFIX = "model.diffusion_model."  # before the names in files of whole models
 TO_QKV, ADD_QKV = ("to_q", "to_k", "to_v"), ("add_q_proj", "add_k_proj", "add_v_proj")
 
@@ -30,6 +34,10 @@ def original_layers(model: Original) -> Names:
     """(name there, the names here) of each linear layer."""
     if isinstance(model, ZImage):
         return _of_zimage(model)
+    if isinstance(model, Flux2):
+        return _of_flux2(model)
+    if isinstance(model, QwenImage):  # whose makers' names are diffusers'
+        return iter(())
     return _of_flux(model) if isinstance(model, Flux) else _of_mmdit(model)
 
 
@@ -53,6 +61,26 @@ def _of_flux(model: Flux) -> Names:
         yield f"{there}.modulation.lin", (f"{here}.norm.linear",)
         yield f"{there}.linear1", (*(f"{here}.attn.{name}" for name in TO_QKV), f"{here}.proj_mlp")
         yield f"{there}.linear2", (f"{here}.proj_out",)
+
+
+def _of_flux2(model: Flux2) -> Names:
+    yield from (("img_in", ("x_embedder",)), ("txt_in", ("context_embedder",)), ("final_layer.linear", ("proj_out",)))
+    yield "final_layer.adaLN_modulation.1", ("norm_out.linear",)
+    for kind in ("double_stream_modulation_img", "double_stream_modulation_txt", "single_stream_modulation"):
+        yield f"{kind}.lin", (f"{kind}.linear",)
+    for there, here in (("time_in", "timestep"), ("guidance_in", "guidance"))[: 1 + model.learnt_guidance]:
+        for i, layer in enumerate(("in_layer", "out_layer")):
+            yield f"{there}.{layer}", (f"time_guidance_embed.{here}_embedder.linear_{i + 1}",)
+    for i in range(len(model.transformer_blocks)):
+        there, here = f"double_blocks.{i}", f"transformer_blocks.{i}"
+        for stream, end, qkv, out in (("img", "", TO_QKV, "to_out.0"), ("txt", "_context", ADD_QKV, "to_add_out")):
+            yield f"{there}.{stream}_attn.qkv", tuple(f"{here}.attn.{name}" for name in qkv)
+            yield f"{there}.{stream}_attn.proj", (f"{here}.attn.{out}",)
+            yield f"{there}.{stream}_mlp.0", (f"{here}.ff{end}.linear_in",)
+            yield f"{there}.{stream}_mlp.2", (f"{here}.ff{end}.linear_out",)
+    for i in range(len(model.single_transformer_blocks)):
+        there, here = f"single_blocks.{i}", f"single_transformer_blocks.{i}.attn"
+        yield from ((f"{there}.linear1", (f"{here}.to_qkv_mlp_proj",)), (f"{there}.linear2", (f"{here}.to_out",)))
 
 
 def _of_mmdit(model: MMDiT) -> Names:
@@ -101,7 +129,9 @@ def original_others(model: Original) -> Iterator[tuple[str, str]]:
             for kind in "qk":
                 yield f"{block}.attention.{kind}_norm.weight", f"{block}.attention.norm_{kind}.weight"
         return
-    if isinstance(model, Flux):
+    if isinstance(model, QwenImage):
+        return
+    if isinstance(model, Flux | Flux2):
         for kind, long in (("q", "query"), ("k", "key")):
             for i in range(len(model.transformer_blocks)):
                 there, here = f"double_blocks.{i}", f"transformer_blocks.{i}.attn"

@@ -16,13 +16,14 @@ from .deviations import (
     LMS,
     Euler,
     EulerAncestral,
+    FlowDPM,
     Heun,
     KDPM2Ancestral,
     Sigmas,
     SingleStep,
     UniPC,
 )
-from .schedules import DDIM, DDPM, LCM, PNDM, TCD, Schedule, ScheduleConfig
+from .schedules import DDIM, DDPM, FLOW, LCM, PNDM, TCD, Schedule, ScheduleConfig
 
 # By the class that a scheduler_config.json names.
 SCHEDULES: Mapping[str, type[Schedule]] = {
@@ -32,6 +33,7 @@ SCHEDULES: Mapping[str, type[Schedule]] = {
     "KDPM2DiscreteScheduler": KDPM2, "KDPM2AncestralDiscreteScheduler": KDPM2Ancestral,
     "DPMSolverSinglestepScheduler": SingleStep, "DEISMultistepScheduler": DEIS, "TCDScheduler": TCD,
 }  # fmt: skip
+FLOW_NAME = "dpm++"  # of the schedule of flow matching that is not Euler's
 KARRAS = "-karras"  # after a name: with Karras' deviations
 _NAMES: Mapping[str, type[Schedule]] = {
     "ddim": DDIM, "ddpm": DDPM, "deis": DEIS, "dpm++": DPM, "dpm++-single": SingleStep, "dpm2": KDPM2,
@@ -45,7 +47,7 @@ NAMES: Mapping[str, type[Schedule]] = {
     for end in ("", KARRAS)
     if not end or (issubclass(kind, Sigmas) and kind is not EulerAncestral)
 }
-UNSUPPORTED = ("use_beta_sigmas", "use_lu_lambdas", "use_flow_sigmas", "thresholding", "trained_betas")
+UNSUPPORTED = ("use_beta_sigmas", "use_lu_lambdas", "thresholding", "trained_betas")
 
 
 def read_schedule(values: Mapping[str, Any], name: str | None = None) -> tuple[type[Schedule], ScheduleConfig]:
@@ -65,6 +67,17 @@ def read_schedule(values: Mapping[str, Any], name: str | None = None) -> tuple[t
         own = ("solver_order", "solver_type", "algorithm_type", "predict_x0", "disable_corrector", "interpolation_type")
         chosen = NAMES[name]
         given = {key: value for key, value in values.items() if key not in own or SCHEDULES.get(str(kind)) is chosen}
+    flows = bool(values.get("use_flow_sigmas"))
+    said = values.get("prediction_type") == FLOW
+    require(flows == said, f"a schedule of {values.get('prediction_type')!r:.60} with use_flow_sigmas {flows}")
+    if flows:
+        if name not in (None, FLOW_NAME):
+            hint = f"Its steps are those of {FLOW_NAME}"
+            raise OptionError(f"{name!r:.60} is not a schedule of this model", where="schedule", hint=hint)
+        require(chosen is DPM, f"a {kind} with use_flow_sigmas is not supported")
+        for setting in ("use_karras_sigmas", "use_exponential_sigmas", "use_dynamic_shifting"):
+            require(not values.get(setting), f"a schedule with use_flow_sigmas and {setting} is not supported")
+        return FlowDPM, read_config(ScheduleConfig, values)
     if chosen is EulerAncestral:
         given = {key: value for key, value in given.items() if not key.startswith("use_")}
     if chosen is SingleStep:

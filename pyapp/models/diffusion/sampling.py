@@ -20,12 +20,6 @@ from .read_schedule import read_schedule
 from .schedules import Schedule
 from .unet import UNet
 
-# The sizes of pictures that FLUX.1 Kontext was trained to change (Labs et al. 2025, arXiv 2506.15742): width, height.
-REFERENCES = (
-    (672, 1568), (688, 1504), (720, 1456), (752, 1392), (800, 1328), (832, 1248), (880, 1184), (944, 1104),
-    (1024, 1024), (1104, 944), (1184, 880), (1248, 832), (1328, 800), (1392, 752), (1456, 720), (1504, 688),
-    (1568, 672),
-)  # fmt: skip
 SIDES = 1 << 12  # pixels at most
 SEEDS = 1 << 63
 
@@ -87,7 +81,7 @@ class Drawing:
     ) -> None:  # fmt: skip
         self.loaded, self.options, self.count = loaded, options, len(prompts)
         network = loaded.network
-        steps, guidance = network.usual(loaded.schedule)
+        steps, guidance = network.usual(loaded.schedule, loaded.settings)
         strength = self._strength(picture, mask)
         reference = picture if loaded.edits else None
         if reference is None and picture is not None:
@@ -105,19 +99,24 @@ class Drawing:
         self._draw = drawer(options.seed) if noise is None else noise
         if not network.learnt_guidance and options.true_cfg_scale > 1:
             raise OptionError("this model has one guidance alone", where="true_cfg_scale", hint="Give the guidance")
+        distilled = bool(loaded.settings.get("is_distilled"))
+        if distilled and self.guidance > network.neutral:
+            raise OptionError("this model was distilled and takes no guidance", where="guidance", hint="Leave it out")
         self.guided = self.guidance > network.neutral
         if network.learnt_guidance:
             self.guided = options.true_cfg_scale > 1
         if network.flow and options.negative_prompt and not self.guided:
             told = ("this model reads no negative prompt", "Leave it out, or give a true_cfg_scale above 1")
-            if not network.learnt_guidance:
+            if distilled:
+                told = (told[0], "Leave it out")
+            elif not network.learnt_guidance:
                 told = (f"a negative prompt needs a guidance above {network.neutral:g}", "Give a guidance, such as 4")
             raise OptionError(told[0], where="negative_prompt", hint=told[1])
         self._more: Tensor | None = None  # maps (N, C', H, W) that the network reads beside the latents
         self._around: tuple[Tensor, Tensor, Tensor] | None = None  # the picture's latents, their noise, the mask
         with no_grad():
             texts = [options.negative_prompt] * self.count * self.guided + list(prompts)
-            self._text, self._pooled = loaded.texts(texts)
+            self._text, self._pooled = loaded.texts(texts, self.count * self.guided)
             self._read = self._text  # with the tokens of a picture
             if prompt is not None and loaded.pictures is not None:
                 own = loaded.pictures.tokens(prompt, self.guided)  # (1 or 2, N, D)
@@ -152,9 +151,8 @@ class Drawing:
         options, network, scale = self.options, self.loaded.network, self.loaded.autoencoder.config.scale
         usual, scale = [network.side * scale] * 2, scale * network.multiple
         most = SIDES if network.most is None else min(SIDES, network.most * scale // network.multiple)
-        if self.loaded.edits and picture is not None:  # of the usual area, with the ratio of the picture's sides
-            high, wide = picture.shape[:2]
-            usual = [round(usual[0] * (a / b) ** 0.5) // scale * scale for a, b in ((high, wide), (wide, high))]
+        if self.loaded.edits and picture is not None:
+            usual = [*network.drawn_size(picture.shape[0], picture.shape[1], scale, usual[0])]
         found = []
         for i, (name, side) in enumerate((("height", options.height), ("width", options.width))):
             if side is None and picture is not None and not self.loaded.edits:
@@ -172,7 +170,7 @@ class Drawing:
         network, values, name = self.loaded.network, self.loaded.schedule, self.options.schedule
         if network.flow:
             places = self.height * self.width // (self.loaded.autoencoder.config.scale * network.multiple) ** 2
-            return Flow(read_flow(values, name), steps, places, network.even)
+            return Flow(read_flow(values, name), steps, places, network.even, network.shift(places, steps))
         kind, config = read_schedule(values, name)
         return kind(config, steps)
 
@@ -196,11 +194,12 @@ class Drawing:
         return x.to("float32").to(self.loaded.device) / 255
 
     def _latents_of(self, picture: Tensor) -> Tensor:
-        """The likeliest latents (1, C, H, W) of a picture that is changed, in the nearest size of the training."""
-        ratio = picture.shape[1] / picture.shape[0]
-        _, width, height = min((abs(ratio - wide / high), wide, high) for wide, high in REFERENCES)
-        scale = self.loaded.autoencoder.config.scale * self.loaded.network.multiple
-        pixels = self._pixels(picture, height // scale * scale, width // scale * scale)
+        """The likeliest latents (1, C, H, W) of a picture that is changed."""
+        unit = self.loaded.autoencoder.config.scale * self.loaded.network.multiple
+        size = self.loaded.network.read_size(picture.shape[0], picture.shape[1], unit)
+        pixels = self._pixels(picture, *size)
+        for axis, side in enumerate(size, 2):
+            pixels = pixels.narrow(axis, side % unit // 2, side // unit * unit)
         return self.loaded.autoencoder.encode(pixels * 2 - 1, lambda x: x * 0)
 
     def _start(self, picture: Tensor, mask: Tensor | None, strength: float) -> None:
@@ -245,7 +244,7 @@ class Drawing:
             return y
         without, following = ops.chunk(y, 2)
         scale = self.options.true_cfg_scale if network.learnt_guidance else self.guidance + 1 - network.neutral
-        return without + (following - without) * scale
+        return network.combined(without, following, scale)
 
     def _of_unet(self, network: UNet, x: Tensor, time: Tensor) -> Tensor:
         """What a U-Net finds in x (B, C, H, W), with what it reads besides the text."""

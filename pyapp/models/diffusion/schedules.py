@@ -19,6 +19,7 @@ from ..loading.config import check_fields, require
 
 Noise = Callable[[Tensor], Tensor]  # x → noise of its shape
 MOST_BETA = 0.999  # of the cosine's (Nichol and Dhariwal 2021, arXiv 2102.09672)
+FLOW = "flow_prediction"  # of networks that find noise less picture
 SPACINGS = ("leading", "trailing", "linspace")
 
 
@@ -31,6 +32,7 @@ class ScheduleConfig:
     beta_end: float = 0.012
     beta_schedule: str = "scaled_linear"
     prediction_type: str = "epsilon"
+    flow_shift: float = 1.0
     timestep_spacing: str | None = None
     steps_offset: int = 0
     rescale_betas_zero_snr: bool = False
@@ -58,13 +60,14 @@ class ScheduleConfig:
         require(0 < self.beta_start <= self.beta_end < 1, f"the betas are {self.beta_start} to {self.beta_end}")
         for name, known in (
             ("beta_schedule", ("scaled_linear", "linear", "squaredcos_cap_v2")),
-            ("prediction_type", ("epsilon", "v_prediction", "sample")),
+            ("prediction_type", ("epsilon", "v_prediction", "sample", FLOW)),
             ("timestep_spacing", (None, *SPACINGS)), ("final_sigmas_type", ("zero", "sigma_min")),
             ("interpolation_type", ("linear", "log_linear")),
         ):  # fmt: skip
             given = getattr(self, name)
             require(given in known, f"{name} {given!r:.60} is not known", f"Known: {', '.join(map(str, known))}")
         require(self.original_inference_steps <= self.num_train_timesteps, "original_inference_steps is too large")
+        require(0 < self.flow_shift < 1e4, f"flow_shift is {self.flow_shift}")
         require(1 <= self.solver_order <= 3, f"solver_order is {self.solver_order:,}, expected 1 to 3")
 
 

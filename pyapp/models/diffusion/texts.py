@@ -9,6 +9,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.buffers import int32_tensor
+from pyapp.errors import ModelError
 from pyapp.nn import Linear, Module
 from pyapp.nn.decoders.decoder import CausalLanguageModel
 from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
@@ -16,6 +17,7 @@ from pyapp.nn.vision.towers import TextTower, at_ends
 from pyapp.text.chat.chat_template import ChatTemplate
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
+from ..loading.config import require
 from ..loading.towers_config import ClipTextConfig
 
 
@@ -41,25 +43,46 @@ class TextEncoder(Module):
 
 
 class LanguageEncoder(Module):
-    """A language model; networks read the states before its last layer, which it does not have.
+    """A language model without its head; networks read the states after some of its layers, side by side. reads: after
+    how many layers each, negative ones from the last, whose states have the last norm. Layers that none needs are left
+    out. ModelError for more layers than there are.
 
-    unread: the names of a file's tensors that belong to the last layer, and to the head.
+    unread: the names of a file's tensors that belong to what is left out, and to parts that see pictures.
     """
 
-    def __init__(self, config: Any, language: CausalLanguageModel) -> None:
+    def __init__(self, config: Any, language: CausalLanguageModel, reads: Sequence[int]) -> None:
         super().__init__()
         self.config, self.model, stack = config, language.stack, language.stack
         layers = getattr(stack, stack.blocks)
-        last = len(layers) - 1
-        del layers[last]
-        setattr(stack, stack.last_norm, None)
-        self.unread = re.compile(rf"(model\.)?({stack.blocks}\.{last}\.|{stack.last_norm}\.).*|lm_head\..*")
-        self._whole = language.whole_text
+        count = len(layers)
+        self.reads = [number if number >= 0 else count + 1 + number for number in reads]
+        last = max(self.reads)
+        require(0 <= min(self.reads) and last <= count, f"it has {count} layers, the network reads layer {last}")
+        without = [rf"{stack.blocks}\.{layer}\." for layer in range(last, count)]
+        for layer in reversed(range(last, count)):
+            del layers[layer]
+        if last < count:
+            setattr(stack, stack.last_norm, None)
+            without.append(rf"{stack.last_norm}\.")
+        start = r"(language_model\.|model\.)*"
+        seeing = r"(model\.)?(visual|vision_tower|multi_modal_projector)\.|(\w+\.)?lm_head\."
+        self.unread = re.compile(rf"({start}({'|'.join(without or ['-'])})|{seeing}).*")
+        self._normed, self._whole = last == count, language.whole_text
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """ids (N, T) → the hidden states (N, T, D)."""
-        found: Tensor = self.model(ids, self._whole(ids.shape[1], None))
-        return found
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """ids (N, T), mask (N, T): 0 where a token is padding, which no other sees → the hidden states
+        (N, T, D * reads).
+        """
+        stack, text = self.model, self._whole(ids.shape[1], mask)
+        layers, x = getattr(stack, stack.blocks), stack.embedded(ids, text)
+        states = [x]
+        for layer in layers:
+            x = layer(x, text)
+            states.append(x)
+        if self._normed:
+            states[-1] = stack.normalized(x)
+        found = [states[number] for number in self.reads]
+        return found[0] if len(found) == 1 else ops.cat(found, 2)
 
 
 @dataclass(frozen=True)
@@ -74,7 +97,7 @@ class Reader:
         """The numbers of a token."""
         config: Any = self.encoder.config
         found: int = config.d_model if isinstance(self.encoder, T5Encoder) else config.hidden_size
-        return found
+        return found * len(self.encoder.reads) if isinstance(self.encoder, LanguageEncoder) else found
 
     def ids(self, prompts: Sequence[str], length: int) -> Tensor:
         """int32 (N, length): the tokens of prompts, cut and padded to this length."""
@@ -111,16 +134,45 @@ class Reader:
         found: Tensor = self.encoder(self.ids(prompts, length))
         return found
 
-    def language(self, prompts: Sequence[str], most: int) -> tuple[Tensor, Tensor]:
-        """The states (N, S, D) that a language model has of prompts as its user's turns, with zeros after each, and
-        how many each prompt has, int32 (N,). Longer turns are cut.
+    def rows(self, texts: Sequence[str], most: int) -> list[list[int]]:
+        """The tokens of texts, which may name special ones. Longer texts are cut after `most`."""
+        found = self.tokenizer.encode_batch(list(texts), truncation=True, max_length=most, parse_special=True)
+        return [list(encoding.ids) for encoding in found]
+
+    def turns(self, prompts: Sequence[str], most: int, thinking: bool) -> list[list[int]]:
+        """The tokens of prompts as turns of a language model's user. Longer ones are cut after `most`."""
+        template = ChatTemplate(self.tokenizer)
+        return [
+            template.encode([{"role": "user", "content": prompt}], enable_thinking=thinking)[:most]
+            for prompt in prompts
+        ]  # fmt: skip
+
+    def language(
+        self, rows: Sequence[list[int]], skipped: Sequence[tuple[int, int]] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The states (N, S, D) that a language model, or T5's encoder, has of tokens, with zeros after each text, and
+        how many each has, int32 (N,). skipped: of each text the first state, and the number of states, that are left
+        out.
         """
-        assert isinstance(self.encoder, LanguageEncoder)
-        template, found = ChatTemplate(self.tokenizer), []
         device = next(iter(self.encoder.parameters())).device
-        for prompt in prompts:
-            ids = template.encode([{"role": "user", "content": prompt}], enable_thinking=True)[:most]
-            found.append(self.encoder(int32_tensor(ids, device).reshape(1, -1))[0])  # (T, D)
+        found: list[Tensor] = []
+        for ids, (first, count) in zip(rows, skipped or [(0, 0)] * len(rows), strict=True):
+            require(len(ids) > first + count, f"the tokenizer makes {len(ids)} tokens of a text, too few")
+            states: Any = self.encoder(int32_tensor(ids, device).reshape(1, -1))[0]  # (T, D)
+            rest = states.narrow(0, first + count, len(ids) - first - count)
+            found.append(ops.cat([states.narrow(0, 0, first), rest]) if first else rest)
         lengths = [states.shape[0] for states in found]
-        rows = [ops.pad(states, (0, 0, 0, max(lengths) - states.shape[0])) for states in found]
-        return ops.stack(rows), int32_tensor(lengths, device)
+        texts = [ops.pad(states, (0, 0, 0, max(lengths) - states.shape[0])) for states in found]
+        return ops.stack(texts), int32_tensor(lengths, device)
+
+    def language_filled(self, rows: Sequence[list[int]], length: int) -> Tensor:
+        """As `language`, of texts that are filled up with padding: (N, length, D), those of the padding included."""
+        assert isinstance(self.encoder, LanguageEncoder)
+        fill, device = self.tokenizer.pad_id, next(iter(self.encoder.parameters())).device
+        if fill is None:
+            raise ModelError("the tokenizer has no token for padding", hint="Give the tokenizer of the model")
+        ids = [i for row in rows for i in (*row, *[fill] * (length - len(row)))]
+        seen = [int(place < len(row)) for row in rows for place in range(length)]
+        given = (int32_tensor(values, device).reshape(len(rows), length) for values in (ids, seen))
+        found: Tensor = self.encoder(*given)
+        return found

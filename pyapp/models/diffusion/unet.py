@@ -130,10 +130,10 @@ class TimeEmbedding(Module):
     2310.04378).
     """
 
-    def __init__(self, inputs: int, width: int, guidance: int | None = None) -> None:
+    def __init__(self, inputs: int, width: int, guidance: int | None = None, bias: bool = True) -> None:
         super().__init__()
-        self.linear_1 = Linear(inputs, width)
-        self.linear_2 = Linear(width, width)
+        self.linear_1 = Linear(inputs, width, bias=bias)
+        self.linear_2 = Linear(width, width, bias=bias)
         self.cond_proj = None if guidance is None else Linear(guidance, inputs, bias=False)
 
     def forward(self, x: Tensor, guidance: Tensor | None = None) -> Tensor:
@@ -414,7 +414,7 @@ class UNet(WayDown, Network):
         """Whether it reads two encoders' states, vectors of texts and sizes."""
         return self.config.addition_embed_type is not None
 
-    def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
+    def usual(self, schedule: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[int, float]:
         """Few steps, and no guidance, for models that learnt to need no more."""
         kind = schedule.get("_class_name")
         if self.learnt_guidance or kind == "LCMScheduler":
@@ -442,7 +442,9 @@ class UNet(WayDown, Network):
             read = config.projection_class_embeddings_input_dim
             require(count == read, f"the vector of a text and the sizes are {count} numbers, the U-Net reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         found = [reader.clip(prompts) for reader in readers]
         states = [before if self.is_xl else after for before, after, _ in found]
         return ops.cat(states, 2), found[-1][2] if self.is_xl else None

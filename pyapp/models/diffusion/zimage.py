@@ -179,7 +179,7 @@ class ZImage(JointNetwork):
     def side(self) -> int:
         return USUAL_SIDE
 
-    def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
+    def usual(self, schedule: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[int, float]:
         return (8, 0.0) if schedule.get("shift", 1.0) == 3.0 else (50, 4.0)  # the shift of Z-Image-Turbo
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
@@ -191,9 +191,11 @@ class ZImage(JointNetwork):
         ):
             require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
-    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
         """The states (N, S, D) of prompts, and how many are those of each one (N,)."""
-        return readers[0].language(prompts, min(WORDS, self.words))
+        return readers[0].language(readers[0].turns(prompts, min(WORDS, self.words), thinking=True))
 
     def table(self, tokens: int, rows: int, columns: int) -> Tensor:
         """The rotations (T + S, R / 2, 2) of the places, of what fills them up, and of `tokens` tokens."""

@@ -412,6 +412,7 @@ class DetectorConfig(PictureConfig):
     decoder_ffn_dim: int = 2048
     activation_function: str = "relu"
     position_embedding_type: str = "sine"
+    auxiliary_loss: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

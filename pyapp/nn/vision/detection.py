@@ -378,7 +378,9 @@ class PlacesEncoder(Module):
 
 
 class QueriesDecoder(Module):
-    """The decoder's layers and its norm."""
+    """The decoder's layers and its norm, which in models that were trained with auxiliary_loss follows each layer too,
+    as transformers computes them.
+    """
 
     def __init__(self, config: Any, first: bool) -> None:
         super().__init__()
@@ -390,12 +392,14 @@ class QueriesDecoder(Module):
             for _ in range(config.decoder_layers)
         )  # fmt: skip
         self.layernorm = LayerNorm(config.d_model)
+        self.between: bool = config.auxiliary_loss
 
     def forward(self, queries: Tensor, source: Tensor, places: Tensor) -> Tensor:
         """queries (1, Q, D), source (B, S, D) at places (1, S, D) → (B, Q, D)."""
         x = ops.zeros(source.shape[0], queries.shape[1], queries.shape[2], device=queries.device)
         for layer in self.layers:
             x = layer.read(x, queries, source, places)
+            x = self.layernorm(x) if self.between else x
         return self.layernorm(x)
 
 

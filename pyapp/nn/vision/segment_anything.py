@@ -229,6 +229,13 @@ class MaskDecoder(Module):
         and (B, C / 8, 4 * side, 4 * side), if there are any → masks (B, M, 4 * side, 4 * side) logits and scores
         (B, M).
         """
+        masks, scores, _ = self.decoded(prompts, image, places, finer)
+        return masks, scores
+
+    def decoded(
+        self, prompts: Tensor, image: Tensor, places: Tensor, finer: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As forward, and the states (B, T, C) of all tokens."""
         batch, width, rows, columns = image.shape
         own = ops.cat(self.own_tokens())  # (N', C)
         masks, count = self.mask_tokens.num_embeddings, own.shape[0]
@@ -240,12 +247,21 @@ class MaskDecoder(Module):
         image = ops.gelu(image + finer[1] if finer else image)  # (B, C / 8, 4 * rows, 4 * columns)
         filters = [head(x.select(1, count - masks + i)) for i, head in enumerate(self.output_hypernetworks_mlps)]
         found = ops.stack(filters, 1) @ image.flatten(2)  # (B, M, pixels)
-        return found.reshape(batch, masks, *image.shape[2:]), self.scores(x.select(1, count - masks - 1))
+        return found.reshape(batch, masks, *image.shape[2:]), self.scores(x.select(1, count - masks - 1)), x
 
 
 def repeated(x: Tensor, count: int) -> Tensor:
     """x (B, C, H, W) → (B * count, C, H, W), each map `count` times."""
     return x.unsqueeze(1).expand(x.shape[0], count, *x.shape[1:]).reshape(x.shape[0] * count, *x.shape[1:])
+
+
+def last_of(steps: Generator[Any, None, Any]) -> Any:
+    """What a generator returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 class PromptedMasks(ImageModel):
@@ -269,12 +285,7 @@ class PromptedMasks(ImageModel):
 
     def features(self, pixel_values: Tensor) -> Any:
         """What the model sees of pixel_values (B, 3, H, W)."""
-        steps = self.features_in_steps(pixel_values)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value
+        return last_of(self.features_in_steps(pixel_values))
 
     def maps(self, features: Any) -> tuple[Tensor, Sequence[Tensor]]:
         """The map (B, C, side, side) of what it saw, and finer ones."""
@@ -322,7 +333,7 @@ class PromptedMasks(ImageModel):
         else:
             dense = self.prompt_encoder.mask_embed(given)
         image, *finer = (repeated(x, count) for x in (features + dense, *finer))
-        found, scores = self.mask_decoder(prompts.flatten(0, 1), image, self._places(rows, columns), finer)
+        found, scores = self.mask_decoder(prompts.flatten(0, 1), image, self.places(rows, columns), finer)
         found, scores = (found[:, 1:], scores[:, 1:]) if several else self.single(found, scores)
         shape = batch, count, found.shape[1]
         return found.reshape(*shape, *found.shape[2:]), scores.reshape(shape)
@@ -334,7 +345,7 @@ class PromptedMasks(ImageModel):
         """pixel_values (B, 3, H, W) and prompts → masks and scores, as `masks`."""
         return self.masks(self.features(pixel_values), points, labels, boxes, several=several)
 
-    def _places(self, rows: int, columns: int) -> Tensor:
+    def places(self, rows: int, columns: int) -> Tensor:
         """The waves of the places of the map (1, rows * columns, C)."""
         device = self.device
         y = ((ops.arange(rows, dtype="float32", device=device) + 0.5) / rows).reshape(rows, 1).expand(rows, columns)

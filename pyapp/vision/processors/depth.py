@@ -12,6 +12,9 @@ from .processor import ImageProcessor, kind
 from .settings import BOTH_SIDES, check_whole, square, wrong
 from .sizes import near, plausible
 
+# How values are found between pixels, by the filter's number.
+MODES = {0: "nearest-exact", 2: "bilinear", 3: "bicubic"}
+
 
 @kind("DPT", size=square(384), resample=3)
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ class DPT(ImageProcessor):
         return near(height, width, wanted, self.keep_aspect_ratio, self.ensure_multiple_of)
 
 
+def check_mode(resample: int, known: tuple[int, ...]) -> None:
+    """ModelError for a filter that these processors do not have."""
+    if resample not in known:
+        wrong("resample", resample, f"one of {', '.join(map(str, known))}")
+
+
 @kind(
     "ZoeDepth", size={"height": 384, "width": 512}, resample=2, do_pad=True, keep_aspect_ratio=True,
     ensure_multiple_of=32,
@@ -52,7 +61,7 @@ class ZoeDepth(DPT):
     """A picture has margins, its reflection, and is resized with them after it is rescaled."""
 
     def _check_steps(self) -> None:
-        pass
+        check_mode(self.resample, (2, 3))
 
     def margins(self, height: int, width: int) -> tuple[int, int]:
         return (int(sqrt(height / 2) * 3), int(sqrt(width / 2) * 3)) if self.do_pad else (0, 0)
@@ -67,7 +76,7 @@ class ZoeDepth(DPT):
         x = ops.pad(x.unsqueeze(0), (wide, wide, high, high), "reflect")  # (1, 3, h, w)
         if self.do_resize:
             size = self._target(int(x.shape[2]), int(x.shape[3]))
-            x = ops.interpolate(x, size=size, mode="bilinear", align_corners=True)
+            x = ops.interpolate(x, size=size, mode=MODES[self.resample], align_corners=True)
         return super()._normalized(x[0], mean, std)
 
 
@@ -98,6 +107,10 @@ class DepthPro(ImageProcessor):
 
     SIZES = (BOTH_SIDES,)
 
+    def _check(self) -> None:
+        super()._check()
+        check_mode(self.resample, (0, 2, 3))
+
     def _resized(self, image: Tensor) -> Tensor:
         return image
 
@@ -106,4 +119,5 @@ class DepthPro(ImageProcessor):
         if not self.do_resize:
             return x
         size = self.size["height"], self.size["width"]
-        return ops.interpolate(x.unsqueeze(0), size=size, mode="bilinear", align_corners=False)[0]
+        align = None if self.resample == 0 else False
+        return ops.interpolate(x.unsqueeze(0), size=size, mode=MODES[self.resample], align_corners=align)[0]

@@ -142,6 +142,9 @@ class Owlv2(ImageProcessor):
         if self.do_resize:
             side = max(x.shape[1:]) if self.do_pad else None
             x = smoothly_resized(x, self.size["height"], self.size["width"], side)
+        elif self.do_pad:
+            side = max(x.shape[1:])
+            x = ops.pad(x, (0, side - x.shape[2], 0, side - x.shape[1]))
         return super()._normalized(x, mean, std)
 
 
