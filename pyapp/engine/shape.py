@@ -161,6 +161,7 @@ def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:
     return sizes
 
 
+@lru_cache(4096)
 def view_strides(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
     """Strides with which `target` views the same elements without a copy, or None."""
     if is_contiguous(shape, strides):

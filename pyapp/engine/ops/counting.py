@@ -68,15 +68,16 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise UnsupportedTypeError(f"bincount: takes a vector of integers, got {describe(x)}")
     if minlength < 0:
         raise ValueError(f"bincount: minlength is at least 0, not {minlength}")
-    array = x.array().astype(np.int64, copy=False)
-    if array.size and array.min() < 0:
-        raise ValueError(f"bincount: {array.min()} is negative")
-    size = max(int(array.max()) + 1 if array.size else 0, minlength)
-    places = array.astype(np.intp, copy=False)
-    if weights is None or not array.size:  # of nothing int64 in any case, as in torch
-        return tensor_of(np.bincount(places, minlength=size), _dtype.int64)
-    kind = _dtype.float32 if weights.dtype is _dtype.float32 else _dtype.float64
-    return tensor_of(np.bincount(places, array_of(weights), size), kind)
+    places = x.array().astype(np.intp, copy=False)
+    # Of nothing int64 in any case, as in torch.
+    weighted = weights is not None and places.size
+    kind = _dtype.int64 if not weighted else _dtype.float32 if weights.dtype is _dtype.float32 else _dtype.float64
+    try:
+        return tensor_of(np.bincount(places, array_of(weights) if weighted else None, minlength), kind)
+    except ValueError:
+        if places.size and places.min() < 0:  # which NumPy looks for, too
+            raise ValueError(f"bincount: {places.min()} is negative") from None
+        raise
 
 
 @function(method=True)
