@@ -60,6 +60,15 @@ static void scan_wholes(int64_t opcode, scan_state *s, const int64_t *x, int64_t
     for (; i < n; i++)                                                                                                 \
         y[i] = to = expression;                                                                                        \
     break
+#if defined(__wasm__) /* code is downloaded */
+#define EXTREMES                                                                                                       \
+    default:                                                                                                           \
+        for (; i < n; i++) {                                                                                           \
+            if (x[i] != x[i] || (opcode == SCAN_cummax ? x[i] >= to : x[i] <= to))                                     \
+                to = x[i], at = k + i;                                                                                 \
+            y[i] = to, index[i] = at;                                                                                  \
+        }
+#else
 /* New extremes are rare: a branch, so that an element need not wait for the one before it. */
 #define EXTREME(within, beyond)                                                                                        \
     for (; i < n; i++) {                                                                                               \
@@ -68,6 +77,12 @@ static void scan_wholes(int64_t opcode, scan_state *s, const int64_t *x, int64_t
         y[i] = to, index[i] = at;                                                                                      \
     }                                                                                                                  \
     break
+#define EXTREMES                                                                                                       \
+    case SCAN_cummax:                                                                                                  \
+        EXTREME(<, >=);                                                                                                \
+    default:                                                                                                           \
+        EXTREME(>, <=)
+#endif
 #define ALONG_FUNCTION(name, type, wide, field, log_of_sum)                                                            \
     static __attribute__((noinline)) void name(int64_t opcode, scan_state *s, type *y, int64_t *index, const type *x,  \
                                                int64_t n, int64_t k)                                                   \
@@ -83,10 +98,7 @@ static void scan_wholes(int64_t opcode, scan_state *s, const int64_t *x, int64_t
             RUN((type)((wide)to * (wide)x[i]));                                                                        \
         case SCAN_logcumsumexp:                                                                                        \
             RUN(log_of_sum(to, x[i]));                                                                                 \
-        case SCAN_cummax:                                                                                              \
-            EXTREME(<, >=);                                                                                            \
-        default:                                                                                                       \
-            EXTREME(>, <=);                                                                                            \
+            EXTREMES;                                                                                                  \
         }                                                                                                              \
         s->field[0] = to;                                                                                              \
         s->index[0] = at;                                                                                              \

@@ -145,7 +145,8 @@ def reduced_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[
     return normalize_dims(dims, rank, op)
 
 
-def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:
+@lru_cache(4096)
+def infer_shape(shape: Shape, count: int, op: str) -> Shape:
     """Replaces one -1 so that the shape holds `count` elements."""
     sizes = tuple(map(int, shape))
     if min(sizes, default=0) < 0:

@@ -357,7 +357,7 @@ def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[
 def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Splits a dim into several; one size may be -1."""
     d = normalize_dim(dim, x.ndim, "unflatten")
-    return reshape(x, x.shape[:d] + infer_shape(sizes, x.shape[d], "unflatten") + x.shape[d + 1 :])
+    return reshape(x, x.shape[:d] + infer_shape(tuple(sizes), x.shape[d], "unflatten") + x.shape[d + 1 :])
 
 
 @function()
