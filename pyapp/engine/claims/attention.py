@@ -408,21 +408,24 @@ def _by_entries(
 ) -> Tensor | None:
     """Where the heads lie like batch entries, as in torch's layout and in caches, but share the mask of their entry: a
     record for each entry, instead of copies of keys and values. None where that is not so."""
-    batch, tokens, heads, size = q.shape
+    batch, tokens, heads, _ = q.shape
     if mask.shape[1] != 1 or mask.shape[0] == 1 or not 1 < batch <= _MOST_ENTRIES or heads == 1:
         return None
     if heads != k.shape[2] or q.device.backend.own_workspaces or any(x.strides[3] != 1 for x in (q, k, v)):
         return None
     if all(x.strides[2] == x.shape[3] for x in (q, k, v)):
         return None  # which the kernel reads as they are
-    ours = []
-    for x in (q, k, v):
-        shape, strides = (heads, x.shape[1], 1, x.shape[3]), (x.strides[2], x.strides[1], x.shape[3], 1)
-        ours.append(make(x.storage, shape, strides, x.dtype, x.offset))
+    ours = tuple(
+        make(
+            x.storage, (heads, x.shape[1], 1, x.shape[3]), (x.strides[2], x.strides[1], x.shape[3], 1), x.dtype, x.offset
+        )
+        for x in (q, k, v)
+    )  # fmt: skip
+    own_q, own_k, own_v = ours
     one = make(mask.storage, (1, *mask.shape[1:]), mask.strides, mask.dtype, mask.offset)
     y = empty_contiguous((batch * heads, tokens, 1, v.shape[3]), q.dtype, q.device)
-    workspace, workers = _attention_workspace(*ours, softcap, backward=False)  # type: ignore[call-arg]
-    dims = _masked_dims(*ours, one, before, after, workers, scale, softcap)  # type: ignore[call-arg]
+    workspace, workers = _attention_workspace(own_q, own_k, own_v, softcap, backward=False)
+    dims = _masked_dims(own_q, own_k, own_v, one, before, after, workers, scale, softcap)
     steps = [x.strides[0] * x.dtype.itemsize for x in (q, k, v, mask)]
     each = y.nbytes // batch
     launch_all(

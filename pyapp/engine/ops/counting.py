@@ -70,10 +70,11 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise ValueError(f"bincount: minlength is at least 0, not {minlength}")
     places = x.array().astype(np.intp, copy=False)
     # Of nothing int64 in any case, as in torch.
-    weighted = weights is not None and places.size
-    kind = _dtype.int64 if not weighted else _dtype.float32 if weights.dtype is _dtype.float32 else _dtype.float64
+    weights = weights if places.size else None
+    kind = _dtype.float32 if weights is not None and weights.dtype is _dtype.float32 else _dtype.float64
+    given = None if weights is None else array_of(weights)
     try:
-        return tensor_of(np.bincount(places, array_of(weights) if weighted else None, minlength), kind)
+        return tensor_of(np.bincount(places, given, minlength), _dtype.int64 if weights is None else kind)
     except ValueError:
         if places.size and places.min() < 0:  # which NumPy looks for, too
             raise ValueError(f"bincount: {places.min()} is negative") from None
