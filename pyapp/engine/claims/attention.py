@@ -403,6 +403,12 @@ def _of_one_row(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> 
 _MOST_ENTRIES = 64
 
 
+def _heads_as_entries(x: Tensor) -> Tensor:
+    """The first entry of x (B, T, H, D) as (H, T, 1, D)."""
+    shape, strides = (x.shape[2], x.shape[1], 1, x.shape[3]), (x.strides[2], x.strides[1], x.shape[3], 1)
+    return make(x.storage, shape, strides, x.dtype, x.offset)
+
+
 def _by_entries(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor, before: int, after: int, scale: float, softcap: float | None
 ) -> Tensor | None:
@@ -415,12 +421,7 @@ def _by_entries(
         return None
     if all(x.strides[2] == x.shape[3] for x in (q, k, v)):
         return None  # which the kernel reads as they are
-    ours = tuple(
-        make(
-            x.storage, (heads, x.shape[1], 1, x.shape[3]), (x.strides[2], x.strides[1], x.shape[3], 1), x.dtype, x.offset
-        )
-        for x in (q, k, v)
-    )  # fmt: skip
+    ours = tuple(_heads_as_entries(x) for x in (q, k, v))
     own_q, own_k, own_v = ours
     one = make(mask.storage, (1, *mask.shape[1:]), mask.strides, mask.dtype, mask.offset)
     y = empty_contiguous((batch * heads, tokens, 1, v.shape[3]), q.dtype, q.device)
