@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from math import inf
 from typing import Any
 
@@ -400,48 +401,6 @@ def _of_one_row(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> 
     return where(blind, 0.0, y).reshape(batch, 1, heads, v.shape[3])
 
 
-_MOST_ENTRIES = 64
-
-
-def _heads_as_entries(x: Tensor) -> Tensor:
-    """The first entry of x (B, T, H, D) as (H, T, 1, D)."""
-    shape, strides = (x.shape[2], x.shape[1], 1, x.shape[3]), (x.strides[2], x.strides[1], x.shape[3], 1)
-    return make(x.storage, shape, strides, x.dtype, x.offset)
-
-
-def _by_entries(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, before: int, after: int, scale: float, softcap: float | None
-) -> Tensor | None:
-    """Where the heads lie like batch entries, as in torch's layout and in caches, but share the mask of their entry: a
-    record for each entry, instead of copies of keys and values. None where that is not so."""
-    batch, tokens, heads, _ = q.shape
-    if mask.shape[1] != 1 or mask.shape[0] == 1 or not 1 < batch <= _MOST_ENTRIES or heads == 1:
-        return None
-    if heads != k.shape[2] or q.device.backend.own_workspaces or any(x.strides[3] != 1 for x in (q, k, v)):
-        return None
-    if all(x.strides[2] == x.shape[3] for x in (q, k, v)):
-        return None  # which the kernel reads as they are
-    ours = tuple(_heads_as_entries(x) for x in (q, k, v))
-    own_q, own_k, own_v = ours
-    one = make(mask.storage, (1, *mask.shape[1:]), mask.strides, mask.dtype, mask.offset)
-    y = empty_contiguous((batch * heads, tokens, 1, v.shape[3]), q.dtype, q.device)
-    workspace, workers = _attention_workspace(own_q, own_k, own_v, softcap, backward=False)
-    dims = _masked_dims(own_q, own_k, own_v, one, before, after, workers, scale, softcap)
-    steps = [x.strides[0] * x.dtype.itemsize for x in (q, k, v, mask)]
-    each = y.nbytes // batch
-    launch_all(
-        q.numel() * k.shape[1] >> 10,
-        *[
-            (
-                _MASKED, Part(y, i * each), *[Part(x, i * step) for x, step in zip((*ours, mask), steps, strict=True)],
-                workspace, *dims, scale, softcap or 0.0,
-            )
-            for i in range(batch)
-        ],
-    )  # fmt: skip
-    return _unfolded(y, heads)
-
-
 @claims("_masked_attention")
 def _masked_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
@@ -455,11 +414,13 @@ def _masked_attention(
             return few
     whole = before >= 0 and after >= k.shape[1] - 1
     if mask is not None and q.shape[1] == 1 and whole and q.dtype is _F32 and softcap is None:
-        if IN_BROWSER and mask.dtype in (_dtype.bool_, _F32) and not q.device.backend.own_workspaces:
+        by_products = IN_BROWSER or q.shape[2] != k.shape[2]  # else the kernel reads keys and values where they lie
+        if by_products and mask.dtype in (_dtype.bool_, _F32) and not q.device.backend.own_workspaces:
             return _of_one_row(q, k, v, mask, scale)
-    entries = None if mask is None else _by_entries(q, k, v, mask, before, after, scale, softcap)
-    if entries is not None:
-        return entries
+    if mask is not None and mask.shape[0] > 1 == mask.shape[1] and not IN_BROWSER:
+        entries = import_module(".entry_masks", __package__).by_entries(q, k, v, mask, before, after, scale, softcap)
+        if entries is not None:
+            return entries
     folded = _all_folded(q, k, v, mask)
     if folded is not None:
         return _unfolded(_masked_attention(*folded, before, after, scale, softcap), q.shape[2])
