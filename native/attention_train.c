@@ -568,6 +568,120 @@ COMPACT void forward_rows(unit *u, int64_t batch, int64_t kv_head, int64_t at, i
     }
 }
 
+/* Few rows
+ * --------------------------------------------------------------------------------------------------------------
+ *
+ * The step of a decoder, or a query of a picture: keys and values are read once, as they lie. In a block nearly all of the
+ * rows would be computed for nothing. */
+
+#ifndef __wasm__ /* it would not fit into the size of what the page loads */
+enum { FEW_ROWS = 8 };
+
+/* scores[i] = k[first + i] . q; both q and scores have room for whole vectors. */
+static __attribute__((noinline)) void score_row(float *scores, const float *q, const float *k, int64_t k_token,
+                                                int64_t dims, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += 4) {
+        const float *at[4];
+        vfloat sums[4] = {vzero(), vzero(), vzero(), vzero()};
+        int64_t d = 0;
+        for (int j = 0; j < 4; j++) /* beyond the last key: the last one again */
+            at[j] = k + (i + j < count ? i + j : count - 1) * k_token;
+        for (; d + LANES <= dims; d += LANES)
+            for (int j = 0; j < 4; j++)
+                sums[j] = vfma(vload(q + d), vload(at[j] + d), sums[j]);
+        if (d < dims)
+            for (int j = 0; j < 4; j++)
+                sums[j] = vfma(vload(q + d), vload_up_to(at[j] + d, dims - d), sums[j]);
+        for (int j = 0; j < 4; j++)
+            scores[i + j] = vsum(sums[j]);
+    }
+}
+
+/* Adds the mask of keys first .. first + count - 1 to the scores of a row. */
+static __attribute__((noinline)) void mask_row(float *scores, const char *row, int64_t key, int kind, int64_t first,
+                                               int64_t count)
+{
+    if (kind == MASK_BOOL && key == 1)
+        for (int64_t i = 0; i < count; i++)
+            scores[i] = row[first + i] ? scores[i] : -INFINITE;
+    else if (kind == KIND_F32 && key == 1)
+        for (int64_t i = 0; i < count; i++)
+            scores[i] += ((const float *)row)[first + i];
+    else
+        for (int64_t i = 0; i < count; i++)
+            scores[i] += mask_at(row, (first + i) * key, kind);
+}
+
+/* out = the sum over `count` keys of weight * v. */
+static __attribute__((noinline)) void mix_row(float *out, const float *weights, const float *v, int64_t v_token,
+                                              int64_t dims, int64_t count)
+{
+    int64_t d = 0;
+    for (; d + 4 * LANES <= dims; d += 4 * LANES) {
+        vfloat sums[4] = {vzero(), vzero(), vzero(), vzero()};
+        for (int64_t i = 0; i < count; i++)
+            for (int j = 0; j < 4; j++)
+                sums[j] = vfma(vsplat(weights[i]), vload(v + i * v_token + d + j * LANES), sums[j]);
+        for (int j = 0; j < 4; j++)
+            vstore(out + d + j * LANES, sums[j]);
+    }
+    for (; d < dims; d += LANES) {
+        vfloat sums[2] = {vzero(), vzero()};
+        for (int64_t i = 0; i < count; i++)
+            sums[i % 2] = vfma(vsplat(weights[i]), vload_up_to(v + i * v_token + d, dims - d), sums[i % 2]);
+        vstore(out + d, sums[0] + sums[1]);
+    }
+}
+
+/* All rows of a unit whose outputs begin at element `at` of y. */
+static void few_rows(unit *u, int64_t batch, int64_t kv_head, int64_t at)
+{
+    const problem *p = u->of;
+    const mask *m = &p->mask;
+    const int64_t bytes = m->kind == MASK_BOOL ? 1 : kind_bytes(m->kind);
+    const float *k = (const float *)p->k + batch * p->k_batch + kv_head * p->head_dim;
+    const float *v = (const float *)p->v + batch * p->v_batch + kv_head * p->value_dim;
+    const float *q = (const float *)p->q + batch * p->q_batch + kv_head * u->group * p->head_dim;
+    float *scores = u->weights;
+    for (int64_t row = 0; row < p->tokens * u->group; row++) {
+        const int64_t token = row / u->group, head = row % u->group, after = token + p->after + 1;
+        const int64_t first = token > p->before ? token - p->before : 0;
+        const char *mask = m->p ? (const char *)m->p + bytes * (batch * m->batch + token * m->token +
+                                                                (kv_head * u->group + head) * m->head)
+                                : NULL;
+        int64_t last = after < p->keys ? after : p->keys;
+        while (mask && last > first && mask_at(mask, (last - 1) * m->key, m->kind) == -INFINITE)
+            last--; /* such as padding */
+        const int64_t count = last > first ? last - first : 0;
+        float largest = -INFINITE;
+        gather_row(u->key, u->queries, q + token * p->q_token + head * p->head_dim, p->scale, KIND_F32);
+        score_row(scores, u->queries, k + first * p->k_token, p->k_token, p->head_dim, count);
+        for (int64_t i = count; i % LANES; i++)
+            scores[i] = -INFINITE;
+        for (int64_t i = 0; SOFTCAPPED(p) && i < count; i += LANES) {
+            const vfloat score = vload(scores + i);
+            vstore(scores + i, vselect(score == -INFINITE, score, vtanh(score / vsplat(p->softcap)) * p->softcap));
+        }
+        if (mask)
+            mask_row(scores, mask, m->key, m->kind, first, count);
+        if (count)
+            largest = row_largest(scores, round_up(count, LANES));
+        const float reference = largest == -INFINITE ? 0 : largest;
+        vfloat sum = vzero();
+        for (int64_t i = 0; i < count; i += LANES) {
+            const vfloat weight = vexp_negative(vload(scores + i) - reference);
+            vstore(scores + i, weight);
+            sum += weight;
+        }
+        const float total = vsum(sum);
+        mix_row(u->out, scores, v + first * p->v_token, p->v_token, p->value_dim, count);
+        put_row(u->value, p->y, at + token * u->y_token + head * p->value_dim, u->out,
+                total == 0 && (mask || !count) ? 0 : 1 / total, KIND_F32);
+    }
+}
+#endif
+
 /* Backward
  * ----------------------------------------------------------------------------------------------------------- */
 
@@ -682,9 +796,15 @@ COMPACT int forward(const problem *p, int worker, int workers)
     for (int64_t i = worker; i < units * parts; i += active) {
         const int64_t index = i / parts, part = i % parts, last = blocks * (part + 1) / parts * BLOCK;
         const int64_t batch = index / p->kv_heads, kv_head = index % p->kv_heads;
+        const int64_t at = batch * p->tokens * u.y_token + kv_head * u.group * p->value_dim;
+#ifndef __wasm__
+        if (rows <= FEW_ROWS && p->kind == KIND_F32) {
+            few_rows(&u, batch, kv_head, at);
+            continue;
+        }
+#endif
         begin_unit(&u, batch, kv_head, 1);
-        forward_rows(&u, batch, kv_head, batch * p->tokens * u.y_token + kv_head * u.group * p->value_dim,
-                     blocks * part / parts * BLOCK, last < rows ? last : rows);
+        forward_rows(&u, batch, kv_head, at, blocks * part / parts * BLOCK, last < rows ? last : rows);
     }
     return KERNEL_OK;
 }

@@ -152,12 +152,27 @@ static double next_after(double a, double b, int type)
 }
 
 #if !defined(__wasm__)
-/* dpow of two floats, to which a logarithm of one double is exact enough. */
+/* dpow of two floats, to which less is exact enough: a logarithm of one double, an exponential of nine terms, and one power of
+ * two, since a float is 0 or infinite long before it is out of range. Floats are no subnormal doubles. */
 INLINE vdouble dpow_of_floats(vdouble x, vdouble y)
 {
+    static const double terms[] = {0.5,
+                                   0.16666666666666666,
+                                   0.041666666666666664,
+                                   0.008333333333333333,
+                                   0.001388888888888889,
+                                   0.0001984126984126984,
+                                   2.48015873015873e-05,
+                                   2.7557319223985893e-06};
     const vdouble size = dabs(x), half = y * 0.5;
     const vlong whole = dtrunc(y) == y, odd = whole & (dtrunc(half) != half);
-    vdouble value = dexp(y * dlog(size));
+    const vlong bits = (vlong)((vulong)size - 0x3fe6a09e667f3bcd); /* the root of a half */
+    const vdouble k = (vdouble)((bits >> 52) + D_MAGIC_BITS) - D_MAGIC;
+    const vdouble f = (vdouble)((bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd) - 1.0;
+    const vdouble logarithm = dlog_edges(size, k * D_LN2 + (f + dlog_rest(f)));
+    const vdouble power = dclamp(y * logarithm, -200.0, 200.0), rounded = power * 1.4426950408889634 + D_MAGIC;
+    const vdouble r = power - (rounded - D_MAGIC) * D_LN2;
+    vdouble value = (r * r * HORNER(terms, r) + r + 1.0) * dpower_of_two(rounded);
     value = (vdouble)((vlong)value ^ (dsign_bit(x) & odd));
     value = dselect((x < 0.0) & ~whole & (size < D_INFINITE), dsplat(D_NAN), value);
     return dselect((y == 0.0) | (x == 1.0) | ((x == -1.0) & (dabs(y) == D_INFINITE)), dsplat(1.0), value);

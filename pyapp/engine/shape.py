@@ -145,7 +145,8 @@ def reduced_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[
     return normalize_dims(dims, rank, op)
 
 
-def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:
+@lru_cache(4096)
+def infer_shape(shape: Shape, count: int, op: str) -> Shape:
     """Replaces one -1 so that the shape holds `count` elements."""
     sizes = tuple(map(int, shape))
     if min(sizes, default=0) < 0:
@@ -161,6 +162,7 @@ def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:
     return sizes
 
 
+@lru_cache(4096)
 def view_strides(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
     """Strides with which `target` views the same elements without a copy, or None."""
     if is_contiguous(shape, strides):

@@ -50,6 +50,8 @@ OPS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     ),
     "cumprod": (lambda x: x.cumprod(0), [f64(4)]),
     "gelu": (lambda x: pyapp.gelu(x), [f64(4)]),
+    "glu": (lambda x: pyapp.glu(x, 0), [f64(4, 2)]),
+    "mean": (lambda x: x.mean(1) ** 2, [f64(3, 2)]),
     "prelu": (lambda x, w: pyapp.prelu(x - 0.7, w), [f64(2, 3), f64(1)]),
     "sinc": (lambda x: pyapp.sinc(x), [f64(3)]),
     "polygamma": (lambda x: pyapp.polygamma(1, x), [f64(3)]),

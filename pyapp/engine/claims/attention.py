@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from math import inf
 from typing import Any
 
@@ -411,9 +412,14 @@ def _masked_attention(
         few = _of_few_rows(q, k, v, before, after, scale)
         if few is not None:
             return few
+    if mask is not None and mask.shape[1] == 1 and not IN_BROWSER:
+        entries = import_module(".entry_masks", __package__).by_entries(q, k, v, mask, before, after, scale, softcap)
+        if entries is not None:
+            return entries
     whole = before >= 0 and after >= k.shape[1] - 1
     if mask is not None and q.shape[1] == 1 and whole and q.dtype is _F32 and softcap is None:
-        if mask.dtype in (_dtype.bool_, _F32) and not q.device.backend.own_workspaces:
+        by_products = IN_BROWSER or q.shape[2] != k.shape[2]  # else the kernel reads keys and values where they lie
+        if by_products and mask.dtype in (_dtype.bool_, _F32) and not q.device.backend.own_workspaces:
             return _of_one_row(q, k, v, mask, scale)
     folded = _all_folded(q, k, v, mask)
     if folded is not None:

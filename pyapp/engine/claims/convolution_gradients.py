@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import product
 from math import gcd, prod
 from typing import Any, NamedTuple
@@ -51,7 +52,8 @@ class _Phase(NamedTuple):
     dilation: int
 
 
-def _phases(size: int, out: int, kernel: int, stride: int, before: int, dilation: int) -> list[_Phase]:
+@lru_cache(1024)
+def _phases(size: int, out: int, kernel: int, stride: int, before: int, dilation: int) -> tuple[_Phase, ...]:
     """Element i is in window o at tap j if i + before = o * stride + j * dilation."""
     found = []
     step = stride // gcd(stride, dilation)
@@ -62,7 +64,7 @@ def _phases(size: int, out: int, kernel: int, stride: int, before: int, dilation
         front = (taps - 1) * apart - (first + before - tap * dilation) // stride
         sides = (front, count + (taps - 1) * apart - out - front)
         found.append(_Phase(first, count, tap, step, taps, sides, apart))
-    return found
+    return tuple(found)
 
 
 def _taps_of(weight: Tensor, phases: tuple[_Phase, ...], groups: int) -> Tensor:

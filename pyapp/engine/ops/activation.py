@@ -9,6 +9,7 @@ from .. import dtype as _dtype
 from ..declare import function
 from ..lazy import np
 from ..op import op
+from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
@@ -20,6 +21,8 @@ from .elementwise.limits import clamp, limited
 from .elementwise.select import where
 from .elementwise.special import erf
 from .elementwise.trigonometry import tanh
+from .stacking import cat
+from .view import narrow
 
 
 def _sigmoid(x: Any) -> Any:
@@ -240,12 +243,28 @@ def selu(x: Tensor) -> Tensor:
     return elu(x, _SELU_ALPHA) * _SELU_SCALE
 
 
+def _halves(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    d = normalize_dim(dim, x.ndim, "glu")
+    half = x.shape[d] // 2
+    return narrow(x, d, 0, half), narrow(x, d, half, half)
+
+
+_glu_slope = element_function(lambda g, a, share: g * a * share * (1.0 - share), 3)
+
+
+def _d_glu(g: Tensor, _: Any, x: Tensor, dim: int = -1) -> tuple[Tensor]:
+    a, b = _halves(x, dim)
+    share = b.sigmoid()
+    return (cat([g * share, _glu_slope(g, a, share)], dim),)
+
+
 @function()
+@op(vjp=_d_glu)
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     """a sigmoid(b) for the halves a, b of a dim (Dauphin et al. 2016, arXiv 1612.08083)."""
     if x.shape[dim] % 2:
         raise ValueError(f"glu: dim {dim} of {describe(x)} is odd")
-    a, b = x.chunk(2, dim)
+    a, b = _halves(x, dim)
     return a * b.sigmoid()
 
 

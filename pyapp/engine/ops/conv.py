@@ -283,7 +283,8 @@ def col2im(
     channels = x.shape[1] // prod(kernel)
     if channels * prod(kernel) != x.shape[1] or min(out) < 1 or prod(out) != x.shape[2]:
         raise ValueError(f"fold: {describe(x)} does not hold patches {kernel} of {size}: {out[0]} x {out[1]} of them")
-    y = permute(reshape(x, (x.shape[0], channels, *kernel, *out)), (0, 1, 4, 5, 2, 3))
-    for i in (1, 0):
-        y = _add_windows(y, wide[i], 2 + i, steps[i], apart[i])
+    # The rows of the pictures stay the last dims, in which elements are neighbours.
+    y = permute(reshape(x, (x.shape[0], channels, *kernel, *out)), (0, 1, 2, 4, 5, 3))  # (N, C, KH, H', W', KW)
+    y = _add_windows(y, wide[1], 4, steps[1], apart[1])  # (N, C, KH, H', W)
+    y = _add_windows(permute(y, (0, 1, 3, 4, 2)), wide[0], 2, steps[0], apart[0])
     return pad(y, (-margins[1], -margins[1], -margins[0], -margins[0]))

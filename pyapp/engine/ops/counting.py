@@ -68,15 +68,17 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise UnsupportedTypeError(f"bincount: takes a vector of integers, got {describe(x)}")
     if minlength < 0:
         raise ValueError(f"bincount: minlength is at least 0, not {minlength}")
-    array = x.array().astype(np.int64, copy=False)
-    if array.size and array.min() < 0:
-        raise ValueError(f"bincount: {array.min()} is negative")
-    size = max(int(array.max()) + 1 if array.size else 0, minlength)
-    places = array.astype(np.intp, copy=False)
-    if weights is None or not array.size:  # of nothing int64 in any case, as in torch
-        return tensor_of(np.bincount(places, minlength=size), _dtype.int64)
-    kind = _dtype.float32 if weights.dtype is _dtype.float32 else _dtype.float64
-    return tensor_of(np.bincount(places, array_of(weights), size), kind)
+    places = x.array().astype(np.intp, copy=False)
+    # Of nothing int64 in any case, as in torch.
+    weights = weights if places.size else None
+    kind = _dtype.float32 if weights is not None and weights.dtype is _dtype.float32 else _dtype.float64
+    given = None if weights is None else array_of(weights)
+    try:
+        return tensor_of(np.bincount(places, given, minlength), _dtype.int64 if weights is None else kind)
+    except ValueError:
+        if places.size and places.min() < 0:  # which NumPy looks for, too
+            raise ValueError(f"bincount: {places.min()} is negative") from None
+        raise
 
 
 @function(method=True)

@@ -187,6 +187,10 @@ def _ints_of(entries: Sequence[Any]) -> tuple[Any, ...]:
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
     try:
+        if type(index) is int and x.shape and (not STATE.enabled or x.is_contiguous()):  # as datasets are read
+            size, step = x.shape[0], x.strides[0]
+            if -size <= index < size:
+                return strided_slice(x, x.shape[1:], x.strides[1:], (index + size if index < 0 else index) * step)
         entries: Sequence[Any] = index if type(index) is tuple else (index,)
         if not _PLAIN.issuperset(map(type, entries)):
             entries, basic = _entries(x, index)

@@ -10,12 +10,15 @@ from typing import Any
 from ..autocast import in_full_precision_on_cards
 from ..autograd import STATE, no_grad
 from ..declare import function
-from ..dtype import float32
+from ..device import Device
+from ..dtype import DType, float32
+from ..launch import constants
 from ..op import op
 from ..operands import is_half
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import definition_gradient, fused_gradient
+from .create import full
 from .elementwise.compare import maximum
 from .padding import pad
 from .sliding_windows import windows
@@ -72,6 +75,12 @@ def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) 
 layer_norm_backward = fused_gradient(_layer_norm)
 
 
+@constants(16)
+def _no_affine(size: int, kind: DType, device: Device) -> tuple[Tensor, Tensor]:
+    """The weight and the bias of a norm that has none."""
+    return full((size,), 1.0, dtype=kind, device=device), full((size,), 0.0, dtype=kind, device=device)
+
+
 @function()
 def layer_norm(
     x: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None,
@@ -88,8 +97,10 @@ def layer_norm(
         return _layer_norm(x, normalized_shape, weight, eps if bias is None else bias)
     shape = _last_dims("layer_norm", x, normalized_shape)
     if len(shape) == 1:
-        weight = x.new_ones(shape) if weight is None else weight
-        return _layer_norm(x, weight, x.new_zeros(shape) if bias is None else bias, eps)
+        if weight is None or bias is None:
+            ones, zeros = _no_affine(shape[0], x.dtype, x.device)
+            weight, bias = ones if weight is None else weight, zeros if bias is None else bias
+        return _layer_norm(x, weight, bias, eps)
     if is_half(x):
         return layer_norm(x.to(float32), shape, weight, bias, eps).to(x.dtype)
     y = standardized(x, range(x.ndim - len(shape), x.ndim), eps)[0]

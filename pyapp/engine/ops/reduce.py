@@ -7,6 +7,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from .. import dtype as _dtype
+from ..autograd import STATE
 from ..declare import function, method
 from ..dtype import as_dtype
 from ..lazy import np
@@ -75,9 +76,24 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
         raise TypeError(f"mean: takes floating-point tensors, not {describe(x)}")
     if is_half(x):  # whose sum may overflow
         return mean(x.to(_dtype.float32), dim, keepdim).to(x.dtype)
+    compute: Any = _mean.call if STATE.enabled and x.requires_grad else _mean.definition
+    return compute(x, dim, keepdim)
+
+
+def _d_mean(g: Tensor, _: Any, x: Tensor, dim: Any, keepdim: bool) -> tuple[Tensor]:
+    return (_d_sum(g / _count(x, dim), x, dim, keepdim),)
+
+
+def _count(x: Tensor, dim: Any) -> float:
     shape = x.shape
     count = prod(shape if dim is None else [shape[d] for d in reduced_dims(dim, len(shape), "mean")])
-    return div.call(sum.call(x, dim, keepdim), count or float("nan"))
+    return count or float("nan")
+
+
+@op(vjp=_d_mean, name="_mean")
+def _mean(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The mean of floats or complex numbers."""
+    return div.call(sum.call(x, dim, keepdim), _count(x, dim))
 
 
 @function(method=True)
@@ -180,10 +196,26 @@ def _extreme(name: str) -> Any:
     return primitive(vjp=_d_extreme, saves="both", name=name)(body)
 
 
+def _where_extreme(beside: Any) -> Any:
+    """1 where x is the extreme y or NaN, else 0; `beside`: whether an element is beside the extreme."""
+
+    def hit(x: Any, y: Any) -> Any:
+        known = y.where(y.abs() < -1.0, 1.0).where(y.abs() > -1.0, 0.0)  # 1, or 0 if y is NaN
+        return (known * 0.0).where(beside(x, y), known).where(x.abs() > -1.0, 1.0)
+
+    return element_function(hit, 2)
+
+
+_where_largest, _where_smallest = _where_extreme(lambda x, y: x < y), _where_extreme(lambda x, y: x > y)
+
+
 def _d_found_extreme(
     g: Tensor, y: Tensor, x: Tensor, largest: bool, dim: Any = None, keepdim: bool = False
 ) -> tuple[Tensor, ...]:
     """Equal elements share the gradient, as those that are NaN do, as in torch."""
+    if not y.shape and g.dtype is x.dtype is _dtype.float32:
+        hit = (_where_largest if largest else _where_smallest)(x, y)
+        return (hit * (g / sum(hit)),)
     hit = ((x == _spread(y, x, dim, keepdim)) | (x != x)).to(g.dtype)
     return (_spread(g, x, dim, keepdim) * (hit / sum(hit, dim, True)),)
 

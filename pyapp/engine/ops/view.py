@@ -316,7 +316,7 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         raise ValueError(f"flatten: dim {end_dim} comes before dim {start_dim} of {describe(x)}")
     if a == b and x.ndim:
         return x
-    return reshape(x, x.shape[:a] + (prod(x.shape[a : b + 1]),) + x.shape[b + 1 :])
+    return _reshape.call(x, x.shape[:a] + (prod(x.shape[a : b + 1]),) + x.shape[b + 1 :])
 
 
 def copy_strided(target: Tensor, source: Tensor) -> bool:
@@ -357,7 +357,7 @@ def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[
 def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Splits a dim into several; one size may be -1."""
     d = normalize_dim(dim, x.ndim, "unflatten")
-    return reshape(x, x.shape[:d] + infer_shape(sizes, x.shape[d], "unflatten") + x.shape[d + 1 :])
+    return reshape(x, x.shape[:d] + infer_shape(tuple(sizes), x.shape[d], "unflatten") + x.shape[d + 1 :])
 
 
 @function()

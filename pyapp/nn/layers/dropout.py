@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...engine import Tensor, ops
+from ...engine import Tensor, float32, ops
+from ...engine.ops.element_updates import element_function
 from ...engine.user_errors import describe
 from .activation import written
 from .from_function import FunctionLayer, function_layer
@@ -21,10 +22,23 @@ def _check(name: str, p: float) -> None:
         raise ValueError(f"{name}: p must be in [0, 1], got {p}")
 
 
+_factor = element_function(lambda uniform, p, kept: (uniform * 0.0).where(uniform < p, kept), 1, 2)
+
+
+def _factors(x: Tensor, p: float, channels: bool, generator: Any) -> Tensor:
+    """What dropout multiplies by: 0, or 1 / (1 - p)."""
+    if x.dtype is not float32:
+        return _kept(x, p, channels, generator) * (1 / (1 - p))
+    return _factor(ops.rand(_shape(x, channels), generator=generator, device=x.device), float(p), 1 / (1 - p))
+
+
+def _shape(x: Tensor, channels: bool) -> tuple[int, ...]:
+    return x.shape[:2] + (1,) * (x.ndim - 2) if channels else x.shape
+
+
 def _kept(input: Tensor, p: float, channels: bool, generator: Any) -> Tensor:
     """1 where a value is kept, 0 where it is dropped: for each element, or for each channel of (N, C, ...)."""
-    shape = input.shape[:2] + (1,) * (input.ndim - 2) if channels else input.shape
-    return (ops.rand(shape, generator=generator, device=input.device) >= p).to(input.dtype)
+    return (ops.rand(_shape(input, channels), generator=generator, device=input.device) >= p).to(input.dtype)
 
 
 def _drop(name: str, input: Tensor, p: float, training: bool, inplace: bool, channels: bool, generator: Any) -> Tensor:
@@ -35,7 +49,7 @@ def _drop(name: str, input: Tensor, p: float, training: bool, inplace: bool, cha
         return input
 
     def dropped(x: Tensor) -> Tensor:
-        return x * 0.0 if p == 1 else x * (_kept(x, p, channels, generator) * (1 / (1 - p)))
+        return x * 0.0 if p == 1 else x * _factors(x, p, channels, generator)
 
     dropped.__name__ = name
     return written(input, inplace, dropped)

@@ -25,6 +25,9 @@ def default_convert(data: Any) -> Any:
     return data
 
 
+_NUMBERS = {bool, int, float}
+
+
 def _shown(value: Any) -> str:
     return f"{describe(value):.60} ({type(value).__name__})"
 
@@ -45,7 +48,7 @@ def default_collate(batch: Any) -> Any:
         return stack(list(batch), 0)
     if isinstance(first, (bool, int, float)) and not isinstance(first, np.generic):
         for at, other in enumerate(batch):
-            if not isinstance(other, (bool, int, float, np.number, np.bool_)):
+            if type(other) not in _NUMBERS and not isinstance(other, (bool, int, float, np.number, np.bool_)):
                 raise TypeError(
                     f"default_collate: example 0 is the number {first!r} and example {at} is {_shown(other)}: "
                     "make them of one kind, or give the loader a collate_fn"

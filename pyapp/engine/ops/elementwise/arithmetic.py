@@ -37,8 +37,13 @@ def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
     )
 
 
+_d_square = element_function(lambda g, a: g * (a + a), 2)
+
+
 def _d_pow(g: Tensor, _: Any, a: Tensor, b: Any) -> Any:
     grad_a = None
+    if isinstance(b, (int, float)) and b == 2 and a.dtype in _IN_PROGRAMS and g.dtype is a.dtype:
+        return _d_square(g, a), None
     if a.requires_grad:  # the slope of x ** 0 is 0, also for x = 0
         slope = a if isinstance(b, (int, float)) and b == 2 else a ** (b - 1)
         part = g * b * slope
