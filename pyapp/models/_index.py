@@ -730,7 +730,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "qwen3_asr": ("speech-recognition", "audio-text-to-text"),
     "qwen3_moe": ("causal-lm",),
     "qwen3_next": ("causal-lm",),
-    "qwen_omni": ("speech-recognition", "audio-text-to-text", "image-text-to-text"),
+    "qwen_omni": ("speech-recognition", "audio-text-to-text", "image-text-to-text", "text-to-speech"),
     "radio": ("image-features",),
     "recurrent_gemma": ("causal-lm",),
     "regnet": ("image-features", "image-classification"),
