@@ -121,6 +121,8 @@ MODEL_TYPES = {
     "falcon": "falcon",
     "falcon_h1": "falcon_h1",
     "falcon_mamba": "mamba",
+    "fastspeech2_conformer": "fastspeech2_conformer",
+    "fastspeech2_conformer_with_hifigan": "fastspeech2_conformer",
     "fastvit": "fastvit",
     "flaubert": "xlm",
     "flex_olmo": "olmoe",
@@ -550,6 +552,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "exaone_moe": ("causal-lm",),
     "falcon": ("causal-lm",),
     "falcon_h1": ("causal-lm",),
+    "fastspeech2_conformer": ("text-to-speech",),
     "fastvit": ("image-features", "image-classification"),
     "florence2": ("image-to-text",),
     "fnet": (

@@ -2,7 +2,7 @@
 characters, and language models that write the codes of a codec (Orpheus), or have one (CSM); Kokoro, with the vectors
 of its voices; Parler-TTS, with the tokenizers of texts and of descriptions; Bark, with what its voices said before;
 MetaVoice, with the vector of a voice; Dia, with its codec; Pocket TTS, with its codec and a recording of a voice;
-Qwen2.5-Omni, with what it knows of its voices, and Qwen3-Omni.
+Qwen2.5-Omni, with what it knows of its voices, and Qwen3-Omni; FastSpeech 2, with its vocoder.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pyapp.audio.dialogue_voice import DialogueTokens, DialogueVoice
 from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
 from pyapp.audio.latent_voice import USUAL_CODEC as CODEC_OF_LATENTS
 from pyapp.audio.latent_voice import CapitalTokens, LatentVoice
+from pyapp.audio.parallel_voice import USUAL_VOCODER as VOCODER_OF_DURATIONS
+from pyapp.audio.parallel_voice import ParallelVoice
 from pyapp.audio.reply_voice import ReplyVoice
 from pyapp.audio.resampling import mix_channels, resample
 from pyapp.audio.script_voice import SCHEDULE, ScriptTokens, ScriptVoice
@@ -41,6 +43,7 @@ from pyapp.hub.resolver import HUB_NAME
 from pyapp.models.load import load_model, read_settings
 from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
+from pyapp.text.arpabet import SpokenSounds
 from pyapp.text.phonemes import LANGUAGES, SpokenPhonemes
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
@@ -83,8 +86,8 @@ class LoadedVoice(Loaded):
     """A model that speaks, what reads texts for it, and the object of its config.json."""
 
     tokenizer: (
-        VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens | StagedTokens
-        | OffsetTokens | DialogueTokens | CapitalTokens | ScriptTokens
+        VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | SpokenSounds | PromptTokens
+        | StagedTokens | OffsetTokens | DialogueTokens | CapitalTokens | ScriptTokens
     )  # fmt: skip
     settings: dict[str, Any]
 
@@ -103,7 +106,7 @@ class LoadedVoice(Loaded):
             return int(self.model.vectors.shape[0])
         if isinstance(self.model, LatentVoice | ScriptVoice):
             return max(1, len(self.model.voices))
-        found: int = len(self.voices) or self.model.config.num_speakers
+        found: int = len(self.voices) or self.model.config.num_speakers or 1
         return found
 
     @property
@@ -170,6 +173,9 @@ def load_voice(
 
     Qwen2.5-Omni, such as Qwen/Qwen2.5-Omni-3B, has its voices in spk_dict.pt; Qwen3-Omni, such as
     Qwen/Qwen3-Omni-30B-A3B-Instruct, is read without what sees, hears and writes.
+
+    FastSpeech 2, such as espnet/fastspeech2_conformer_with_hifigan, reads the sounds of English; without a vocoder in
+    its file, as espnet/fastspeech2_conformer, `codec` is by default espnet/fastspeech2_conformer_hifigan.
 
     Kokoro, such as hexgrad/Kokoro-82M, has the vectors of its voices in a folder `voices`, one file for each.
 
@@ -554,6 +560,20 @@ def _of_replies(asked: _Asked) -> LoadedVoice:
     return LoadedVoice(asked.name, voice, SpokenTokens(words), asked.settings)
 
 
+def _of_durations(asked: _Asked) -> LoadedVoice:
+    """FastSpeech 2, with its sounds and its vocoder."""
+    name, files = asked.name, asked.files
+    if VOCABULARY not in files:
+        raise ModelError("its sounds are missing", where=name, hint=f"Put the model's {VOCABULARY} beside it")
+    letters = VoiceTokenizer.from_files(read_settings(files[VOCABULARY]), where=f"{name}: {VOCABULARY}").numbers
+    own = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
+    end = own.get("eos_token", "<sos/eos>")
+    words, model = SpokenSounds(letters, letters.get(end) if isinstance(end, str) else None), asked.model()
+    check_tokenizer(words, model, name)  # type: ignore[arg-type]
+    sound = asked.sound(VOCODER_OF_DURATIONS, VOCODER) if model.vocoder is None or asked.codec else model.vocoder
+    return LoadedVoice(name, ParallelVoice(model, sound), words, asked.settings)
+
+
 LETTERS_TO_SOUND = "letters"
 FORMS: Mapping[str, _Form] = {  # by what a model's module says in SPEAKS
     LETTERS_TO_SOUND: _Form(_of_letters),
@@ -562,6 +582,7 @@ FORMS: Mapping[str, _Form] = {  # by what a model's module says in SPEAKS
     "stages": _Form(_in_stages),
     "descriptions": _Form(_of_descriptions),
     "dialogues": _Form(_of_dialogues, has_sound=True),
+    "durations": _Form(_of_durations, has_sound=True),
     "replies": _Form(_of_replies),
     "latents": _Form(_of_latents, has_sound=True, takes_voices=True),
     "scripts": _Form(_of_scripts, takes_voices=True),
