@@ -32,10 +32,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 SOUNDS = ["<blank>", "<unk>", "HH", "AH0", "L", "OW1", "T", "IH1", "Z", "S", "AW2", "N", "K", "AE1", "D", "!", ",", "."]
-TEXT, SPEAKER = (
-    [2, 3, 4, 5, 15, 7, 8, 18],
-    2,
-)  # "HH AH0 L OW1 ! IH1 Z" and the end, and who speaks where there are several
+TEXT, SPEAKER = [2, 3, 4, 5, 16, 7, 8, 18], 2  # "HH AH0 L OW1 , IH1 Z" and the end; who speaks, of several
 
 
 def weights(name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -49,14 +49,14 @@ def test_parity(case: Any) -> None:
     }
     with pyapp.no_grad():
         known, frames = voice.model.read(pyapp.tensor([TEXT]), SPEAKER)
-        assert numbers(frames).tolist() == expected["frames"] and 8 < sum(expected["frames"]) < 70
+        assert numbers(frames).tolist() == expected["frames"] and 8 < sum(expected["frames"]) < 100
         spectrogram = voice.model.spectrogram(known, (frames * config.speaking_speed).round().to("int64"))
     np.testing.assert_allclose(shown(numbers(spectrogram), 96), expected["spectrogram"], **CLOSE)
     options = {"phonemes": True} | ({"speaker": SPEAKER} if config.num_speakers else {})
-    samples, rate = speak(loaded, "HH AH0 L OW1 ! IH1 Z", options)
+    samples, rate = speak(loaded, "HH AH0 L OW1 , IH1 Z", options)
     assert rate == 22050
     np.testing.assert_allclose(shown(samples, 120), expected["sound"], rtol=0, atol=2e-4)
-    slow, _ = speak(loaded, "HH AH0 L OW1 ! IH1 Z", {**options, "rate": 0.5})
+    slow, _ = speak(loaded, "HH AH0 L OW1 , IH1 Z", {**options, "rate": 0.5})
     assert 1.7 * len(samples) < len(slow) < 2.3 * len(samples)
 
 
@@ -69,7 +69,7 @@ def test_sounds_of_english() -> None:
     ):  # fmt: skip
         assert " ".join(sounds(read)) == wanted
     reader = SpokenSounds(VOCABULARY, 18)
-    assert reader.read("HH AH0 L OW1 ! IH1 Z", True).ids == tuple(TEXT)
+    assert reader.read("HH AH0 L OW1 , IH1 Z", True).ids == tuple(TEXT)
     assert reader.read("HH EY1 .", True) == reader.read("HH EY1 EY1 .", True)
     assert reader.read("EY1", True).ids == () and reader.read("EY1", True).unknown == ("EY1",)
 
