@@ -21,6 +21,7 @@ from tests.models.parallel_voice_configs import CONFIGS, SOUNDS, SPEAKER, TEXT, 
 from tests.models.seeded import shown
 from tests.models.small_models import golden_of, numbers
 from tests.models.voice_folders import drawn, write_folder
+from tests.together import fewer_in_browser
 
 CLOSE: Any = {"rtol": 2e-4, "atol": 2e-4}
 VOCABULARY = {sign: number for number, sign in enumerate(SOUNDS)} | {"<sos/eos>": 18}
@@ -31,7 +32,7 @@ def golden(name: str) -> dict[str, Any]:
     return golden_of("golden_parallel_voices", name)
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=fewer_in_browser(CONFIGS, 2))
 def case(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, dict[str, Any], Any, Path]:
@@ -81,6 +82,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.native_only
 def test_files_and_refusals(case: Any, tmp_path: Path) -> None:
     """The model and the vocoder in files of their own; what is refused."""
     name, expected, loaded, folder = case

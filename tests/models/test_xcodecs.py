@@ -45,6 +45,7 @@ def test_codes_and_samples(case: Any) -> None:
     assert decode_sound(loaded, some, 300)[0].shape == (1, 300)
 
 
+@pytest.mark.native_only
 def test_refusals(case: Any) -> None:
     _, loaded, folder = case
     with pytest.raises(ArgumentError, match="less than a moment"):
