@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
-.PHONY: help run site page wheel wheel-windows test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-windows test-cuda test-cuda-sanitize test-cuda-compile lint format bench bench-cuda lock clean \
+.PHONY: help run site page wheel wheel-windows test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-windows test-cuda test-cuda-sanitize test-cuda-compile lint generated format bench bench-cuda lock clean \
 	ready browser-ready lint-ready cuda-ready
 
 help: ## list the targets
@@ -87,6 +87,9 @@ lint: lint-ready ready ## check style, types and formatting
 	clang-format-19 --dry-run -Werror native/*.c native/*.h native/cuda/*.cu native/cuda/*.h tests/cuda/*.h tests/native/*.c
 	node --experimental-vm-modules --no-warnings scripts/check_javascript.mjs
 	node scripts/check_types.mjs
+
+generated: ready ## write the indexes and tables that come from the code
+	$(RUN) -m scripts.generate
 
 format: lint-ready ready ## format everything
 	$(VENV)/bin/ruff check --fix-only .

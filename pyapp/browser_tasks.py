@@ -7,6 +7,7 @@ import json
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from importlib import import_module
 from typing import Any
 
 from pyapp import tasks
@@ -85,6 +86,25 @@ async def check_header(params: Any, cancel: Cancel) -> tasks.Events:
     yield Done("complete", {"architecture": name})
 
 
+def loads(
+    task: str | None, about: Callable[[Any], dict[str, Any]], then: str | None = None
+) -> Callable[[Any, Cancel], tasks.Events]:
+    """A task that loads a model before it is needed: Done carries its `name`, and what `about(model)` says. task: None:
+    the request's `task`. then: a module that the model's first use needs, imported while the page shows the model.
+    """
+
+    def load(params: Any, cancel: Cancel) -> tasks.Events:
+        @tasks.task
+        async def work(model: Any) -> tasks.Events:
+            yield Done("complete", {"name": model.name, **about(model)})
+            if then is not None:
+                import_module(then)
+
+        return with_model(params.task if task is None else task, params, cancel, work)
+
+    return load
+
+
 # -- conversations
 
 
@@ -112,17 +132,9 @@ def chat(params: Any, cancel: Cancel) -> tasks.Events:
 # -- voices
 
 
-def load_voice(params: Any, cancel: Cancel) -> tasks.Events:
-    """Done carries its `name`, its `config`, how many `speakers` it has, and the names of its `voices`, if they have
-    such.
-    """
-
-    @tasks.task
-    async def work(model: Any) -> tasks.Events:
-        known = {"speakers": model.speakers, "voices": list(model.voices)}
-        yield Done("complete", {"name": model.name, "config": model.config, **known})
-
-    return with_model("speak", params, cancel, work)
+def about_voice(model: Any) -> dict[str, Any]:
+    """Its `config`, how many `speakers` it has, and the names of its `voices`, if they have such."""
+    return {"config": model.config, "speakers": model.speakers, "voices": list(model.voices)}
 
 
 def speak(params: Any, cancel: Cancel) -> tasks.Events:
@@ -142,17 +154,12 @@ def packed(vector: Sequence[float]) -> str:
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode("ascii")
 
 
-def load_search(params: Any, cancel: Cancel) -> tasks.Events:
-    """Done carries what tasks.search.describe_embedder says, `probe` as base64."""
+def about_embedder(model: Any) -> dict[str, Any]:
+    """What tasks.search.describe_embedder says, `probe` as base64."""
+    from pyapp.tasks.search import describe_embedder
 
-    @tasks.task
-    async def work(model: Any) -> tasks.Events:
-        from pyapp.tasks.search import describe_embedder
-
-        known = describe_embedder(model)
-        yield Done("complete", {**known, "name": model.name, "probe": packed(known["probe"])})
-
-    return with_model("embed", params, cancel, work)
+    known = describe_embedder(model)
+    return {**known, "name": model.name, "probe": packed(known["probe"])}
 
 
 def search(name: str) -> Callable[[Any, Cancel], tasks.Events]:
@@ -180,19 +187,13 @@ def search(name: str) -> Callable[[Any, Cancel], tasks.Events]:
 # -- translation
 
 
-def load_translator(params: Any, cancel: Cancel) -> tasks.Events:
-    """Done carries its `name`, the `languages` that a text may have and be translated into (none of models for one pair
-    of languages), and `prefixes`, texts that tell it what to do, if it has such.
+def about_translator(model: Any) -> dict[str, Any]:
+    """The `languages` that a text may have and be translated into (none of models for one pair of languages), and
+    `prefixes`, texts that tell it what to do, if it has such.
     """
+    from pyapp.tasks.texts import languages_of, prefixes_of
 
-    @tasks.task
-    async def work(model: Any) -> tasks.Events:
-        from pyapp.tasks.texts import languages_of, prefixes_of
-
-        known = {"languages": languages_of(model.tokenizer), "prefixes": prefixes_of(model.settings)}
-        yield Done("complete", {"name": model.name, **known})
-
-    return with_model("translate", params, cancel, work)
+    return {"languages": languages_of(model.tokenizer), "prefixes": prefixes_of(model.settings)}
 
 
 def translate(params: Any, cancel: Cancel) -> tasks.Events:
@@ -207,18 +208,13 @@ def translate(params: Any, cancel: Cancel) -> tasks.Events:
 # -- series
 
 
-def load_forecaster(params: Any, cancel: Cancel) -> tasks.Events:
-    """Done carries its `name`; how many values of the past it `reads` and `needs`, and series `together`; the `horizon`
-    that it was trained for, the `longest` one; the `levels` of quantiles that it knows (null: any); whether it `draws`;
-    how many `frequencies` it knows.
+def about_forecaster(model: Any) -> dict[str, Any]:
+    """How many values of the past it `reads` and `needs`, and series `together`; the `horizon` that it was trained for,
+    the `longest` one; the `levels` of quantiles that it knows (null: any); whether it `draws`; how many `frequencies`
+    it knows.
     """
-
-    @tasks.task
-    async def work(model: Any) -> tasks.Events:
-        names = ("reads", "needs", "together", "horizon", "longest", "levels", "draws", "frequencies")
-        yield Done("complete", {"name": model.name} | {name: getattr(model.model, name) for name in names})
-
-    return with_model("forecast", params, cancel, work)
+    names = ("reads", "needs", "together", "horizon", "longest", "levels", "draws", "frequencies")
+    return {name: getattr(model.model, name) for name in names}
 
 
 def forecast(params: Any, cancel: Cancel) -> tasks.Events:
@@ -233,17 +229,6 @@ def forecast(params: Any, cancel: Cancel) -> tasks.Events:
 # -- pictures
 
 
-def load_reader(params: Any, cancel: Cancel) -> tasks.Events:
-    """Loads a reader before it is needed: Done carries its `name`."""
-
-    @tasks.task
-    async def work(model: Any) -> tasks.Events:
-        yield Done("complete", {"name": model.name})
-        import pyapp.tasks.reading  # noqa: F401  while the page shows the model: the first picture needs it
-
-    return with_model("read", params, cancel, work)
-
-
 def read(params: Any, cancel: Cancel) -> tasks.Events:
     """Reads a picture: `pixels` of a canvas, row by row, `height`, `width`; `options` of tasks.read as JSON."""
     options = json.loads(params.options)
@@ -255,17 +240,6 @@ def read(params: Any, cancel: Cancel) -> tasks.Events:
         return tasks.read([grey], model=model, cancel=cancel, **options)
 
     return with_model("read", params, cancel, work)
-
-
-def load_looker(params: Any, cancel: Cancel) -> tasks.Events:
-    """Loads a model for `task`, one of tasks.pictures.LOOKS: Done carries its `name`."""
-
-    @tasks.task
-    async def work(model: Any) -> tasks.Events:
-        yield Done("complete", {"name": model.name})
-        import pyapp.tasks.pictures  # noqa: F401  while the page shows the model: the first picture needs it
-
-    return with_model(params.task, params, cancel, work)
 
 
 def look(params: Any, cancel: Cancel) -> tasks.Events:
@@ -284,16 +258,6 @@ def look(params: Any, cancel: Cancel) -> tasks.Events:
         return LOOKS[params.task]([image], model=model, cancel=cancel, **options)
 
     return with_model(params.task, params, cancel, work)
-
-
-def load_answerer(params: Any, cancel: Cancel) -> tasks.Events:
-    """Loads a model that answers questions about pages: Done carries its `name`, and whether it `sees` pictures."""
-
-    @tasks.task
-    async def work(model: Any) -> tasks.Events:
-        yield Done("complete", {"name": model.name, "sees": model.processor is not None})
-
-    return with_model("question-answering", params, cancel, work)
 
 
 def answer(params: Any, cancel: Cancel) -> tasks.Events:
@@ -345,16 +309,6 @@ async def export_pages(params: Any, cancel: Cancel) -> tasks.Events:
 # -- sounds
 
 
-def load_sound_labeller(params: Any, cancel: Cancel) -> tasks.Events:
-    """Loads a model that labels moments of recordings: Done carries its `name`, and its `labels`."""
-
-    @tasks.task
-    async def work(model: Any) -> tasks.Events:
-        yield Done("complete", {"name": model.name, "labels": list(model.model.config.labels)})
-
-    return with_model("label-sound", params, cancel, work)
-
-
 def label_sound(params: Any, cancel: Cancel) -> tasks.Events:
     """tasks.label_moments of the recording `audio`; `json` has the `options`."""
     options = json.loads(params.json)["options"]
@@ -397,7 +351,7 @@ async def choose_card(params: Any, cancel: Cancel) -> tasks.Events:
 
 TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
     "answer": answer,
-    "answer.load": load_answerer,
+    "answer.load": loads("question-answering", lambda model: {"sees": model.processor is not None}),
     "card": choose_card,
     "chat": chat,
     "chat.load": load_chat,
@@ -405,21 +359,21 @@ TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
     "check.header": check_header,
     "export": export,
     "forecast": forecast,
-    "forecast.load": load_forecaster,
+    "forecast.load": loads("forecast", about_forecaster),
     "inspect": inspect,
     "label-sound": label_sound,
-    "label-sound.load": load_sound_labeller,
+    "label-sound.load": loads("label-sound", lambda model: {"labels": list(model.model.config.labels)}),
     "look": look,
-    "look.load": load_looker,
+    "look.load": loads(None, lambda model: {}, then="pyapp.tasks.pictures"),
     "read": read,
     "read.export": export_pages,
-    "read.load": load_reader,
+    "read.load": loads("read", lambda model: {}, then="pyapp.tasks.reading"),
     "search.index": search("index"),
-    "search.load": load_search,
+    "search.load": loads("embed", about_embedder),
     "search.embed": search("vectors"),
     "search.sentences": search("nearest_sentences"),
     "speak": speak,
-    "speak.load": load_voice,
+    "speak.load": loads("speak", about_voice),
     "translate": translate,
-    "translate.load": load_translator,
+    "translate.load": loads("translate", about_translator),
 }

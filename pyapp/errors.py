@@ -7,6 +7,7 @@ IndexError of the mistake, and a RuntimeError, which PyTorch raises for many of 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 
 # Numbers of an OSError: the disk is full, or the user's share of it, or the file would be too large.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -43,6 +44,14 @@ class FileFormatError(PyappError, ValueError):
 
 class OptionError(PyappError, ValueError):
     """A setting is out of its range."""
+
+
+def check_settings(given: Iterable[str], known: Iterable[str], of: str = "") -> None:
+    """OptionError for the name of a setting that is not among `known`. of: what stands before the name, as "audio."."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            raise OptionError("no such setting", where=f"{of}{name!s:.60}", hint=f"Settings are: {', '.join(names)}")
 
 
 class ModelError(PyappError, ValueError):

@@ -11,7 +11,7 @@ import math
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, fields
 from typing import Any, ClassVar
@@ -349,3 +349,14 @@ class Cancel:
         finally:
             for number, old in before.items():
                 signal.signal(number, old)
+
+
+def reading_of(report: Callable[[Event], None], cancel: Cancel | None) -> Callable[[int, int], None]:
+    """What reports how many bytes of a model have been read, and stops the reading once `cancel` is set."""
+
+    def progress(done: int, total: int) -> None:
+        if cancel is not None:
+            cancel.check()
+        report(Progress("reading the model", done, total, "bytes"))
+
+    return progress

@@ -13,6 +13,7 @@ from typing import Any
 
 from .engine import autograd
 from .engine.ops import stack, zeros_like
+from .engine.ops.random import default_generator
 from .engine.tensor import Tensor
 from .engine.user_errors import describe
 from .nn.layers.channel_normalization import BatchNorm
@@ -294,8 +295,6 @@ def vmap(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from .engine.ops.random import default_generator
-
         if not isinstance(in_dims, (int, tuple, list)):
             raise ValueError(f"vmap: in_dims is a number, or a tuple with one for each argument, not {in_dims!r:.40}")
         pairs = _sizes(args, in_dims if isinstance(in_dims, int) else tuple(in_dims))

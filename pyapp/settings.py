@@ -14,6 +14,7 @@ from .engine.dtype import DType, bfloat16, float16, set_default_dtype
 from .engine.gpu.precision import precision as matmul_precision
 from .engine.grad_mode import ANOMALY
 from .engine.native import library
+from .engine.storage import Storage
 from .engine.tensor import Tensor
 
 OutOfMemoryError = MemoryError  # torch's name for this error
@@ -67,9 +68,9 @@ def set_flush_denormal(mode: bool) -> bool:
 
 def set_default_tensor_type(t: Any) -> None:
     """set_default_dtype() of FloatTensor or DoubleTensor."""
-    name = t.rpartition(".")[2] if isinstance(t, str) else t.__name__
-    from .engine import typed_tensors
+    from .engine import typed_tensors  # late: old programs use them
 
+    name = t.rpartition(".")[2] if isinstance(t, str) else t.__name__
     set_default_dtype(getattr(typed_tensors, name).kind)
 
 
@@ -130,8 +131,6 @@ def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
 
 def is_storage(obj: Any) -> bool:
     """Whether it is a tensor's storage."""
-    from .engine.storage import Storage
-
     return isinstance(obj, Storage)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .engine.dtype import DType, promote
+from .engine.dtype import DType, as_dtype, promote
 from .engine.lazy import np
 from .engine.numpy_arrays import array_of
-from .engine.ops import tensor
+from .engine.ops import rand, randint, tensor, view_as_complex
+from .engine.shape import as_shape
 from .engine.tensor import Tensor
 from .engine.user_errors import describe
 
@@ -105,10 +106,6 @@ def make_tensor(
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Random numbers between `low` and `high` (-9 and 9; 0 and 9 for unsigned) of a shape and dtype."""
-    from .engine.dtype import as_dtype
-    from .engine.ops import rand, randint, view_as_complex
-    from .engine.shape import as_shape
-
     kind, sizes = as_dtype(dtype), as_shape(shape)
     least, most = (0 if not kind.is_signed else -9) if low is None else low, 9 if high is None else high
     if kind.category == 0:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import textwrap
 from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
 
 import pyapp.nn
 from pyapp.nn import layers, losses, utils
+from scripts.name_tables import table
 
 PACKAGES = [  # whose names are those of pyapp.nn
     importlib.import_module(f"pyapp.nn.{found.name}")
@@ -48,22 +48,13 @@ def collect() -> dict[str, dict[str, list[str]]]:
     for package in (*PACKAGES, pyapp.nn, utils):
         for file in files_of(package):
             found = importlib.import_module(f"pyapp.nn.{file}")
-            for name in sorted(getattr(found, "__all__", ())):
+            for name in getattr(found, "__all__", ()):
                 if (home := getattr(found, name).__module__) != found.__name__ and home.startswith("pyapp.nn."):
                     continue  # another file's name, which a torch module of this name exports too
                 is_function = package in (layers, losses) and not isinstance(getattr(found, name), type)
                 target = "UTILITIES" if package is utils else "FUNCTIONS" if is_function else "MODULES"
                 tables[target][file].append(name)
     return tables
-
-
-def table(name: str, names: dict[str, list[str]]) -> str:
-    """The source of one of the tables."""
-    lines = [f"{name} = {{"]
-    for file, found in sorted(names.items()):
-        text = textwrap.fill(" ".join(found), 112, break_on_hyphens=False)
-        lines += [f'    "{file}": """', textwrap.indent(text, "        "), '    """,']
-    return "\n".join([*lines, "}"])
 
 
 def source() -> str:

@@ -1,7 +1,10 @@
-"""Writes pyapp/engine/ops/_index.py, which says where each public function and method is, and
-pyapp/engine/tensor_methods.pyi, which shows them to editors and to mypy: python -m scripts.op_index.
+"""Writes what says where ops are: python -m scripts.op_index.
 
-Both come from what the modules of ops declare (pyapp/engine/declare.py).
+- pyapp/engine/ops/_index.py: where each public function and method is,
+- pyapp/engine/tensor_methods.pyi, which shows them to editors and to mypy,
+- pyapp/engine/claims/_index.py: which file of claims is imported at the first call of which ops.
+
+They come from what the modules declare (pyapp/engine/declare.py, `claims` of pyapp/engine/op.py).
 """
 
 from __future__ import annotations
@@ -16,13 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from pyapp.engine.declare import FUNCTIONS, METHODS
+from pyapp.engine.op import _CLAIMS, Op
 from pyapp.engine.op import OPS as OPERATIONS
-from pyapp.engine.op import Op
 from pyapp.engine.tensor import Tensor
+from scripts.name_tables import table
 
 ENGINE = Path(__file__).resolve().parents[1] / "pyapp" / "engine"
 INDEX = ENGINE / "ops" / "_index.py"
 STUB = ENGINE / "tensor_methods.pyi"
+CLAIMS = ENGINE / "claims"
+LATE_CLAIMS = CLAIMS / "_index.py"
 OPS = "pyapp.engine.ops."
 HEAD = '''"""Which module of ops has a public function or a method of Tensor. Generated: python -m scripts.op_index."""
 
@@ -154,6 +160,28 @@ def render_stub() -> str:
     return formatted(STUB_HEAD + "\n".join([*imports, "", "class TensorMethods:", *methods]) + "\n", STUB)
 
 
+CLAIMS_HEAD = '''"""The ops of each file of claims that is imported late. Generated: python -m scripts.op_index."""
+
+from __future__ import annotations
+'''
+
+
+def render_late_claims() -> str:
+    """The text of claims/_index.py: the files that claims/__init__.py does not import."""
+    early = {
+        alias.name
+        for node in ast.parse((CLAIMS / "__init__.py").read_text()).body
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module is None
+        for alias in node.names
+    }
+    late: dict[str, list[str]] = {}
+    for file in CLAIMS.glob("*.py"):
+        if not file.stem.startswith("_") and file.stem not in early:
+            module = importlib.import_module(f"pyapp.engine.claims.{file.stem}")
+            late[file.stem] = [op for op, claim in _CLAIMS.items() if claim.__module__ == module.__name__]
+    return "\n".join([CLAIMS_HEAD, table("LATE", {name: ops for name, ops in late.items() if ops}), ""])
+
+
 def formatted(text: str, path: Path) -> str:
     """The text as ruff leaves it."""
     for how in (("check", "--select=I", "--fix-only"), ("format",)):
@@ -165,4 +193,4 @@ def formatted(text: str, path: Path) -> str:
 if __name__ == "__main__":
     INDEX.write_text(render())
     STUB.write_text(render_stub())
-    print(INDEX.name, STUB.name)
+    LATE_CLAIMS.write_text(render_late_claims())

@@ -117,6 +117,7 @@ def shown(dtypes: set[str]) -> str:
 
 
 def gradient(op: Op) -> str:
+    """What the table says of an op's gradient."""
     if op.vjp is not None:
         return "yes"
     return "by its parts" if op.definition is not None else "none"

@@ -50,6 +50,7 @@ def find(namespace: str, name: str) -> bool:
 
 
 def group_of(name: str) -> str | None:
+    """The group of names that are left out to which a name of torch's belongs."""
     return next((group for group, pattern in GROUPS.items() if re.search(pattern, name)), None)
 
 

@@ -78,6 +78,7 @@ def system(groups: list[str]) -> None:
 
 
 def stamp_of(*names: str) -> str:
+    """A hash of files and of the version of Python."""
     digest = hashlib.sha256(sys.version.encode())
     for name in names:
         digest.update((ROOT / name).read_bytes())
@@ -85,6 +86,7 @@ def stamp_of(*names: str) -> str:
 
 
 def up_to_date(stamp: Path, value: str) -> bool:
+    """Whether an earlier run left this stamp."""
     return stamp.is_file() and stamp.read_text() == value
 
 

@@ -6,11 +6,11 @@ A module declares them in `__top_level__`. Names of pyapp.nn's layers and losses
 from __future__ import annotations
 
 import importlib
-import textwrap
 from collections import defaultdict
 from pathlib import Path
 
 import pyapp
+from scripts.name_tables import table
 
 PACKAGE = Path(pyapp.__file__).parent
 TARGET = PACKAGE / "_index.py"
@@ -36,11 +36,7 @@ def collect() -> dict[str, list[str]]:
 
 def source() -> str:
     """The text of the index."""
-    lines = ["TOP_LEVEL = {"]
-    for module, found in sorted(collect().items()):
-        text = textwrap.fill(" ".join(sorted(found)), 112, break_on_hyphens=False)
-        lines += [f'    "{module}": """', textwrap.indent(text, "        "), '    """,']
-    return "\n".join([HEAD, *lines, "}", ""])
+    return "\n".join([HEAD, table("TOP_LEVEL", collect()), ""])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyapp.engine.lazy import late_names
+from pyapp.engine.lazy import late_names, np
 
 from .constants import SAMPLE_RATE, SAMPLES_AT_ONCE
 
@@ -56,7 +56,6 @@ def load_speech(source: Any, *, rate: int = SAMPLE_RATE) -> Any:
     """
     from pyapp.audio.resampling import Resampler, mix_channels, remove_dc
     from pyapp.audio.wav import open_wav
-    from pyapp.engine.lazy import np
 
     with open_wav(source) as wav:
         resampler = Resampler(wav.rate, rate)

@@ -18,7 +18,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
-from pyapp.errors import ModelError, OptionError
+from pyapp.errors import ModelError, OptionError, check_settings
 from pyapp.events import Cancel, Done, Event, Progress, Sound
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Decoding
 from pyapp.text.generation.options import check_number
@@ -54,13 +54,8 @@ class ComposeOptions:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ComposeOptions:
-        """From JSON values."""
-        names = [entry.name for entry in fields(cls)]
-        for name in values:
-            if name not in names:
-                raise OptionError(
-                    f"{name!r:.60} is not a setting", where="options", hint=f"Settings: {', '.join(names)}"
-                )
+        """From JSON values; unknown names are refused."""
+        check_settings(values, (entry.name for entry in fields(cls)))
         return cls(**values)
 
 

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from pyapp.dataclass import dataclass
-from pyapp.errors import OptionError
+from pyapp.errors import OptionError, check_settings
 from pyapp.text.languages import language_code
 
 Number = TypeVar("Number", int, float)
@@ -127,10 +127,7 @@ class TranscribeOptions:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TranscribeOptions:
         """From JSON values; unknown names are refused."""
-        known = [entry.name for entry in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise OptionError("no such setting", where=str(name), hint=f"Settings are: {', '.join(known)}")
+        check_settings(values, (entry.name for entry in fields(cls)))
         return cls(**values)
 
     @property

@@ -13,7 +13,7 @@ from pyapp.engine import no_grad, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
-from pyapp.errors import ModelError, OptionError
+from pyapp.errors import ModelError, OptionError, check_settings
 from pyapp.events import Cancel, Done, Event, Notice, Progress, Sound
 from pyapp.text.generation.options import check_number
 from pyapp.text.passages import sentences
@@ -100,13 +100,8 @@ class SpeakOptions:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SpeakOptions:
-        """From JSON values."""
-        names = [entry.name for entry in fields(cls)]
-        for name in values:
-            if name not in names:
-                raise OptionError(
-                    f"{name!r:.60} is not a setting", where="options", hint=f"Settings: {', '.join(names)}"
-                )
+        """From JSON values; unknown names are refused."""
+        check_settings(values, (entry.name for entry in fields(cls)))
         return cls(**values)
 
 

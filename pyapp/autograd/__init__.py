@@ -43,7 +43,7 @@ def grad(
         return _autograd.grad(
             outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads=materialize_grads
         )
-    from .functional import grads_of_rows
+    from .functional import grads_of_rows  # late: few need it
 
     return grads_of_rows(
         outputs, inputs, grad_outputs, create_graph if retain_graph is None else retain_graph,

@@ -42,7 +42,6 @@ from pyapp.cli.running import (
     show_text_only,
     silence,
     threads_option,
-    use_threads,
 )
 from pyapp.cli.serve import serve
 from pyapp.cli.speak import speak
@@ -204,7 +203,6 @@ def generate(
     echo: bool,
     eager: bool,
     draft: str | None,
-    threads: int | None,
     processes: int,
     as_json: bool,
     **settings: Any,
@@ -220,7 +218,6 @@ def generate(
     if server is not None and processes > 1:
         raise click.UsageError("--tensor-parallel and --server exclude each other.")
     options = settings_of(settings)
-    use_threads(threads)
 
     def write(leader: Any) -> int:
         text = read_prompt(prompt)
@@ -312,11 +309,10 @@ def training_options(
 
 
 def run_training(
-    task: Callable[..., AsyncIterator[Event]], view: View, out_dir: Path, resume: bool, threads: int | None,
+    task: Callable[..., AsyncIterator[Event]], view: View, out_dir: Path, resume: bool,
     as_json: bool, **settings: Any,
 ) -> int:  # fmt: skip
     """Trains a model from scratch, with the values of `training_options`."""
-    use_threads(threads)
     given = {name: value for name, value in settings.items() if value is not None}
     train = lambda cancel: task(out_dir, resume=resume, cancel=cancel, **given)  # noqa: E731
     return forward(train, JsonView() if as_json else view, keeps_state=True)

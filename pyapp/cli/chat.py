@@ -22,7 +22,6 @@ from pyapp.cli.running import (
     projector_option,
     server_option,
     threads_option,
-    use_threads,
 )
 from pyapp.cli.views import JsonView, StoryView, View, plain
 from pyapp.errors import PyappError
@@ -83,7 +82,6 @@ def chat(
     server: str | None,
     thoughts: bool,
     draft: str | None,
-    threads: int | None,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -97,7 +95,6 @@ def chat(
 
     options = settings_of(settings)
     SamplingOptions.from_dict(options)  # what is wrong is told before the model is loaded
-    use_threads(threads)
     source = Path(template_file).read_text(encoding="utf-8") if template_file else None
     if model is None and server is None:
         raise click.UsageError("Missing argument 'MODEL', or option '--server'.")

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from pyapp.cli.grouped import command, option
-from pyapp.cli.running import device_of, forward, json_option, threads_option, use_threads
+from pyapp.cli.running import device_of, forward, json_option, threads_option
 from pyapp.cli.together import processes_option, train_together
 from pyapp.cli.views import JsonView, QuantizeView, SilentView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
@@ -235,7 +235,6 @@ def finetune(
     out_dir: Path,
     resume: bool,
     processes: int,
-    threads: int | None,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -263,7 +262,6 @@ def finetune(
     """
     from pyapp import tasks
 
-    use_threads(threads)
     source = click.get_current_context().get_parameter_source
     given = {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
     device = given.pop("device", None)

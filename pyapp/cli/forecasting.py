@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import command
-from pyapp.cli.running import WORDS, device_option, forward, json_option, threads_option, use_threads
-from pyapp.cli.texts import ItemsView, file_argument, model_option, named, read_text, type_option
-from pyapp.cli.views import JsonView, View
+from pyapp.cli.running import WORDS, device_option, forward, json_option, threads_option, type_option
+from pyapp.cli.texts import file_argument, model_option, named, read_text
+from pyapp.cli.views import ItemsView, JsonView, View
 
 NAMES_IN_ERROR = 24
 
@@ -119,7 +119,7 @@ class ForecastView(ItemsView):
 @threads_option
 @json_option
 def forecast(
-    file: str, model: str, columns: tuple[str, ...], delimiter: str, dtype: str | None, threads: int | None,
+    file: str, model: str, columns: tuple[str, ...], delimiter: str, dtype: str | None,
     as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Forecast columns of FILE, a CSV file ("-": stdin) with a line for each moment, the newest last, with a model such
@@ -132,7 +132,6 @@ def forecast(
     if len(between) != 1 or between in '\r\n"':
         raise click.BadParameter("give one character, or tab.", param_hint="--delimiter")
     series = read_columns(file, between, columns)
-    use_threads(threads)
     view: View = JsonView() if as_json else ForecastView()
     return forward(lambda cancel: tasks.forecast(series, model=model, dtype=dtype, cancel=cancel, **options), view)
 

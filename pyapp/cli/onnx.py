@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import command
-from pyapp.cli.running import forward, json_option, threads_option, use_threads
+from pyapp.cli.running import forward, json_option, threads_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Item, Metric
 
@@ -47,13 +47,10 @@ class OutputsView(View):
               help="Run several times; the time is that of the fastest run.")  # fmt: skip
 @threads_option
 @json_option
-def run_onnx(
-    file: str, inputs: tuple[str, ...], output: str | None, repeats: int, threads: int | None, as_json: bool
-) -> int:
+def run_onnx(file: str, inputs: tuple[str, ...], output: str | None, repeats: int, as_json: bool) -> int:
     """Run the ONNX model FILE over arrays, and print its outputs."""
     from pyapp.tasks import onnx
 
-    use_threads(threads)
     plain: list[Any] = []
     named: dict[str, Any] = {}
     for entry in inputs:

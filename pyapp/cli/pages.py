@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from pyapp.cli.grouped import command
 from pyapp.cli.pictures import files_argument
-from pyapp.cli.running import WORDS, forward, json_option, threads_option, use_threads
-from pyapp.cli.texts import ItemsView, RankView, model_option, top_option, type_option
-from pyapp.cli.views import JsonView, View
+from pyapp.cli.running import WORDS, forward, forward_items, usual_options
+from pyapp.cli.texts import model_option, top_option, vector
+from pyapp.cli.views import JsonView, RankView, View
 
 
 @command("rank-pages", short_help="Order pages by how well they answer a query.")
@@ -18,11 +16,9 @@ from pyapp.cli.views import JsonView, View
 @files_argument
 @model_option
 @top_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def rank_pages(
-    query: str, files: tuple[str, ...], model: str, top: int | None, dtype: str | None, threads: int | None,
+    query: str, files: tuple[str, ...], model: str, top: int | None, dtype: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
     """Order each IMAGE of a page by how well it answers QUERY, with a model such as ColPali or ColQwen2: a line with
@@ -30,7 +26,6 @@ def rank_pages(
     """
     from pyapp import tasks
 
-    use_threads(threads)
     view: View = JsonView() if as_json else RankView(files)
     return forward(
         lambda cancel: tasks.rank_pages(query, list(files), model=model, dtype=dtype, top=top, cancel=cancel), view
@@ -43,12 +38,8 @@ def rank_pages(
 @click.option(
     "--text", "texts", type=WORDS, multiple=True, help="A query to compute the vectors of; may be given again."
 )
-@type_option
-@threads_option
-@json_option
-def embed_pages(
-    files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+@usual_options
+def embed_pages(files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, as_json: bool) -> int:
     """Compute the vectors of each IMAGE of a page, then of each query --text, with a model such as ColPali: a JSON
     array of arrays per line.
     """
@@ -56,9 +47,9 @@ def embed_pages(
 
     if not files and not texts:
         raise click.UsageError("Give pictures, or queries with --text.")
-    use_threads(threads)
-    view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embeddings"])])
-    return forward(lambda cancel: tasks.embed_pages(list(files), texts, model=model, dtype=dtype, cancel=cancel), view)
+    return forward_items(
+        lambda cancel: tasks.embed_pages(list(files), texts, model=model, dtype=dtype, cancel=cancel), as_json, vector
+    )
 
 
 COMMANDS = (embed_pages, rank_pages)

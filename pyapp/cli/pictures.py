@@ -6,7 +6,6 @@ everything else on stderr.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -15,9 +14,10 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import command
-from pyapp.cli.running import WORDS, check_folder_of, forward, json_option, threads_option, use_threads
-from pyapp.cli.texts import ItemsView, labels_line, model_option, own_labels, type_option
-from pyapp.cli.views import JsonView, View
+from pyapp.cli.running import WORDS, check_folder_of, forward, forward_items, usual_options
+from pyapp.cli.texts import label_lines, model_option, own_labels, top_answers, top_labels, vector
+from pyapp.cli.views import View
+from pyapp.engine.lazy import np
 from pyapp.events import Item
 from pyapp.formats.sink import open_sink
 
@@ -31,15 +31,11 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Pat
     "--labels", type=WORDS, metavar="TEXT,…", help="Labels to choose from, with a model such as CLIP: a cat,a dog"
 )
 @click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "This is a photo of {}."]')
-@click.option(
-    "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
-)
-@type_option
-@threads_option
-@json_option
+@top_labels
+@usual_options
 def classify_image(
     files: tuple[str, ...], model: str, labels: str | None, template: str | None, top: int, dtype: str | None,
-    threads: int | None, as_json: bool,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Label each IMAGE with a model such as ViT: its labels with their probabilities, then its name. With --labels, any
     labels: a model such as CLIP or SigLIP says how well each fits.
@@ -47,80 +43,52 @@ def classify_image(
     from pyapp import tasks
 
     chosen = own_labels(labels, template)
-    use_threads(threads)
 
-    def lines(index: int, values: Any) -> list[str]:
-        return [labels_line(values["labels"], files[index])]
+    more: dict[str, Any] = {"model": model, "dtype": dtype, "top": top}
 
-    view: View = JsonView() if as_json else ItemsView(lines)
-    if chosen is None:
-        return forward(
-            lambda cancel: tasks.classify_images(list(files), model=model, dtype=dtype, top=top, cancel=cancel), view
-        )
-    return forward(
-        lambda cancel: tasks.match_images(
-            list(files), chosen, model=model, dtype=dtype, top=top, template=template, cancel=cancel
-        ),
-        view,
-    )
+    def look(cancel: Any) -> Any:
+        if chosen is None:
+            return tasks.classify_images(list(files), cancel=cancel, **more)
+        return tasks.match_images(list(files), chosen, template=template, cancel=cancel, **more)
+
+    return forward_items(look, as_json, label_lines(files))
 
 
 @command("answer-image", short_help="Answer a question about pictures.")
 @click.argument("question", type=WORDS)
 @files_argument
 @model_option
-@click.option(
-    "--top", type=click.IntRange(min=1), default=1, show_default=True, help="How many answers, the best first."
-)
-@type_option
-@threads_option
-@json_option
-def answer_image(
-    question: str, files: tuple[str, ...], model: str, top: int, dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+@top_answers
+@usual_options
+def answer_image(question: str, files: tuple[str, ...], model: str, top: int, dtype: str | None, as_json: bool) -> int:
     """Answer QUESTION about each IMAGE with a model such as ViLT (dandelin/vilt-b32-finetuned-vqa), which chooses among
     the answers that it knows: these with their probabilities, then the picture's name. Models that write their answers
     are asked with caption --prompt, and in a chat.
     """
     from pyapp import tasks
 
-    use_threads(threads)
-
-    def lines(index: int, values: Any) -> list[str]:
-        return [labels_line(values["labels"], files[index])]
-
-    view: View = JsonView() if as_json else ItemsView(lines)
-    return forward(
+    return forward_items(
         lambda cancel: tasks.answer_images(list(files), question, model=model, dtype=dtype, top=top, cancel=cancel),
-        view,
+        as_json,
+        label_lines(files),
     )
 
 
 @command("classify-video", short_help="Label videos.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="VIDEO…")
 @model_option
-@click.option(
-    "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
-)
-@type_option
-@threads_option
-@json_option
-def classify_video(
-    files: tuple[str, ...], model: str, top: int, dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+@top_labels
+@usual_options
+def classify_video(files: tuple[str, ...], model: str, top: int, dtype: str | None, as_json: bool) -> int:
     """Label each VIDEO with a model such as VideoMAE: its labels with their probabilities, then its name. A VIDEO is a
     file (MP4, WebM … with pip install 'pyapp[media]'; a moving GIF), or a folder of its frames.
     """
     from pyapp import tasks
 
-    use_threads(threads)
-
-    def lines(index: int, values: Any) -> list[str]:
-        return [labels_line(values["labels"], files[index])]
-
-    view: View = JsonView() if as_json else ItemsView(lines)
-    return forward(
-        lambda cancel: tasks.classify_videos(list(files), model=model, dtype=dtype, top=top, cancel=cancel), view
+    return forward_items(
+        lambda cancel: tasks.classify_videos(list(files), model=model, dtype=dtype, top=top, cancel=cancel),
+        as_json,
+        label_lines(files),
     )
 
 
@@ -128,20 +96,16 @@ def classify_video(
 @click.argument("files", nargs=-1, type=click.Path(), metavar="IMAGE…")
 @model_option
 @click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
-@type_option
-@threads_option
-@json_option
-def embed_image(
-    files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+@usual_options
+def embed_image(files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, as_json: bool) -> int:
     """Compute the vector of each IMAGE, then of each --text, with a model such as CLIP: a JSON array per line."""
     from pyapp import tasks
 
     if not files and not texts:
         raise click.UsageError("Give pictures, or texts with --text.")
-    use_threads(threads)
-    view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embedding"])])
-    return forward(lambda cancel: tasks.embed_images(list(files), texts, model=model, dtype=dtype, cancel=cancel), view)
+    return forward_items(
+        lambda cancel: tasks.embed_images(list(files), texts, model=model, dtype=dtype, cancel=cancel), as_json, vector
+    )
 
 
 def drawn_files(files: Sequence[str], folder: str | None) -> list[Path]:
@@ -182,12 +146,21 @@ def png_writer(targets: Sequence[Path]) -> Callable[[int, Any], None]:
     return write
 
 
-def write_drawn(target: Path, image: Any) -> None:
-    """Writes a picture (H, W, 3) as PNG: complete, or not at all."""
-    from pyapp.formats.png import encode_png
+def drawer(files: Sequence[str], folder: str | None, drawn: Callable[[Any, Any], Any]) -> Callable[[int, Any], None]:
+    """What writes a picture with what was found to its place in the folder, if there is one. drawn: a picture and the
+    values of its Item → the picture to write, (H, W, 3).
+    """
+    targets = drawn_files(files, folder)
 
-    with open_sink(target) as sink:
-        sink.write(encode_png(image.numpy()))
+    def draw(index: int, values: Any) -> None:
+        if targets:
+            from pyapp.formats.png import encode_png
+            from pyapp.vision import read_image
+
+            with open_sink(targets[index]) as sink:
+                sink.write(encode_png(drawn(read_image(files[index]), values).numpy()))
+
+    return draw
 
 
 def drawing(events: Any, draw: Callable[[int, Any], None]) -> Any:
@@ -226,12 +199,10 @@ folder_option = click.option(
     help="Only objects with at least this probability.  [default: 0.5, with --labels 0.1, of Grounding DINO 0.25]",
 )
 @folder_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def detect(
     files: tuple[str, ...], model: str, labels: str | None, template: str | None, threshold: float | None,
-    folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
+    folder: str | None, dtype: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Find the objects in each IMAGE with a model such as YOLOS; with --labels, objects of any names. A line for each
     object: label, probability, box (left, top, right, bottom in pixels) and the picture's name.
@@ -240,12 +211,7 @@ def detect(
 
     chosen = own_labels(labels, template)
     threshold = 0.5 if threshold is None and chosen is None else threshold
-    use_threads(threads)
-    targets = drawn_files(files, folder)
-
-    def draw(index: int, values: Any) -> None:
-        if targets:
-            write_drawn(targets[index], vision.draw_boxes(vision.read_image(files[index]), values["objects"]))
+    draw = drawer(files, folder, lambda image, values: vision.draw_boxes(image, values["objects"]))
 
     def lines(index: int, values: Any) -> list[str]:
         rows = []
@@ -263,10 +229,7 @@ def detect(
             return tasks.detect_objects(list(files), **options)
         return tasks.detect_labels(list(files), chosen, template=template, **options)
 
-    return forward(
-        lambda cancel: drawing(look(cancel), draw),
-        JsonView() if as_json else ItemsView(lines),
-    )
+    return forward_items(lambda cancel: drawing(look(cancel), draw), as_json, lines)
 
 
 @command(short_help="Estimate how far the pixels are.")
@@ -276,12 +239,8 @@ def detect(
     "-o", "--output", "--output-dir", "target", type=click.Path(),
     help="Where the pictures of depth go, as PNG: a folder, or of one picture a file NAME.png.",
 )  # fmt: skip
-@type_option
-@threads_option
-@json_option
-def depth(
-    files: tuple[str, ...], model: str, target: str | None, dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+@usual_options
+def depth(files: tuple[str, ...], model: str, target: str | None, dtype: str | None, as_json: bool) -> int:
     """Write how far the pixels of each IMAGE are with a model such as Depth Anything, as a picture of 16 bits of grey:
     a line with the numbers of black and white, and the picture's name. Metric models have metres, others nearness,
     where white is near.
@@ -290,17 +249,17 @@ def depth(
 
     if target is None and not as_json:
         raise click.UsageError("Say where the pictures of depth go: --output FOLDER (or take them from --json).")
-    use_threads(threads)
     targets = made_files(files, target)
 
     def lines(index: int, values: Any) -> list[str]:
         return [f"{values['least']:.6g} {values['most']:.6g}\t{targets[index]}"]
 
-    return forward(
+    return forward_items(
         lambda cancel: drawing(
             tasks.estimate_depth(list(files), model=model, dtype=dtype, cancel=cancel), png_writer(targets)
         ),
-        JsonView() if as_json else ItemsView(lines),
+        as_json,
+        lines,
     )
 
 
@@ -315,11 +274,9 @@ def depth(
     "--tile", type=click.IntRange(min=0), default=128, show_default=True,
     help="Pixels of a side of the parts in which a picture is computed; smaller ones take less memory. 0: as a whole.",
 )  # fmt: skip
-@type_option
-@threads_option
-@json_option
+@usual_options
 def upscale(
-    files: tuple[str, ...], model: str, target: str | None, tile: int, dtype: str | None, threads: int | None,
+    files: tuple[str, ...], model: str, target: str | None, tile: int, dtype: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
     """Make each IMAGE larger with a model such as Swin2SR (caidas/swin2SR-classical-sr-x2-64), as many times as the
@@ -329,17 +286,17 @@ def upscale(
 
     if target is None and not as_json:
         raise click.UsageError("Say where the pictures go: --output NAME.png or FOLDER (or take them from --json).")
-    use_threads(threads)
     targets = made_files(files, target)
 
     def lines(index: int, values: Any) -> list[str]:
         return [f"{values['size'][1]} x {values['size'][0]}\t{targets[index]}"]
 
-    return forward(
+    return forward_items(
         lambda cancel: drawing(
             tasks.upscale_images(list(files), model=model, dtype=dtype, tile=tile, cancel=cancel), png_writer(targets)
         ),
-        JsonView() if as_json else ItemsView(lines),
+        as_json,
+        lines,
     )
 
 
@@ -378,12 +335,10 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
     help="A person's box in pixels, of one picture; may be given again.",
 )  # fmt: skip
 @folder_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def pose(
     files: tuple[str, ...], model: str, detector: str | None, threshold: float, boxes: list[list[float]],
-    folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
+    folder: str | None, dtype: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Find the points of the bodies of persons in each IMAGE with a model such as ViTPose: a line for each point, with
     the person's number, the point's name, how likely it is there, x and y in pixels, and the picture's name. Without
@@ -393,16 +348,11 @@ def pose(
 
     if boxes and (detector or len(files) > 1):
         raise click.UsageError("--box is of one picture, and does not go with --detector.")
-    use_threads(threads)
-    targets = drawn_files(files, folder)
+    draw = drawer(files, folder, lambda image, values: vision.draw_boxes(image, values["objects"]))
     persons: list[Any] = [[] for _ in files]
 
     def keep(index: int, values: Any) -> None:
         persons[index] = [entry["box"] for entry in values["objects"] if entry["label"].lower() == "person"]
-
-    def draw(index: int, values: Any) -> None:
-        if targets:
-            write_drawn(targets[index], vision.draw_boxes(vision.read_image(files[index]), values["objects"]))
 
     def lines(index: int, values: Any) -> list[str]:
         return [
@@ -418,15 +368,16 @@ def pose(
             lambda cancel: drawing(
                 tasks.detect_objects(list(files), model=detector, threshold=threshold, cancel=cancel), keep
             ),
-            ItemsView(lambda index, values: []),
+            View(),
         )
         if code:
             return code
-    return forward(
+    return forward_items(
         lambda cancel: drawing(
             tasks.estimate_poses(list(files), model=model, dtype=dtype, boxes=given, cancel=cancel), draw
         ),
-        JsonView() if as_json else ItemsView(lines),
+        as_json,
+        lines,
     )
 
 
@@ -435,11 +386,9 @@ def pose(
 @model_option
 @click.option("--top", type=click.IntRange(min=1), help="How many points, the surest first. [default: all]")
 @folder_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def key_points(
-    files: tuple[str, ...], model: str, top: int | None, folder: str | None, dtype: str | None, threads: int | None,
+    files: tuple[str, ...], model: str, top: int | None, folder: str | None, dtype: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
     """Find the points of each IMAGE that are easily found again from elsewhere, with a model such as SuperPoint
@@ -448,22 +397,18 @@ def key_points(
     """
     from pyapp import tasks, vision
 
-    use_threads(threads)
-    targets = drawn_files(files, folder)
-
-    def draw(index: int, values: Any) -> None:
-        if targets:
-            write_drawn(targets[index], vision.draw_points(vision.read_image(files[index]), values["points"]))
+    draw = drawer(files, folder, lambda image, values: vision.draw_points(image, values["points"]))
 
     def lines(index: int, values: Any) -> list[str]:
         return [f"{x:.1f} {y:.1f}\t{sure:.4f}\t{files[index]}" for x, y, sure in values["points"]]
 
-    return forward(
+    return forward_items(
         lambda cancel: drawing(
             tasks.detect_points(list(files), model=model, dtype=dtype, top=top, descriptors=as_json, cancel=cancel),
             draw,
         ),
-        JsonView() if as_json else ItemsView(lines),
+        as_json,
+        lines,
     )
 
 
@@ -473,12 +418,10 @@ def key_points(
 @model_option
 @click.option("--top", type=click.IntRange(min=1), help="How many matches, the surest first. [default: all]")
 @folder_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def match_points(
     first: str, files: tuple[str, ...], model: str, top: int | None, folder: str | None, dtype: str | None,
-    threads: int | None, as_json: bool,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Find the points of the picture FIRST in each IMAGE, with a model such as LightGlue (ETH-CVG/lightglue_superpoint)
     or SuperGlue: a line for each, with x and y in the first picture and in the other one, in pixels, how sure it is,
@@ -486,24 +429,22 @@ def match_points(
     """
     from pyapp import tasks, vision
 
-    use_threads(threads)
-    targets = drawn_files(files, folder)
-
-    def draw(index: int, values: Any) -> None:
-        if targets:
-            pair = vision.read_image(first), vision.read_image(files[index])
-            write_drawn(targets[index], vision.draw_matches(*pair, values["matches"]))
+    draw = drawer(
+        files, folder,
+        lambda image, values: vision.draw_matches(vision.read_image(first), image, values["matches"]),
+    )  # fmt: skip
 
     def lines(index: int, values: Any) -> list[str]:
         return [
             f"{x:.1f} {y:.1f}\t{u:.1f} {v:.1f}\t{sure:.4f}\t{files[index]}" for x, y, u, v, sure in values["matches"]
         ]
 
-    return forward(
+    return forward_items(
         lambda cancel: drawing(
             tasks.match_points(first, list(files), model=model, dtype=dtype, top=top, cancel=cancel), draw
         ),
-        JsonView() if as_json else ItemsView(lines),
+        as_json,
+        lines,
     )
 
 
@@ -541,20 +482,17 @@ def match_points(
     help="With --everything: of the grid of points that are asked for.  [default: 32]",
 )
 @folder_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def segment(
     files: tuple[str, ...], model: str, points: list[list[float]], others: list[list[float]],
     box: list[float] | None, labels: str | None, template: str | None, threshold: float | None, everything: bool,
-    points_per_side: int | None, folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
+    points_per_side: int | None, folder: str | None, dtype: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Label each pixel of each IMAGE with a model such as SegFormer: the labels with their shares of the picture, then
     its name. With --point or --box, a model such as SAM cuts out the object there, with --everything all objects; with
     --labels, a model such as CLIPSeg finds what these name.
     """
     from pyapp import tasks, vision
-    from pyapp.engine.lazy import np
 
     words = own_labels(labels, template)
     if words is not None and (points or others or box):
@@ -565,16 +503,15 @@ def segment(
         raise click.UsageError("--everything does not go with --point, --not-point, --box and --labels.")
     if points_per_side is not None and not everything:
         raise click.UsageError("--points-per-side needs --everything.")
-    use_threads(threads)
-    targets = drawn_files(files, folder)
 
-    def draw(index: int, values: Any) -> None:
-        if targets:
-            numbers, lengths = zip(*values["runs"], strict=True)
-            areas = np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
-            names = {found["number"]: found["label"] for found in values["segments"]}
-            known = [names.get(number, "") for number in range(max(names, default=0) + 1)]
-            write_drawn(targets[index], vision.draw_areas(vision.read_image(files[index]), areas, known))
+    def drawn(image: Any, values: Any) -> Any:
+        numbers, lengths = zip(*values["runs"], strict=True)
+        areas = np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
+        names = {found["number"]: found["label"] for found in values["segments"]}
+        known = [names.get(number, "") for number in range(max(names, default=0) + 1)]
+        return vision.draw_areas(image, areas, known)
+
+    draw = drawer(files, folder, drawn)
 
     def lines(index: int, values: Any) -> list[str]:
         found = ", ".join(f"{entry['label']} {entry['share']:.4f}" for entry in values["segments"])
@@ -596,7 +533,7 @@ def segment(
             list(files), model=model, dtype=dtype, points=[*points, *others], labels=kinds, box=box, cancel=cancel
         )
 
-    return forward(lambda cancel: drawing(run(cancel), draw), JsonView() if as_json else ItemsView(lines))
+    return forward_items(lambda cancel: drawing(run(cancel), draw), as_json, lines)
 
 
 @command(short_help="Say what pictures show.")
@@ -620,21 +557,17 @@ def segment(
     type=click.Path(exists=True, dir_okay=False),
     help="The TrueType file in which Pix2Struct's questions are drawn.  [default: Arial, from the hub]",
 )
-@type_option
-@threads_option
-@json_option
-def caption(
-    files: tuple[str, ...], model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
-) -> int:
+@usual_options
+def caption(files: tuple[str, ...], model: str, dtype: str | None, as_json: bool, **options: Any) -> int:
     """Write what each IMAGE shows with a model such as BLIP or Florence-2, or its answer to a --prompt: a line for each
     picture.
     """
     from pyapp import tasks
 
-    use_threads(threads)
-    view: View = JsonView() if as_json else ItemsView(lambda index, values: [" ".join(values["text"].split())])
-    return forward(
-        lambda cancel: tasks.read_images(list(files), model=model, dtype=dtype, cancel=cancel, **options), view
+    return forward_items(
+        lambda cancel: tasks.read_images(list(files), model=model, dtype=dtype, cancel=cancel, **options),
+        as_json,
+        lambda index, values: [" ".join(values["text"].split())],
     )
 
 
@@ -729,11 +662,9 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
     help="The transformer of FLUX.1, Stable Diffusion 3 or Z-Image: a GGUF or safetensors file, or owner/repo:FILE.",
 )
 @click.option("--prior", metavar="MODEL", help="The prior of Würstchen.  [default: MODEL-prior, or in its folder]")
-@type_option
-@threads_option
-@json_option
+@usual_options
 def imagine(
-    prompts: tuple[str, ...], model: str, output: str, dtype: str | None, threads: int | None, as_json: bool,
+    prompts: tuple[str, ...], model: str, output: str, dtype: str | None, as_json: bool,
     **options: Any,
 ) -> int:  # fmt: skip
     """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
@@ -743,7 +674,6 @@ def imagine(
     """
     from pyapp import tasks
 
-    use_threads(threads)
     path = Path(output)
     if path.suffix.lower() not in ("", ".png"):
         raise click.BadParameter(
@@ -753,13 +683,12 @@ def imagine(
     several = len(prompts) > 1
     targets = [path.with_stem(f"{path.stem}-{i + 1}") if several else path for i in range(len(prompts))]
 
-    def write(index: int, values: Any) -> None:
-        with open_sink(targets[index]) as sink:
-            sink.write(base64.b64decode(values["png"]))
-
-    return forward(
-        lambda cancel: drawing(tasks.imagine(list(prompts), model=model, dtype=dtype, cancel=cancel, **options), write),
-        JsonView() if as_json else ItemsView(lambda index, values: [str(targets[index])]),
+    return forward_items(
+        lambda cancel: drawing(
+            tasks.imagine(list(prompts), model=model, dtype=dtype, cancel=cancel, **options), png_writer(targets)
+        ),
+        as_json,
+        lambda index, values: [str(targets[index])],
     )
 
 

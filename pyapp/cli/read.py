@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import command
-from pyapp.cli.running import device_option, forward, json_option, threads_option, use_threads
-from pyapp.cli.texts import INPUT_LIMIT, type_option
+from pyapp.cli.running import device_option, forward, json_option, threads_option, type_option
+from pyapp.cli.texts import INPUT_LIMIT
 from pyapp.cli.views import JsonView, View
+from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Item, Region, TextLine
 from pyapp.vision.page.writers import FORMATS, plain_text, tables_of, written
 
@@ -78,7 +79,6 @@ def _in_terminal() -> bool:
 
 def _password_of(sources: Sequence[Any], password: str | None) -> str | None:
     """The password of locked PDFs: in a terminal it is asked for. An empty one is none."""
-    from pyapp.errors import PyappError
     from pyapp.vision.reading import is_locked
 
     if password or not _in_terminal():
@@ -126,7 +126,7 @@ def _password_of(sources: Sequence[Any], password: str | None) -> str | None:
 @json_option
 def read(
     files: tuple[str, ...], model: str | None, form: str, tables: bool, layout: str | None, threshold: float | None,
-    straighten: bool, password: str | None, dtype: str | None, threads: int | None, as_json: bool, **options: Any,
+    straighten: bool, password: str | None, dtype: str | None, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Read the printed text in each IMAGE, or PDF, or - for stdin: lines and ruled tables in the order of reading.
 
@@ -136,7 +136,6 @@ def read(
     from pyapp import tasks
 
     sources = _sources(files)
-    use_threads(threads)
     password = _password_of(sources, password)
     view: View = JsonView() if as_json else ReadingView(form, files, tables)
     given = {name: value for name, value in options.items() if value is not None}

@@ -7,13 +7,14 @@ import io
 import os
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 import click
 
-from pyapp.cli.views import View, plain
+from pyapp.cli.views import ItemsView, JsonView, View, plain
+from pyapp.engine.device import as_device
 from pyapp.errors import NO_ROOM, PyappError
 from pyapp.events import Cancel
 from pyapp.interrupts import STOPPED
@@ -40,10 +41,7 @@ class Words(click.ParamType):
 
 
 WORDS = Words()
-threads_option = click.option(
-    "--threads", type=click.IntRange(1, 64),
-    help="Kernel threads. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",
-)  # fmt: skip
+F = TypeVar("F", bound=Callable[..., Any])
 adapter_option = click.option(
     "--adapter", metavar="FOLDER", type=click.Path(exists=True, file_okay=False),
     help="A LoRA adapter of the model, as pyapp finetune and peft write it.",
@@ -62,8 +60,6 @@ server_option = click.option(
 def device_of(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
     """The value of an option --device. Wrong usage where there is no such device: it says what is missing."""
     if name is not None:
-        from pyapp.engine.device import as_device
-
         try:
             as_device(name)
         except ValueError as error:
@@ -81,7 +77,26 @@ device_option = click.option(
     "--device", metavar="DEVICE", callback=_choose_device, expose_value=False,
     help="Where the model computes: cpu, cuda (NVIDIA's card), cuda:1 … [default: cpu]",
 )  # fmt: skip
+
+
+def _set_threads(context: click.Context, parameter: click.Parameter, threads: int | None) -> None:
+    if threads is not None:
+        from pyapp import tasks
+
+        tasks.set_threads(threads)
+
+
+threads_option = click.option(
+    "--threads", type=click.IntRange(1, 64), callback=_set_threads, expose_value=False,
+    help="Kernel threads. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
+type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")
+
+
+def usual_options(command: F) -> F:
+    """The options --type, --threads and --json."""
+    return type_option(threads_option(json_option(command)))
 
 
 def open_closed_streams() -> None:
@@ -210,6 +225,11 @@ def forward(start: Callable[[Cancel], Any], view: View, *, keeps_state: bool = F
     return {"error": 1, "cancelled": STOPPED}.get(view.outcome, 0)
 
 
+def forward_items(start: Callable[[Cancel], Any], as_json: bool, lines: Callable[[int, Any], Sequence[str]]) -> int:
+    """As forward, of a task that yields Items: shows the lines of each, by its index and values, or JSON."""
+    return forward(start, JsonView() if as_json else ItemsView(lines))
+
+
 def model_or_server(model: str | None, server: str | None) -> Any:
     """What the tasks take as `model`: the name, or the server's model of this name."""
     if server is None:
@@ -217,10 +237,3 @@ def model_or_server(model: str | None, server: str | None) -> Any:
     from pyapp.serve.client import Server
 
     return Server(server, model=model)
-
-
-def use_threads(threads: int | None) -> None:
-    if threads is not None:
-        from pyapp import tasks
-
-        tasks.set_threads(threads)

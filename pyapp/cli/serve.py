@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import DEFAULTS, command, option
-from pyapp.cli.running import device_of, threads_option, use_threads
+from pyapp.cli.running import device_of, threads_option
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.errors import PyappError
 from pyapp.text.generation.options import CACHE_TYPES
@@ -212,7 +212,7 @@ MIB = 1 << 20
 def serve(
     command: click.Context, models: tuple[str, ...], api_key_file: str | None, cors: tuple[str, ...],
     tls_certificate: str | None, tls_key: str | None, cache_memory: int, memory: int, response_memory: int,
-    body_limit: int, prompt_limit: int, output_limit: int, body_timeout: float, timeout: float, threads: int | None,
+    body_limit: int, prompt_limit: int, output_limit: int, body_timeout: float, timeout: float,
     processes: int, **given: Any,
 ) -> int:  # fmt: skip
     """Serve models over HTTP, in OpenAI's interface.
@@ -230,7 +230,6 @@ def serve(
             f"the Python package {error.name!r} is missing", where="serve",
             hint="pip install 'pyapp[server]'",
         ) from error  # fmt: skip
-    use_threads(threads)
     settings = Settings(
         models=models, keys=read_keys(api_key_file), origins=cors, cache_bytes=cache_memory * MIB,
         memory_bytes=memory * MIB, response_bytes=response_memory * MIB,

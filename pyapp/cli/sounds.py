@@ -4,16 +4,22 @@ everything else on stderr.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from pyapp.cli.grouped import command
-from pyapp.cli.running import WORDS, device_option, forward, json_option, threads_option, use_threads
+from pyapp.cli.running import (
+    WORDS,
+    device_option,
+    forward_items,
+    json_option,
+    threads_option,
+    type_option,
+    usual_options,
+)
 from pyapp.cli.speak import SpeakJson, SpeakView, targets_of, write_sound
-from pyapp.cli.texts import ItemsView, labels_line, model_option, own_labels, type_option
-from pyapp.cli.views import JsonView, View
+from pyapp.cli.texts import label_lines, model_option, own_labels, top_labels, vector
 
 
 @command("classify-sound", short_help="Label recordings.")
@@ -23,15 +29,11 @@ from pyapp.cli.views import JsonView, View
     "--labels", type=WORDS, metavar="TEXT,…", help="Labels to choose from, with a model such as CLAP: a dog,rain"
 )
 @click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "This is a sound of {}."]')
-@click.option(
-    "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
-)
-@type_option
-@threads_option
-@json_option
+@top_labels
+@usual_options
 def classify_sound(
     files: tuple[str, ...], model: str, labels: str | None, template: str | None, top: int, dtype: str | None,
-    threads: int | None, as_json: bool,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Label each SOUND with a model such as the Audio Spectrogram Transformer (what sounds), or wav2vec 2.0, HuBERT or
     WavLM with labels (a command, a feeling, a language): its labels with their probabilities, then its name. With
@@ -40,18 +42,15 @@ def classify_sound(
     from pyapp import tasks
 
     chosen = own_labels(labels, template)
-    use_threads(threads)
 
-    def lines(index: int, values: Any) -> list[str]:
-        return [labels_line(values["labels"], files[index])]
-
-    view: View = JsonView() if as_json else ItemsView(lines)
     more: dict[str, Any] = {"model": model, "dtype": dtype, "top": top}
-    if chosen is None:
-        return forward(lambda cancel: tasks.classify_sounds(list(files), cancel=cancel, **more), view)
-    return forward(
-        lambda cancel: tasks.match_sounds(list(files), chosen, template=template, cancel=cancel, **more), view
-    )
+
+    def hear(cancel: Any) -> Any:
+        if chosen is None:
+            return tasks.classify_sounds(list(files), cancel=cancel, **more)
+        return tasks.match_sounds(list(files), chosen, template=template, cancel=cancel, **more)
+
+    return forward_items(hear, as_json, label_lines(files))
 
 
 @command("label-sound", short_help="Find when labels hold in recordings.")
@@ -59,18 +58,12 @@ def classify_sound(
 @model_option
 @click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, show_default=True,
               help="The least probability of a label at a moment.")  # fmt: skip
-@type_option
-@threads_option
-@json_option
-def label_sound(
-    files: tuple[str, ...], model: str, threshold: float, dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+@usual_options
+def label_sound(files: tuple[str, ...], model: str, threshold: float, dtype: str | None, as_json: bool) -> int:
     """Find when each label holds in each SOUND, such as who speaks, with a model that labels moments
     (anton-l/wav2vec2-base-superb-sd): the first and the last second, the label and its probability, then the file.
     """
     from pyapp import tasks
-
-    use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
         return [
@@ -78,21 +71,16 @@ def label_sound(
             for part in values["labels"]
         ]
 
-    view: View = JsonView() if as_json else ItemsView(lines)
     more: dict[str, Any] = {"model": model, "dtype": dtype, "threshold": threshold}
-    return forward(lambda cancel: tasks.label_moments(list(files), cancel=cancel, **more), view)
+    return forward_items(lambda cancel: tasks.label_moments(list(files), cancel=cancel, **more), as_json, lines)
 
 
 @command("embed-sound", short_help="Turn recordings and texts into vectors.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="SOUND…")
 @model_option
 @click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
-@type_option
-@threads_option
-@json_option
-def embed_sound(
-    files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+@usual_options
+def embed_sound(files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, as_json: bool) -> int:
     """Compute the vector of each SOUND, then of each --text, with a model such as CLAP: a JSON array per line. Or with
     a model of voices, such as microsoft/wavlm-base-plus-sv: those of one speaker point in nearly one direction.
     """
@@ -100,9 +88,9 @@ def embed_sound(
 
     if not files and not texts:
         raise click.UsageError("Give recordings, or texts with --text.")
-    use_threads(threads)
-    view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embedding"])])
-    return forward(lambda cancel: tasks.embed_sounds(list(files), texts, model=model, dtype=dtype, cancel=cancel), view)
+    return forward_items(
+        lambda cancel: tasks.embed_sounds(list(files), texts, model=model, dtype=dtype, cancel=cancel), as_json, vector
+    )
 
 
 class MusicView(SpeakView):
@@ -134,7 +122,7 @@ class MusicView(SpeakView):
 @threads_option
 @json_option
 def compose(
-    text: str, output: str, model: str, melody: str | None, dtype: str | None, threads: int | None, as_json: bool,
+    text: str, output: str, model: str, melody: str | None, dtype: str | None, as_json: bool,
     **options: Any,
 ) -> int:  # fmt: skip
     """Make music that TEXT describes ("a calm piano in the rain"), with a model such as facebook/musicgen-small, into a
@@ -143,7 +131,6 @@ def compose(
     from pyapp import tasks
 
     [target] = targets_of((), output, as_json)
-    use_threads(threads)
     view = SpeakJson(target, None) if as_json else MusicView(target)
     return write_sound(
         view, lambda cancel: tasks.compose(text, options, model=model, melody=melody, dtype=dtype, cancel=cancel),

@@ -18,9 +18,9 @@ from pyapp.cli.running import (
     json_option,
     server_option,
     threads_option,
-    use_threads,
+    type_option,
 )
-from pyapp.cli.texts import chosen_model, optional_model, read_text, type_option
+from pyapp.cli.texts import chosen_model, optional_model, read_text
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Sound
@@ -126,7 +126,7 @@ class SpeakJson(SpeakView):
 @json_option
 def speak(
     text: str | None, files: tuple[str, ...], output: str, model: str | None, codec: str | None,
-    voices: str | None, dtype: str | None, server: str | None, threads: int | None, as_json: bool, **options: Any,
+    voices: str | None, dtype: str | None, server: str | None, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Speak TEXT ("-": from stdin) with a model such as facebook/mms-tts-eng, into a file.
 
@@ -153,7 +153,6 @@ def speak(
     chosen = chosen_model(model, server)
     targets = targets_of(files, output, as_json)
     texts = [text] if text is not None else [read_text(file, "--file") for file in files]
-    use_threads(threads)
     for number, (target, content) in enumerate(zip(targets, texts, strict=True)):
         file = files[number] if files else None
         code = _speak(content or "", target, chosen, codec, voices, dtype, options, as_json, file)

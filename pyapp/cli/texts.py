@@ -16,14 +16,15 @@ from pyapp.cli.running import (
     WORDS,
     device_option,
     forward,
+    forward_items,
     json_option,
     model_or_server,
     server_option,
     threads_option,
-    use_threads,
+    type_option,
+    usual_options,
 )
-from pyapp.cli.views import JsonView, View
-from pyapp.events import Done, Event, Item
+from pyapp.cli.views import JsonView, RankView, View
 from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER
 
 INPUT_LIMIT = 1 << 30  # bytes of a file of texts
@@ -34,8 +35,13 @@ model_option = click.option(
 optional_model = click.option(
     "-m", "--model", metavar="MODEL", help="A folder, or a name on the hub such as owner/repo; of a server its name."
 )
-type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")
 top_option = click.option("--top", type=click.IntRange(min=1), help="How many, the best first. [default: all]")
+top_labels = click.option(
+    "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
+)
+top_answers = click.option(
+    "--top", type=click.IntRange(min=1), default=1, show_default=True, help="How many answers, the best first."
+)
 password_option = click.option(
     "--password", envvar="PYAPP_PDF_PASSWORD", show_envvar=True, help="The password of a locked PDF."
 )
@@ -115,51 +121,20 @@ def own_labels(labels: str | None, template: str | None) -> list[str] | None:
     return None if labels is None else [label.strip() for label in labels.split(",") if label.strip()]
 
 
-def labels_line(labels: Sequence[Mapping[str, Any]], of: str) -> str:
-    """A line with labels and their probabilities, and what has them."""
-    return ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in labels) + f"\t{of}"
+def label_lines(names: Sequence[str] | None) -> Callable[[int, Any], list[str]]:
+    """What makes the line of an Item: its labels with their probabilities, then its name; None: the page."""
+
+    def lines(index: int, values: Any) -> list[str]:
+        found = ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in values["labels"])
+        name = f"page {values['page'] + 1}" if names is None else names[index]
+        return [f"{found}\t{name}"]
+
+    return lines
 
 
-class ItemsView(View):
-    """Writes the lines of each text, in the order of the texts."""
-
-    def __init__(self, lines: Callable[[int, Any], Sequence[str]]) -> None:
-        super().__init__()
-        self._lines = lines
-        self._waiting: dict[int, Item] = {}
-        self._next = 0
-
-    def show(self, event: Event) -> None:
-        if not isinstance(event, Item):
-            super().show(event)
-            return
-        self._waiting[event.index] = event
-        while self._next in self._waiting:
-            self._write(self._lines(self._next, self._waiting.pop(self._next).values))
-            self._next += 1
-
-    def _write(self, lines: Sequence[str]) -> None:
-        self.close()
-        for line in lines:
-            sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-
-class RankView(ItemsView):
-    """Writes the texts with their scores, best first, when all are ranked."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        super().__init__(lambda index, values: ())
-        self._texts = texts
-        self._scores: dict[int, float] = {}
-
-    def show(self, event: Event) -> None:
-        if isinstance(event, Item):
-            self._scores[event.index] = event.values["score"]
-        super().show(event)
-
-    def done(self, event: Done) -> None:
-        self._write([f"{self._scores[i]:.4f}\t{self._texts[i]}" for i in event.results.get("order", ())])
+def vector(index: int, values: Any) -> list[str]:
+    """The line of an Item with a vector, or with several."""
+    return [json.dumps(values.get("embedding", values.get("embeddings")))]
 
 
 def weights_of_words(index: int, values: Any) -> list[str]:
@@ -192,7 +167,6 @@ def embed(
     model: str | None,
     server: str | None,
     dtype: str | None,
-    threads: int | None,
     as_json: bool,
     sparse: bool,
     tokens: bool,
@@ -208,16 +182,14 @@ def embed(
     if left_out := max(numbered) - len(texts):
         what = "an empty line is" if left_out == 1 else f"{left_out:,} empty lines are"
         click.echo(f"note: {named(file)}: {what} left out: there are {len(texts):,} texts", err=True)
-    use_threads(threads)
+    more: dict[str, Any] = {"model": chosen_model(model, server), "dtype": dtype}
     if sparse and tokens:
         raise click.UsageError("--tokens does not go with --sparse.")
     if tokens:
         if given := [f"--{name}" for name in ("normalize", "dimensions") if options.pop(name) is not None]:
             raise click.UsageError(f"{', '.join(given)} does not go with --tokens.")
-        lines: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embeddings"])])
-        found = chosen_model(model, server)
-        return forward(
-            lambda cancel: tasks.embed_every_token(texts, model=found, dtype=dtype, cancel=cancel, **options), lines
+        return forward_items(
+            lambda cancel: tasks.embed_every_token(texts, cancel=cancel, **more, **options), as_json, vector
         )
     if options["role"] is not None and not sparse:
         raise click.UsageError("--role goes with --tokens.")
@@ -226,14 +198,8 @@ def embed(
     if sparse:
         if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
             raise click.UsageError(f"{', '.join(given)} does not go with --sparse.")
-        own: View = JsonView() if as_json else ItemsView(weights_of_words)
-        found = chosen_model(model, server)
-        return forward(lambda cancel: tasks.embed_sparse(texts, model=found, dtype=dtype, cancel=cancel), own)
-    view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embedding"])])
-    return forward(
-        lambda cancel: tasks.embed(texts, model=chosen_model(model, server), dtype=dtype, cancel=cancel, **options),
-        view,
-    )
+        return forward_items(lambda cancel: tasks.embed_sparse(texts, cancel=cancel, **more), as_json, weights_of_words)
+    return forward_items(lambda cancel: tasks.embed(texts, cancel=cancel, **more, **options), as_json, vector)
 
 
 @command(short_help="Label each line of a file.")
@@ -241,16 +207,13 @@ def embed(
 @optional_model
 @server_option
 @top_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def classify(
     file: str,
     model: str | None,
     server: str | None,
     top: int | None,
     dtype: str | None,
-    threads: int | None,
     as_json: bool,
 ) -> int:
     """Label each line of FILE ("-": stdin): the line, then its labels with their probabilities.
@@ -260,27 +223,13 @@ def classify(
     """
     from pyapp import tasks
 
-    use_threads(threads)
+    more: dict[str, Any] = {"model": chosen_model(model, server), "dtype": dtype, "top": top}
     if is_page_file(file):
-        of_pages: View = JsonView() if as_json else ItemsView(
-            lambda index, values: [labels_line(values["labels"], f"page {values['page'] + 1}")]
-        )  # fmt: skip
-        return forward(
-            lambda cancel: tasks.classify_pages(
-                [file], model=chosen_model(model, server), dtype=dtype, top=top, cancel=cancel
-            ),
-            of_pages,
+        return forward_items(
+            lambda cancel: tasks.classify_pages([file], cancel=cancel, **more), as_json, label_lines(None)
         )
     texts = read_lines(file)
-
-    def lines(index: int, values: Any) -> list[str]:
-        return [labels_line(values["labels"], texts[index])]
-
-    view: View = JsonView() if as_json else ItemsView(lines)
-    return forward(
-        lambda cancel: tasks.classify(texts, model=chosen_model(model, server), dtype=dtype, top=top, cancel=cancel),
-        view,
-    )
+    return forward_items(lambda cancel: tasks.classify(texts, cancel=cancel, **more), as_json, label_lines(texts))
 
 
 @command(short_help="Order lines by how well they answer a query.")
@@ -290,12 +239,10 @@ def classify(
 @server_option
 @top_option
 @click.option("--prompt", type=WORDS, help="Put this before the query; a language model gets it as its task.")
-@type_option
-@threads_option
-@json_option
+@usual_options
 def rerank(
     query: str, file: str, model: str | None, server: str | None, top: int | None, prompt: str | None,
-    dtype: str | None, threads: int | None, as_json: bool,
+    dtype: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Order the lines of FILE ("-": stdin) by how well they answer QUERY, by a cross-encoder, a model of late
     interaction such as ColBERT, a language model that was made to rank, or an embedder.
@@ -303,7 +250,6 @@ def rerank(
     from pyapp import tasks
 
     texts = read_lines(file)
-    use_threads(threads)
     view: View = JsonView() if as_json else RankView(texts)
     return forward(
         lambda cancel: tasks.rerank(
@@ -323,23 +269,21 @@ def rerank(
 @click.argument("text", type=WORDS)
 @model_option
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Words for each masked one.")
-@type_option
-@threads_option
-@json_option
-def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int | None, as_json: bool) -> int:
+@usual_options
+def fill_mask(text: str, model: str, top: int, dtype: str | None, as_json: bool) -> int:
     """Find the words that may stand for [MASK] (of some models <mask> or <special1>) in TEXT; "-" reads lines from
     stdin.
     """
     from pyapp import tasks
 
     texts = read_lines(text) if text == "-" else [text]
-    use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
         return [f"{word['score']:.4f}\t{word['word']}\t{word['text']}" for mask in values["masks"] for word in mask]
 
-    view: View = JsonView() if as_json else ItemsView(lines)
-    return forward(lambda cancel: tasks.fill_mask(texts, model=model, dtype=dtype, top=top, cancel=cancel), view)
+    return forward_items(
+        lambda cancel: tasks.fill_mask(texts, model=model, dtype=dtype, top=top, cancel=cancel), as_json, lines
+    )
 
 
 @command(short_help="Translate or summarise each line of a file.")
@@ -363,25 +307,23 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @click.option(
     "--no-repeat-ngram-size", metavar="N", type=click.IntRange(min=0), help="No sequence of N tokens occurs twice."
 )
-@type_option
-@threads_option
-@json_option
-def translate(file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any) -> int:
+@usual_options
+def translate(file: str, model: str, dtype: str | None, as_json: bool, **options: Any) -> int:
     """Translate or summarise each line of FILE ("-": stdin) with a model such as OPUS-MT, NLLB, T5 or BART. Empty lines
     stay empty.
     """
     from pyapp import tasks
 
     texts = numbered_lines(file)
-    use_threads(threads)
     numbers = [0, *texts]
 
     def lines(index: int, values: Any) -> list[str]:
         return [""] * (numbers[index + 1] - numbers[index] - 1) + [values["text"]]
 
-    view: View = JsonView() if as_json else ItemsView(lines)
-    return forward(
-        lambda cancel: tasks.translate(list(texts.values()), model=model, dtype=dtype, cancel=cancel, **options), view
+    return forward_items(
+        lambda cancel: tasks.translate(list(texts.values()), model=model, dtype=dtype, cancel=cancel, **options),
+        as_json,
+        lines,
     )
 
 
@@ -394,11 +336,9 @@ def translate(file: str, model: str, dtype: str | None, threads: int | None, as_
     f"[default: {AGGREGATIONS[0]}; first on pages]",
 )  # fmt: skip
 @password_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def label(
-    file: str, model: str, aggregation: str | None, password: str | None, dtype: str | None, threads: int | None,
+    file: str, model: str, aggregation: str | None, password: str | None, dtype: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
     """Find the names and other labelled parts in each line of FILE ("-": stdin).
@@ -410,7 +350,6 @@ def label(
     """
     from pyapp import tasks
 
-    use_threads(threads)
     given = {} if aggregation is None else {"aggregation": aggregation}
     if is_page_file(file):
 
@@ -420,11 +359,12 @@ def label(
                 for part in values["entities"]
             ]
 
-        return forward(
+        return forward_items(
             lambda cancel: tasks.label_on_pages(
                 [file], model=model, dtype=dtype, password=password, cancel=cancel, **given
             ),
-            JsonView() if as_json else ItemsView(on_page),
+            as_json,
+            on_page,
         )
     texts = numbered_lines(file)
     numbers = list(texts)
@@ -434,10 +374,10 @@ def label(
             f"{numbers[index]}\t{part['label']}\t{part['score']:.4f}\t{part['word']}" for part in values["entities"]
         ]
 
-    view: View = JsonView() if as_json else ItemsView(lines)
-    return forward(
+    return forward_items(
         lambda cancel: tasks.label(list(texts.values()), model=model, dtype=dtype, cancel=cancel, **given),
-        view,
+        as_json,
+        lines,
     )
 
 
@@ -445,18 +385,14 @@ def label(
 @click.argument("question", type=WORDS)
 @file_argument
 @model_option
-@click.option(
-    "--top", type=click.IntRange(min=1), default=1, show_default=True, help="How many answers, the best first."
-)
+@top_answers
 @click.option("--longest", type=click.IntRange(min=1), default=LONGEST_ANSWER, show_default=True,
               help="The most tokens of an answer.")  # fmt: skip
 @click.option("--impossible", is_flag=True, help="Print an empty line where the text has no answer.")
 @password_option
-@type_option
-@threads_option
-@json_option
+@usual_options
 def answer(
-    question: str, file: str, model: str, password: str | None, dtype: str | None, threads: int | None, as_json: bool,
+    question: str, file: str, model: str, password: str | None, dtype: str | None, as_json: bool,
     **options: Any,
 ) -> int:  # fmt: skip
     """Answer QUESTION with a part of the text of FILE ("-": stdin): the probability, then the part.
@@ -467,17 +403,17 @@ def answer(
     """
     from pyapp import tasks
 
-    use_threads(threads)
     if is_page_file(file):
 
         def on_page(index: int, values: Any) -> list[str]:
             return [f"{place(found)}\t{found['score']:.4f}\t{found['answer']}" for found in values["answers"]]
 
-        return forward(
+        return forward_items(
             lambda cancel: tasks.answer_from_pages(
                 [question], [file], model=model, dtype=dtype, password=password, cancel=cancel, **options
             ),
-            JsonView() if as_json else ItemsView(on_page),
+            as_json,
+            on_page,
         )
     context = read_text(file)
     if not context.strip():
@@ -486,9 +422,10 @@ def answer(
     def lines(index: int, values: Any) -> list[str]:
         return [f"{found['score']:.4f}\t{found['answer']}" for found in values["answers"]]
 
-    view: View = JsonView() if as_json else ItemsView(lines)
-    return forward(
-        lambda cancel: tasks.answer([question], [context], model=model, dtype=dtype, cancel=cancel, **options), view
+    return forward_items(
+        lambda cancel: tasks.answer([question], [context], model=model, dtype=dtype, cancel=cancel, **options),
+        as_json,
+        lines,
     )
 
 

@@ -15,7 +15,7 @@ import click
 
 from pyapp.cli.finetune import finetune
 from pyapp.cli.grouped import GroupedCommand, command
-from pyapp.cli.running import device_of, output_of_scripts, threads_option, use_threads
+from pyapp.cli.running import device_of, output_of_scripts, threads_option
 from pyapp.cli.views import View
 from pyapp.errors import FileFormatError, PyappError
 from pyapp.interrupts import STOPPED
@@ -57,10 +57,7 @@ def _script_command(path: Path) -> click.Command:
     @click.option("--seed", type=click.IntRange(0, SEEDS - 1), default=1, show_default=True)
     @threads_option
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def script(
-        out_dir: Path, resume: bool, device: str, seed: int, threads: int | None, arguments: Sequence[str]
-    ) -> int:
-        use_threads(threads)
+    def script(out_dir: Path, resume: bool, device: str, seed: int, arguments: Sequence[str]) -> int:
         return run_script(path, arguments, out_dir, resume, device, seed)
 
     return script

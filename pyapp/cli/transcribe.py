@@ -23,7 +23,6 @@ from pyapp.cli.running import (
     json_option,
     stdin_until,
     threads_option,
-    use_threads,
 )
 from pyapp.cli.transcript_views import LoadJson, TranscribeJson, TranscribeView
 from pyapp.cli.views import JsonView, View
@@ -180,7 +179,6 @@ def transcribe(
     fp16: bool,
     vad: str | None,
     speaker_model: str | None,
-    threads: int | None,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -199,7 +197,6 @@ def transcribe(
     folder = Path() if ALL in formats and output_dir is None else output_dir
     wanted = list(FORMATS) if ALL in formats or (folder and not formats) else list(dict.fromkeys(formats)) or ["txt"]
     check_files(files, wanted, folder, as_json)
-    use_threads(threads)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     readable = [file for file in files if file == STDIN or can_be_read(file, as_json)]

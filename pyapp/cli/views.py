@@ -7,12 +7,12 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from pyapp.events import Done, Draft, Error, Event, Metric, Notice, Progress, Token
+from pyapp.events import Done, Draft, Error, Event, Item, Metric, Notice, Progress, Token
 
 # Of a terminal: all but tabs and ends of lines.
 CONTROLS = dict.fromkeys([code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"], "\ufffd")
@@ -413,3 +413,45 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Prints table_lines."""
     for line in table_lines(rows):
         click.echo(line)
+
+
+class ItemsView(View):
+    """Writes the lines of each text, in the order of the texts."""
+
+    def __init__(self, lines: Callable[[int, Any], Sequence[str]]) -> None:
+        super().__init__()
+        self._lines = lines
+        self._waiting: dict[int, Item] = {}
+        self._next = 0
+
+    def show(self, event: Event) -> None:
+        if not isinstance(event, Item):
+            super().show(event)
+            return
+        self._waiting[event.index] = event
+        while self._next in self._waiting:
+            self._write(self._lines(self._next, self._waiting.pop(self._next).values))
+            self._next += 1
+
+    def _write(self, lines: Sequence[str]) -> None:
+        self.close()
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+class RankView(ItemsView):
+    """Writes the texts with their scores, best first, when all are ranked."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        super().__init__(lambda index, values: ())
+        self._texts = texts
+        self._scores: dict[int, float] = {}
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Item):
+            self._scores[event.index] = event.values["score"]
+        super().show(event)
+
+    def done(self, event: Done) -> None:
+        self._write([f"{self._scores[i]:.4f}\t{self._texts[i]}" for i in event.results.get("order", ())])

@@ -22,6 +22,7 @@ _NAMES = {
 
 
 def main() -> None:
+    """Runs the script or module of the command line, as `python` would, with torchrun's variables set."""
     for name, theirs in _NAMES.items():
         found = next((os.environ[other] for other in theirs if other in os.environ), None)
         if found is not None:

@@ -66,27 +66,21 @@ int8 = DType("int8", 1, 1, 1, "int8", "b")
 int16 = DType("int16", 1, 2, 2, "int16", "h")
 int32 = DType("int32", 1, 3, 4, "int32", "i")
 int64 = DType("int64", 1, 4, 8, "int64", "q")
-float16 = DType("float16", 2, 0, 2, "float16", "H")  # memoryview has no half type: its bits
-bfloat16 = DType("bfloat16", 2, 1, 2, "uint16", "H")  # NumPy has no bfloat16: its bits are kept
 float8_e4m3fn = DType("float8_e4m3fn", 2, -1, 1, "uint8", "B")  # Micikevicius et al. 2022, arXiv 2209.05433
 float8_e5m2 = DType("float8_e5m2", 2, -1, 1, "uint8", "B")
+float16 = DType("float16", 2, 0, 2, "float16", "H")  # memoryview has no half type: its bits
+bfloat16 = DType("bfloat16", 2, 1, 2, "uint16", "H")  # NumPy has no bfloat16: its bits are kept
 float32 = DType("float32", 2, 2, 4, "float32", "f")
 float64 = DType("float64", 2, 3, 8, "float64", "d")
 complex64 = DType("complex64", 3, 0, 8, "complex64")
 complex128 = DType("complex128", 3, 1, 16, "complex128")
 complex64.part, complex128.part = float32, float64
 q8_group = DType("q8_group", 4, 0, 0, block=32)
-# GGML's block types, by name: "q4_0" … "mxfp4".
+# By name: those above, and GGML's block types, "q4_0" … "mxfp4".
+DTYPES = {found.name: found for found in [*globals().values()] if isinstance(found, DType)}
 GGML = {name: DType(name, 4, 1, 0, block=block.values) for name, block in BLOCK_TYPES.items()}
+DTYPES |= GGML
 q4_0, q8_0, q4_K, q6_K = (GGML[name] for name in ("q4_0", "q8_0", "q4_K", "q6_K"))
-
-DTYPES = {
-    d.name: d
-    for d in (
-        bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float8_e4m3fn, float8_e5m2, float16, bfloat16,
-        float32, float64, complex64, complex128, q8_group, *GGML.values(),
-    )
-}  # fmt: skip
 _WIDE_UNSIGNED = (uint16, uint32, uint64)  # torch combines them with no other integers
 ALIASES = {"half": float16, "float": float32, "double": float64, "long": int64, "int": int32, "short": int16}
 ALIASES |= {"f16": float16, "bf16": bfloat16, "f32": float32, "f64": float64, "i32": int32, "i64": int64, "u8": uint8}

@@ -56,6 +56,12 @@ def _analytic(output: Tensor, inputs: Sequence[Tensor], create_graph: bool) -> l
     return [np.stack(column, 1) for column in zip(*rows, strict=True)]
 
 
+def _given(inputs: Tensor | Sequence[Any]) -> tuple[tuple[Any, ...], list[int]]:
+    """(the inputs, the places of those that require a gradient)."""
+    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    return given, [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
+
+
 def gradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],
@@ -80,8 +86,7 @@ def gradcheck(
     torch's other arguments choose ways of checking: here every element is checked in one way, which includes them, as
     forward mode and vmap are made of the gradients that are checked.
     """
-    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    places = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
+    given, places = _given(inputs)
     if not places:
         raise ValueError("gradcheck: no input requires a gradient")
     for i in places:
@@ -126,8 +131,7 @@ def gradgradcheck(
     masked: bool = False,
 ) -> bool:
     """gradcheck of the gradients themselves: of what create_graph records. torch's other arguments as in gradcheck."""
-    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    places = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
+    given, places = _given(inputs)
     weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
     if not weights:
         generator = Generator(0)

@@ -166,6 +166,8 @@ SIGNATURES = read_signatures(_header.decode())
 HOST_KERNELS = SIGNATURES.keys() - set(re.findall(r"^CUDA_KERNEL\((\w+),", _header.decode(), re.MULTILINE))
 ELEMENTS = re.findall(r"^ELEMENT\((\w+), ", _header.decode(), re.MULTILINE)  # the types in the order of their codes
 OPCODES = read_opcodes(_header.decode())
+# The block formats that kernels read in bands of rows, and the bytes of one block of each row of a band.
+BANDED = {name: int(nbytes) for name, nbytes in re.findall(r"\bFORMAT\((\w+), (\d+)\)", _header.decode())}
 if not IN_BROWSER:
     library.load()
 

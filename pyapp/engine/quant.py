@@ -16,18 +16,13 @@ from .device import Device, cpu
 from .dtype import DType, as_dtype
 from .launch import KERNELS, Part
 from .lazy import np
+from .native import BANDED
 from .storage import Storage
 from .tensor import Tensor, adopt_array, empty_contiguous, make
 
 BAND = 8  # rows that are packed together
 QUANTIZED_TOGETHER = 1 << 20  # values
 BLOCK = 32  # columns that share a scale in q8_0 and q8_group
-# Bytes of one packed block of each of the eight rows of a band.
-BANDED = {
-    "q8_0": BAND * 34, "q8_group": BAND * 36, "q4_0": BAND * 18, "q4_1": BAND * 20, "q5_0": BAND * 22,
-    "q5_1": BAND * 24, "q2_K": BAND * 84, "q3_K": BAND * 114, "q4_K": BAND * 148, "q5_K": BAND * 180,
-    "q6_K": BAND * 210,
-}  # fmt: skip
 
 
 def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
@@ -106,7 +101,7 @@ def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Dev
     shape."""
     rows, columns = _matrix(shape, "from_blocks")
     if isinstance(dtype, str) and dtype in FILE_TYPES:
-        from .blocks.conversion import convert_blocks
+        from .blocks.conversion import convert_blocks  # late: few files have such types
 
         data = convert_blocks(GgmlBlocks(dtype, (rows, columns), data).data, dtype)
         dtype = READ_AS[dtype]
@@ -213,7 +208,7 @@ def _quantize_rows(result: Tensor, first: int, x: Tensor, importance: Any) -> No
     if kind is _dtype.q8_0:
         KERNELS["quantize_q8_0"].launch(count * columns >> 9, Part(result, begin), x, count, columns, columns)
         return
-    from .blocks.writing import quantize_blocks
+    from .blocks.writing import quantize_blocks  # late: models are rarely quantised in the page
 
     blocks = quantize_blocks(x.numpy(), kind.name, importance).data
     if kind.name in BANDED:

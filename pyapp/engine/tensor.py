@@ -108,7 +108,7 @@ class Tensor(_Slots, TensorMethods):
     is_parameter: bool = False  # marked by nn.Parameter
     _is_buffer: bool = False  # marked by nn.Buffer, with:
     persistent: bool = True  # whether a module saves it
-    shard_group: Any = None  # of a parameter: the processes that have its other parts
+    shard_groups: tuple[Any, ...] = ()  # of a parameter: the processes that divide it, from the outside
     part: Any = None  # of such a parameter: what this process has (nn.part)
     dense: bool = True  # every element has its place in memory
     weak: bool = False  # made from a bare Python number: does not widen what it meets
@@ -423,7 +423,7 @@ class Tensor(_Slots, TensorMethods):
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __repr__(self) -> str:
-        from .display import tensor_repr
+        from .display import tensor_repr  # late: few tensors are shown
 
         text = tensor_repr(self)
         return f"Parameter containing:\n{text}" if self.is_parameter else text

@@ -95,7 +95,7 @@ def raised_inside(error: Exception) -> bool:
 
 def describe(value: object) -> str:
     """An argument in an error message: a tensor's dtype, shape and device, anything else itself."""
-    from .error_words import described
+    from .error_words import described  # late, as above
 
     return described(value)
 

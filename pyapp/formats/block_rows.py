@@ -11,15 +11,14 @@ zeros, the text is "q8_0:columns";
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyapp.engine import quant
 from pyapp.engine.blocks.layout import BLOCK_TYPES
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor, make
 
 from .finite import check_finite
-
-if TYPE_CHECKING:
-    from pyapp.engine.tensor import Tensor
 
 GROUP = "q8_group"
 GROUP_COLUMNS, GROUP_BYTES = 32, 36  # of a block of q8_group
@@ -47,9 +46,6 @@ def matrix_of_rows(text: str, row_bytes: int) -> tuple[str, int] | None:
 
 def rows_of_matrix(x: Tensor) -> tuple[str, tuple[int, int], bytes]:
     """The text, the shape and the bytes that represent a block-quantised matrix."""
-    from pyapp.engine import quant
-    from pyapp.engine.tensor import make
-
     quant.check_not_transposed(x, "saving blocks")
     rows, columns = x.shape
     kind = x.dtype.name
@@ -64,8 +60,6 @@ def rows_of_matrix(x: Tensor) -> tuple[str, tuple[int, int], bytes]:
 
 def tensor_of_rows(data: Any, text: str, shape: tuple[int, int], name: str, finite: bool, where: str) -> Tensor:
     """The inverse of `rows_of_matrix`. With `finite`, ModelError for a scale that is NaN or infinite."""
-    from pyapp.engine import quant
-
     found = matrix_of_rows(text, shape[1])
     assert found is not None
     kind, columns = found
@@ -83,8 +77,6 @@ def tensor_of_rows(data: Any, text: str, shape: tuple[int, int], name: str, fini
 
 def narrowed(x: Tensor, columns: int) -> Tensor:
     """The matrix without the padding of its last blocks."""
-    from pyapp.engine.tensor import make
-
     return x if x.shape[1] == columns else make(x.storage, (x.shape[0], columns), (columns, 1), x.dtype)
 
 
@@ -92,8 +84,6 @@ def _group_rows(x: Tensor) -> bytes:
     """A packed q8_group matrix (bands of 8 rows; for each 32 columns 8 scales, then for each 4 columns 4 int8 of each
     row: native/kernels.h) as blocks, row after row.
     """
-    from pyapp.engine import quant
-
     rows, columns = x.shape
     count, bands = columns // GROUP_COLUMNS, -(-rows // quant.BAND)
     size = quant.packed_bytes((rows, columns), x.dtype)

@@ -7,19 +7,18 @@ the source supports it. Types that only files have are converted piece by piece 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyapp.engine import quant
 from pyapp.engine.blocks.layout import BLOCK_TYPES, FILE_TYPES, READ_AS, READABLE, block_bytes
 from pyapp.engine.blocks.reading import dequantize_blocks
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import as_dtype, float32, uint8
+from pyapp.engine.storage import Storage
+from pyapp.engine.tensor import Tensor, empty_contiguous, make
 
 from .checkpoint import TensorInfo
 from .dense_tensors import read_storage
 from .finite import check_finite, may_be_infinite
 from .source import ByteSource, read_into
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 PIECE = 1 << 20  # bytes read together
 
@@ -36,11 +35,6 @@ def read_blocks(
         return _read_dequantized(source, offset, info, finite, device)
     if info.dtype in FILE_TYPES:
         return _read_converted(source, offset, info, finite, device)
-    from pyapp.engine import quant
-    from pyapp.engine.dtype import as_dtype, uint8
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import empty_contiguous, make
-
     kind, (rows, columns) = as_dtype(info.dtype), info.shape
     row_bytes = block_bytes(kind.name, (1, columns))
     banded = kind.name in quant.BANDED
@@ -76,8 +70,7 @@ def read_blocks(
 
 def _read_converted(source: ByteSource, offset: int, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
     """A matrix of a type that only files have."""
-    from pyapp.engine import quant
-    from pyapp.engine.blocks.conversion import convert_blocks
+    from pyapp.engine.blocks.conversion import convert_blocks  # late: few files have such types
 
     kind, (rows, columns) = READ_AS[info.dtype], info.shape
     row_bytes = block_bytes(info.dtype, (1, columns))
@@ -96,9 +89,6 @@ def _read_converted(source: ByteSource, offset: int, info: TensorInfo, finite: b
 
 def _read_dequantized(source: ByteSource, offset: int, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
     """A tensor in blocks as float32."""
-    from pyapp.engine.dtype import float32
-    from pyapp.engine.tensor import empty_contiguous
-
     tensor = empty_contiguous(info.shape, float32)
     if info.numel:
         block = READABLE[info.dtype]

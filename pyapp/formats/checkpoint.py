@@ -9,16 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyapp.dataclass import dataclass
+from pyapp.engine.blocks.layout import READABLE
+from pyapp.engine.device import Device, as_device, cpu
+from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError
 
 from .source import ByteSource, close_source
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 # What to do about weights that another library has quantised, in its own form.
 UNQUANTISED = "Take the model in floating point, with a type to convert to, or as a GGUF file"
@@ -74,8 +73,6 @@ class Checkpoint(ABC):
 
         With `finite`, NaN and infinite values raise ModelError. KeyError: no such name. ValueError: no such device.
         """
-        from pyapp.engine.device import as_device, cpu
-
         if name not in self.tensors:
             raise KeyError(f"{self.source.name} has no tensor {name!r}; it has {_some(self.tensors)}")
         place = as_device(device)
@@ -93,9 +90,6 @@ class Checkpoint(ABC):
         """The rows of a stack of matrices (E, N, K) in blocks as one matrix (E * N, K), in the type of `read`. Else
         as `read`.
         """
-        from pyapp.engine.blocks.layout import READABLE
-        from pyapp.engine.device import as_device, cpu
-
         info, place = self.tensors[name], as_device(device)
         if info.dtype in READABLE and len(info.shape) == 3:
             info = replace(info, shape=(info.shape[0] * info.shape[1], info.shape[2]))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyapp.engine import quant
 from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
 from pyapp.engine.blocks.reading import dequantize_blocks
 from pyapp.engine.blocks.writing import QUANTIZABLE, quantize_blocks
@@ -49,11 +50,9 @@ KEPT = re.compile(
     r"|\.ssm_[ad]$|\.A_log$|time_mix_(first|[wva][012]|g[12]|decay_w[12]|lerp_fused)\.",
     re.IGNORECASE,
 )
-# general.file_type of llama.cpp, for a file that is of one type throughout; mixtures have theirs in MIXTURES.
-FILE_TYPES = {
-    "float32": 0, "float16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_K": 10, "q3_K": 11,
-    "q4_K": 14, "q5_K": 16, "q6_K": 18, "iq4_nl": 25, "iq4_xs": 30, "bfloat16": 32, "mxfp4": 38,
-}  # fmt: skip
+# general.file_type of llama.cpp, for a file that is of one type throughout: the number of the type's first mixture.
+FILE_TYPES = dict(reversed(MIXTURES.values()))
+FILE_TYPES |= {"float32": 0, "float16": 1, "bfloat16": 32}
 OF_ACTIVATIONS = ("q8_1", "q8_K")
 # Types of files that pyapp reads as float32 only.
 READ_AS_FLOAT32 = re.compile(r"q8_group|.* of (ggml|ggmf|ggjt)( v\d+)?")
@@ -277,8 +276,6 @@ class _Work:
         return values
 
     def _rows_of_whole(self, info: TensorInfo, columns: int) -> Iterator[Array]:
-        from pyapp.engine import quant
-
         tensor = quant.dequantize(self.checkpoint.read(info.name, finite=True)).to("float32")
         rows: Array = tensor.numpy().reshape(-1, columns)
         step = max(CHUNK // columns, 1)

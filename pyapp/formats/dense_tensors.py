@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import as_dtype
+from pyapp.engine.shape import dense_layout
+from pyapp.engine.storage import Storage
+from pyapp.engine.tensor import Tensor, make
 
 from .checkpoint import TensorInfo
 from .finite import check_finite
 from .source import ByteSource, read_into
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import Tensor
 
 LEAST_MAPPED = 1 << 16  # bytes; smaller tensors are cheaper to copy than to map
 PIECE = 1 << 20  # bytes copied to a device at a time
@@ -32,10 +32,6 @@ def read_dense(
     `dtype` is the type of the elements if it differs from that of `info`. With `finite`, ModelError for NaN and
     infinite values.
     """
-    from pyapp.engine.dtype import as_dtype
-    from pyapp.engine.shape import dense_layout
-    from pyapp.engine.tensor import make
-
     kind = as_dtype(dtype or info.dtype)
     nbytes = prod(info.shape) * kind.itemsize
     if device is not None:
@@ -51,8 +47,6 @@ def read_storage(source: ByteSource, offset: int, nbytes: int, alignment: int) -
     """A range of the source as memory of the CPU: mapped copy-on-write if the source supports it and the range begins
     at a multiple of `alignment` bytes; else read.
     """
-    from pyapp.engine.storage import Storage
-
     mapped = getattr(source, "mapped", None)
     if nbytes >= LEAST_MAPPED and mapped is not None and (found := mapped(offset, nbytes)) is not None:
         address, owner = found
@@ -68,9 +62,6 @@ def _read_to_device(
     source: ByteSource, offset: int, nbytes: int, device: Device, checked: TensorInfo | None, dtype: str
 ) -> Storage:
     """A range of the source in a device's memory, sent in pieces, so that the CPU never holds all of it."""
-    from pyapp.engine.dtype import as_dtype
-    from pyapp.engine.storage import Storage
-
     storage = Storage(nbytes, device)
     for begin in range(0, nbytes, PIECE):
         piece = source.read(offset + begin, min(PIECE, nbytes - begin))

@@ -8,35 +8,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import DTYPES
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor
 
 from .checkpoint import TensorInfo
 from .finite import check_finite
 
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
-
 # Bits of the exponent, bits of the fraction, bias of the exponent.
 _FNUZ = {"float8_e4m3fnuz": (4, 3, 8), "float8_e5m2fnuz": (5, 2, 16)}
 _LAYOUTS = {
-    **_FNUZ, "float8_e4m3fn": (4, 3, 7), "float8_e5m2": (5, 2, 15), "float6_e2m3fn": (2, 3, 1), "float6_e3m2fn": (3,
-        2, 3),
-    "float4_e2m1fn": (2, 1, 1),
+    **_FNUZ, "float8_e4m3fn": (4, 3, 7), "float8_e5m2": (5, 2, 15), "float6_e2m3fn": (2, 3, 1),
+    "float6_e3m2fn": (3, 2, 3), "float4_e2m1fn": (2, 1, 1),
 }  # fmt: skip
 _BYTES = ("float6_e2m3fn", "float6_e3m2fn")
 READABLE = dict.fromkeys((*_FNUZ, "float8_e8m0fnu", "float4_e2m1fn"), "float32")
 READABLE |= dict.fromkeys(_BYTES, "uint8")
 
 
+def element_bits(dtype: str) -> int:
+    """Bits of an element: of a dtype, or of a type in READABLE."""
+    if dtype in DTYPES:
+        return 8 * DTYPES[dtype].itemsize
+    exponent, fraction, _ = _LAYOUTS.get(dtype, (7, 0, 127))  # float8_e8m0fnu has no sign
+    return 1 + exponent + fraction
+
+
 def read_foreign(data: Any, info: TensorInfo, finite: bool, device: Device | None, where: str) -> Tensor:
     """The tensor of a type in READABLE from its little-endian bytes, on `device` (None: the CPU). With `finite`,
     ModelError for NaN and infinity.
     """
-    from pyapp.engine.tensor import Tensor
-
     kind, shape = READABLE[info.dtype], info.shape
     if info.dtype in _BYTES:
         shape = (info.nbytes,)

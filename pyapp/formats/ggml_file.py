@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyapp.engine.blocks.layout import READABLE
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import DTYPES
+from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError
 
 from .block_tensors import read_blocks
 from .checkpoint import Checkpoint, TensorInfo
 from .dense_tensors import read_dense
 from .source import ByteSource
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 RANK_LIMIT = 4  # as in ggml
 # Type codes: name in pyapp, values in a block, bytes of a block.
@@ -51,8 +48,6 @@ class GgmlFile(Checkpoint):
         return self.source, self._start + begin, nbytes
 
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
-        from pyapp.engine.dtype import DTYPES
-
         begin = self._start + self._begins[info.name][0]
         if info.dtype in READABLE:
             return read_blocks(self.source, begin, info, finite, device)

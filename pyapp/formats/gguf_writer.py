@@ -8,17 +8,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from pyapp.engine import quant
 from pyapp.engine.blocks.layout import GgmlBlocks
+from pyapp.engine.tensor import Tensor
 
 from .ggml_file import RANK_LIMIT, TENSOR_TYPES, TYPE_CODES
 from .gguf import ALIGNMENT, ALIGNMENT_LIMIT
 from .gguf_header import ARRAY, NAME_LIMIT, NAMES, NESTING_LIMIT, SCALARS, STRING, STRING_LIMIT
 from .sink import AnySink, Deferred, in_order, is_quantized, open_sink, plain, write_pieces
-
-if TYPE_CHECKING:
-    from pyapp.engine.tensor import Tensor
 
 CODES = {name: code for code, name in NAMES.items()}
 
@@ -89,8 +88,6 @@ def _stored(name: str, tensor: Any) -> _Stored:
 
 def _blocks_of(name: str, tensor: Tensor) -> GgmlBlocks:
     """A block-quantised tensor in GGML's blocks."""
-    from pyapp.engine import quant
-
     try:
         return quant.to_blocks(tensor)
     except ValueError as error:

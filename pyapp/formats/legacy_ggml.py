@@ -10,19 +10,18 @@ multiple of 32, data.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import float32
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor, empty_contiguous
 
 from .checkpoint import TensorInfo
 from .finite import check_finite
 from .ggml_file import TENSOR_TYPES
 from .ggml_stream import NUMBER_LIMIT, PIECE_LIMIT, GgmlStream
 from .source import ByteSource
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 MAGICS = {b"lmgg": "ggml", b"fmgg": "ggmf", b"tjgg": "ggjt"}
 VERSIONS = {"ggml": (0,), "ggmf": (1,), "ggjt": (1, 2, 3)}
@@ -82,8 +81,6 @@ class LegacyGgmlFile(GgmlStream):
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         if info.name not in self._old:
             return super()._read(info, finite, device)
-        from pyapp.engine.dtype import float32
-        from pyapp.engine.tensor import empty_contiguous
 
         tensor = empty_contiguous(info.shape, float32)
         out = tensor.array().reshape(-1, BLOCK)

@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyapp.dataclass import dataclass
+from pyapp.engine import quant
+from pyapp.engine.device import Device
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo, require, require_size
@@ -29,10 +32,6 @@ from .dense_tensors import read_dense
 from .finite import check_finite
 from .sink import AnySink, float32_values, open_sink
 from .source import ByteSource, BytesSource
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 MAGIC = 0x616B3432  # "ak42"
 HEADER_BYTES = 256  # of versions 1 and 2
@@ -132,8 +131,6 @@ class Llama2cFile(Checkpoint):
         return tensor if device is None else tensor.to(device)
 
     def _grouped(self, quants: bytes | memoryview, scales: bytes | memoryview, shape: tuple[int, ...]) -> Tensor:
-        from pyapp.engine import quant
-
         group = self.group_size
         if shape[1] % group and group % quant.BLOCK == 0:
             # One group per row of a (groups, group) matrix: the kernels can unpack it even if groups cross rows.

@@ -11,21 +11,22 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pyapp.dataclass import dataclass
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import DTYPES
+from pyapp.engine.lazy import np
+from pyapp.engine.shape import contiguous_strides
+from pyapp.engine.storage import Storage
+from pyapp.engine.tensor import Tensor, adopt_array, empty_contiguous
 from pyapp.errors import FileFormatError
 
 from .archive import Archive, Member
 from .checkpoint import Checkpoint, TensorInfo, require_size
-from .row_major import as_tensor, read_strided, row_major, swap_bytes
+from .row_major import as_tensor, read_strided, swap_bytes
 from .sink import AnySink, in_order, open_sink, plain
 from .source import ByteSource, FileSource
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import Tensor
 
 MAGIC = b"\x93NUMPY"
 HEADER_LIMIT = 1 << 16  # bytes; NumPy's own limit is 10,000
@@ -151,8 +152,8 @@ class _NumpyFile(Checkpoint):
         if not layout.itemsize:
             _refuse_kind(name, layout.dtype, self.source.name)
         seen = _Summed(member, layout.begin) if isinstance(member, Member) else member
-        reverse = tuple(reversed(row_major(tuple(reversed(layout.shape)))))
-        strides = reverse if layout.fortran else row_major(layout.shape)
+        reverse = tuple(reversed(contiguous_strides(tuple(reversed(layout.shape)))))
+        strides = reverse if layout.fortran else contiguous_strides(layout.shape)
         storage = read_strided(seen, layout.begin, layout.shape, strides, layout.itemsize)
         unit = layout.itemsize // 2 if layout.dtype.startswith("complex") else layout.itemsize
         if layout.big_endian and unit > 1 and storage.nbytes:
@@ -257,11 +258,7 @@ def map_npy(path: str | os.PathLike[str]) -> Tensor:
 
     FileFormatError as for open_checkpoint, and for an array that is not little-endian.
     """
-    import mmap
-
-    from pyapp.engine.dtype import DTYPES
-    from pyapp.engine.lazy import np
-    from pyapp.engine.tensor import adopt_array, empty_contiguous
+    import mmap  # natively only
 
     with FileSource(path) as source:
         layout = read_layout(source)
@@ -297,7 +294,7 @@ def write_npz(target: AnySink, tensors: Mapping[str, Any], *, compressed: bool =
 
     Raises ValueError and TypeError as `write_npy`, and ValueError for a name that is a path out of a folder.
     """
-    import zipfile
+    import zipfile  # late: few write such files
 
     target, tensors = in_order(target, tensors, "write_npz")
     for name in tensors:

@@ -12,22 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pyapp.dataclass import dataclass
+from pyapp.engine.device import Device
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
 from .dense_tensors import read_dense
 from .finite import check_finite
-from .foreign_dtypes import READABLE, read_foreign
+from .foreign_dtypes import READABLE, element_bits, read_foreign
 from .protobuf import BYTES, FIXED32, FIXED64, VARINT, Field, MessageReader
 from .source import ByteSource, open_source
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 DEPTH_LIMIT = 64  # graphs within graphs, types within types
 TEXT_LIMIT = 1 << 20  # bytes of a name or a text
@@ -45,12 +43,8 @@ ELEMENT_TYPES = {
     23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2", 27: "float6_e2m3fn", 28: "float6_e3m2fn",
 }  # fmt: skip
 ELEMENT_CODES = {name: code for code, name in ELEMENT_TYPES.items()}
-BITS = {
-    "uint8": 8, "int8": 8, "bool": 8, "uint16": 16, "int16": 16, "float16": 16, "bfloat16": 16, "int32": 32,
-    "uint32": 32, "float32": 32, "int64": 64, "uint64": 64, "float64": 64, "complex64": 64, "complex128": 128,
-    "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8,
-    "float6_e2m3fn": 8, "float6_e3m2fn": 8, "uint4": 4, "int4": 4, "float4_e2m1fn": 4, "uint2": 2, "int2": 2,
-}  # fmt: skip
+BITS = {"uint4": 4, "int4": 4, "uint2": 2, "int2": 2, "float6_e2m3fn": 8, "float6_e3m2fn": 8}
+BITS |= {name: element_bits(name) for name in ELEMENT_CODES if name not in (*BITS, "string")}
 
 Dim: TypeAlias = "int | str | None"  # a size, the name of a size, or unknown
 External: TypeAlias = "Callable[[str], ByteSource]"
@@ -69,6 +63,8 @@ class ValueType:
 
 @dataclass(frozen=True)
 class ValueInfo:
+    """A named value of a graph."""
+
     name: str
     type: ValueType
 
@@ -135,6 +131,8 @@ class Node:
 
 @dataclass
 class GraphRecord:
+    """A graph: nodes in an order in which they can run, initialisers and types of values by name."""
+
     name: str = ""
     nodes: list[Node] = field(default_factory=list)
     tensors: dict[str, StoredTensor | SparseTensor] = field(default_factory=dict)
@@ -160,6 +158,8 @@ class Function:
 
 @dataclass
 class OnnxModel:
+    """What a file has. `opsets` are versions by domain, `functions` those of the file by (domain, name, overload)."""
+
     ir_version: int = 0
     producer: str = ""
     opsets: dict[str, int] = field(default_factory=dict)
@@ -233,8 +233,6 @@ def unpack_small(element: str, data: bytes | memoryview, count: int) -> Any:
 
 def read_tensor(stored: StoredTensor, finite: bool = False, device: Device | None = None) -> Tensor:
     """The tensor of a stored one; of types without a pyapp dtype as `foreign_dtypes` says. TypeError for texts."""
-    from pyapp.engine.tensor import Tensor
-
     if stored.texts is not None:
         raise TypeError(f"{stored.name!r} is a tensor of texts")
     element, shape = stored.element, stored.shape

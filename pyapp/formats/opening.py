@@ -16,9 +16,8 @@ from .source import AnySource, ByteSource, close_source, looks_like_text, open_s
 
 def open_checkpoint(source: AnySource, *, mapping: bool = True) -> Checkpoint:
     """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, older GGML, NumPy (npy, npz), PyTorch or ONNX file by its
-    content;
-    also model.safetensors.index.json or pytorch_model.bin.index.json with the shards beside it, and a part of a GGUF
-    file in several with the other ones beside it.
+    content; also model.safetensors.index.json or pytorch_model.bin.index.json with the shards beside it, and a part of
+    a GGUF file in several with the other ones beside it.
 
     `source` is a path, bytes or a ByteSource. With `mapping=False`, tensors are always read, never mapped (see
     FileSource). Raises FileFormatError for other or broken files, OSError as open() does.
@@ -131,7 +130,7 @@ def sniff(source: ByteSource) -> str:
     if head[:4] == b"GGUF":
         return "gguf"
     if head[:4] in (b"lmgg", b"fmgg", b"tjgg"):
-        from .legacy_ggml import is_language_model
+        from .legacy_ggml import is_language_model  # late, as readers
 
         return "legacy ggml" if head[:4] != b"lmgg" or is_language_model(head) else "whisper.cpp"
     if len(head) >= 9 and head[8] == 0x7B and int.from_bytes(head[:8], "little") < 1 << 40:

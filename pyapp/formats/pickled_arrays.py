@@ -10,14 +10,12 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from pyapp.engine.dtype import DTYPES
+
 from .numpy_files import DTYPE_CODES
 from .row_major import swap_bytes
 from .safe_pickle import Builder, Stateful
 
-_FORMATS = {
-    "bool": "?", "uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "uint32": "I", "int32": "i", "uint64": "Q",
-    "int64": "q", "float16": "e", "float32": "f", "float64": "d",
-}  # fmt: skip
 RANK_LIMIT = 64
 NDARRAY = object()
 
@@ -87,14 +85,15 @@ def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any, *_: Any) -> Pick
 
 
 def _scalar(dtype: Any, data: Any = b"") -> Any:
-    """A number; None for scalars that are not numbers."""
+    """A number; None for complex numbers, and for scalars that are no numbers."""
     if type(dtype) is not PickledDType or type(data) is not bytes:
         raise ValueError("not a scalar's arguments")
-    if dtype.name not in _FORMATS:
+    code = "e" if dtype.name == "float16" else DTYPES[dtype.name].format if dtype.name else ""
+    if not code:
         return None
     if len(data) != dtype.itemsize:
         raise ValueError("not a scalar's bytes")
-    return struct.unpack((">" if dtype.big_endian else "<") + _FORMATS[dtype.name], data)[0]
+    return struct.unpack((">" if dtype.big_endian else "<") + code, data)[0]
 
 
 def _bytes(*arguments: Any) -> bytes:

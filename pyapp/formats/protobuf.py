@@ -171,10 +171,12 @@ def varint(value: int) -> bytes:
 
 
 def int_field(number: int, value: int) -> bytes:
+    """A whole number, not below 0, as a varint."""
     return varint(number << 3 | VARINT) + varint(value)
 
 
 def float_field(number: int, value: float) -> bytes:
+    """A float32."""
     return varint(number << 3 | FIXED32) + struct.pack("<f", value)
 
 

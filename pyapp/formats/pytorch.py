@@ -14,9 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pyapp.dataclass import dataclass
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import DTYPES, as_dtype
+from pyapp.engine.shape import contiguous_strides
+from pyapp.engine.storage import Storage
+from pyapp.engine.tensor import Tensor, make
 from pyapp.errors import FileFormatError
 
 from . import pickled_arrays
@@ -25,14 +30,9 @@ from .block_rows import matrix_of_rows, tensor_of_rows
 from .checkpoint import Checkpoint, TensorInfo
 from .dense_tensors import read_storage
 from .foreign_dtypes import read_foreign
-from .row_major import as_tensor, read_strided, row_major
+from .row_major import as_tensor, read_strided
 from .safe_pickle import Builder, Class, Cursor, Machine, Stateful, refuse
 from .source import ByteSource, BytesSource
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import Tensor
 
 MAGIC_NUMBER, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 PICKLE_LIMIT = 64 << 20  # bytes
@@ -51,11 +51,8 @@ STORAGES = {
     "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
     "ComplexDouble": "complex128",
 }  # fmt: skip
-_SIZES = {
-    "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
-    "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "uint16": 2, "uint32": 4, "uint64": 8,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
-}  # fmt: skip
+_SIZES = {dtype.name: dtype.itemsize for dtype in DTYPES.values() if dtype.itemsize}
+_SIZES |= dict.fromkeys(("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +460,7 @@ class PyTorchFile(Checkpoint):
         text, rows, is_parameter = (value.get(key) for key in (BLOCKS, "rows", "parameter"))
         if len(value) != 3 or type(text) is not str or type(rows) is not _Strided or type(is_parameter) is not bool:
             self._broken(f"a dict with the key {BLOCKS!r} is not as pyapp writes it")
-        if rows.dtype != "uint8" or len(rows.shape) != 2 or rows.strides != row_major(rows.shape):
+        if rows.dtype != "uint8" or len(rows.shape) != 2 or rows.strides != contiguous_strides(rows.shape):
             self._broken(f"the rows of blocks are {rows.dtype} {rows.shape}, expected a matrix of uint8")
         try:
             found = matrix_of_rows(text, rows.shape[1])
@@ -529,8 +526,8 @@ class PyTorchFile(Checkpoint):
         """A NumPy array as a tensor over its bytes in the pickle."""
         key = f"numpy {len(self._places)}"
         self._places[key] = BytesSource(array.data, self.source.name), 0
-        reverse = tuple(reversed(row_major(tuple(reversed(array.shape)))))
-        strides = reverse if array.fortran else row_major(array.shape)
+        reverse = tuple(reversed(contiguous_strides(tuple(reversed(array.shape)))))
+        strides = reverse if array.fortran else contiguous_strides(array.shape)
         return _Strided(_Stored(key, array.dtype, len(array.data)), array.dtype, 0, array.shape, strides)
 
     def _storage(self, name: str) -> Storage:
@@ -540,21 +537,18 @@ class PyTorchFile(Checkpoint):
         at = begin + view.stored.begin + view.offset * itemsize
         if view.conjugated or view.negated:
             return self._computed(read_strided(source, at, view.shape, view.strides, itemsize), view)
-        if self._users[view.stored.key] == 1 and view.strides == row_major(view.shape):
+        if self._users[view.stored.key] == 1 and view.strides == contiguous_strides(view.shape):
             return read_storage(source, at, prod(view.shape) * itemsize, itemsize)
         return read_strided(source, at, view.shape, view.strides, itemsize)
 
     def _computed(self, storage: Storage, view: _Strided) -> Storage:
         """What torch has left to compute of row-major elements."""
-        from pyapp.engine.dtype import as_dtype
-        from pyapp.engine.tensor import make
-
-        tensor = make(storage, view.shape, row_major(view.shape), as_dtype(view.dtype))
+        tensor = make(storage, view.shape, contiguous_strides(view.shape), as_dtype(view.dtype))
         return resolved(tensor, view).contiguous().storage if prod(view.shape) else storage
 
     def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
         view = self._views[name]
-        if view.strides != row_major(view.shape) or view.conjugated or view.negated:
+        if view.strides != contiguous_strides(view.shape) or view.conjugated or view.negated:
             return None
         source, begin = self._places[view.stored.key]
         return source, begin + view.stored.begin + view.offset * _SIZES[view.dtype], self.tensors[name].nbytes
@@ -564,8 +558,6 @@ class PyTorchFile(Checkpoint):
         return bytes(storage.bytes_view()) if storage.nbytes else b""
 
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
-        from pyapp.engine.dtype import DTYPES
-
         if info.name in self._matrices:
             tensor = self._read_matrix(info.name, self._matrices[info.name], self.read_bytes(info.name), finite)
             return tensor if device is None else tensor.to(device)

@@ -6,27 +6,20 @@ from array import array
 from math import prod
 from typing import TYPE_CHECKING
 
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import as_dtype, int16, int32, int64, uint8
+from pyapp.engine.shape import contiguous_strides
+from pyapp.engine.storage import Storage
+from pyapp.engine.tensor import Tensor, empty_contiguous, make
+
 from .finite import check_finite
 from .source import ByteSource, read_into
 
 if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import Tensor
-
     from .checkpoint import TensorInfo
 
 CHUNK = 1 << 20  # bytes swapped at a time
 _TYPECODES = {2: "H", 4: "I", 8: "Q"}
-
-
-def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides (elements) of a dense row-major tensor."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def read_strided(
@@ -36,10 +29,6 @@ def read_strided(
     (elements) are not negative, `itemsize` is 1, 2, 4, 8 or 16. Reads one range of the source, from the first to the
     last element.
     """
-    from pyapp.engine.dtype import int16, int32, int64, uint8
-    from pyapp.engine.storage import Storage
-    from pyapp.engine.tensor import make
-
     if not prod(shape):
         return Storage(0)
     # Dims of size 1 do not matter; leaving them out also keeps the rank small.
@@ -48,7 +37,7 @@ def read_strided(
     span = 1 + sum((size - 1) * stride for size, stride in dims)
     storage = Storage(span * itemsize)
     read_into(source, offset, storage.bytes_view())
-    if strides == row_major(shape):
+    if strides == contiguous_strides(shape):
         return storage
     if itemsize == 16:  # complex128 is read as pairs
         shape, strides = (*shape, 2), (*(2 * stride for stride in strides), 1)
@@ -61,13 +50,10 @@ def as_tensor(storage: Storage, info: TensorInfo, finite: bool, device: Device |
     """The row-major tensor over a storage of `read_strided`, on `device` (None: the CPU). FileFormatError for NaN and
     infinity, if `finite`.
     """
-    from pyapp.engine.dtype import as_dtype
-    from pyapp.engine.tensor import empty_contiguous, make
-
     kind, shape = as_dtype(info.dtype), info.shape
     if finite and info.nbytes:
         check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, where)
-    tensor = make(storage, shape, row_major(shape), kind) if prod(shape) else empty_contiguous(shape, kind)
+    tensor = make(storage, shape, contiguous_strides(shape), kind) if prod(shape) else empty_contiguous(shape, kind)
     return tensor if device is None else tensor.to(device)
 
 

@@ -87,6 +87,7 @@ class Cursor:
 
 
 def refuse(what: str, source: ByteSource, hint: str = HINT) -> NoReturn:
+    """Raises FileFormatError."""
     raise FileFormatError(what, where=source.name, hint=hint)
 
 

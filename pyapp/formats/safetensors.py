@@ -18,25 +18,24 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pyapp.dataclass import dataclass
 from pyapp.engine.blocks.layout import BLOCK_TYPES, GgmlBlocks, block_bytes
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import DTYPES
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError
 
 from .block_rows import matrix_of_rows, narrowed, rows_of_matrix, tensor_of_rows
 from .block_tensors import read_blocks
 from .checkpoint import Checkpoint, TensorInfo
 from .dense_tensors import read_dense
-from .foreign_dtypes import read_foreign
+from .foreign_dtypes import element_bits, read_foreign
 from .safe_json import json_object, parse_json
 from .sink import AnySink, Deferred, in_order, is_quantized, open_sink, plain, write_pieces
 from .source import ByteSource, FileSource
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 HEADER_LIMIT = 100_000_000  # bytes, as in the library
 OFFSET_LIMIT = 1 << 63
@@ -45,36 +44,17 @@ LIBRARY_COPIES = 8 << 20  # bytes of a file that the library checks in memory, w
 LIBRARY_WRITES = 64 << 20  # bytes of tensors that the library writes
 HINT = "The file is damaged, or not a safetensors file: download it again"
 
-# In the library's sort order of tensors (it writes the last first): name in the file, bits of an element, name in
-# pyapp.
-_TYPES: tuple[tuple[str, int, str], ...] = (
-    ("BOOL", 8, "bool"),
-    ("F4", 4, "float4_e2m1fn"),
-    ("F6_E2M3", 6, "float6_e2m3fn"),
-    ("F6_E3M2", 6, "float6_e3m2fn"),
-    ("U8", 8, "uint8"),
-    ("I8", 8, "int8"),
-    ("F8_E5M2", 8, "float8_e5m2"),
-    ("F8_E4M3", 8, "float8_e4m3fn"),
-    ("F8_E8M0", 8, "float8_e8m0fnu"),
-    ("F8_E4M3FNUZ", 8, "float8_e4m3fnuz"),
-    ("F8_E5M2FNUZ", 8, "float8_e5m2fnuz"),
-    ("I16", 16, "int16"),
-    ("U16", 16, "uint16"),
-    ("F16", 16, "float16"),
-    ("BF16", 16, "bfloat16"),
-    ("I32", 32, "int32"),
-    ("U32", 32, "uint32"),
-    ("F32", 32, "float32"),
-    ("C64", 64, "complex64"),
-    ("F64", 64, "float64"),
-    ("I64", 64, "int64"),
-    ("U64", 64, "uint64"),
-)
-BITS = {name: bits for name, bits, _ in _TYPES}
-NAMES = {name: ours for name, _, ours in _TYPES}
-CODES = {ours: name for name, _, ours in _TYPES}
-ORDER = {name: index for index, (name, _, _) in enumerate(_TYPES)}
+# Names in the file, and in pyapp; in the library's sort order of tensors (it writes the last first).
+NAMES = {
+    "BOOL": "bool", "F4": "float4_e2m1fn", "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn", "U8": "uint8",
+    "I8": "int8", "F8_E5M2": "float8_e5m2", "F8_E4M3": "float8_e4m3fn", "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "I16": "int16", "U16": "uint16",
+    "F16": "float16", "BF16": "bfloat16", "I32": "int32", "U32": "uint32", "F32": "float32", "C64": "complex64",
+    "F64": "float64", "I64": "int64", "U64": "uint64",
+}  # fmt: skip
+BITS = {name: element_bits(ours) for name, ours in NAMES.items()}
+CODES = {ours: name for name, ours in NAMES.items()}
+ORDER = {name: index for index, name in enumerate(NAMES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +121,6 @@ class SafetensorsFile(Checkpoint):
         return self.source, self._start + entry.begin, entry.end - entry.begin
 
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
-        from pyapp.engine.dtype import DTYPES
-
         if info.dtype not in DTYPES:
             return read_foreign(self.read_bytes(info.name), info, finite, device, self.source.name)
         entry = self._entries[info.name]
@@ -395,7 +373,7 @@ def _fits_library(values: Mapping[str, _Stored], metadata: Mapping[str, str] | N
 
 def _serialize(values: Mapping[str, _Stored], metadata: Mapping[str, str] | None) -> bytes:
     """The bytes of the file from the library."""
-    import safetensors
+    import safetensors  # natively only
 
     specs = {}
     for name, stored in values.items():

@@ -12,8 +12,11 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from pyapp.engine import quant
+from pyapp.engine.device import Device
+from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
@@ -24,10 +27,6 @@ from .safe_json import parse_json
 from .safetensors import SafetensorsFile, write_safetensors
 from .sink import open_sink
 from .source import AnySource, ByteSource, FileSource, close_source, open_source, read_whole
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
 
 SHARDS_LIMIT = 4096
 NAME_LIMIT = 1000
@@ -187,6 +186,5 @@ def _stored_bytes(tensor: Tensor) -> int:
     """How many bytes of the file the tensor takes."""
     if not tensor.dtype.is_quantized:
         return tensor.nbytes
-    from pyapp.engine import quant
 
     return quant.packed_bytes(tensor.shape, tensor.dtype)

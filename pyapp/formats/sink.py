@@ -13,6 +13,7 @@ from typing import IO, Any, TypeAlias
 
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
+from pyapp.engine.tensor import Tensor
 from pyapp.errors import NO_ROOM, PyappError, StorageFullError
 
 SYNCHRONIZE, ERROR_ACCESS_DENIED = 0x100000, 5  # of Windows
@@ -154,8 +155,6 @@ def in_order(target: Any, tensors: Any, function: str) -> tuple[Any, Any]:
 
 def is_quantized(tensor: Any) -> bool:
     """Whether it is a pyapp tensor in a block format."""
-    from pyapp.engine.tensor import Tensor
-
     return isinstance(tensor, Tensor) and tensor.dtype.is_quantized
 
 
@@ -165,8 +164,6 @@ def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
 
     ValueError for block-quantised tensors, TypeError for elements without a dtype (objects, strings).
     """
-    from pyapp.engine.tensor import Tensor
-
     if isinstance(tensor, Tensor):
         if tensor.dtype.is_quantized:
             raise ValueError(

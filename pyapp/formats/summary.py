@@ -55,7 +55,7 @@ def _read_pickle(opened: ByteSource) -> tuple[Checkpoint, list[str]]:
     try:
         return open_checkpoint(opened), []
     except FileFormatError as error:
-        from .pytorch_objects import InspectedFile
+        from .pytorch_objects import InspectedFile  # late: few files have more than tensors
 
         try:
             found = InspectedFile(opened)

@@ -17,6 +17,7 @@ from .symbolic_tensors import KerasTensor, record
 
 
 def linear(x: Tensor) -> Tensor:
+    """x itself."""
     return x
 
 
@@ -31,30 +32,37 @@ def relu(x: Tensor, negative_slope: float = 0.0, max_value: float | None = None,
 
 
 def relu6(x: Tensor) -> Tensor:
+    """min(max(x, 0), 6)."""
     return x.clamp(0.0, 6.0)
 
 
 def leaky_relu(x: Tensor, negative_slope: float = 0.2) -> Tensor:
+    """x, and negative_slope x below 0."""
     return F.leaky_relu(x, negative_slope)
 
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x, and alpha (exp(x) - 1) below 0."""
     return F.elu(x, alpha)
 
 
 def selu(x: Tensor) -> Tensor:
+    """elu with the scale and the alpha that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
     return F.selu(x)
 
 
 def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x, and alpha (exp(x / alpha) - 1) below 0."""
     return F.celu(x, alpha)
 
 
 def gelu(x: Tensor, approximate: bool = False) -> Tensor:
+    """x times the normal distribution's cdf; by tanh where `approximate`."""
     return F.gelu(x, approximate="tanh" if approximate else "none")
 
 
 def silu(x: Tensor) -> Tensor:
+    """x sigmoid(x)."""
     return F.silu(x)
 
 
@@ -62,6 +70,7 @@ swish = silu
 
 
 def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
     return x.sigmoid()
 
 
@@ -71,6 +80,7 @@ def hard_sigmoid(x: Tensor) -> Tensor:
 
 
 def hard_silu(x: Tensor) -> Tensor:
+    """x hard_sigmoid(x)."""
     return x * hard_sigmoid(x)
 
 
@@ -78,34 +88,42 @@ hard_swish = hard_silu
 
 
 def log_sigmoid(x: Tensor) -> Tensor:
+    """log(sigmoid(x))."""
     return F.logsigmoid(x)
 
 
 def tanh(x: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
     return x.tanh()
 
 
 def hard_tanh(x: Tensor) -> Tensor:
+    """x within -1 and 1."""
     return x.clamp(-1.0, 1.0)
 
 
 def tanh_shrink(x: Tensor) -> Tensor:
+    """x - tanh(x)."""
     return x - x.tanh()
 
 
 def soft_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
+    """x moved by `threshold` towards 0, 0 within it."""
     return F.softshrink(x, threshold)
 
 
 def hard_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
+    """x, and 0 within ±threshold."""
     return F.hardshrink(x, threshold)
 
 
 def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x))."""
     return F.softplus(x)
 
 
 def softsign(x: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
     return x / (x.abs() + 1)
 
 
@@ -127,22 +145,27 @@ def log_softmax(x: Tensor, axis: Any = -1) -> Tensor:
 
 
 def exponential(x: Tensor) -> Tensor:
+    """exp(x)."""
     return x.exp()
 
 
 def mish(x: Tensor) -> Tensor:
+    """x tanh(softplus(x))."""
     return F.mish(x)
 
 
 def glu(x: Tensor, axis: int = -1) -> Tensor:
+    """The first half of an axis times the sigmoid of the second."""
     return F.glu(x, axis)
 
 
 def squareplus(x: Tensor, b: float = 4.0) -> Tensor:
+    """(x + sqrt(x² + b)) / 2."""
     return (x + (x * x + b).sqrt()) / 2
 
 
 def threshold(x: Tensor, threshold: float, default_value: float) -> Tensor:
+    """x, and `default_value` up to the threshold."""
     return ops.where(x > threshold, x, ops.full((), default_value))
 
 

@@ -32,10 +32,12 @@ def standardize_dtype(dtype: Any) -> str:
 
 
 def is_float_dtype(dtype: Any) -> bool:
+    """Whether a dtype is one of floats."""
     return as_dtype(dtype).is_floating_point
 
 
 def is_int_dtype(dtype: Any) -> bool:
+    """Whether a dtype is one of whole numbers."""
     return standardize_dtype(dtype).lstrip("u").startswith("int")
 
 

@@ -85,6 +85,7 @@ def disable_flash_attention() -> None:
 
 
 def is_flash_attention_enabled() -> bool:
+    """What enable_ and disable_flash_attention have set."""
     return SETTINGS.flash_attention
 
 
@@ -99,6 +100,7 @@ def disable_interactive_logging() -> None:
 
 
 def is_interactive_logging_enabled() -> bool:
+    """Whether progress is printed."""
     return not progress.is_logged()
 
 
@@ -112,6 +114,7 @@ def enable_traceback_filtering() -> NoReturn:
 
 
 def is_traceback_filtering_enabled() -> bool:
+    """False: errors have all lines."""
     return False
 
 
@@ -123,6 +126,7 @@ def enable_unsafe_deserialization() -> NoReturn:
 
 
 def is_nnx_enabled() -> bool:
+    """False: NNX is JAX's."""
     return False
 
 

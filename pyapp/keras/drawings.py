@@ -67,6 +67,8 @@ class Graph:
 
 @dataclass(frozen=True)
 class Settings:
+    """What a drawing shows, as `plot_model` takes it."""
+
     show_shapes: bool = False
     show_dtype: bool = False
     show_layer_names: bool = True

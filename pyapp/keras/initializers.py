@@ -57,16 +57,22 @@ class Initializer(Configured):
 
 
 class Zeros(Initializer):
+    """0 everywhere."""
+
     def fill(self, x: Tensor) -> Tensor:
         return x.fill_(0.0)
 
 
 class Ones(Initializer):
+    """1 everywhere."""
+
     def fill(self, x: Tensor) -> Tensor:
         return x.fill_(1.0)
 
 
 class Constant(Initializer):
+    """`value`, a number or an array that broadcasts to the shape."""
+
     def __init__(self, value: Any = 0.0) -> None:
         self.value = value
 
@@ -75,6 +81,8 @@ class Constant(Initializer):
 
 
 class Identity(Initializer):
+    """`gain` on the diagonal of a matrix, else 0."""
+
     def __init__(self, gain: float = 1.0) -> None:
         self.gain = gain
 
@@ -96,6 +104,8 @@ class _Random(Initializer):
 
 
 class RandomNormal(_Random):
+    """Normal, with a mean and a standard deviation."""
+
     def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
         super().__init__(seed)
         self.mean, self.stddev = mean, stddev
@@ -105,6 +115,8 @@ class RandomNormal(_Random):
 
 
 class RandomUniform(_Random):
+    """Uniform between minval and maxval."""
+
     def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: int | None = None) -> None:
         super().__init__(seed)
         self.minval, self.maxval = minval, maxval
@@ -160,31 +172,43 @@ class VarianceScaling(_Random):
 
 
 class GlorotUniform(VarianceScaling):
+    """Uniform within ±sqrt(6 / (fan_in + fan_out))."""
+
     def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
         super().__init__(1.0, "fan_avg", "uniform", seed, input_axes, output_axes)
 
 
 class GlorotNormal(VarianceScaling):
+    """Truncated normal of variance 2 / (fan_in + fan_out)."""
+
     def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
         super().__init__(1.0, "fan_avg", "truncated_normal", seed, input_axes, output_axes)
 
 
 class HeUniform(VarianceScaling):
+    """Uniform within ±sqrt(6 / fan_in)."""
+
     def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
         super().__init__(2.0, "fan_in", "uniform", seed, input_axes, output_axes)
 
 
 class HeNormal(VarianceScaling):
+    """Truncated normal of variance 2 / fan_in."""
+
     def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
         super().__init__(2.0, "fan_in", "truncated_normal", seed, input_axes, output_axes)
 
 
 class LecunUniform(VarianceScaling):
+    """Uniform within ±sqrt(3 / fan_in)."""
+
     def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
         super().__init__(1.0, "fan_in", "uniform", seed, input_axes, output_axes)
 
 
 class LecunNormal(VarianceScaling):
+    """Truncated normal of variance 1 / fan_in."""
+
     def __init__(self, seed: int | None = None, input_axes: Any = None, output_axes: Any = None) -> None:
         super().__init__(1.0, "fan_in", "truncated_normal", seed, input_axes, output_axes)
 

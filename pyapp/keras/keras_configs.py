@@ -42,7 +42,8 @@ from .structures import flatten, map_structure
 from .symbolic_tensors import Call, KerasTensor, infer, record
 
 if TYPE_CHECKING:
-    from .models import Model
+    from .model import Model
+    from .trainer import Trainer
 
 _PARTS: dict[str, Any] = {  # keras.NAME
     "layers": layers, "initializers": initializers, "losses": losses, "metrics": metrics, "optimizers": optimizers,
@@ -649,7 +650,7 @@ class Reading:
             leaf.call.layer.name = name
         return made
 
-    def compile(self, model: Model, given: Mapping[str, Any]) -> None:
+    def compile(self, model: Trainer, given: Mapping[str, Any]) -> None:
         """Compiles a model as the file says."""
         try:
             settings = {

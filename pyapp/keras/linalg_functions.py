@@ -18,10 +18,12 @@ __all__ = [
 
 
 def inv(x: Any) -> Tensor:
+    """The inverse of matrices (..., N, N). An error for one that has none."""
     return pyapp.linalg.inv(as_floats(x))
 
 
 def det(x: Any) -> Tensor:
+    """The determinant of matrices: (..., N, N) → (...)."""
     return pyapp.linalg.det(as_floats(x))
 
 
@@ -36,6 +38,7 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Tensor:
 
 
 def solve(a: Any, b: Any) -> Tensor:
+    """x with a x = b: a (..., N, N), b (..., N) or (..., N, K)."""
     return pyapp.linalg.solve(as_floats(a), as_floats(b))
 
 

@@ -29,6 +29,7 @@ def _pair(y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor]:
 
 @of_tensors
 def mean_squared_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """The mean of (y_true - y_pred)² over the last dim: (B, ..., N) → (B, ...)."""
     y_true, y_pred = _pair(y_true, y_pred)
     difference = y_true - y_pred
     return (difference * difference).mean(-1)
@@ -36,18 +37,21 @@ def mean_squared_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
 
 @of_tensors
 def mean_absolute_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """The mean of |y_true - y_pred| over the last dim: (B, ..., N) → (B, ...)."""
     y_true, y_pred = _pair(y_true, y_pred)
     return (y_true - y_pred).abs().mean(-1)
 
 
 @of_tensors
 def mean_absolute_percentage_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """The mean of |y_true - y_pred| / |y_true| over the last dim, in percent."""
     y_true, y_pred = _pair(y_true, y_pred)
     return 100.0 * ((y_true - y_pred) / y_true.abs().clamp(min=EPSILON)).abs().mean(-1)
 
 
 @of_tensors
 def mean_squared_logarithmic_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """The mean squared error of log(1 + y); labels and predictions below 1e-7 count as that."""
     y_true, y_pred = _pair(y_true, y_pred)
     difference = (y_pred.clamp(min=EPSILON) + 1).log() - (y_true.clamp(min=EPSILON) + 1).log()
     return (difference * difference).mean(-1)
@@ -55,6 +59,7 @@ def mean_squared_logarithmic_error(y_true: Tensor, y_pred: Tensor) -> Tensor:
 
 @of_tensors
 def huber(y_true: Tensor, y_pred: Tensor, delta: float = 1.0) -> Tensor:
+    """The mean of d² / 2 where |d| <= delta, of delta |d| - delta² / 2 elsewhere, over the last dim."""
     y_true, y_pred = _pair(y_true, y_pred)
     distance = (y_pred - y_true).abs()
     return ops.where(distance <= delta, 0.5 * distance * distance, delta * distance - 0.5 * delta * delta).mean(-1)
@@ -62,6 +67,7 @@ def huber(y_true: Tensor, y_pred: Tensor, delta: float = 1.0) -> Tensor:
 
 @of_tensors
 def log_cosh(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """The mean of log(cosh(y_pred - y_true)) over the last dim."""
     y_true, y_pred = _pair(y_true, y_pred)
     x = y_pred - y_true
     return (x + F.softplus(-2.0 * x) - 0.6931471805599453).mean(-1)
@@ -86,12 +92,14 @@ def _signs(y_true: Tensor) -> Tensor:
 
 @of_tensors
 def hinge(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """The mean of max(1 - y_true y_pred, 0) over the last dim; labels are -1 and 1, or 0 and 1."""
     y_true, y_pred = _pair(y_true, y_pred)
     return (1.0 - _signs(y_true) * y_pred).clamp(min=0.0).mean(-1)
 
 
 @of_tensors
 def squared_hinge(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """The mean of max(1 - y_true y_pred, 0)² over the last dim; labels as for hinge."""
     y_true, y_pred = _pair(y_true, y_pred)
     margin = (1.0 - _signs(y_true) * y_pred).clamp(min=0.0)
     return (margin * margin).mean(-1)
@@ -99,6 +107,7 @@ def squared_hinge(y_true: Tensor, y_pred: Tensor) -> Tensor:
 
 @of_tensors
 def categorical_hinge(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """max(the largest prediction for another class - that of the class + 1, 0); labels are one-hot."""
     y_true, y_pred = _pair(y_true, y_pred)
     right = (y_true * y_pred).sum(-1)
     wrong = ((1.0 - y_true) * y_pred).max(-1)[0]
@@ -107,6 +116,7 @@ def categorical_hinge(y_true: Tensor, y_pred: Tensor) -> Tensor:
 
 @of_tensors
 def kl_divergence(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """The sum of y_true log(y_true / y_pred) over the last dim."""
     y_true, y_pred = _pair(y_true, y_pred)
     y_true, y_pred = y_true.clamp(EPSILON, 1.0), y_pred.clamp(EPSILON, 1.0)
     return (y_true * (y_true / y_pred).log()).sum(-1)
@@ -114,6 +124,7 @@ def kl_divergence(y_true: Tensor, y_pred: Tensor) -> Tensor:
 
 @of_tensors
 def poisson(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """The mean of y_pred - y_true log(y_pred) over the last dim."""
     y_true, y_pred = _pair(y_true, y_pred)
     return (y_pred - y_true * (y_pred + EPSILON).log()).mean(-1)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pyapp
 
-from ..engine import Tensor, as_dtype
-from .arguments import as_floats, as_tensor, axes_of, sum_dtype
+from ..engine import Tensor
+from . import reducing_functions
+from .arguments import as_floats, as_tensor, axes_of
 
 __all__ = [
     "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile",
@@ -22,18 +23,17 @@ def _filled(x: Any, value: float) -> Tensor:
 
 
 def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    values = _filled(x, 0.0)
-    return values.sum(tuple(axes_of(axis, values)), keepdims, dtype=sum_dtype(values))
+    """`sum` of the numbers."""
+    return reducing_functions.sum(_filled(x, 0.0), axis, keepdims)
 
 
 def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    values = _filled(x, 1.0)
-    for place in sorted(axes_of(axis, values), reverse=True):
-        values = pyapp.prod(values, place, keepdims, dtype=sum_dtype(values))
-    return values
+    """`prod` of the numbers."""
+    return reducing_functions.prod(_filled(x, 1.0), axis, keepdims)
 
 
 def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The mean of the numbers."""
     values = as_floats(x)
     return pyapp.nanmean(values, tuple(axes_of(axis, values)), keepdims)
 
@@ -45,6 +45,7 @@ def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The root of `nanvar`."""
     return nanvar(x, axis, keepdims).sqrt()
 
 
@@ -60,10 +61,12 @@ def _extreme(name: str, x: Any, axis: Any, keepdims: bool) -> Tensor:
 
 
 def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest number; nan where there is none."""
     return _extreme("amax", x, axis, keepdims)
 
 
 def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The smallest number; nan where there is none."""
     return _extreme("amin", x, axis, keepdims)
 
 
@@ -90,19 +93,14 @@ def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor
     return _place("argmin", float("inf"), x, axis, keepdims)
 
 
-def _running(name: str, fill: float, x: Any, axis: int | None, dtype: Any) -> Tensor:
-    values = _filled(x, fill)
-    kind = as_dtype(dtype or ("int32" if values.dtype is pyapp.bool else values.dtype))
-    values = values.reshape(-1) if axis is None else values
-    return getattr(pyapp, name)(values.to(kind), axis or 0, dtype=kind)
-
-
 def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    return _running("cumsum", 0.0, x, axis, dtype)
+    """`cumsum` of the numbers."""
+    return reducing_functions.cumsum(_filled(x, 0.0), axis, dtype)
 
 
 def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    return _running("cumprod", 1.0, x, axis, dtype)
+    """`cumprod` of the numbers."""
+    return reducing_functions.cumprod(_filled(x, 1.0), axis, dtype)
 
 
 def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -111,16 +109,10 @@ def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def nanquantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
-    values = as_floats(x)
-    shares = as_tensor(q).to(values.dtype)
-    places = axes_of(axis, values)
-    kept = [k for k in range(values.ndim) if k not in places]
-    rows = values.permute(*kept, *places).reshape(*(values.shape[k] for k in kept), -1)
-    found = pyapp.nanquantile(rows, shares, -1, interpolation=method)
-    if not keepdims:
-        return found
-    return found.reshape(*shares.shape, *(1 if k in places else values.shape[k] for k in range(values.ndim)))
+    """`quantile` of the numbers."""
+    return reducing_functions.quantile_by(pyapp.nanquantile, x, q, axis, method, keepdims)
 
 
 def nanpercentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """`nanquantile`, with `q` in percent."""
     return nanquantile(x, as_floats(q) / 100, axis, method, keepdims)

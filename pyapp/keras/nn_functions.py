@@ -28,16 +28,48 @@ def _each(value: Any, dims: int) -> tuple[int, ...]:
     return (value,) * dims if isinstance(value, int) else tuple(value)
 
 
+def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tuple[int, int]:
+    """(before, after) that "same" pads: the output has ceil(size / stride) steps."""
+    total = max((-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size, 0)
+    return total // 2, total - total // 2
+
+
 def _sides(x: Tensor, window: Any, strides: Any, dilation: Any, padding: str) -> list[int]:
-    """What `same` adds to the dims of x (B, C, …) before and after, as `pad` takes it."""
+    """What the padding adds to the dims of x (B, C, …) before and after, as `pad` takes it; empty where nothing."""
     padding = padding.lower() if isinstance(padding, str) else padding
     if padding not in ("same", "valid"):
         raise ValueError(f"padding is same or valid, not {padding!r:.40}")
     found: list[int] = []
-    for size, w, s, d in zip(x.shape[2:], window, strides, dilation, strict=True):
-        whole = max((-(-size // s) - 1) * s + (w - 1) * d + 1 - size, 0) if padding == "same" else 0
-        found = [whole // 2, whole - whole // 2, *found]
+    if padding == "same":
+        for size, w, s, d in zip(x.shape[2:], window, strides, dilation, strict=True):
+            found = [*same_padding(size, w, s, d), *found]
+    return found if any(found) else []
+
+
+def largest_of_windows(x: Tensor, window: tuple[int, ...], strides: tuple[int, ...], padding: str) -> Tensor:
+    """x (B, C, …) → (B, C, …)."""
+    sides = _sides(x, window, strides, (1,) * len(window), padding)
+    pool: Any = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[len(window)]
+    found: Tensor = pool(F.pad(x, sides, value=float("-inf")) if sides else x, window, strides)
     return found
+
+
+def mean_of_windows(x: Tensor, window: tuple[int, ...], strides: tuple[int, ...], padding: str) -> Tensor:
+    """x (B, C, …) → (B, C, …), of what lies inside."""
+    sides = _sides(x, window, strides, (1,) * len(window), padding)
+    pool: Any = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[len(window)]
+    found: Tensor = pool(F.pad(x, sides) if sides else x, window, strides)
+    if sides:
+        inside = ops.ones((1, 1, *x.shape[2:]), dtype=found.dtype, device=x.device)
+        found = found / pool(F.pad(inside, sides), window, strides)
+    return found
+
+
+def _pooled(of_windows: Any, inputs: Tensor, pool_size: Any, strides: Any, padding: str) -> Tensor:
+    window = _each(pool_size, inputs.ndim - 2)
+    steps = window if strides is None else _each(strides, inputs.ndim - 2)
+    found: Tensor = of_windows(inputs.movedim(-1, 1), window, steps, padding)
+    return found.movedim(1, -1)
 
 
 @channels_last(1)
@@ -45,13 +77,7 @@ def max_pool(
     inputs: Tensor, pool_size: Any, strides: Any = None, padding: str = "valid", data_format: Any = None
 ) -> Tensor:
     """The largest of each window of inputs (B, …, C)."""
-    dims = inputs.ndim - 2
-    window = _each(pool_size, dims)
-    steps = window if strides is None else _each(strides, dims)
-    x = inputs.movedim(-1, 1)
-    x = F.pad(x, _sides(x, window, steps, (1,) * dims, padding), value=float("-inf"))
-    pool: Any = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[dims]
-    return pool(x, window, steps).movedim(1, -1)
+    return _pooled(largest_of_windows, inputs, pool_size, strides, padding)
 
 
 @channels_last(1)
@@ -59,16 +85,7 @@ def average_pool(
     inputs: Tensor, pool_size: Any, strides: Any = None, padding: str = "valid", data_format: Any = None
 ) -> Tensor:
     """The mean of each window of inputs (B, …, C), of what lies inside."""
-    dims = inputs.ndim - 2
-    window = _each(pool_size, dims)
-    steps = window if strides is None else _each(strides, dims)
-    x = inputs.movedim(-1, 1)
-    sides = _sides(x, window, steps, (1,) * dims, padding)
-    pool: Any = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[dims]
-    found = pool(F.pad(x, sides), window, steps)
-    if any(sides):
-        found = found / pool(F.pad(ops.ones_like(x), sides), window, steps)
-    return found.movedim(1, -1)
+    return _pooled(mean_of_windows, inputs, pool_size, strides, padding)
 
 
 @channels_last(1)

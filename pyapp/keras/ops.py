@@ -11,7 +11,6 @@ import math
 import sys
 import types
 from collections.abc import Callable
-from math import pi
 from typing import Any
 
 import pyapp
@@ -56,10 +55,12 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: bool | None = None, rag
 
 
 def array(x: Any, dtype: Any = None) -> Tensor:
+    """A tensor with the values of an array, a number or lists; whole numbers are int32."""
     return as_tensor(x, dtype)
 
 
 def convert_to_numpy(x: Any) -> Any:
+    """A NumPy array with a copy of the values."""
     return x.detach().numpy().copy() if isinstance(x, Tensor) else x  # a weight may change later
 
 
@@ -78,6 +79,7 @@ def size(x: Any) -> int | None:
 
 
 def shape(x: Any) -> tuple[Any, ...]:
+    """The sizes; None for those of a symbolic tensor that are not known."""
     return tuple(x.shape if hasattr(x, "shape") else as_tensor(x).shape)
 
 
@@ -87,10 +89,12 @@ def dtype(x: Any) -> str:
 
 
 def cast(x: Any, dtype: Any) -> Tensor:
+    """The values in another dtype."""
     return as_tensor(x).to(as_dtype(dtype))
 
 
 def stop_gradient(variable: Any) -> Tensor:
+    """The values, through which no gradient flows."""
     return as_tensor(variable).detach()
 
 
@@ -112,14 +116,17 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def concatenate(xs: Any, axis: int = 0) -> Tensor:
+    """Tensors joined along an axis that they have."""
     return pyapp.cat(list(xs), axis)
 
 
 def stack(x: Any, axis: int = 0) -> Tensor:
+    """Tensors of one shape joined along a new axis."""
     return pyapp.stack(list(x), axis)
 
 
 def expand_dims(x: Any, axis: Any) -> Tensor:
+    """x with dims of size 1 at the places `axis` of the result."""
     x = as_tensor(x)
     axes = [axis] if isinstance(axis, int) else list(axis)
     for place in sorted(k % (x.ndim + len(axes)) for k in axes):
@@ -140,24 +147,29 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
 
 
 def transpose(x: Any, axes: Any = None) -> Tensor:
+    """The dims in the order of `axes`; reversed for None."""
     x = as_tensor(x)
     return x.permute(*(range(x.ndim - 1, -1, -1) if axes is None else axes))
 
 
 def reshape(x: Any, newshape: Any) -> Tensor:
+    """The same elements in another shape, one of whose sizes may be -1."""
     return as_tensor(x).reshape((newshape,) if isinstance(newshape, int) else tuple(newshape))
 
 
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
+    """Each element as often as `repeats` says, along an axis; of all as a vector for None."""
     counts = repeats if isinstance(repeats, int) else as_tensor(repeats).to("int64")
     return as_tensor(x).repeat_interleave(counts, axis)
 
 
 def split(x: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """Parts along an axis: as many as a number says, or cut at indices."""
     return list(pyapp.tensor_split(x, indices_or_sections, axis))
 
 
 def take(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
+    """The entries at `indices` along an axis, negative ones from the end; of all elements as a vector for None."""
     ids = as_tensor(indices).to("int64")
     if axis is None:
         return x.reshape(-1)[ids]
@@ -188,16 +200,19 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: float |
 
 
 def roll(x: Tensor, shift: Any, axis: Any = None) -> Tensor:
+    """Elements moved along an axis or several; what leaves at the end comes in at the beginning."""
     return pyapp.roll(x, shift, axis)
 
 
 def flip(x: Tensor, axis: Any = None) -> Tensor:
+    """The order along an axis, several, or all (None) reversed."""
     x = as_tensor(x)
     axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     return pyapp.flip(x, tuple(axes))
 
 
 def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
+    """The coordinates of a grid over vectors, a tensor for each; `indexing` is xy or ij."""
     return list(pyapp.meshgrid(*(as_tensor(one) for one in x), indexing=indexing))
 
 
@@ -218,27 +233,33 @@ def take_along_axis(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
 
 
 def unstack(x: Tensor, num: int | None = None, axis: int = 0) -> list[Tensor]:
+    """The entries along an axis, without it."""
     return list(x.unbind(axis))
 
 
 def copy(x: Tensor) -> Tensor:
+    """The same values in other memory."""
     return as_tensor(x).clone()
 
 
 def append(x1: Tensor, x2: Tensor, axis: int | None = None) -> Tensor:
+    """x2 after x1 along an axis; both as vectors for None."""
     x1, x2 = as_tensor(x1), as_tensor(x2)
     return pyapp.cat([x1.reshape(-1), x2.reshape(-1)]) if axis is None else pyapp.cat([x1, x2], axis)
 
 
 def identity(n: int, dtype: Any = None) -> Tensor:
+    """The matrix (n, n) with 1 on its diagonal."""
     return pyapp.eye(n, dtype=as_dtype(dtype or floatx()))
 
 
 def ndim(x: Any) -> int:
+    """The number of dims."""
     return int(x.ndim if isinstance(x, KerasTensor) else as_tensor(x).ndim)
 
 
 def round(x: Tensor, decimals: int = 0) -> Tensor:
+    """Rounded to so many decimals, halves to even."""
     x = as_tensor(x)
     return pyapp.round(x, decimals=decimals) if decimals else pyapp.round(x)
 
@@ -249,31 +270,39 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
     return pyapp.clamp(values.to("int32") if values.dtype.name == "bool" else values, x_min, x_max)
 
 
-def real(x: Tensor) -> Tensor:
-    return x
+def real(x: Any) -> Tensor:
+    """The real parts of complex numbers; real numbers as they are."""
+    return as_tensor(x).real
 
 
-def imag(x: Tensor) -> Tensor:
-    return pyapp.zeros_like(x)
+def imag(x: Any) -> Tensor:
+    """The imaginary parts of complex numbers; of real ones 0."""
+    values = as_tensor(x)
+    return values.imag if values.dtype.is_complex else pyapp.zeros_like(values)
 
 
 def array_split(x: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """Parts along an axis whose sizes differ by 1 at the most."""
     return list(pyapp.tensor_split(x, indices_or_sections, axis))
 
 
 def tril(x: Tensor, k: int = 0) -> Tensor:
+    """The lower triangle of matrices (..., M, N), up to the k-th diagonal; 0 above it."""
     return pyapp.tril(as_tensor(x), k)
 
 
 def triu(x: Tensor, k: int = 0) -> Tensor:
+    """The upper triangle of matrices (..., M, N), from the k-th diagonal on; 0 below it."""
     return pyapp.triu(as_tensor(x), k)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    """(N, M) with 1 up to the k-th diagonal, 0 above it."""
     return pyapp.tril(pyapp.ones(N, N if M is None else M, dtype=as_dtype(dtype or floatx())), k)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    """(N, M) with 1 on the k-th diagonal, else 0."""
     rows, columns = pyapp.arange(N).unsqueeze(-1), pyapp.arange(N if M is None else M)
     return (columns - rows == k).to(as_dtype(dtype or floatx()))
 
@@ -294,6 +323,7 @@ def linspace(
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
+    """x1 where the condition holds, else x2; the places where it holds without both."""
     if x1 is None and x2 is None:
         return nonzero(condition)
     return pyapp.where(as_tensor(condition).to("bool"), *operands(x1, x2))
@@ -317,36 +347,44 @@ def _of_shape(make: Any, shape: Any, dtype: Any, *value: Any) -> Tensor:
 
 
 def zeros(shape: Any, dtype: Any = None) -> Tensor:
+    """0 everywhere; float32 unless `dtype` says otherwise."""
     return _of_shape(pyapp.zeros, shape, dtype)
 
 
 def ones(shape: Any, dtype: Any = None) -> Tensor:
+    """1 everywhere; float32 unless `dtype` says otherwise."""
     return _of_shape(pyapp.ones, shape, dtype)
 
 
 def empty(shape: Any, dtype: Any = None) -> Tensor:
+    """Memory that has not been written."""
     return _of_shape(pyapp.empty, shape, dtype)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+    """`fill_value` everywhere, a number or an array that broadcasts."""
     if isinstance(fill_value, (bool, int, float)):
         return _of_shape(pyapp.full, shape, dtype, fill_value)
     return as_tensor(fill_value, dtype or floatx()).expand(tuple(shape)).clone()
 
 
 def zeros_like(x: Any, dtype: Any = None) -> Tensor:
+    """0 in the shape and the dtype of x."""
     return pyapp.zeros_like(as_tensor(x), dtype=None if dtype is None else as_dtype(dtype))
 
 
 def ones_like(x: Any, dtype: Any = None) -> Tensor:
+    """1 in the shape and the dtype of x."""
     return pyapp.ones_like(as_tensor(x), dtype=None if dtype is None else as_dtype(dtype))
 
 
 def empty_like(x: Any, dtype: Any = None) -> Tensor:
+    """Memory that has not been written, in the shape and the dtype of x."""
     return pyapp.empty_like(as_tensor(x), dtype=None if dtype is None else as_dtype(dtype))
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+    """`fill_value` in the shape and the dtype of x."""
     values = as_tensor(x)
     return full(values.shape, fill_value, values.dtype if dtype is None else dtype)
 
@@ -369,35 +407,38 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 
 
 def bitwise_invert(x: Any) -> Tensor:
+    """The bits of whole numbers, or truth values, turned."""
     return pyapp.bitwise_not(as_tensor(x))
 
 
 def conjugate(x: Any) -> Tensor:
-    return as_tensor(x)
+    """Complex numbers with the other sign of their imaginary parts; real numbers as they are."""
+    return as_tensor(x).conj()
 
 
 def angle(x: Any) -> Tensor:
     """The angle of complex numbers; of real ones 0, and pi where they are below 0."""
     values = as_tensor(x)
-    if values.dtype.is_complex:
-        return pyapp.angle(values)
-    values = as_floats(values)
-    return pyapp.where(values.isnan(), values, pyapp.where(values < 0, pi, 0.0).to(values.dtype))
+    return pyapp.angle(values if values.dtype.is_complex else as_floats(values))
 
 
 def fabs(x: Any) -> Tensor:
+    """The absolute values, as floats."""
     return as_floats(x).abs()
 
 
 def floor(x: Any) -> Tensor:
+    """The next whole number below, as floats."""
     return as_floats(x).floor()
 
 
 def ceil(x: Any) -> Tensor:
+    """The next whole number above, as floats."""
     return as_floats(x).ceil()
 
 
 def cbrt(x: Any) -> Tensor:
+    """The cube root, as floats."""
     values = as_floats(x)
     return values.sign() * values.abs() ** (1 / 3)
 
@@ -411,6 +452,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
 
 
 def is_tensor(x: Any) -> bool:
+    """Whether it is a tensor with values."""
     return isinstance(x, Tensor)
 
 

@@ -13,6 +13,8 @@ from ..engine.element_programs import ElementProgram, Numbers
 from ..engine.launch import stop_capture
 from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import adamw_step
+from ..optim.adam import adam_program, nadam_program
+from ..optim.lion import LION
 from ..train.floats import floatx
 from ..train.variable import as_variable
 from .optimizer_base import Optimizer
@@ -85,22 +87,9 @@ class Adam(Optimizer):
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
         if self.amsgrad:
-            update_elements(weight, (grad, *kept.values()), _adam(), numbers)
+            update_elements(weight, (grad, *kept.values()), adam_program(True, False), numbers)
         else:
             adamw_step(weight, kept["momentum"], kept["velocity"], grad, numbers)
-
-
-@cache
-def _adam() -> ElementProgram:
-    def adam(
-        w: Any, g: Any, m: Any, v: Any, hat: Any, keep: Any, b1: Any, share1: Any, b2: Any, share2: Any, scale: Any,
-        epsilon: Any, rate: Any,
-    ) -> Any:  # fmt: skip
-        m, v = m * b1 + g * share1, v * b2 + g * g * share2
-        hat = hat.maximum(v)
-        return w * keep + m / (hat.sqrt() * scale + epsilon) * rate, None, m, v, hat
-
-    return ElementProgram(adam, 5, 8)
 
 
 class AdamW(Adam):
@@ -174,16 +163,15 @@ class Adagrad(Optimizer):
         return self.keep(rate, decays), self.epsilon, rate
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
-        update_elements(weight, (grad, *kept.values()), _adagrad(), numbers)
+        update_elements(weight, (grad, *kept.values()), _ADAGRAD, numbers)
 
 
-@cache
-def _adagrad() -> ElementProgram:
-    def adagrad(w: Any, g: Any, total: Any, keep: Any, epsilon: Any, rate: Any) -> Any:
-        total = total + g * g
-        return w * keep - g * rate / (total + epsilon).sqrt(), None, total
+def _adagrad(w: Any, g: Any, total: Any, keep: Any, epsilon: Any, rate: Any) -> Any:
+    total = total + g * g
+    return w * keep - g * rate / (total + epsilon).sqrt(), None, total
 
-    return ElementProgram(adagrad, 3, 3)
+
+_ADAGRAD = ElementProgram(_adagrad, 3, 3)
 
 
 class Adadelta(Optimizer):
@@ -203,19 +191,18 @@ class Adadelta(Optimizer):
         return self.keep(rate, decays), self.rho, 1 - self.rho, self.epsilon, rate
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
-        update_elements(weight, (grad, *kept.values()), _adadelta(), numbers)
+        update_elements(weight, (grad, *kept.values()), _ADADELTA, numbers)
 
 
-@cache
-def _adadelta() -> ElementProgram:
-    def adadelta(
-        w: Any, g: Any, squares: Any, deltas: Any, keep: Any, rho: Any, share: Any, epsilon: Any, rate: Any
-    ) -> Any:
-        squares = squares * rho + g * g * share
-        step = (deltas + epsilon).sqrt() * g / (squares + epsilon).sqrt()
-        return w * keep - step * rate, None, squares, deltas * rho + step * step * share
+def _adadelta(
+    w: Any, g: Any, squares: Any, deltas: Any, keep: Any, rho: Any, share: Any, epsilon: Any, rate: Any
+) -> Any:
+    squares = squares * rho + g * g * share
+    step = (deltas + epsilon).sqrt() * g / (squares + epsilon).sqrt()
+    return w * keep - step * rate, None, squares, deltas * rho + step * step * share
 
-    return ElementProgram(adadelta, 4, 5)
+
+_ADADELTA = ElementProgram(_adadelta, 4, 5)
 
 
 class Adamax(Optimizer):
@@ -236,16 +223,15 @@ class Adamax(Optimizer):
         return self.keep(self.learning_rate, decays), self.beta_1, 1 - self.beta_1, self.beta_2, self.epsilon, -rate
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
-        update_elements(weight, (grad, *kept.values()), _adamax(), numbers)
+        update_elements(weight, (grad, *kept.values()), _ADAMAX, numbers)
 
 
-@cache
-def _adamax() -> ElementProgram:
-    def adamax(w: Any, g: Any, m: Any, u: Any, keep: Any, b1: Any, share: Any, b2: Any, epsilon: Any, rate: Any) -> Any:
-        m, u = m * b1 + g * share, (u * b2).maximum(g.abs())
-        return w * keep + m / (u + epsilon) * rate, None, m, u
+def _adamax(w: Any, g: Any, m: Any, u: Any, keep: Any, b1: Any, share: Any, b2: Any, epsilon: Any, rate: Any) -> Any:
+    m, u = m * b1 + g * share, (u * b2).maximum(g.abs())
+    return w * keep + m / (u + epsilon) * rate, None, m, u
 
-    return ElementProgram(adamax, 4, 6)
+
+_ADAMAX = ElementProgram(_adamax, 4, 6)
 
 
 class Nadam(Optimizer):
@@ -290,19 +276,7 @@ class Nadam(Optimizer):
         )  # fmt: skip
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
-        update_elements(weight, (grad, *kept.values()), _nadam(), numbers)
-
-
-@cache
-def _nadam() -> ElementProgram:
-    def nadam(
-        w: Any, g: Any, m: Any, v: Any, keep: Any, b1: Any, share1: Any, b2: Any, share2: Any, scale: Any, epsilon: Any,
-        of_grad: Any, of_mean: Any,
-    ) -> Any:  # fmt: skip
-        m, v = m * b1 + g * share1, v * b2 + g * g * share2
-        return w * keep + (g * of_grad + m * of_mean) / (v.sqrt() * scale + epsilon), None, m, v
-
-    return ElementProgram(nadam, 4, 9)
+        update_elements(weight, (grad, *kept.values()), nadam_program(False), numbers)
 
 
 class Ftrl(Optimizer):
@@ -340,22 +314,21 @@ class Ftrl(Optimizer):
         return self.keep(rate, decays), rate, l1, -l1, 2 * l2, 2 * self.l2_shrinkage_regularization_strength
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
-        update_elements(weight, (grad, *kept.values()), _ftrl(), numbers)
+        update_elements(weight, (grad, *kept.values()), _FTRL, numbers)
 
 
-@cache
-def _ftrl() -> ElementProgram:
-    def ftrl(
-        w: Any, g: Any, total: Any, linear: Any, keep: Any, rate: Any, most: Any, least: Any, l2: Any, shrinkage: Any
-    ) -> Any:
-        w = w * keep
-        before, total = total.sqrt(), total + g * g
-        root = total.sqrt()
-        linear = linear + g + w * shrinkage - (root - before) / rate * w
-        new = (linear.maximum(least).minimum(most) - linear) / (root / rate + l2)
-        return new, None, total, linear
+def _ftrl(
+    w: Any, g: Any, total: Any, linear: Any, keep: Any, rate: Any, most: Any, least: Any, l2: Any, shrinkage: Any
+) -> Any:
+    w = w * keep
+    before, total = total.sqrt(), total + g * g
+    root = total.sqrt()
+    linear = linear + g + w * shrinkage - (root - before) / rate * w
+    new = (linear.maximum(least).minimum(most) - linear) / (root / rate + l2)
+    return new, None, total, linear
 
-    return ElementProgram(ftrl, 4, 6)
+
+_FTRL = ElementProgram(_ftrl, 4, 6)
 
 
 class Adafactor(Optimizer):
@@ -428,15 +401,7 @@ class Lion(Optimizer):
         return self.keep(rate, decays), self.beta_1, 1 - self.beta_1, self.beta_2, 1 - self.beta_2, -rate
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
-        update_elements(weight, (grad, *kept.values()), _lion(), numbers)
-
-
-@cache
-def _lion() -> ElementProgram:
-    def lion(w: Any, g: Any, m: Any, keep: Any, b1: Any, share1: Any, b2: Any, share2: Any, rate: Any) -> Any:
-        return w * keep + (m * b1 + g * share1).sign() * rate, None, m * b2 + g * share2
-
-    return ElementProgram(lion, 3, 6)
+        update_elements(weight, (grad, *kept.values()), LION, numbers)
 
 
 class Lamb(Adam):
@@ -498,21 +463,20 @@ class ScheduleFreeAdamW(Optimizer):
         )  # fmt: skip
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
-        update_elements(weight, (grad, *kept.values()), _schedule_free(), numbers)
+        update_elements(weight, (grad, *kept.values()), _SCHEDULE_FREE, numbers)
 
 
-@cache
-def _schedule_free() -> ElementProgram:
-    def schedule_free(
-        w: Any, g: Any, z: Any, v: Any, keep: Any, b2: Any, share: Any, scale: Any, epsilon: Any, rate: Any,
-        fast: Any, back: Any, of_mean: Any, of_new: Any,
-    ) -> Any:  # fmt: skip
-        v = v * b2 + g * g * share
-        z = z - g * rate / (v.sqrt() * scale + epsilon)
-        mean = (w * keep - z * fast) * back  # of the fast sequence z so far; Keras takes the new z here, the paper not
-        return mean * of_mean + z * of_new, None, z, v
+def _schedule_free(
+    w: Any, g: Any, z: Any, v: Any, keep: Any, b2: Any, share: Any, scale: Any, epsilon: Any, rate: Any,
+    fast: Any, back: Any, of_mean: Any, of_new: Any,
+) -> Any:  # fmt: skip
+    v = v * b2 + g * g * share
+    z = z - g * rate / (v.sqrt() * scale + epsilon)
+    mean = (w * keep - z * fast) * back  # of the fast sequence z so far; Keras takes the new z here, the paper not
+    return mean * of_mean + z * of_new, None, z, v
 
-    return ElementProgram(schedule_free, 4, 10)
+
+_SCHEDULE_FREE = ElementProgram(_schedule_free, 4, 10)
 
 
 class Muon(Optimizer):

@@ -215,6 +215,7 @@ def equal(x1: Any, x2: Any) -> Tensor:
 
 
 def not_equal(x1: Any, x2: Any) -> Tensor:
+    """Where the elements differ."""
     return pyapp.ne(*operands(x1, x2))
 
 
@@ -256,6 +257,7 @@ def dot(x1: Any, x2: Any) -> Tensor:
 
 
 def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Tensor:
+    """The sum over the last `axes` dims of x1 and the first ones of x2, or over dims of both that are listed."""
     a, b = _alike(x1, x2)
     if not isinstance(axes, int):  # a number for each, or several
         axes = tuple([one] if isinstance(one, int) else list(one) for one in axes)

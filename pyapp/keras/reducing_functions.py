@@ -17,6 +17,7 @@ __all__ = [
 
 
 def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The sum over an axis, several, or all (None)."""
     values = as_tensor(x)
     return (
         values.sum(tuple(axes_of(axis, values)), keepdims, dtype=sum_dtype(values))
@@ -26,6 +27,7 @@ def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
+    """The product over an axis, several, or all (None)."""
     values = as_tensor(x)
     kind = sum_dtype(values) if dtype is None else as_dtype(dtype)
     for place in sorted(axes_of(axis, values), reverse=True):
@@ -64,10 +66,12 @@ def min(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -
 
 
 def amax(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest element."""
     return _extreme("amax", x, axis, keepdims)
 
 
 def amin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The smallest element."""
     return _extreme("amin", x, axis, keepdims)
 
 
@@ -77,11 +81,13 @@ def _extreme(name: str, x: Any, axis: Any, keepdims: bool) -> Tensor:
 
 
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements are true, or not 0."""
     values = as_tensor(x).to("bool")
     return pyapp.all(values, tuple(axes_of(axis, values)), keepdims)
 
 
 def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Whether any element is true, or not 0."""
     values = as_tensor(x).to("bool")
     return pyapp.any(values, tuple(axes_of(axis, values)), keepdims)
 
@@ -93,10 +99,12 @@ def count_nonzero(x: Any, axis: Any = None) -> Tensor:
 
 
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """The sums up to each element along an axis; of all elements as a vector for None."""
     return _running("cumsum", x, axis, dtype)
 
 
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """The products up to each element along an axis; of all elements as a vector for None."""
     return _running("cumprod", x, axis, dtype)
 
 
@@ -107,6 +115,7 @@ def _running(name: str, x: Any, axis: int | None, dtype: Any) -> Tensor:
 
 
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """log(the sum of exp(x))."""
     values = as_floats(x)
     return pyapp.logsumexp(values, tuple(axes_of(axis, values)), keepdim=keepdims)
 
@@ -135,19 +144,25 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """The values below which the shares `q` of the elements lie: (*q, ...)."""
+    return quantile_by(pyapp.quantile, x, q, axis, method, keepdims)
+
+
+def quantile_by(find: Any, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Tensor:
+    """`find`, pyapp.quantile or pyapp.nanquantile, along an axis or several."""
     values = as_floats(x)
     shares = as_tensor(q).to(values.dtype)
-    if isinstance(axis, (tuple, list)):
-        places = axes_of(axis, values)
-        kept = [k for k in range(values.ndim) if k not in places]
-        rows = values.permute(*kept, *places).reshape(*(values.shape[k] for k in kept), -1)
-        found = quantile(rows, q, -1, method)
-        shape = [1 if k in places else values.shape[k] for k in range(values.ndim)]
-        return found.reshape(*shares.shape, *shape) if keepdims else found
-    return pyapp.quantile(values, shares, axis, keepdim=keepdims, interpolation=method)
+    places = axes_of(axis, values)
+    kept = [k for k in range(values.ndim) if k not in places]
+    rows = values.permute(*kept, *places).reshape(*(values.shape[k] for k in kept), -1)
+    found: Tensor = find(rows, shares, -1, interpolation=method)
+    if not keepdims:
+        return found
+    return found.reshape(*shares.shape, *(1 if k in places else values.shape[k] for k in range(values.ndim)))
 
 
 def percentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """`quantile`, with `q` in percent."""
     return quantile(x, as_floats(q) / 100, axis, method, keepdims)
 
 

@@ -35,11 +35,15 @@ class L1L2(Regularizer):
 
 
 class L1(L1L2):
+    """l1 times the sum of absolute values."""
+
     def __init__(self, l1: float = 0.01) -> None:
         super().__init__(l1=l1)
 
 
 class L2(L1L2):
+    """l2 times the sum of squares."""
+
     def __init__(self, l2: float = 0.01) -> None:
         super().__init__(l2=l2)
 

@@ -6,6 +6,8 @@ __all__ = ["SETTINGS", "Settings"]
 
 
 class Settings:
+    """What the session has set."""
+
     dtype_policy: str | None = None  # of layers that are given no dtype; None: floatx
     data_format: str = "channels_last"  # of layers that are given none
     flash_attention: bool = False

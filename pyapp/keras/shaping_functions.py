@@ -26,10 +26,12 @@ def get_item(x: Any, key: Any) -> Tensor:
 
 
 def broadcast_to(x: Any, shape: Any) -> Tensor:
+    """x repeated along dims of size 1, and along new ones in front."""
     return as_tensor(x).expand(tuple(shape))
 
 
 def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
+    """x with two dims exchanged."""
     return as_tensor(x).transpose(axis1, axis2)
 
 

@@ -12,11 +12,13 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module
 from pyapp.nn.encoders.albert import Albert
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     Chooser,
     Headed,
-    LinearHead,
+    TokenLabelsHead,
     Words,
     first_token,
+    headed,
     one_label,
 )
 from pyapp.nn.layers.gated import activation_named
@@ -100,16 +102,6 @@ class AlbertForSequenceClassification(Headed):
         return self.classifier(self.encoder.pooler(first_token(x)).tanh())
 
 
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), Albert(config, pooler=False), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), Albert(config, pooler=False), config.hidden_size, 2)
-
-
 class AlbertForMultipleChoice(Chooser, AlbertForSequenceClassification):
     """Scores of several texts, of which one is right."""
 
@@ -121,7 +113,7 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Albert,
     "masked-lm": AlbertForMaskedLM,
     "sequence-classification": AlbertForSequenceClassification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "token-classification": headed(TokenLabelsHead, BASE, Albert, pooler=False),
+    "question-answering": headed(AnswersHead, BASE, Albert, pooler=False),
     "multiple-choice": AlbertForMultipleChoice,
 }

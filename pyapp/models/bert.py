@@ -17,15 +17,16 @@ from pyapp.nn import Embedding, Module
 from pyapp.nn.encoders.alibi_encoder import GATES, AlibiBertEncoder
 from pyapp.nn.encoders.bert_decoder import PlacedEmbeddings, TextDecoder
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEmbeddings,
     BertEncoder,
     Encoder,
-    LinearHead,
-    PooledChoiceHead,
     PooledClassifierHead,
     Predictions,
     PredictionsHead,
-    one_label,
+    TokenLabelsHead,
+    choosing,
+    headed,
 )
 from pyapp.nn.encoders.norm_first import NormFirstEncoder, NormNames
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory
@@ -130,33 +131,6 @@ class BertTextDecoder(TextDecoder):
         return self.cls.predictions(self.hidden(tokens, memory))
 
 
-def masked_lm(config: Config) -> PredictionsHead:
-    """Scores of the words that may stand at each token."""
-    return PredictionsHead(config.base, encoder(config, pooler=False))
-
-
-def sequence_classification(config: Config) -> PooledClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return PooledClassifierHead(config.base, encoder(config))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead(
-        (config.base, "classifier"), encoder(config, pooler=False), config.hidden_size, len(config.labels)
-    )
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((config.base, "qa_outputs"), encoder(config, pooler=False), config.hidden_size, 2)
-
-
-def multiple_choice(config: Config) -> PooledChoiceHead:
-    """Scores of several texts, of which one is right."""
-    return PooledChoiceHead(config.base, encoder(one_label(config)))
-
-
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return encoder_settings(found, values) | {"type_vocab_size": rows_in(values, "token_types.weight") or 1}
 
@@ -195,10 +169,10 @@ GGUF = Gguf(
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": encoder,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
-    "multiple-choice": multiple_choice,
+    "masked-lm": headed(PredictionsHead, None, encoder, pooler=False),
+    "sequence-classification": headed(PooledClassifierHead, None, encoder),
+    "token-classification": headed(TokenLabelsHead, None, encoder, pooler=False),
+    "question-answering": headed(AnswersHead, None, encoder, pooler=False),
+    "multiple-choice": choosing(None, encoder),
     "text-decoder": BertTextDecoder,
 }

@@ -22,12 +22,12 @@ from pyapp.nn.encoders.encoders import (
     Encoder,
     Headed,
     Intermediate,
-    LinearHead,
     NormedResidual,
     PredictionsHead,
+    TokenLabelsHead,
+    headed,
     visible_keys,
 )  # fmt: skip
-from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
@@ -108,21 +108,6 @@ class BigBird(Encoder):
         return self.encoder(x, mask).narrow(1, 0, ids.shape[1])
 
 
-def masked_lm(config: Config) -> PredictionsHead:
-    """Scores of the words that may stand at each token."""
-    return PredictionsHead(BASE, BigBird(config))
-
-
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, BigBird(config), activation_named(config.hidden_act))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), BigBird(config), config.hidden_size, len(config.labels))
-
-
 class Answers(Module):
     """BERT's feed-forward part and a linear layer."""
 
@@ -158,8 +143,8 @@ class BigBirdForQuestionAnswering(Headed):
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": BigBird,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
+    "masked-lm": headed(PredictionsHead, BASE, BigBird),
+    "sequence-classification": headed(DenseClassifierHead, BASE, BigBird),
+    "token-classification": headed(TokenLabelsHead, BASE, BigBird),
     "question-answering": BigBirdForQuestionAnswering,
 }

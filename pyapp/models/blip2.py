@@ -23,7 +23,7 @@ from pyapp.nn.vision_language.query_former import query_layers
 
 from ._index import MODEL_TYPES as MODULES
 from .loading import picture_text
-from .loading.config import read_config, require
+from .loading.config import read_config, require, stated
 from .loading.picture_text import PictureTextConfig
 from .loading.pictures_config import PatchConfig
 from .loading.query_config import QueryConfig
@@ -115,11 +115,7 @@ class Config(PictureTextConfig):
         found: QueryConfig = read_config(QueryConfig, self.values.get("qformer_config") or {})
         return found
 
-    @property
-    def count(self) -> int:
-        """The number of queries."""
-        found: int = self.values.get("num_query_tokens", 32)
-        return found
+    count = stated("num_query_tokens", 32)  # the number of queries
 
 
 class QueryEmbeddings(Module):

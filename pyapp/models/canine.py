@@ -14,15 +14,17 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Module
 from pyapp.nn.encoders.block_attention import in_whole_blocks
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertLayer,
     BertLayers,
     Encoder,
     Layers,
-    LinearHead,
     PooledClassifierHead,
     Pooler,
     SelfAttention,
+    TokenLabelsHead,
     attend_joined,
+    headed,
     visible_keys,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
@@ -222,24 +224,9 @@ class SequenceClassifier(PooledClassifierHead):
         return self.scores(encoder.molecules(ids, attention_mask, type_ids), attention_mask)
 
 
-def sequence_classification(config: Config) -> SequenceClassifier:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return SequenceClassifier(BASE, Canine(config))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each character."""
-    return LinearHead((BASE, "classifier"), Canine(config), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each character."""
-    return LinearHead((BASE, "qa_outputs"), Canine(config), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Canine,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "sequence-classification": headed(SequenceClassifier, BASE, Canine),
+    "token-classification": headed(TokenLabelsHead, BASE, Canine),
+    "question-answering": headed(AnswersHead, BASE, Canine),
 }

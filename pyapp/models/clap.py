@@ -23,7 +23,7 @@ from pyapp.nn.vision.towers import direction_scores
 from pyapp.nn.vision.vision import as_sequence
 from pyapp.nn.vision.windows import WindowEncoder
 
-from .loading.config import check_fields, check_padding, read_config, require
+from .loading.config import check_fields, check_padding, read_config, require, stated
 from .loading.towers_config import TextConfig
 
 MODEL_TYPES = ("clap",)
@@ -145,11 +145,7 @@ class Config:
         parts = {"text_config": self.text_config.to_dict(), "audio_config": asdict(self.audio_config)}
         return {**self.values, "model_type": MODEL_TYPES[0], **parts}
 
-    @property
-    def projection_dim(self) -> int:
-        """The numbers of a vector."""
-        found: int = self.values.get("projection_dim", 512)
-        return found
+    projection_dim = stated("projection_dim", 512)  # the numbers of a vector
 
     @property
     def vocab_size(self) -> int:

@@ -19,7 +19,7 @@ from pyapp.nn.vision_language.picture_text import PictureTextModel
 
 from ._index import SEEING
 from .loading import picture_text
-from .loading.config import require
+from .loading.config import require, stated
 
 MODEL_TYPES = ("colpali", "colqwen2")
 IMAGE_PROCESSOR = {"colpali": "Siglip", "colqwen2": "Qwen2VL"}  # of files that name none
@@ -73,11 +73,7 @@ class Config:
         """As JSON values."""
         return {**self.values, "vlm_config": self.vlm_config.to_dict()}
 
-    @property
-    def embedding_dim(self) -> int:
-        """The numbers of a vector."""
-        found: int = self.values.get("embedding_dim", 128)
-        return found
+    embedding_dim = stated("embedding_dim", 128)  # the numbers of a vector
 
     @property
     def vocab_size(self) -> int:

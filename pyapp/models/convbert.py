@@ -13,13 +13,15 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv1d, LayerNorm, Linear, Module
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertAttention,
     DenseClassifierHead,
     GeneratorHead,
     Layers,
-    LinearHead,
     NarrowEncoder,
+    TokenLabelsHead,
     attend,
+    headed,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
@@ -181,30 +183,10 @@ class ConvBert(NarrowEncoder):
         return Layers(Layer(config) for _ in range(config.num_hidden_layers))
 
 
-def masked_lm(config: Config) -> GeneratorHead:
-    """Scores of the words that may stand at each token."""
-    return GeneratorHead(BASE, ConvBert(config))
-
-
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, ConvBert(config), activation_named(config.hidden_act))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), ConvBert(config), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), ConvBert(config), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": ConvBert,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "masked-lm": headed(GeneratorHead, BASE, ConvBert),
+    "sequence-classification": headed(DenseClassifierHead, BASE, ConvBert),
+    "token-classification": headed(TokenLabelsHead, BASE, ConvBert),
+    "question-answering": headed(AnswersHead, BASE, ConvBert),
 }

@@ -21,7 +21,7 @@ from pyapp.nn.decoders.decoder import WholeText
 from pyapp.nn.parameter import new_parameter
 
 from ._index import MODEL_TYPES as MODULES
-from .loading.config import require
+from .loading.config import require, stated
 from .loading.sound_parts import codec_of, module_of_part, object_of
 from .loading.weights import Stored
 
@@ -105,11 +105,7 @@ class Config:
         """As JSON values."""
         return {**self.values, "model_type": MODEL_TYPES[0]}
 
-    @property
-    def num_codebooks(self) -> int:
-        """The codes of a moment."""
-        found: int = self.values.get("num_codebooks", 32)
-        return found
+    num_codebooks = stated("num_codebooks", 32)  # the codes of a moment
 
     @property
     def entries(self) -> int:
@@ -117,17 +113,8 @@ class Config:
         found: int = self.backbone.vocab_size
         return found
 
-    @property
-    def end(self) -> int:
-        """The code of a moment after the last one."""
-        found: int = self.values.get("codebook_eos_token_id", 0)
-        return found
-
-    @property
-    def vocab_size(self) -> int:
-        """The tokens of texts."""
-        found: int = self.values.get("text_vocab_size", 128256)
-        return found
+    end = stated("codebook_eos_token_id", 0)  # the code of a moment after the last one
+    vocab_size = stated("text_vocab_size", 128256)  # the tokens of texts
 
     @property
     def num_speakers(self) -> int:

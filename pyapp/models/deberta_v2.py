@@ -15,14 +15,16 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertLayer,
     Encoder,
     Headed,
-    LinearHead,
     Predictions,
+    TokenLabelsHead,
     as_bias,
     attend,
     first_token,
+    headed,
     visible_keys,
 )
 from pyapp.nn.layers.gated import activation_named
@@ -376,20 +378,10 @@ class DebertaV2ForSequenceClassification(Headed):
         return self.classifier(self.pooler(x))
 
 
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), DebertaV2(config), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), DebertaV2(config), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": DebertaV2,
     "masked-lm": DebertaV2ForMaskedLM,
     "sequence-classification": DebertaV2ForSequenceClassification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "token-classification": headed(TokenLabelsHead, BASE, DebertaV2),
+    "question-answering": headed(AnswersHead, BASE, DebertaV2),
 }

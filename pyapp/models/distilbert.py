@@ -12,14 +12,16 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     Chooser,
     Encoder,
     Headed,
     Layers,
-    LinearHead,
+    TokenLabelsHead,
     Words,
     attend_joined,
     first_token,
+    headed,
     one_label,
     visible_keys,
 )
@@ -173,16 +175,6 @@ class DistilBertForSequenceClassification(Headed):
         return self.classifier(ops.relu(self.pre_classifier(first_token(x))))
 
 
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead(("distilbert", "classifier"), DistilBert(config), config.dim, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead(("distilbert", "qa_outputs"), DistilBert(config), config.dim, 2)
-
-
 class DistilBertForMultipleChoice(Chooser, DistilBertForSequenceClassification):
     """Scores of several texts, of which one is right."""
 
@@ -225,7 +217,7 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": DistilBert,
     "masked-lm": DistilBertForMaskedLM,
     "sequence-classification": DistilBertForSequenceClassification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "token-classification": headed(TokenLabelsHead, BASE, DistilBert),
+    "question-answering": headed(AnswersHead, BASE, DistilBert),
     "multiple-choice": DistilBertForMultipleChoice,
 }

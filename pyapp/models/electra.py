@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module
-from pyapp.nn.encoders.encoders import DenseClassifierHead, GeneratorHead, Headed, LinearHead, NarrowEncoder
+from pyapp.nn.encoders.encoders import (
+    AnswersHead,
+    DenseClassifierHead,
+    GeneratorHead,
+    Headed,
+    NarrowEncoder,
+    TokenLabelsHead,
+    headed,
+)
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import require
@@ -41,11 +49,6 @@ class Electra(NarrowEncoder):
     """The encoder."""
 
 
-def masked_lm(config: Config) -> GeneratorHead:
-    """The generator: scores of the words that may stand at each token."""
-    return GeneratorHead(BASE, Electra(config))
-
-
 class Replaced(Module):
     """A score for each token."""
 
@@ -72,26 +75,11 @@ class ElectraForPreTraining(Headed):
         return self.discriminator_predictions(x)
 
 
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, Electra(config), ops.gelu)
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead(("electra", "classifier"), Electra(config), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead(("electra", "qa_outputs"), Electra(config), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Electra,
-    "masked-lm": masked_lm,
+    "masked-lm": headed(GeneratorHead, BASE, Electra),
     "replaced-tokens": ElectraForPreTraining,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "sequence-classification": headed(DenseClassifierHead, BASE, Electra, ops.gelu),
+    "token-classification": headed(TokenLabelsHead, BASE, Electra),
+    "question-answering": headed(AnswersHead, BASE, Electra),
 }

@@ -16,12 +16,13 @@ from pyapp.nn.encoders.encoders import (
     DenseClassifierHead,
     Encoder,
     Intermediate,
-    LinearHead,
     NormedWordsHead,
     Pooler,
     SelfAttention,
+    TokenLabelsHead,
     attend,
     attend_joined,
+    headed,
     positions_from,
     visible_keys,
 )  # fmt: skip
@@ -170,24 +171,9 @@ class Esm(Encoder):
         return self.encoder.emb_layer_norm_after(x)
 
 
-def masked_lm(config: Config) -> NormedWordsHead:
-    """Scores of the amino acids that may stand at each token."""
-    return NormedWordsHead(BASE, Esm(config, pooler=False))
-
-
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a protein."""
-    return DenseClassifierHead(BASE, Esm(config, pooler=False), ops.tanh)
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each amino acid."""
-    return LinearHead(("esm", "classifier"), Esm(config, pooler=False), config.hidden_size, len(config.labels))
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Esm,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
+    "masked-lm": headed(NormedWordsHead, BASE, Esm, pooler=False),
+    "sequence-classification": headed(DenseClassifierHead, BASE, Esm, ops.tanh, pooler=False),
+    "token-classification": headed(TokenLabelsHead, BASE, Esm, pooler=False),
 }

@@ -12,7 +12,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, GatedFeedForward, Linear, Module, ModuleList, RMSNorm
 from pyapp.nn.decoders.decoder import RotaryTable
-from pyapp.nn.encoders.encoders import Encoder, Headed, LinearHead, Words, first_token, visible_keys
+from pyapp.nn.encoders.encoders import Encoder, Headed, TokenLabelsHead, Words, first_token, headed, visible_keys
 from pyapp.nn.encoders.rotary_encoder import RotaryAttention
 from pyapp.nn.layers.gated import activation_named
 
@@ -135,11 +135,6 @@ def _mean(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return (x * weight).sum(1) / weight.sum(1)
 
 
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), EuroBert(config), config.hidden_size, len(config.labels))
-
-
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return encoder_settings({"pad_token_id": None} | biases(found, values), values)
 
@@ -157,5 +152,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": EuroBert,
     "masked-lm": EuroBertForMaskedLM,
     "sequence-classification": EuroBertForSequenceClassification,
-    "token-classification": token_classification,
+    "token-classification": headed(TokenLabelsHead, BASE, EuroBert),
 }

@@ -13,16 +13,17 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEmbeddings,
     Encoder,
     Intermediate,
-    LinearHead,
     NormedResidual,
-    PooledChoiceHead,
     PooledClassifierHead,
     Pooler,
     PredictionsHead,
-    one_label,
+    TokenLabelsHead,
+    choosing,
+    headed,
 )  # fmt: skip
 
 from .loading.encoder_config import EncoderConfig
@@ -117,36 +118,11 @@ class FNet(Encoder):
         return x
 
 
-def masked_lm(config: Config) -> PredictionsHead:
-    """Scores of the words that may stand at each token."""
-    return PredictionsHead(BASE, FNet(config))
-
-
-def sequence_classification(config: Config) -> PooledClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return PooledClassifierHead(BASE, FNet(config))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), FNet(config), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), FNet(config), config.hidden_size, 2)
-
-
-def multiple_choice(config: Config) -> PooledChoiceHead:
-    """Scores of several texts, of which one is right."""
-    return PooledChoiceHead(BASE, FNet(one_label(config)))
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": FNet,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
-    "multiple-choice": multiple_choice,
+    "masked-lm": headed(PredictionsHead, BASE, FNet),
+    "sequence-classification": headed(PooledClassifierHead, BASE, FNet),
+    "token-classification": headed(TokenLabelsHead, BASE, FNet),
+    "question-answering": headed(AnswersHead, BASE, FNet),
+    "multiple-choice": choosing(BASE, FNet),
 }

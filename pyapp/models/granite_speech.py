@@ -29,7 +29,7 @@ from pyapp.nn.positions.relative_positions import by_distance
 from pyapp.nn.vision_language.query_former import query_layers
 
 from .loading import picture_text, sound_text
-from .loading.config import check_fields, read_config, require
+from .loading.config import check_fields, read_config, require, stated
 from .loading.picture_text import MixedTextConfig
 from .loading.query_config import QueryConfig
 
@@ -145,11 +145,7 @@ class Config(MixedTextConfig):
         found: QueryConfig = read_config(QueryConfig, self.values.get("projector_config") or {})
         return found
 
-    @property
-    def window(self) -> int:
-        """The moments that are asked together."""
-        found: int = self.values.get("window_size", 15)
-        return found
+    window = stated("window_size", 15)  # the moments that are asked together
 
     @property
     def count(self) -> int:

@@ -7,14 +7,13 @@ Parameters have the names of Hugging Face's library. The files of Alibaba have o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.encoders.encoders import Headed, Words
-from pyapp.nn.encoders.rotary_encoder import RotaryEncoder, RotaryTextClassification, rotary_token_classification
+from pyapp.nn.encoders.encoders import Headed, PooledClassifierHead, TokenLabelsHead, Words, headed
+from pyapp.nn.encoders.rotary_encoder import RotaryEncoder
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import LARGEST, LIMITS, read_config, require, rope_parameters
@@ -141,6 +140,6 @@ class GteForMaskedLM(Headed):
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": RotaryEncoder,
     "masked-lm": GteForMaskedLM,
-    "sequence-classification": partial(RotaryTextClassification, BASE),
-    "token-classification": partial(rotary_token_classification, BASE),
+    "sequence-classification": headed(PooledClassifierHead, BASE, RotaryEncoder, pooler=True),
+    "token-classification": headed(TokenLabelsHead, BASE, RotaryEncoder),
 }

@@ -15,7 +15,7 @@ from pyapp.nn.vision.vision import squares
 from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 
 from .loading import picture_text
-from .loading.config import require
+from .loading.config import require, stated
 from .loading.picture_text import PictureTextConfig
 from .loading.towers_config import SiglipVisionConfig
 
@@ -53,11 +53,7 @@ class Config(PictureTextConfig):
             f"scale_factor is {scale!r:.60}, expected a divisor of the tower's {side} rows of patches",
         )
 
-    @property
-    def scale_factor(self) -> int:
-        """The rows, and columns, of patches that become one vector."""
-        found: int = self.values.get("scale_factor", 2)
-        return found
+    scale_factor = stated("scale_factor", 2)  # the rows, and columns, of patches that become one vector
 
 
 class Connector(Module):

@@ -15,8 +15,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import ops
 from pyapp.errors import ModelError
 from pyapp.nn import Module
-from pyapp.nn.encoders.encoders import DenseClassifierHead, LinearHead, NormedWordsHead
-from pyapp.nn.encoders.rotary_encoder import RotaryEncoder, rotary_token_classification
+from pyapp.nn.encoders.encoders import AnswersHead, DenseClassifierHead, NormedWordsHead, TokenLabelsHead, headed
+from pyapp.nn.encoders.rotary_encoder import RotaryEncoder
 
 from .loading.config import require, rope_parameters
 from .loading.encoder_config import RotaryEncoderConfig
@@ -90,26 +90,6 @@ def features(config: Config) -> RotaryEncoder:
     return RotaryEncoder(config, pooler=True)
 
 
-def masked_lm(config: Config) -> NormedWordsHead:
-    """Scores of the words that may stand at each token."""
-    return NormedWordsHead(BASE, RotaryEncoder(config))
-
-
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, RotaryEncoder(config), ops.tanh)
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return rotary_token_classification(BASE, config)
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), RotaryEncoder(config), config.hidden_size, 2)
-
-
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return encoder_settings(found, values) | {"type_vocab_size": rows_in(values, "token_types.weight") or 1}
 
@@ -127,8 +107,8 @@ GGUF = Gguf(
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": features,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "masked-lm": headed(NormedWordsHead, BASE, RotaryEncoder),
+    "sequence-classification": headed(DenseClassifierHead, BASE, RotaryEncoder, ops.tanh),
+    "token-classification": headed(TokenLabelsHead, BASE, RotaryEncoder),
+    "question-answering": headed(AnswersHead, BASE, RotaryEncoder),
 }

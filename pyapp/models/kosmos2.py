@@ -20,7 +20,7 @@ from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .loading import picture_text
-from .loading.config import require
+from .loading.config import require, stated
 from .loading.picture_text import PictureTextConfig
 from .loading.towers_config import ClipVisionConfig
 
@@ -90,11 +90,7 @@ class Config(PictureTextConfig):
         heads, width = self.text_config.num_attention_heads, self.text_config.hidden_size
         require(width % heads == 0, f"{heads} heads do not divide {width}")
 
-    @property
-    def count(self) -> int:
-        """The number of queries."""
-        found: int = self.values.get("latent_query_num", 64)
-        return found
+    count = stated("latent_query_num", 64)  # the number of queries
 
 
 class Projector(Module):

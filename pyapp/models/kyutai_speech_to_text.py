@@ -19,7 +19,7 @@ from pyapp.nn import Embedding
 from pyapp.nn.audio.synchronous import SynchronousModel
 
 from ._index import MODEL_TYPES as MODULES
-from .loading.config import require
+from .loading.config import require, stated
 from .loading.sound_parts import MOST_CODEBOOKS, codec_of, module_of_part, object_of
 from .loading.weights import Stored, cut_apart
 
@@ -88,29 +88,10 @@ class Config:
         """As JSON values."""
         return {**self.values, "model_type": MODEL_TYPES[0]}
 
-    @property
-    def num_codebooks(self) -> int:
-        """The codes of a moment."""
-        found: int = self.values.get("num_codebooks", 32)
-        return found
-
-    @property
-    def entries(self) -> int:
-        """The numbers of a code, and those that stand for none."""
-        found: int = self.values.get("codebook_vocab_size", 2049)
-        return found
-
-    @property
-    def empty(self) -> int:
-        """The code of each codebook before the recording."""
-        found: int = self.values.get("audio_bos_token_id", 2048)
-        return found
-
-    @property
-    def start(self) -> int:
-        """The token before what is written."""
-        found: int = self.values.get("bos_token_id", 48000)
-        return found
+    num_codebooks = stated("num_codebooks", 32)  # the codes of a moment
+    entries = stated("codebook_vocab_size", 2049)  # the numbers of a code, and those that stand for none
+    empty = stated("audio_bos_token_id", 2048)  # the code of each codebook before the recording
+    start = stated("bos_token_id", 48000)  # the token before what is written
 
     @property
     def rows(self) -> int:

@@ -11,12 +11,14 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEmbeddings,
     BertLayers,
-    LinearHead,
     PooledClassifierHead,
     Pooler,
     PredictionsHead,
+    TokenLabelsHead,
+    headed,
     visible_keys,
 )  # fmt: skip
 from pyapp.nn.vision.page_encoder import PAGE, PageEncoder, add_tables, placed
@@ -79,30 +81,10 @@ class LayoutLM(PageEncoder):
         return self.encoder(x, visible_keys(attention_mask))
 
 
-def masked_lm(config: Config) -> PredictionsHead:
-    """Scores of the words that may stand at each token."""
-    return PredictionsHead(BASE, LayoutLM(config))
-
-
-def sequence_classification(config: Config) -> PooledClassifierHead:
-    """Scores of the labels of a page."""
-    return PooledClassifierHead(BASE, LayoutLM(config))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), LayoutLM(config), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), LayoutLM(config), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": LayoutLM,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "masked-lm": headed(PredictionsHead, BASE, LayoutLM),
+    "sequence-classification": headed(PooledClassifierHead, BASE, LayoutLM),
+    "token-classification": headed(TokenLabelsHead, BASE, LayoutLM),
+    "question-answering": headed(AnswersHead, BASE, LayoutLM),
 }

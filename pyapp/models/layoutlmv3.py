@@ -23,6 +23,7 @@ from pyapp.nn.encoders.encoders import (
     Headed,
     LinearHead,
     as_bias,
+    headed,
     visible_keys,
 )  # fmt: skip
 from pyapp.nn.parameter import new_parameter
@@ -216,11 +217,6 @@ def patch_boxes(side: int) -> Any:
     return np.concatenate([[[1, 1, PAGE - 1, PAGE - 1]], boxes]).astype(np.int32)
 
 
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a page."""
-    return DenseClassifierHead(BASE, LayoutLMv3(config), ops.tanh)
-
-
 class LayoutLMv3ForTokenClassification(LinearHead):
     """Scores of the labels of each token: of a linear layer, or of two where there are ten labels or more."""
 
@@ -255,7 +251,7 @@ class LayoutLMv3ForQuestionAnswering(Headed):
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": LayoutLMv3,
-    "sequence-classification": sequence_classification,
+    "sequence-classification": headed(DenseClassifierHead, BASE, LayoutLMv3, ops.tanh),
     "token-classification": LayoutLMv3ForTokenClassification,
     "question-answering": LayoutLMv3ForQuestionAnswering,
 }

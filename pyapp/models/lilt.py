@@ -13,13 +13,15 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEmbeddings,
     DenseClassifierHead,
     Intermediate,
-    LinearHead,
     NormedResidual,
     Pooler,
     SelfAttention,
+    TokenLabelsHead,
+    headed,
     positions_from,
     visible_keys,
 )  # fmt: skip
@@ -174,24 +176,9 @@ class Lilt(PageEncoder):
         return self.encoder(self.embeddings(ids, type_ids, positions), places, visible_keys(attention_mask))
 
 
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a page."""
-    return DenseClassifierHead(BASE, Lilt(config, pooler=False), ops.tanh)
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), Lilt(config, pooler=False), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), Lilt(config, pooler=False), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Lilt,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "sequence-classification": headed(DenseClassifierHead, BASE, Lilt, ops.tanh, pooler=False),
+    "token-classification": headed(TokenLabelsHead, BASE, Lilt, pooler=False),
+    "question-answering": headed(AnswersHead, BASE, Lilt, pooler=False),
 }

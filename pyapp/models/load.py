@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyapp.dataclass import dataclass
 from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError, OptionError
-from pyapp.events import Cancel, Event, Progress
+from pyapp.events import Cancel, Event, reading_of
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object, object_problem
 from pyapp.formats.source import close_source, read_whole
@@ -122,27 +122,27 @@ def load_model(
             _forget_vocabulary(checkpoint)
         release_memory()
         task = task_of(settings)
-        if task == SEES and projector_file is None and _may_be_blind(settings):
-            has_tower = any("vision_" in name for name in checkpoint.tensors)
-            task = SEES if alone and files.processor is not None and has_tower else TEXT
-        task = task if pictures or task != SEES else TEXT
-        if task not in (TEXT, DENOISES) and adapter is not None:
-            what = f"a model that {'hears' if task == HEARS else 'sees pictures'} takes none"
+        sees = task == SEES and pictures
+        if sees and projector_file is None and _may_be_blind(settings):
+            sees = alone and files.processor is not None and any("vision_" in name for name in checkpoint.tensors)
+        task = TEXT if task == SEES and not sees else task
+        if adapter is not None and task not in (TEXT, DENOISES):
+            what = f"a model that {'sees pictures' if sees else 'hears'} takes none"
             raise OptionError(what, where="adapter", hint="Leave it out")
-        if task == SEES and (with_tokens := getattr(_seeing(settings), "with_tokens", None)) is not None:
+        if sees and (with_tokens := getattr(_seeing(settings), "with_tokens", None)) is not None:
             text = with_tokens(text)
         prepares = _preparation(files, settings, task, projector_file)
-        hears = HEARS in TASKS.get(MODEL_TYPES.get(settings.get("model_type", ""), ""), ())
-        hearing = _preparation(files, settings, HEARS, None) if hears and task == SEES else None
+        hears = sees and HEARS in TASKS.get(MODEL_TYPES.get(settings.get("model_type", ""), ""), ())
+        hearing = _preparation(files, settings, HEARS, None) if hears else None
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
         if task == HEARS:
             from .loading.sound import add_own_adapter, files_of
 
             beside_it = files_of(source, report, cancel) if settings.get("has_lora_adapter") and files.named else {}
             add_own_adapter(model, settings, beside_it, files.name, report)
-        if task == SEES and prepares is not None:
+        if sees and prepares is not None:
             prepares = _fitting(prepares, model, files.processor)
-        watching = _watching(files) if task == SEES and getattr(model, "watcher", None) is not None else None
+        watching = _watching(files) if sees and getattr(model, "watcher", None) is not None else None
     finally:
         if projector_file is not None:
             projector_file.close()
@@ -505,10 +505,7 @@ def build(
 
         checkpoint = as_floats(checkpoint, settings)
 
-    def progress(done: int, total: int) -> None:
-        cancel.check()
-        report(Progress("reading the model", done, total, "bytes"))
-
+    progress = reading_of(report, cancel)
     name = module_of(settings, checkpoint.source.name, task)
     if task in (SEES, HEARS) and group is not None:
         raise ModelError(
@@ -742,10 +739,7 @@ def _load(
         raise ModelError("its config.json is missing", where=where, hint="Give it too: it lies beside the weights")
     words = load_whisper_tokenizer(checkpoint, files.get("tokenizer"), config, generation)
 
-    def progress(done: int, total: int) -> None:
-        cancel.check()
-        report(Progress("reading the model", done, total, "bytes"))
-
+    progress = reading_of(report, cancel)
     stored = sum(info.nbytes for info in checkpoint.tensors.values())
     dtype = "float32" if dtype is None and stored <= EXACT_SPEECH_BYTES else dtype
     model = build_whisper(checkpoint, config, generation, dtype=dtype, device=device, progress=progress, group=group)

@@ -14,13 +14,15 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Module, ModuleList
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEmbeddings,
     BertLayer,
     DenseClassifierHead,
     Encoder,
-    LinearHead,
     NormedWordsHead,
     Pooler,
+    TokenLabelsHead,
+    headed,
     visible_keys,
 )  # fmt: skip
 from pyapp.nn.encoders.window_attention import WindowAttention
@@ -96,30 +98,10 @@ class Longformer(Encoder):
         return x
 
 
-def masked_lm(config: Config) -> NormedWordsHead:
-    """Scores of the words that may stand at each token."""
-    return NormedWordsHead(BASE, Longformer(config, pooler=False))
-
-
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, Longformer(config, pooler=False, seeing="first"), ops.tanh)
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), Longformer(config, pooler=False), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), Longformer(config, pooler=False, seeing="question"), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Longformer,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "masked-lm": headed(NormedWordsHead, BASE, Longformer, pooler=False),
+    "sequence-classification": headed(DenseClassifierHead, BASE, Longformer, ops.tanh, pooler=False, seeing="first"),
+    "token-classification": headed(TokenLabelsHead, BASE, Longformer, pooler=False),
+    "question-answering": headed(AnswersHead, BASE, Longformer, pooler=False, seeing="question"),
 }

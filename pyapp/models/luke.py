@@ -14,11 +14,13 @@ from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEncoder,
     BertLayers,
-    LinearHead,
     PooledClassifierHead,
     SelfAttention,
+    TokenLabelsHead,
+    headed,
     visible_keys,
 )  # fmt: skip
 
@@ -148,24 +150,9 @@ class Luke(BertEncoder):
         return x.narrow(1, 0, words), x.narrow(1, words, count)
 
 
-def sequence_classification(config: Config) -> PooledClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return PooledClassifierHead(BASE, Luke(config))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), Luke(config, pooler=False), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), Luke(config, pooler=False), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Luke,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "sequence-classification": headed(PooledClassifierHead, BASE, Luke),
+    "token-classification": headed(TokenLabelsHead, BASE, Luke, pooler=False),
+    "question-answering": headed(AnswersHead, BASE, Luke, pooler=False),
 }

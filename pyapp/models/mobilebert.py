@@ -12,18 +12,19 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, TransposedLinear
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     Encoder,
     Headed,
     Intermediate,
-    LinearHead,
-    PooledChoiceHead,
     PooledClassifierHead,
     Pooler,
+    TokenLabelsHead,
     Transform,
     Words,
     attend,
+    choosing,
     first_token,
-    one_label,
+    headed,
     visible_keys,
 )
 from pyapp.nn.parameter import new_parameter
@@ -290,32 +291,11 @@ class MobileBertForMaskedLM(Headed):
         return self.cls.predictions(x)
 
 
-def sequence_classification(config: Config) -> PooledClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return PooledClassifierHead(BASE, MobileBert(config))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    encoder = MobileBert(config, pooler=False)
-    return LinearHead(("mobilebert", "classifier"), encoder, config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead(("mobilebert", "qa_outputs"), MobileBert(config, pooler=False), config.hidden_size, 2)
-
-
-def multiple_choice(config: Config) -> PooledChoiceHead:
-    """Scores of several texts, of which one is right."""
-    return PooledChoiceHead(BASE, MobileBert(one_label(config)))
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": MobileBert,
     "masked-lm": MobileBertForMaskedLM,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
-    "multiple-choice": multiple_choice,
+    "sequence-classification": headed(PooledClassifierHead, BASE, MobileBert),
+    "token-classification": headed(TokenLabelsHead, BASE, MobileBert, pooler=False),
+    "question-answering": headed(AnswersHead, BASE, MobileBert, pooler=False),
+    "multiple-choice": choosing(BASE, MobileBert),
 }

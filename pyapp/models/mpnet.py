@@ -12,17 +12,18 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     DenseClassifierHead,
     Encoder,
     Intermediate,
-    LinearHead,
     NormedResidual,
     NormedWordsHead,
-    PooledChoiceHead,
     Pooler,
+    TokenLabelsHead,
     as_bias,
     attend_joined,
-    one_label,
+    choosing,
+    headed,
     positions_from,
     visible_keys,
 )  # fmt: skip
@@ -151,36 +152,11 @@ class MPNet(Encoder):
         return self.encoder(self.embeddings(ids), visible_keys(attention_mask))
 
 
-def masked_lm(config: Config) -> NormedWordsHead:
-    """Scores of the words that may stand at each token."""
-    return NormedWordsHead(BASE, MPNet(config, pooler=False))
-
-
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, MPNet(config, pooler=False), ops.tanh)
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead(("mpnet", "classifier"), MPNet(config, pooler=False), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead(("mpnet", "qa_outputs"), MPNet(config, pooler=False), config.hidden_size, 2)
-
-
-def multiple_choice(config: Config) -> PooledChoiceHead:
-    """Scores of several texts, of which one is right."""
-    return PooledChoiceHead(BASE, MPNet(one_label(config)))
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": MPNet,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
-    "multiple-choice": multiple_choice,
+    "masked-lm": headed(NormedWordsHead, BASE, MPNet, pooler=False),
+    "sequence-classification": headed(DenseClassifierHead, BASE, MPNet, ops.tanh, pooler=False),
+    "token-classification": headed(TokenLabelsHead, BASE, MPNet, pooler=False),
+    "question-answering": headed(AnswersHead, BASE, MPNet, pooler=False),
+    "multiple-choice": choosing(BASE, MPNet),
 }

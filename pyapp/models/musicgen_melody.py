@@ -18,7 +18,7 @@ from pyapp.nn.audio.code_decoder import CodeDecoder, CodeStack, TextToCodes
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, WholeMemory
 
 from .loading import musicgen_config
-from .loading.config import require
+from .loading.config import require, stated
 from .loading.sound_parts import CODEC, TEXT, part_of
 
 MODEL_TYPES = ("musicgen_melody",)
@@ -42,17 +42,9 @@ class Config(musicgen_config.MusicgenConfig):
             require(type(value) is int and 1 <= value <= most, f"{name} is {value!r:.60}, expected 1 to {most:,}")
         return found
 
-    @property
-    def notes(self) -> int:
-        """Notes of a melody, from C on: 12."""
-        found: int = self.values.get("num_chroma", LIMITS["num_chroma"][0])
-        return found
-
-    @property
-    def melody_length(self) -> int:
-        """Moments of a melody before the text. Shorter ones are repeated, longer ones cut."""
-        found: int = self.values.get("chroma_length", LIMITS["chroma_length"][0])
-        return found
+    notes = stated("num_chroma", LIMITS["num_chroma"][0])  # notes of a melody, from C on: 12
+    # Moments of a melody before the text. Shorter ones are repeated, longer ones cut.
+    melody_length = stated("chroma_length", LIMITS["chroma_length"][0])
 
 
 class MusicgenMelody(TextToCodes):

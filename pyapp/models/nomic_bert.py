@@ -8,19 +8,13 @@ Parameters have the names of Hugging Face's library. The files on the hub have o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Module
-from pyapp.nn.encoders.encoders import Headed, Transform, Words
-from pyapp.nn.encoders.rotary_encoder import (
-    RotaryEncoder,
-    RotaryTextClassification,
-    rotary_feed_forward,
-    rotary_token_classification,
-)
+from pyapp.nn.encoders.encoders import Headed, PooledClassifierHead, TokenLabelsHead, Transform, Words, headed
+from pyapp.nn.encoders.rotary_encoder import RotaryEncoder, rotary_feed_forward
 from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
@@ -250,6 +244,6 @@ GGUF = Gguf(
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": NomicBert,
     "masked-lm": NomicBertForMaskedLM,
-    "sequence-classification": partial(RotaryTextClassification, BASE, encoder=NomicBert),
-    "token-classification": partial(rotary_token_classification, BASE, encoder=NomicBert),
+    "sequence-classification": headed(PooledClassifierHead, BASE, NomicBert, pooler=True),
+    "token-classification": headed(TokenLabelsHead, BASE, NomicBert),
 }

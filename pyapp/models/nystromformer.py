@@ -13,16 +13,17 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, Module
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEmbeddings,
     BertLayers,
     DenseClassifierHead,
     Encoder,
-    LinearHead,
     PredictionsHead,
     SelfAttention,
+    TokenLabelsHead,
+    headed,
     visible_keys,
 )  # fmt: skip
-from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import require
 from .loading.encoder_config import BertConfig
@@ -140,30 +141,10 @@ class Nystromformer(Encoder):
         return x.narrow(1, 0, tokens) if missing else x
 
 
-def masked_lm(config: Config) -> PredictionsHead:
-    """Scores of the words that may stand at each token."""
-    return PredictionsHead(BASE, Nystromformer(config))
-
-
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, Nystromformer(config), activation_named(config.hidden_act))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), Nystromformer(config), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), Nystromformer(config), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Nystromformer,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "masked-lm": headed(PredictionsHead, BASE, Nystromformer),
+    "sequence-classification": headed(DenseClassifierHead, BASE, Nystromformer),
+    "token-classification": headed(TokenLabelsHead, BASE, Nystromformer),
+    "question-answering": headed(AnswersHead, BASE, Nystromformer),
 }

@@ -22,7 +22,7 @@ from pyapp.nn.decoders.decoder import RotaryTable
 from pyapp.nn.positions.sinusoids import cosines_and_sines
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, FixedPositions, WholeMemory, check_ids
 
-from .loading.config import check_fields, check_heads, read_config, require
+from .loading.config import check_fields, check_heads, read_config, require, stated
 from .loading.sound_parts import (
     CODEC,
     TEXT,
@@ -110,17 +110,9 @@ class Config(CodesConfig):
         require(type(beside) is bool, f"prompt_cross_attention is {beside!r:.60}")
         return found
 
-    @property
-    def vocab_size(self) -> int:
-        """The tokens of the words to speak."""
-        found: int = self.values.get("vocab_size", 1024)
-        return found
-
-    @property
-    def beside(self) -> bool:
-        """Whether the words to speak stand beside the description, and not before the codes."""
-        found: bool = self.values.get("prompt_cross_attention", False)
-        return found
+    vocab_size = stated("vocab_size", 1024)  # the tokens of the words to speak
+    # Whether the words to speak stand beside the description, and not before the codes.
+    beside = stated("prompt_cross_attention", False)
 
     @property
     def num_speakers(self) -> int:

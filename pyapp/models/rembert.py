@@ -13,15 +13,16 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEmbeddings,
     BertLayers,
     Encoder,
     Headed,
-    LinearHead,
-    PooledChoiceHead,
     PooledClassifierHead,
     Pooler,
-    one_label,
+    TokenLabelsHead,
+    choosing,
+    headed,
     visible_keys,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
@@ -100,31 +101,11 @@ class RemBertForMaskedLM(Headed):
         return self.cls.predictions(x)
 
 
-def sequence_classification(config: Config) -> PooledClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return PooledClassifierHead(BASE, RemBert(config))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), RemBert(config, pooler=False), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), RemBert(config, pooler=False), config.hidden_size, 2)
-
-
-def multiple_choice(config: Config) -> PooledChoiceHead:
-    """Scores of several texts, of which one is right."""
-    return PooledChoiceHead(BASE, RemBert(one_label(config)))
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": RemBert,
     "masked-lm": RemBertForMaskedLM,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
-    "multiple-choice": multiple_choice,
+    "sequence-classification": headed(PooledClassifierHead, BASE, RemBert),
+    "token-classification": headed(TokenLabelsHead, BASE, RemBert, pooler=False),
+    "question-answering": headed(AnswersHead, BASE, RemBert, pooler=False),
+    "multiple-choice": choosing(BASE, RemBert),
 }

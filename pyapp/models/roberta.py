@@ -17,13 +17,14 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
 from pyapp.nn.encoders.bert_decoder import PlacedEmbeddings, TextDecoder
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEncoder,
     DenseClassifierHead,
-    LinearHead,
     NormedWords,
     NormedWordsHead,
-    PooledChoiceHead,
-    one_label,
+    TokenLabelsHead,
+    choosing,
+    headed,
 )
 from pyapp.nn.encoders.norm_first import NormFirstEncoder, NormNames
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory
@@ -149,33 +150,6 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
     return found
 
 
-def masked_lm(config: Config) -> NormedWordsHead:
-    """Scores of the words that may stand at each token."""
-    return NormedWordsHead(config.base, encoder(config, pooler=False))
-
-
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(config.base, encoder(config, pooler=False), ops.tanh)
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead(
-        (config.base, "classifier"), encoder(config, pooler=False), config.hidden_size, len(config.labels)
-    )
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((config.base, "qa_outputs"), encoder(config, pooler=False), config.hidden_size, 2)
-
-
-def multiple_choice(config: Config) -> PooledChoiceHead:
-    """Scores of several texts, of which one is right."""
-    return PooledChoiceHead(config.base, encoder(one_label(config)))
-
-
 def _to_gguf(config: Config) -> dict[str, Any]:
     require(not config.is_decoder, "llama.cpp has no RoBERTa as a decoder")
     require(config.kind not in NORM_FIRST, f"llama.cpp has no {config.kind}")
@@ -195,10 +169,10 @@ GGUF = Gguf(
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": encoder,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
-    "multiple-choice": multiple_choice,
+    "masked-lm": headed(NormedWordsHead, None, encoder, pooler=False),
+    "sequence-classification": headed(DenseClassifierHead, None, encoder, ops.tanh, pooler=False),
+    "token-classification": headed(TokenLabelsHead, None, encoder, pooler=False),
+    "question-answering": headed(AnswersHead, None, encoder, pooler=False),
+    "multiple-choice": choosing(None, encoder),
     "text-decoder": RobertaTextDecoder,
 }

@@ -13,16 +13,17 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertLayers,
     DenseClassifierHead,
     Encoder,
-    LinearHead,
     PredictionsHead,
     SelfAttention,
+    TokenLabelsHead,
     attend,
+    headed,
     visible_keys,
 )  # fmt: skip
-from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
@@ -129,25 +130,10 @@ def masked_lm(config: Config) -> PredictionsHead:
     return PredictionsHead(BASE, RoFormer(config), config.width)
 
 
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, RoFormer(config), activation_named(config.hidden_act))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), RoFormer(config), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), RoFormer(config), config.hidden_size, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": RoFormer,
     "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "sequence-classification": headed(DenseClassifierHead, BASE, RoFormer),
+    "token-classification": headed(TokenLabelsHead, BASE, RoFormer),
+    "question-answering": headed(AnswersHead, BASE, RoFormer),
 }

@@ -11,15 +11,16 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Conv1d, LayerNorm, Module, ModuleList
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEmbeddings,
     Encoder,
-    LinearHead,
-    PooledChoiceHead,
     PooledClassifierHead,
     Pooler,
     PredictionsHead,
+    TokenLabelsHead,
     attend,
-    one_label,
+    choosing,
+    headed,
     visible_keys,
 )
 from pyapp.nn.layers.gated import activation_named
@@ -151,36 +152,11 @@ class SqueezeBert(Encoder):
         return x
 
 
-def masked_lm(config: Config) -> PredictionsHead:
-    """Scores of the words that may stand at each token."""
-    return PredictionsHead(BASE, SqueezeBert(config))
-
-
-def sequence_classification(config: Config) -> PooledClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return PooledClassifierHead(BASE, SqueezeBert(config))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), SqueezeBert(config), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), SqueezeBert(config), config.hidden_size, 2)
-
-
-def multiple_choice(config: Config) -> PooledChoiceHead:
-    """Scores of several texts, of which one is right."""
-    return PooledChoiceHead(BASE, SqueezeBert(one_label(config)))
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": SqueezeBert,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
-    "multiple-choice": multiple_choice,
+    "masked-lm": headed(PredictionsHead, BASE, SqueezeBert),
+    "sequence-classification": headed(PooledClassifierHead, BASE, SqueezeBert),
+    "token-classification": headed(TokenLabelsHead, BASE, SqueezeBert),
+    "question-answering": headed(AnswersHead, BASE, SqueezeBert),
+    "multiple-choice": choosing(BASE, SqueezeBert),
 }

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import LayerNorm, Module
-from pyapp.nn.vision.vision import ImageHead, ImageModel, check_pictures, mean_of_patches
-from pyapp.nn.vision.windows import WindowEmbeddings, WindowEncoder
+from pyapp.nn import Module
+from pyapp.nn.vision.vision import ImageHead, mean_of_patches
+from pyapp.nn.vision.windows import WindowModel
 
 from .loading.pictures_config import WindowConfig
 
@@ -28,20 +27,10 @@ class Config(WindowConfig):
     model_type = MODEL_TYPES[0]
 
 
-class Swin(ImageModel):
+class Swin(WindowModel):
     """The encoder, for pictures of any size."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.embeddings = WindowEmbeddings(config)
-        self.encoder = WindowEncoder(config)
-        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → hidden states (B, patches, D)."""
-        check_pictures("Swin", pixel_values, self.config.num_channels)
-        return self.layernorm(self.encoder(*self.embeddings(pixel_values)))
+    title = "Swin"
 
 
 def image_classification(config: Config) -> ImageHead:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import LayerNorm, Module
-from pyapp.nn.vision.vision import ImageHead, ImageModel, check_pictures, mean_of_patches
-from pyapp.nn.vision.windows import WindowEmbeddings, WindowEncoder
+from pyapp.nn import Module
+from pyapp.nn.vision.vision import ImageHead, mean_of_patches
+from pyapp.nn.vision.windows import WindowModel
 
 from .loading.config import require
 from .loading.pictures_config import WindowConfig, check_numbers
@@ -47,20 +46,10 @@ class Config(WindowConfig):
         return sizes[stage] if stage < len(sizes) else 0
 
 
-class SwinV2(ImageModel):
+class SwinV2(WindowModel):
     """The encoder, for pictures of its own size: the windows of the last stages are not larger than their maps."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.embeddings = WindowEmbeddings(config)
-        self.encoder = WindowEncoder(config)
-        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → hidden states (B, patches, D)."""
-        check_pictures("Swin V2", pixel_values, self.config.num_channels)
-        return self.layernorm(self.encoder(*self.embeddings(pixel_values)))
+    title = "Swin V2"
 
 
 def image_classification(config: Config) -> ImageHead:

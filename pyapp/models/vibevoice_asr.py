@@ -24,7 +24,7 @@ from pyapp.nn.audio.sound_text import SECONDS, SoundTextModel
 
 from .loading import sound_text
 from .loading.audio_tokenizer_config import LONGEST, AudioTokenizerConfig
-from .loading.config import read_config, require
+from .loading.config import read_config, require, stated
 from .loading.picture_text import MixedTextConfig
 
 MODEL_TYPES = ("vibevoice_asr",)
@@ -68,11 +68,7 @@ class Config(MixedTextConfig):
         plausible = type(piece) is int and 0 < piece <= LONGEST and piece % steps[0] == 0
         require(plausible, f"acoustic_tokenizer_chunk_size is {piece!r:.60}, expected a multiple of {steps[0]:,}")
 
-    @property
-    def piece(self) -> int:
-        """The samples that are heard at once."""
-        found: int = self.values.get("acoustic_tokenizer_chunk_size", 1440000)
-        return found
+    piece = stated("acoustic_tokenizer_chunk_size", 1440000)  # the samples that are heard at once
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -29,7 +29,7 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading import sound_text
-from .loading.config import check_heads, require, rope_parameters
+from .loading.config import check_heads, require, rope_parameters, stated
 from .loading.sound_text import EncoderConfig, SoundTextConfig
 
 MODEL_TYPES = ("voxtral_realtime",)
@@ -113,23 +113,9 @@ class Config(SoundTextConfig):
         own = {"text_config": {**self.text_config.to_dict(), "model_type": "voxtral_realtime_text"}}
         return {**super().to_dict(), **own, "audio_config": asdict(self.audio_config)}
 
-    @property
-    def joined(self) -> int:
-        """The encoder's vectors that become one."""
-        found: int = self.values.get("downsample_factor", 4)
-        return found
-
-    @property
-    def frames(self) -> int:
-        """The frames of a token."""
-        found: int = self.values.get("audio_length_per_tok", 8)
-        return found
-
-    @property
-    def delay(self) -> int:
-        """How many tokens later something is written than it was said."""
-        found: int = self.values.get("default_num_delay_tokens", 6)
-        return found
+    joined = stated("downsample_factor", 4)  # the encoder's vectors that become one
+    frames = stated("audio_length_per_tok", 8)  # the frames of a token
+    delay = stated("default_num_delay_tokens", 6)  # how many tokens later something is written than it was said
 
 
 class EncoderLayer(Module):

@@ -13,7 +13,17 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.encoders.encoders import Encoder, Headed, LinearHead, Words, attend, first_token, visible_keys
+from pyapp.nn.encoders.encoders import (
+    AnswersHead,
+    Encoder,
+    Headed,
+    TokenLabelsHead,
+    Words,
+    attend,
+    first_token,
+    headed,
+    visible_keys,
+)
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
@@ -176,20 +186,10 @@ class XLMForSequenceClassification(Headed):
         return self.activation(self.sequence_summary.summary(first_token(x)))
 
 
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), XLM(config), config.emb_dim, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), XLM(config), config.emb_dim, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": XLM,
     "masked-lm": XLMWithWords,
     "sequence-classification": XLMForSequenceClassification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "token-classification": headed(TokenLabelsHead, BASE, XLM),
+    "question-answering": headed(AnswersHead, BASE, XLM),
 }

@@ -14,7 +14,16 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.encoders.encoders import Encoder, Headed, LinearHead, first_token, last_token, visible_keys
+from pyapp.nn.encoders.encoders import (
+    AnswersHead,
+    Encoder,
+    Headed,
+    TokenLabelsHead,
+    first_token,
+    headed,
+    last_token,
+    visible_keys,
+)
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 
@@ -216,19 +225,9 @@ class XLNetForSequenceClassification(Headed):
         return self.logits_proj(self.activation(self.sequence_summary.summary(x)))
 
 
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), XLNet(config), config.d_model, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), XLNet(config), config.d_model, 2)
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": XLNet,
     "sequence-classification": XLNetForSequenceClassification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
+    "token-classification": headed(TokenLabelsHead, BASE, XLNet),
+    "question-answering": headed(AnswersHead, BASE, XLNet),
 }

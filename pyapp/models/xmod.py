@@ -12,14 +12,15 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleDict, ModuleList
 from pyapp.nn.encoders.encoders import (
+    AnswersHead,
     BertEncoder,
     DenseClassifierHead,
     Intermediate,
-    LinearHead,
     NormedWordsHead,
-    PooledChoiceHead,
     SelfAttention,
-    one_label,
+    TokenLabelsHead,
+    choosing,
+    headed,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
 
@@ -177,36 +178,11 @@ class Xmod(BertEncoder):
         return Layers(config)
 
 
-def masked_lm(config: Config) -> NormedWordsHead:
-    """Scores of the words that may stand at each token."""
-    return NormedWordsHead(BASE, Xmod(config, pooler=False))
-
-
-def sequence_classification(config: Config) -> DenseClassifierHead:
-    """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, Xmod(config, pooler=False), ops.tanh)
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), Xmod(config, pooler=False), config.hidden_size, len(config.labels))
-
-
-def question_answering(config: Config) -> LinearHead:
-    """Scores of an answer's start and end at each token."""
-    return LinearHead((BASE, "qa_outputs"), Xmod(config, pooler=False), config.hidden_size, 2)
-
-
-def multiple_choice(config: Config) -> PooledChoiceHead:
-    """Scores of several texts, of which one is right."""
-    return PooledChoiceHead(BASE, Xmod(one_label(config)))
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Xmod,
-    "masked-lm": masked_lm,
-    "sequence-classification": sequence_classification,
-    "token-classification": token_classification,
-    "question-answering": question_answering,
-    "multiple-choice": multiple_choice,
+    "masked-lm": headed(NormedWordsHead, BASE, Xmod, pooler=False),
+    "sequence-classification": headed(DenseClassifierHead, BASE, Xmod, ops.tanh, pooler=False),
+    "token-classification": headed(TokenLabelsHead, BASE, Xmod, pooler=False),
+    "question-answering": headed(AnswersHead, BASE, Xmod, pooler=False),
+    "multiple-choice": choosing(BASE, Xmod),
 }

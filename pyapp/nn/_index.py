@@ -23,7 +23,7 @@ MODULES = {
         DistributedDataParallel
     """,
     "fully_sharded": """
-        MixedPrecisionPolicy full_state_dict fully_shard load_full_state_dict
+        MixedPrecisionPolicy full_state_dict fully_shard load_full_state_dict register_fsdp_forward_method
     """,
     "heads": """
         Heads split_heads

@@ -4,8 +4,9 @@ state (ZeRO stage 3: Rajbhandari et al. 2020, arXiv 1910.02054). By the names of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -27,10 +28,12 @@ from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .distributed_data_parallel import check_same_parameters
 from .module import Module
-from .part import part_of_rows, whole_of
+from .part import Part, whole_of
 from .state import IncompatibleKeys
 
-__all__ = ["MixedPrecisionPolicy", "full_state_dict", "fully_shard", "load_full_state_dict"]
+__all__ = [
+    "MixedPrecisionPolicy", "full_state_dict", "fully_shard", "load_full_state_dict", "register_fsdp_forward_method",
+]  # fmt: skip
 
 _WHOLE: dict[int, tuple[_Unit, int]] = {}  # by the id of a storage: whose whole parameter lies in it now
 
@@ -66,6 +69,8 @@ class _Place:
 
     def __init__(self, parameter: Tensor, name: str, ranks: int) -> None:
         self.parameter, self.name = parameter, name
+        self.outer: Part | None = parameter.part  # of what nn.tensor_parallel has divided before
+        self.outer_groups = parameter.shard_groups
         self.owners: list[tuple[Module, str]] = []
         self.shape = tuple(parameter.shape)
         self.rest = self.shape[1:]
@@ -73,11 +78,10 @@ class _Place:
         self.rows = -(-self.count // ranks)
         self.size = self.rows * prod(self.rest)  # elements of a full part
 
-    def part(self, whole: Tensor, rank: int) -> Tensor:
-        """The rows of a rank, of a tensor with the shape of the whole."""
-        flat = whole.reshape(self.count, *self.rest)
-        begin = min(rank * self.rows, self.count)
-        return flat[begin : min(begin + self.rows, self.count)]
+    def part(self, rank: int) -> Part:
+        """What a rank has."""
+        first = min(rank * self.rows, self.count)
+        return Part(self.shape, 0, ((first, min(self.rows, self.count - first)),), self.outer, gathered=True)
 
 
 class _Ahead:
@@ -202,10 +206,9 @@ class _Unit:
         rank = group.rank()
         with no_grad():
             for place in self.places:
-                place.parameter.data = place.part(place.parameter.detach(), rank).clone()
-                place.parameter.shard_group = group
-                first = min(rank * place.rows, place.count)
-                place.parameter.part = part_of_rows(place.shape, first, place.parameter.shape[0])
+                part = place.part(rank)
+                place.parameter.data = replace(part, outer=None).of(place.parameter.detach())
+                place.parameter.shard_groups, place.parameter.part = (*place.outer_groups, group), part
         module.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True)
         module.register_forward_hook(self._after, always_call=True)
 
@@ -290,6 +293,9 @@ class _Unit:
     # ---- around forward
 
     def _before(self, module: Module, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        if self._entered:  # a method of the module calls it
+            self._entered.append(None)
+            return None if self.casts is None else (_cast(args, self.casts), _cast(named, self.casts))
         self.forget()
         outermost = _THREAD.forward is None
         if outermost:
@@ -316,7 +322,10 @@ class _Unit:
     def _after(self, module: Module, args: Any, output: Any) -> Any:
         if not self._entered:  # gathering failed
             return None
-        context, wholes, outermost = self._entered.pop()
+        entered = self._entered.pop()
+        if entered is None:
+            return None if self.gives is None or output is None else _cast(output, self.gives)
+        context, wholes, outermost = entered
         if context is not None:
             context.__exit__(None, None, None)
         for place, whole in zip(self.places, wholes, strict=True):
@@ -329,6 +338,16 @@ class _Unit:
             forward.end()
             self._inner = forward.seen
         return None if self.gives is None or output is None else _cast(output, self.gives)
+
+    def call(self, module: Module, method: Callable[..., Any], args: Any, named: dict[str, Any]) -> Any:
+        """What a method of the module returns, with whole parameters as in forward."""
+        args, named = self._before(module, args, named) or (args, named)
+        output = None
+        try:
+            output = method(*args, **named)
+        finally:
+            changed = self._after(module, args, output)
+        return output if changed is None else changed
 
     # ---- in the gradient
 
@@ -396,7 +415,7 @@ def _places(module: Module, ranks: int, ignored: set[int]) -> list[_Place]:
             if id(parameter) in ignored:
                 continue
             full_name = f"{path}.{name}" if path else name
-            if parameter.shard_group is not None:
+            if parameter.part is not None and parameter.part.gathered:
                 raise ArgumentError(
                     f"fully_shard: {full_name} is a part of another module that is sharded already: shard the smallest "
                     "module that has both"
@@ -441,6 +460,9 @@ def fully_shard(
     computes, such as MixedPrecisionPolicy(param_dtype="bfloat16", reduce_dtype="float32"). Every process keeps the
     whole of `ignored_params`, whose gradients are its own.
 
+    A model that nn.tensor_parallel.parallelize(…, training=True) or parallelize_module has divided is sharded along
+    the other dim of a mesh: `fully_shard(model, mesh=mesh["dp"])`.
+
     All processes make the same calls. ArgumentError where they have different parameters; where a parameter is shared
     with a module that is divided already; for weights in blocks.
     """
@@ -459,6 +481,15 @@ def fully_shard(
     unit = _Unit(module, group, replicas, reshard_after_forward is not False, policy, ignored)
     object.__setattr__(module, "_sharded_unit", unit)
     return module
+
+
+def register_fsdp_forward_method(module: Module, method_name: str) -> None:
+    """Makes a method of a sharded module, such as "generate", compute with whole parameters, as a call of the module
+    does. A module that is not sharded stays as it is. AttributeError for a method that it has not.
+    """
+    method, unit = getattr(module, method_name), vars(module).get("_sharded_unit")
+    if unit is not None:
+        object.__setattr__(module, method_name, lambda *args, **named: unit.call(module, method, args, named))
 
 
 class _IsSharded(type):
@@ -492,9 +523,11 @@ def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
                 if id(unit) not in wholes:
                     wholes.clear()  # one unit's at a time
                     wholes[id(unit)] = unit.stored()
-                state[name] = wholes[id(unit)][i].to(device)
+                whole, place = wholes[id(unit)][i], unit.places[i]
+                state[name] = whole if place.outer is None else whole_of(whole, place.outer, place.outer_groups)
+                state[name] = state[name].to(device)
             elif isinstance(value, Tensor) and value.part is not None:  # nn.tensor_parallel
-                state[name] = whole_of(value, value.part, value.shard_group).to(device)
+                state[name] = whole_of(value, value.part, value.shard_groups).to(device)
             elif isinstance(value, Tensor):
                 state[name] = value.detach().to(device)
     return state
@@ -502,17 +535,13 @@ def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
 
 def load_full_state_dict(module: Module, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
     """Reads a state with whole parameters, of which each process keeps its rows. StateError as load_state_dict."""
-    places, state = _units(module), dict(state_dict)
+    state = dict(state_dict)
     for name, value in module.state_dict(keep_vars=True).items():
         given = state.get(name)
         if not isinstance(value, Tensor) or value.part is None or not isinstance(given, Tensor):
             continue
-        unit, i = places.get(id(value), (None, 0))
-        shape = value.part.shape if unit is None else unit.places[i].shape
+        shape = value.part.whole_shape
         if tuple(given.shape) != shape:
             raise ArgumentError(f"load_full_state_dict: {name} has the shape {list(shape)}, given {describe(given)}")
-        if unit is None:
-            state[name] = value.part.of(given.detach())
-        else:
-            state[name] = unit.places[i].part(given.detach(), unit.group.rank())
+        state[name] = value.part.of(given.detach())
     return module.load_state_dict(state, strict=strict)

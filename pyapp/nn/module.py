@@ -434,7 +434,7 @@ class Module(OwnState):
 
     def _load_own(self, *given: Any) -> None:
         """_load_from_state_dict, for classes that override it."""
-        from .state_loading import load_own
+        from .state_loading import load_own  # late: saved states alone need it
 
         load_own(self, *given)
 
@@ -452,7 +452,7 @@ class Module(OwnState):
         `assign`: the state's tensors, in their dtypes, replace those of the module. `renames`: parts of the state's
         names and their names in this module, {"gamma": "weight", "beta": "bias"}.
         """
-        from .state_loading import load
+        from .state_loading import load  # late, as above
 
         return load(self, state_dict, strict, assign, renames)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyapp.dataclass import dataclass
 
@@ -16,11 +16,22 @@ from ..engine.tensor import make
 
 @dataclass(frozen=True)
 class Part:
-    """What a process has of a parameter of `shape`: `ranges` (first, count) of its dim `dim`, one after the other."""
+    """What a process has of a parameter of `shape`: `ranges` (first, count) of its dim `dim`, one after the other.
+
+    `outer`: the parameter is itself such a part of another, which other processes divide. `gathered`: a module gathers
+    it for each of its calls.
+    """
 
     shape: tuple[int, ...]
     dim: int
     ranges: tuple[tuple[int, int], ...]
+    outer: Part | None = None
+    gathered: bool = False
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        """The shape of what all processes have together."""
+        return self.shape if self.outer is None else self.outer.whole_shape
 
     @property
     def own_shape(self) -> tuple[int, ...]:
@@ -48,6 +59,9 @@ class Part:
         """The part of a whole tensor, as a copy. Of a matrix in blocks it is one, unless it begins or ends within
         blocks or bands; then it is float32.
         """
+        x = x if self.outer is None else self.outer.of(x)
+        if not self.shape:  # a number, which is a row
+            x = x.reshape(1)
         if x.dtype.is_quantized and len(self.shape) == 3:  # a stack, as the matrix of its rows
             own = self.flat().of(x)
             return own if own.dtype.is_quantized else own.reshape(self.own_shape)
@@ -58,6 +72,33 @@ class Part:
             return _columns_of(x, self.ranges)
         taken = [x.narrow(self.dim, first, count) for first, count in self.ranges]
         return cat(taken, self.dim).contiguous() if len(taken) > 1 else taken[0].contiguous().clone()
+
+    def boxes(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+        """Which boxes of the whole the process has: (first index of each dim, size, first index in the part). Of a
+        number (), as long as the process has it.
+        """
+        if not self.shape:
+            if self.own_shape[0]:
+                yield (), (), ()
+            return
+        known = ((0,) * len(self.shape), self.shape, (0,) * len(self.shape))
+        at = 0
+        for first, count in self.ranges:
+            for offsets, sizes, inside in (known,) if self.outer is None else self.outer.boxes():
+                begin, end = inside[self.dim], inside[self.dim] + sizes[self.dim]
+                low, high = max(begin, first), min(end, first + count)
+                if low > high or (low == high and 0 not in self.shape):
+                    continue
+                yield (
+                    _replaced(offsets, self.dim, offsets[self.dim] + low - begin),
+                    _replaced(sizes, self.dim, high - low),
+                    _replaced(inside, self.dim, at + low - first),
+                )
+            at += count
+
+
+def _replaced(values: tuple[int, ...], dim: int, value: int) -> tuple[int, ...]:
+    return *values[:dim], value, *values[dim + 1 :]
 
 
 def _columns_of(x: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
@@ -77,17 +118,16 @@ def _columns_of(x: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
     return quant.from_words(cat(parts, 1).contiguous().clone(), (rows, sum(n for _, n in ranges)), kind)
 
 
-def part_of_rows(shape: Sequence[int], first: int, count: int) -> Part:
-    """Some rows of a parameter; of a number (), which is one row, it or nothing."""
-    return Part(tuple(shape), 0, ((first, count),))
-
-
-def whole_of(own: Tensor, part: Part, group: ProcessGroup) -> Tensor:
-    """The whole parameter from every rank's part. All ranks of the group call it."""
+def whole_of(own: Tensor, part: Part, groups: Sequence[ProcessGroup]) -> Tensor:
+    """The whole parameter from the parts of every rank of the groups that divide it, the outermost first. All of them
+    call it.
+    """
+    *outer, group = groups
     with no_grad():
         whole = zeros(part.shape, dtype=own.dtype, device=own.device)
         at = 0
         for first, count in part.ranges:
             whole.narrow(part.dim, first, count).copy_(own.detach().narrow(part.dim, at, count))
             at += count
-        return summed_gradient(whole, group)
+        whole = summed_gradient(whole, group)
+        return whole if part.outer is None else whole_of(whole, part.outer, outer)

@@ -254,7 +254,7 @@ def parallelize(model: Module, group: ProcessGroup | None = None, *, training: b
                             part.of(parameter.detach()), requires_grad=training and parameter.requires_grad
                         )
                         if training:
-                            own.shard_group, own.part = group, part
+                            own.shard_groups, own.part = (group,), part
                     setattr(module, name, made[id(parameter)])
     return model
 

@@ -6,21 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from . import (
-    adafactor,
-    adam,
-    adamw8bit,
-    adaptive,
-    asgd,
-    lbfgs,
-    lion,
-    lr_scheduler,
-    masters,
-    muon,
-    optimizer,
-    sgd,
-    sparse_adam,
-)
+from . import lr_scheduler
 from .adafactor import *  # noqa: F403
 from .adam import *  # noqa: F403
 from .adamw8bit import *  # noqa: F403
@@ -30,17 +16,17 @@ from .lbfgs import *  # noqa: F403
 from .lion import *  # noqa: F403
 from .masters import *  # noqa: F403
 from .muon import *  # noqa: F403
-from .optimizer import *  # noqa: F403
+from .optimizer import Optimizer
 from .sgd import *  # noqa: F403
 from .sparse_adam import *  # noqa: F403
 
-_FAMILIES = (adafactor, adam, adamw8bit, adaptive, asgd, lbfgs, lion, masters, muon, optimizer, sgd, sparse_adam)
-__all__ = ["lr_scheduler"]
-__all__ += [name for family in _FAMILIES for name in family.__all__]
-for _family in _FAMILIES:  # torch has a module for each class: torch.optim.adamw
-    for _name in _family.__all__:
-        sys.modules.setdefault(f"{__name__}.{_name.lower()}", _family)
-        globals().setdefault(_name.lower(), _family)
+_OPTIMIZERS = {
+    name: kind for name, kind in [*globals().items()] if isinstance(kind, type) and issubclass(kind, Optimizer)
+}
+__all__ = ["lr_scheduler", *_OPTIMIZERS]
+for _name, _kind in _OPTIMIZERS.items():  # torch has a module for each class: torch.optim.adamw
+    sys.modules.setdefault(f"{__name__}.{_name.lower()}", sys.modules[_kind.__module__])
+    globals().setdefault(_name.lower(), sys.modules[_kind.__module__])
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 from ..engine import Tensor
 from ..engine.element_programs import ElementProgram, Numbers
-from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import adamw_step
 from .optimizer import Group, Optimizer, counted, decayed
 
@@ -64,15 +63,21 @@ class Adam(_AdamVariant):
     def _launch(
         self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
     ) -> None:
-        amsgrad, (_, added) = group["amsgrad"], _decay_of(group)
-        if amsgrad or added:
-            update_elements(parameter, (grad, *states), _adam(amsgrad, bool(added)), *numbers)
+        if group["amsgrad"] or _decay_of(group)[1]:
+            super()._launch(group, parameter, grad, states, numbers)
         else:
             adamw_step(parameter, *states, grad, *numbers)
 
+    def _program(self, group: Group) -> ElementProgram:
+        return adam_program(group["amsgrad"], bool(_decay_of(group)[1]))
+
 
 @cache
-def _adam(amsgrad: bool, decays: bool) -> ElementProgram:
+def adam_program(amsgrad: bool, decays: bool) -> ElementProgram:
+    """A step: tensors parameter, gradient, mean, squares and, with `amsgrad`, their largest; numbers keep, beta1,
+    1 - beta1, beta2, 1 - beta2, scale of the root, eps, rate and, with `decays`, L2 decay.
+    """
+
     def adam(parameter: Any, grad: Any, mean: Any, squares: Any, *rest: Any) -> Any:
         largest, numbers = (rest[:1], rest[1:]) if amsgrad else ((), rest)
         keep, beta1, share1, beta2, share2, scale, eps, rate, *decay = numbers
@@ -117,10 +122,8 @@ class Adamax(_AdamVariant):
         rate = group["lr"] / (1 - beta1**step)
         return ((beta1, 1 - beta1, beta2, group["eps"], -rate, *((decay,) if decay else ())),)
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
-        update_elements(parameter, (grad, *states), _adamax(bool(group["weight_decay"])), *numbers)
+    def _program(self, group: Group) -> ElementProgram:
+        return _adamax(bool(group["weight_decay"]))
 
 
 @cache
@@ -167,10 +170,8 @@ class NAdam(_AdamVariant):
             ),
         )  # fmt: skip
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
-        update_elements(parameter, (grad, *states), _nadam(bool(_decay_of(group)[1])), *numbers)
+    def _program(self, group: Group) -> ElementProgram:
+        return nadam_program(bool(_decay_of(group)[1]))
 
 
 def _decay_of(group: Group) -> tuple[float, tuple[float, ...]]:
@@ -183,7 +184,11 @@ def _decay_of(group: Group) -> tuple[float, tuple[float, ...]]:
 
 
 @cache
-def _nadam(decays: bool) -> ElementProgram:
+def nadam_program(decays: bool) -> ElementProgram:
+    """A step: tensors and numbers as adam_program without `amsgrad`, but the factors of the gradient and of the mean in
+    place of the rate.
+    """
+
     def nadam(
         parameter: Any, grad: Any, mean: Any, squares: Any, keep: Any, beta1: Any, share1: Any, beta2: Any, share2: Any,
         scale: Any, eps: Any, of_grad: Any, of_mean: Any, decay: Any = None,
@@ -226,10 +231,8 @@ class RAdam(_AdamVariant):
         most, rest = (inf, 0.0) if divides else (0.0, 1.0)  # the divisor is at most `most`, plus `rest`
         return ((keep, beta1, 1 - beta1, beta2, 1 - beta2, group["eps"], -rate, most, rest, *decay),)
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
-        update_elements(parameter, (grad, *states), _radam(bool(_decay_of(group)[1])), *numbers)
+    def _program(self, group: Group) -> ElementProgram:
+        return _radam(bool(_decay_of(group)[1]))
 
 
 @cache

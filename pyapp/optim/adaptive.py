@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram, Numbers
-from ..engine.ops.element_updates import update_elements
+from ..engine.element_programs import ElementProgram
 from .optimizer import Group, Optimizer, check_range, counted, decayed, with_values
 
 __all__ = ["Adadelta", "Adagrad", "RMSprop", "Rprop"]
@@ -53,10 +52,8 @@ class Adagrad(Optimizer):
         decay = group["weight_decay"]
         return ((group["eps"], -rate, *((decay,) if decay else ())),)
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
-        update_elements(parameter, (grad, *states), _adagrad(bool(group["weight_decay"])), *numbers)
+    def _program(self, group: Group) -> ElementProgram:
+        return _adagrad(bool(group["weight_decay"]))
 
 
 @cache
@@ -99,10 +96,8 @@ class Adadelta(Optimizer):
         rho, decay = group["rho"], group["weight_decay"]
         return ((rho, 1 - rho, group["eps"], -group["lr"], *((decay,) if decay else ())),)
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
-        update_elements(parameter, (grad, *states), _adadelta(bool(group["weight_decay"])), *numbers)
+    def _program(self, group: Group) -> ElementProgram:
+        return _adadelta(bool(group["weight_decay"]))
 
 
 @cache
@@ -153,15 +148,8 @@ class RMSprop(Optimizer):
         more = (decay,) if decay else ()
         return ((alpha, 1 - alpha, group["eps"], -group["lr"], group["momentum"], *more),)
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
-        update_elements(
-            parameter,
-            (grad, *states),
-            _rmsprop(group["centered"], bool(group["momentum"]), bool(group["weight_decay"])),
-            *numbers,
-        )
+    def _program(self, group: Group) -> ElementProgram:
+        return _rmsprop(group["centered"], bool(group["momentum"]), bool(group["weight_decay"]))
 
 
 @cache
@@ -212,10 +200,8 @@ class Rprop(Optimizer):
         counted(entry)
         return ((*group["etas"], *group["step_sizes"]),)
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
-        update_elements(parameter, (grad, *states), _RPROP, *numbers)
+    def _program(self, group: Group) -> ElementProgram:
+        return _RPROP
 
 
 def _rprop(

@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram, Numbers
-from ..engine.ops.element_updates import update_elements
+from ..engine.element_programs import ElementProgram
 from .optimizer import Group, Optimizer, counted, decayed
 
 __all__ = ["ASGD"]
@@ -48,10 +47,8 @@ class ASGD(Optimizer):
         entry["mu"] = 1 / max(1, step - group["t0"])
         return (numbers,)
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
-        update_elements(parameter, (grad, *states), _averaged(bool(group["weight_decay"])), *numbers)
+    def _program(self, group: Group) -> ElementProgram:
+        return _averaged(bool(group["weight_decay"]))
 
 
 @cache

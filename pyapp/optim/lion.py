@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram, Numbers
-from ..engine.ops.element_updates import update_elements
+from ..engine.element_programs import ElementProgram
 from .optimizer import Group, Optimizer
 
 __all__ = ["Lion"]
@@ -36,10 +35,8 @@ class Lion(Optimizer):
         (beta1, beta2), rate = group["betas"], group["lr"]
         return ((1 - rate * group["weight_decay"], beta1, 1 - beta1, beta2, 1 - beta2, -rate),)
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
-        update_elements(parameter, (grad, *states), _LION, *numbers)
+    def _program(self, group: Group) -> ElementProgram:
+        return LION
 
 
 def _lion(
@@ -49,4 +46,4 @@ def _lion(
     return parameter, None, mean * beta2 + grad * share2
 
 
-_LION = ElementProgram(_lion, 3, 6)
+LION = ElementProgram(_lion, 3, 6)

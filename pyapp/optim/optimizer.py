@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 
 from ..engine import Tensor, enable_grad, float32, float64, no_grad
 from ..engine.autograd import RemovableHandle
-from ..engine.element_programs import HeldNumbers, Numbers
+from ..engine.element_programs import ElementProgram, HeldNumbers, Numbers
 from ..engine.launch import Recorder, recorder, stop_capture
 from ..engine.ops import full_like, sparse_coo_tensor, view_as_real, zeros_like
+from ..engine.ops.element_updates import update_elements
 from ..engine.user_errors import describe
 from ..errors import shown
 
@@ -195,7 +196,7 @@ class Optimizer:
                 raise (TypeError if parameter.is_leaf else ValueError)(
                     f"{type(self).__name__} takes dense {kinds} leaf tensors, got {describe(parameter)}"
                 )
-            if self.needs_whole and parameter.shard_group is not None:
+            if self.needs_whole and parameter.shard_groups:
                 raise ValueError(
                     f"{type(self).__name__}: computes with whole parameters, but this process has only a part of one, "
                     f"{describe(parameter)}; use another optimiser, such as AdamW"
@@ -371,7 +372,12 @@ class Optimizer:
     def _launch(
         self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
     ) -> None:
-        """The step by kernels. Which ones depends on `_form` alone."""
+        """The step by kernels: unless a class has its own, one runs `_program` for all elements. Which ones depends on
+        `_form` alone."""
+        update_elements(parameter, (grad, *states), self._program(group), *numbers)
+
+    def _program(self, group: Group) -> ElementProgram:
+        """The step of one element: (parameter, gradient, states, numbers) → (parameter, None, states)."""
         raise NotImplementedError
 
     def _form(self) -> Any:

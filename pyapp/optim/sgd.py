@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram, Numbers
-from ..engine.ops.element_updates import update_elements
+from ..engine.element_programs import ElementProgram
 from .optimizer import Group, Optimizer, decayed
 
 __all__ = ["SGD"]
@@ -68,12 +67,9 @@ class SGD(Optimizer):
         more = (decay,) if decay else ()
         return ((-group["lr"], *((momentum, 1 - group["dampening"], momentum) if momentum else ()), *more),)
 
-    def _launch(
-        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
-    ) -> None:
+    def _program(self, group: Group) -> ElementProgram:
         decays = bool(group["weight_decay"])
-        program = _with_momentum(group["nesterov"], decays) if group["momentum"] else _plain(decays)
-        update_elements(parameter, (grad, *states), program, *numbers)
+        return _with_momentum(group["nesterov"], decays) if group["momentum"] else _plain(decays)
 
 
 @cache

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from pyapp.engine import set_num_threads
 from pyapp.engine.lazy import late_names
 from pyapp.errors import OptionError
 from pyapp.events import (
@@ -325,6 +326,5 @@ async def models() -> Events:
 def set_threads(threads: int) -> None:
     """Sets the number of threads of the kernels, 1 to 64. Raises OptionError."""
     check_number("threads", threads, 1, 64, whole=True)
-    from pyapp.engine import set_num_threads
 
     set_num_threads(threads)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,105 +28,32 @@ def load_text(source: Any, tokenizer: Any, report: Callable[[Event], None], canc
     return load_model(source, tokenizer, report=report, cancel=cancel, **settings)
 
 
-def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **settings: Any) -> Any:
-    from pyapp.models import load_speech_model
+def loader(module: str, function: str, *arguments: Any, **settings: Any) -> Loader:
+    """What loads models by a function of a module, which is imported when a model needs it. It calls it
+    with the source, `arguments` and `settings`.
+    """
 
-    return load_speech_model(source, report=report, cancel=cancel, **settings)
+    def load(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
+        found = getattr(import_module(module), function)
+        return found(source, *arguments, report=report, cancel=cancel, **settings, **options)
+
+    return load
 
 
 def load_for(task: str) -> Loader:
     """The loader of models for a task of pyapp.models.loading.by_task."""
-
-    def load(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
-        from pyapp.models.loading.by_task import load_task_model
-
-        return load_task_model(source, task, report=report, cancel=cancel, **options)
-
-    return load
+    return loader("pyapp.models.loading.by_task", "load_task_model", task)
 
 
 def load_picture_model_for(task: str) -> Loader:
     """The loader of models for a task of pyapp.models.loading.pictures."""
-
-    def load(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
-        from pyapp.models.loading.pictures import load_image_model
-
-        return load_image_model(source, task, report=report, cancel=cancel, **options)
-
-    return load
-
-
-def load_diffusion_model(
-    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
-) -> Any:
-    """The loader of models that draw."""
-    from pyapp.models.diffusion.load import load_diffusion
-
-    return load_diffusion(source, report=report, cancel=cancel, **options)
-
-
-def load_reader(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
-    from pyapp.models.loading.reading import load_reading_model
-
-    return load_reading_model(source, report=report, cancel=cancel, **options)
-
-
-def load_voice(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
-    from pyapp.models.loading.voice import load_voice
-
-    return load_voice(source, report=report, cancel=cancel, **options)
-
-
-def load_sound_labels(
-    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
-) -> Any:
-    from pyapp.models.loading.sound_labels import load_sound_classifier
-
-    return load_sound_classifier(source, report=report, cancel=cancel, **options)
-
-
-def load_sound_moments(
-    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
-) -> Any:
-    from pyapp.models.loading.sound_labels import load_sound_classifier
-
-    return load_sound_classifier(source, report=report, cancel=cancel, moments=True, **options)
-
-
-def load_sound_matching(
-    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
-) -> Any:
-    from pyapp.models.loading.sound_labels import load_sound_matcher
-
-    return load_sound_matcher(source, report=report, cancel=cancel, **options)
-
-
-def load_sound_embedding(
-    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
-) -> Any:
-    from pyapp.models.loading.sound_labels import load_sound_embedder
-
-    return load_sound_embedder(source, report=report, cancel=cancel, **options)
-
-
-def load_forecasting(
-    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
-) -> Any:
-    from pyapp.models.loading.forecasting import load_forecaster
-
-    return load_forecaster(source, report=report, cancel=cancel, **options)
-
-
-def load_videos(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
-    from pyapp.models.loading.videos import load_video_model
-
-    return load_video_model(source, report=report, cancel=cancel, **options)
+    return loader("pyapp.models.loading.pictures", "load_image_model", task)
 
 
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
-    "transcribe": load_speech,
+    "transcribe": loader("pyapp.models", "load_speech_model"),
     "embed": load_for("features"),
     "classify": load_for("sequence-classification"),
     "rerank": load_for("ranking"),
@@ -146,18 +74,18 @@ LOADERS: Mapping[str, Loader] = {
     "depth": load_picture_model_for("depth-estimation"),
     "pose": load_picture_model_for("pose-estimation"),
     "upscale": load_picture_model_for("image-to-image"),
-    "imagine": load_diffusion_model,
+    "imagine": loader("pyapp.models.diffusion.load", "load_diffusion"),
     "cut-out": load_picture_model_for("mask-generation"),
     "image-to-text": load_picture_model_for("image-to-text"),
-    "read": load_reader,
-    "speak": load_voice,
-    "classify-sound": load_sound_labels,
-    "label-sound": load_sound_moments,
-    "match-sound": load_sound_matching,
-    "embed-sound": load_sound_embedding,
+    "read": loader("pyapp.models.loading.reading", "load_reading_model"),
+    "speak": loader("pyapp.models.loading.voice", "load_voice"),
+    "classify-sound": loader("pyapp.models.loading.sound_labels", "load_sound_classifier"),
+    "label-sound": loader("pyapp.models.loading.sound_labels", "load_sound_classifier", moments=True),
+    "match-sound": loader("pyapp.models.loading.sound_labels", "load_sound_matcher"),
+    "embed-sound": loader("pyapp.models.loading.sound_labels", "load_sound_embedder"),
     "compose": load_for("text-to-audio"),
-    "forecast": load_forecasting,
-    "classify-video": load_videos,
+    "forecast": loader("pyapp.models.loading.forecasting", "load_forecaster"),
+    "classify-video": loader("pyapp.models.loading.videos", "load_video_model"),
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),

@@ -15,7 +15,7 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import interpolate, sigmoid, tensor
-from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.errors import ArgumentError, ModelError, OptionError, check_settings
 from pyapp.events import Done, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.text.generation.options import check_number
@@ -619,10 +619,7 @@ def drawn_texts(
     from pyapp.models.diffusion.sampling import ImagineOptions
     from pyapp.vision.reading import read_image
 
-    unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
-    if unknown:
-        known = ", ".join(ImagineOptions.__dataclass_fields__)
-        raise OptionError(f"{unknown[0]!r:.60} is not an option", where="options", hint=f"Options: {known}")
+    check_settings(options, ImagineOptions.__dataclass_fields__)
     prompts = checked_texts(prompts)
     if not prompts:
         raise OptionError("at least one prompt is needed", where="prompts")

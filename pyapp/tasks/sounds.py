@@ -6,7 +6,8 @@ A recording is a file (a path, bytes, a ByteSource) or float samples (N,) at 16 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyapp.engine import no_grad
@@ -56,6 +57,15 @@ def samples_of(sound: Any, most: float, whole: bool, rate: int = 16000) -> tuple
     return samples, more
 
 
+@contextmanager
+def long_enough(sound: Any) -> Iterator[None]:
+    """Around the work of a model with a recording: OptionError for one that is too short."""
+    try:
+        yield
+    except ArgumentError as error:
+        raise OptionError(f"it is too short: {error.what}", where=name_of(sound)) from error
+
+
 def heard_of(loaded: Any, sound: Any) -> tuple[Any, Any, Notice | None]:
     """The values and the mask of a recording as the model's processor makes them, and a Notice where it is longer than
     what the model hears. OptionError for one that is too short, or too long to be heard together.
@@ -64,10 +74,8 @@ def heard_of(loaded: Any, sound: Any) -> tuple[Any, Any, Notice | None]:
     rate = getattr(loaded.processor, "rate", 16000)
     samples, more = samples_of(sound, heard or LONGEST, heard is None, rate)
     told = Notice(f"only the first {heard:.1f} seconds are heard", where=name_of(sound)) if more else None
-    try:
+    with long_enough(sound):
         values, mask = loaded.processor([samples])
-    except ArgumentError as error:
-        raise OptionError(f"it is too short: {error.what}", where=name_of(sound)) from error
     device = loaded.model.device
     return values.to(device), None if mask is None else mask.to(device), told
 
@@ -81,11 +89,8 @@ def label_sounds(loaded: Any, sounds: Sequence[Any], *, top: int | None = 5) -> 
     for index, sound in enumerate(sounds):
         values, mask, told = heard_of(loaded, sound)
         yield told
-        try:
-            with no_grad():
-                scores = loaded.model(values, mask)
-        except ArgumentError as error:
-            raise OptionError(f"it is too short: {error.what}", where=name_of(sound)) from error
+        with long_enough(sound), no_grad():
+            scores = loaded.model(values, mask)
         [row] = scores.to("float32").tolist()
         yield Item(index, {"labels": ranked_labels(loaded, row, top)})
         yield Progress("recordings", index + 1, len(sounds), "recordings")
@@ -103,11 +108,8 @@ def labels_of_moments(loaded: Any, sounds: Sequence[Any], *, threshold: float = 
     for index, sound in enumerate(sounds):
         values, mask, told = heard_of(loaded, sound)
         yield told
-        try:
-            with no_grad():
-                chances = loaded.model(values, mask).to("float32").sigmoid().cpu().numpy()[0]  # (T, labels)
-        except ArgumentError as error:
-            raise OptionError(f"it is too short: {error.what}", where=name_of(sound)) from error
+        with long_enough(sound), no_grad():
+            chances = loaded.model(values, mask).to("float32").sigmoid().cpu().numpy()[0]  # (T, labels)
         step = loaded.model.config.samples_per_moment / getattr(loaded.processor, "rate", 16000)
         found = [
             {
@@ -160,11 +162,8 @@ def vectors_of_sounds(loaded: Any, sounds: Sequence[Any], texts: Sequence[str] =
     for index, sound in enumerate(sounds):
         values, _, told = heard_of(loaded, sound)
         yield told
-        try:
-            with no_grad():
-                found = loaded.model.sound_features(values)
-        except ArgumentError as error:
-            raise OptionError(f"it is too short: {error.what}", where=name_of(sound)) from error
+        with long_enough(sound), no_grad():
+            found = loaded.model.sound_features(values)
         width = found.shape[1]
         yield from embedding_items(index, found)
         yield Progress("recordings", index + 1, len(sounds), "recordings")

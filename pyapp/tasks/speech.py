@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Language, Metric, Progress, Segment
 
@@ -253,7 +254,6 @@ async def read_first(reader: AudioReader, cancel: Cancel, breath: Breath) -> Asy
         yield Result(reader)
         return
     from pyapp.audio import SAMPLE_RATE
-    from pyapp.engine.lazy import np
 
     samples, count = np.empty(int((1.1 * reader.duration + 10) * SAMPLE_RATE), np.float32), 0
     for block in reader:

@@ -13,6 +13,7 @@ from io import BytesIO
 from typing import Any
 
 from pyapp.engine import Tensor
+from pyapp.engine.lazy import np
 from pyapp.errors import ArgumentError, FileFormatError, OptionError, PyappError
 from pyapp.formats import BytesSource, open_source
 from pyapp.formats.source import close_source
@@ -239,8 +240,6 @@ def _converted(picture: Any, mode: str, name: str) -> Any:
             "its pixels have more than 16 bits, or fractions", where=name, hint="Save it with 8 or 16 bits"
         )
     if picture.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
-        from pyapp.engine.lazy import np
-
         picture = Image.fromarray(((np.asarray(picture).astype("uint32") + 128) // 257).astype("uint8"))
     if mode == "RGBA":
         return picture.convert("RGBA")

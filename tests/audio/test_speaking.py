@@ -180,7 +180,7 @@ def test_the_pipeline(voice: Path) -> None:
 
 def test_errors_of_the_task(voice: Path) -> None:
     for text, options, told in (
-        (" ", {}, "nothing to say"), ("a", {"speaker": 7}, "one voice"), ("a", {"speed": 2}, "is not a setting"),
+        (" ", {}, "nothing to say"), ("a", {"speaker": 7}, "one voice"), ("a", {"speed": 2}, "no such setting"),
         ("a" * 1, {"phonemes": True}, "reads letters"),
     ):  # fmt: skip
         last = collect(tasks.speak(text, options, model=voice))[-1]

@@ -21,7 +21,13 @@ import pyapp
 from pyapp import Tensor, nn, optim
 from pyapp import distributed as dist
 from pyapp.distributed.checkpoint.state_dict import get_state_dict
-from pyapp.distributed.fsdp import MixedPrecisionPolicy, full_state_dict, fully_shard, load_full_state_dict
+from pyapp.distributed.fsdp import (
+    MixedPrecisionPolicy,
+    full_state_dict,
+    fully_shard,
+    load_full_state_dict,
+    register_fsdp_forward_method,
+)  # fmt: skip
 from pyapp.distributed.optim import ZeroRedundancyOptimizer
 from pyapp.engine.launch import capture
 from pyapp.errors import ArgumentError, OptionError, ProcessError
@@ -739,6 +745,14 @@ def parameters_in_parts_learn_as_whole_ones() -> None:
         refuses(ValueError, "table.weight has the shape [7, 6]", wrong)
     refuses(ValueError, "whole parameters", lambda: optim.Muon(list(parts.blocks[0][0].parameters())[:1]))
     refuses(ValueError, "sharded already", lambda: fully_shard(parts))
+    whole, parts = (plain()[0] for _ in range(2))
+    fully_shard(parts)
+    for layer in (whole, parts):
+        layer.doubled = lambda x, layer=layer: layer(x) + layer.weight.sum() * x.mean()  # type: ignore[misc]
+        register_fsdp_forward_method(layer, "doubled")
+        layer.doubled(pyapp.ones(2, 6)).square().sum().backward()
+    close(parts.weight.grad, parts.weight.part.of(whole.weight.grad), 1e-4)
+    refuses(AttributeError, "no_such", lambda: register_fsdp_forward_method(parts, "no_such"))
     tied = _Tied()
     fully_shard(tied.table)
     refuses(ValueError, "shard the smallest module that has both", lambda: fully_shard(_also(tied.table.weight)))

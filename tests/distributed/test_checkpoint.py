@@ -230,7 +230,7 @@ def test_a_state_that_cannot_be_divided_is_refused() -> None:
     def run(group: ProcessGroup) -> None:
         model = nn.Linear(64, 128)
         own = model.weight
-        own.shard_group, own.part = group, Part((256, 64), 0, ((128 * group.rank(), 128),))
+        own.shard_groups, own.part = (group,), Part((256, 64), 0, ((128 * group.rank(), 128),))
         with pytest.raises(StateError, match="only what it keeps for each element"):
             get_state_dict(model, optim.AdamW8bit(model.parameters()))
 

@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import nn
+from pyapp import nn, optim
+from pyapp.distributed.checkpoint.files import boxes
+from pyapp.distributed.checkpoint.state_dict import get_state_dict
+from pyapp.distributed.fsdp import full_state_dict, fully_shard, load_full_state_dict
 from pyapp.distributed.leading import Leader, OutOfStep, follow
 from pyapp.engine import capture, quant
 from pyapp.engine.buffers import int32_tensor
@@ -33,7 +36,7 @@ from pyapp.models.whisper.files import build_whisper
 from pyapp.nn.part import Part
 from pyapp.nn.tensor_parallel import divide, parallelize
 from pyapp.text.generation.generate import Session
-from tests.distributed.thread_ranks import in_ranks
+from tests.distributed.thread_ranks import in_grid, in_ranks
 from tests.models import test_picture_texts
 from tests.models.decoder_configs import CONFIGS, SMALL
 from tests.models.test_decoders import TEXT, make, numbers
@@ -163,6 +166,64 @@ def test_gradients_of_every_decoder_are_those_of_one_process_or_it_says_why_not(
                 assert "heads of keys" in str(error) or "experts" in str(error), name
 
     check_each(check, [(name,) for name in CONFIGS])
+
+
+@pytest.mark.parametrize("name", ["llama-tied", "mixtral"])
+def test_what_is_divided_by_tensors_is_sharded_too(name: str, tmp_path: Path) -> None:
+    """Four ranks: two halves of a model, each of which two ranks shard, who have a part of the batch each. Their
+    steps, norms, whole states and checkpoints are those of one process.
+    """
+    ids = pyapp.tensor([TEXT, TEXT[::-1]])
+
+    def steps(model: Any, rows: slice) -> tuple[list[float], Any]:
+        optimizer, told = optim.AdamW(model.parameters(), lr=0.01), []
+        for _ in range(2):
+            optimizer.zero_grad()
+            logits = model(ids[rows, :-1])
+            loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[rows, 1:].flatten())
+            loss.backward()
+            told += [loss.item(), nn.utils.clip_grad_norm_(model.parameters(), 0.5).item()]
+            optimizer.step()
+        return told, optimizer
+
+    whole = make(name, 1)
+    wanted = steps(whole, slice(2))[0]
+    expected = {key: numbers(x) for key, x in whole.state_dict().items()}
+
+    def divided(across: ProcessGroup, down: ProcessGroup) -> Any:
+        own = parallelize(make(name, 1), across, training=True)
+        for layer in own.model.layers:
+            fully_shard(layer, process_group=down)
+        return fully_shard(own, process_group=down)
+
+    def run(down: ProcessGroup, across: ProcessGroup) -> Any:
+        own = divided(across, down)
+        told, optimizer = steps(own, slice(down.rank(), down.rank() + 1))
+        sizes = sum(p.numel() for p in own.parameters())
+        state = {key: numbers(x) for key, x in full_state_dict(own).items()}
+        pieces = {key: [(box, numbers(piece)) for box, piece in boxes(key, x)]
+                  for key, x in get_state_dict(own, optimizer)[0].items()}  # fmt: skip
+        anew = divided(across, down)
+        load_full_state_dict(anew, {key: pyapp.tensor(x) for key, x in expected.items()})
+        again = steps(anew, slice(down.rank(), down.rank() + 1))[0]
+        return told, sizes, state, pieces, again
+
+    found = in_grid(2, 2, run)
+    later = steps(whole, slice(2))[0]
+    assert max(size for _, size, *_ in found) < 0.4 * sum(p.numel() for p in whole.parameters())
+    for told, limit in ((0, wanted), (4, later)):
+        losses = np.array([one[told] for one in found])
+        assert np.abs(losses[:2] / 2 + losses[2:] / 2 - limit)[:, ::2].max() < 1e-4
+        assert np.abs(losses - limit)[:, 1::2].max() < 1e-4 * max(limit)
+    for key, x in expected.items():
+        covered = np.zeros(x.shape, int)
+        for _, _, state, pieces, _ in found:
+            assert np.abs(state[key] - x).max() < 2e-4, key
+            for box, piece in pieces[key]:
+                place = tuple(slice(a, a + n) for a, n in zip(box.offsets, box.sizes, strict=True))
+                assert np.abs(x[place] - piece).max() < 2e-4, key
+                covered[place] += 1
+        assert covered.min() >= 1, key
 
 
 def test_uneven_heads_and_few_keys() -> None:

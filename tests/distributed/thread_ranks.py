@@ -34,12 +34,12 @@ class ThreadRank(Communicator):
         return found
 
     def all_reduce(self, tensor: Tensor, op: ReduceOp) -> Work:
-        assert op is ReduceOp.SUM
+        assert op in (ReduceOp.SUM, ReduceOp.AVG)
         with no_grad():
             first, *others = self.meet(tensor.clone())
             for other in others:
                 first = first + other
-            tensor.copy_(first)
+            tensor.copy_(first / self.size if op is ReduceOp.AVG else first)
         return done()
 
     def all_gather(self, output: Tensor, tensor: Tensor) -> Work:
@@ -82,25 +82,45 @@ class ThreadRank(Communicator):
     def close(self) -> None:
         pass
 
+    def abort(self) -> None:
+        """Ends the waiting of the others."""
+        self._barrier.abort()
+
 
 def done() -> Work:
     return Work(lambda: None, lambda: True)
 
 
+def _groups(ranks: Sequence[int]) -> list[ProcessGroup]:
+    """The group of these ranks, as each of them has it."""
+    size = len(ranks)
+    barrier, places = threading.Barrier(size), [None] * size
+    return [ProcessGroup(ThreadRank(i, size, barrier, places), ranks, "threads") for i in range(size)]
+
+
 def in_ranks(size: int, function: Callable[[ProcessGroup], T]) -> list[T]:
     """The results of `function(group)` in as many threads."""
-    barrier, places = threading.Barrier(size), [None] * size
-    groups = [ProcessGroup(ThreadRank(rank, size, barrier, places), range(size), "threads") for rank in range(size)]
+    return _in_threads([(group,) for group in _groups(range(size))], function)
 
-    def run(group: ProcessGroup) -> T:
+
+def in_grid(rows: int, columns: int, function: Callable[[ProcessGroup, ProcessGroup], T]) -> list[T]:
+    """The results of `function(group of the column, group of the row)` in a thread for each place of a grid."""
+    ranks = [[row * columns + column for column in range(columns)] for row in range(rows)]
+    across, down = [_groups(own) for own in ranks], [_groups(own) for own in zip(*ranks, strict=True)]
+    return _in_threads([(down[j][i], across[i][j]) for i in range(rows) for j in range(columns)], function)
+
+
+def _in_threads(every: Sequence[tuple[ProcessGroup, ...]], function: Callable[..., T]) -> list[T]:
+    def run(groups: tuple[ProcessGroup, ...]) -> T:
         try:
-            return function(group)
+            return function(*groups)
         except BaseException:
-            barrier.abort()
+            for group in groups:
+                group.member().abort()  # type: ignore[attr-defined]
             raise
 
-    with ThreadPoolExecutor(size) as pool:
-        futures = [pool.submit(run, group) for group in groups]
+    with ThreadPoolExecutor(len(every)) as pool:
+        futures = [pool.submit(run, groups) for groups in every]
         errors = [error for future in futures if (error := future.exception())]
         broken = [error for error in errors if not isinstance(error, threading.BrokenBarrierError)]
         if errors:

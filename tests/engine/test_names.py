@@ -108,6 +108,7 @@ from scripts import op_index
 
 assert op_index.INDEX.read_text() == op_index.render(), "run python -m scripts.op_index"
 assert op_index.STUB.read_text() == op_index.render_stub(), "run python -m scripts.op_index"
+assert op_index.LATE_CLAIMS.read_text() == op_index.render_late_claims(), "run python -m scripts.op_index"
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[2])
 

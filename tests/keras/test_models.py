@@ -18,7 +18,7 @@ from pyapp import Tensor, keras, nn, zeros
 from pyapp.errors import FileFormatError
 from pyapp.formats import write_safetensors
 from tests.keras.scripts import numbers, start
-from tests.together import check_each
+from tests.together import check_each, fewer_in_browser
 
 layers = keras.layers
 
@@ -44,7 +44,7 @@ def small(optimizer: Any = "adam", **settings: Any) -> Any:
 OPTIMIZERS = "sgd rmsprop adam adamw adagrad adadelta adamax nadam lion schedulefreeadamw".split()
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", fewer_in_browser(OPTIMIZERS))
 def test_a_captured_step_gives_the_numbers_of_an_eager_one(name: str) -> None:
     x, y = numbers(30, 6, 3)  # the last batch is smaller
     found = []
@@ -120,11 +120,11 @@ def test_optimizers_around_others_go_on_from_a_file(tmp_path: Path) -> None:
             np.testing.assert_array_equal(a, b)
         assert len(after.optimizer.variables) == len(whole.optimizer.variables) > 0
 
-    check_each(check, [
+    check_each(check, fewer_in_browser([
         ("scaled", lambda: o.LossScaleOptimizer(o.Adam(0.02), initial_scale=64.0, dynamic_growth_steps=3)),
         ("several", lambda: o.MultiOptimizer(o.OptimizerMap("adam", {".*bias": o.SGD(0.1, momentum=0.9)}))),
         ("muon", lambda: o.Muon(o.schedules.CosineDecay(0.02, 20))),
-    ])  # fmt: skip
+    ]))  # fmt: skip
     scaled = o.LossScaleOptimizer("adam")
     weight = keras.Variable([1.0, 2.0])
     scaled.apply([np.array([np.inf, 1.0], "float32")], [weight])

@@ -44,6 +44,8 @@ CASES: dict[str, tuple[Any, Any]] = {
     "round": (lambda: K.round(X, 1), lambda: np.round(X, 1)),
     "clip": (lambda: K.clip(X, x_min=-0.5, x_max=0.5), lambda: np.clip(X, -0.5, 0.5)),
     "cbrt": (lambda: K.cbrt(X), lambda: np.cbrt(X)),
+    "parts of complex numbers": (lambda: K.stack([K.real(X + 1j * Y), K.imag(X + 1j * Y)]), lambda: np.stack([X, Y])),
+    "conjugate": (lambda: K.conjugate(X + 1j * Y), lambda: X - 1j * Y),
     "heaviside": (lambda: K.heaviside(X, 0.5), lambda: np.heaviside(X, 0.5)),
     "mean of integers": (lambda: K.mean(WHOLE), lambda: WHOLE.mean()),
     "mean": (lambda: K.mean(X, axis=(0, 1), keepdims=True), lambda: X.mean((0, 1), keepdims=True)),

@@ -72,7 +72,7 @@ def test_numbers_scales_predictions_and_trainings_are_those_of_keras(golden: Any
             close(losses, numbers[f"{key}.losses"], "losses")
             close(after, numbers[f"{key}.after"], "after training")
 
-    check_each(check, fewer_in_browser(cases()))
+    check_each(check, fewer_in_browser(cases(), every=6))
 
 
 def test_files_of_keras_are_read_and_written(golden: Any, tmp_path: Path) -> None:

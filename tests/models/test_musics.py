@@ -124,7 +124,7 @@ def test_folders_the_task_and_its_errors(case: Any, tmp_path: Path) -> None:
     assert sound.rate == 1600 and abs(sound.end - 0.1) < 0.01 and len(sound.pcm) == 2 * round(sound.end * 1600)
     assert [event.done for event in events if isinstance(event, Progress) and event.what == "composing"][-1] == 22
     for text, options, told in ((" ", {}, "says nothing"), ("aa", {"seconds": 3}, "at most 0.3 seconds"),
-                                ("aa", {"speed": 1}, "a setting"), ("aa", {"guidance": 0}, "guidance")):  # fmt: skip
+                                ("aa", {"speed": 1}, "no such"), ("aa", {"guidance": 0}, "guidance")):  # fmt: skip
         event = asyncio.run(run(text, **options))[-1]
         assert isinstance(event, Error) and told in str(event)
 

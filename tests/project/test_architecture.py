@@ -6,8 +6,10 @@ import ast
 import functools
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -80,33 +82,49 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+class Import(NamedTuple):
+    """An import: its line, the absolute name, and whether it is inside a function."""
+
+    line: int
+    name: str
+    inside: bool
+
+
 @functools.cache
-def imports_of(path: Path) -> list[tuple[int, str]]:
-    """(line, absolute name) of every import in the file, inside functions too; not those for type checkers."""
+def imports_of(path: Path) -> list[Import]:
+    """Every import in the file, inside functions too; not those for type checkers."""
     return list(find_imports(path))
 
 
-def statements(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Every statement, those inside others too, but for those for type checkers. Expressions contain no imports."""
+SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Raise, ast.Assert)  # hold no statements
+
+
+def statements(body: Sequence[ast.AST], inside: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Every statement, those inside others too, but for those for type checkers, and whether it is inside a function.
+    Expressions contain no imports.
+    """
     for statement in body:
-        yield statement
+        yield statement, inside
+        if isinstance(statement, SIMPLE):
+            continue
         for_types = isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test)
+        deeper = inside or isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
         for part in ("orelse", "finalbody", "handlers", "cases", *([] if for_types else ["body"])):
-            yield from statements(getattr(statement, part, []))
+            yield from statements(getattr(statement, part, []), deeper)
 
 
-def find_imports(path: Path) -> Iterator[tuple[int, str]]:
+def find_imports(path: Path) -> Iterator[Import]:
     package = name_of(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
-    for node in statements(ast.parse(path.read_text()).body):
+    for node, inside in statements(ast.parse(path.read_text()).body):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from (Import(node.lineno, alias.name, inside) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             target = ".".join([*base, *(node.module.split(".") if node.module else [])])
             for alias in node.names:
-                yield node.lineno, f"{target}.{alias.name}"
+                yield Import(node.lineno, f"{target}.{alias.name}", inside)
 
 
 def package_of(name: str) -> str | None:
@@ -144,7 +162,7 @@ def test_imports_point_downwards() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} {problem}"
         for path in modules()
-        for line, target in imports_of(path)
+        for line, target, _ in imports_of(path)
         if (problem := complaint(path, target))
     ]
     assert not found, "\n".join(found)
@@ -187,12 +205,18 @@ def import_graph() -> Graph:
     names = {name_of(path): path for path in modules()}
     graph: Graph = {name: set() for name in names}
     for name, path in names.items():
-        for _, target in imports_of(path):
-            while target and target not in names:  # the name of a function or a class
-                target = target.rpartition(".")[0]
+        for found in imports_of(path):
+            target = module_of(found.name, names)
             if target and target != name:
                 graph[name].add(target)
     return graph
+
+
+def module_of(target: str, names: Container[str]) -> str:
+    """The module of an imported name, which may be that of a function or a class; "" outside pyapp."""
+    while target and target not in names:
+        target = target.rpartition(".")[0]
+    return target
 
 
 def reachable(graph: Graph, start: str) -> set[str]:
@@ -224,6 +248,19 @@ def test_imports_inside_functions_are_found() -> None:
     assert "pyapp.tasks" in import_graph()["pyapp.cli"]
 
 
+def test_imports_inside_functions_save_something() -> None:
+    """Those of modules that `import pyapp` has imported belong at the top of the file."""
+    program = "import sys, pyapp; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {target}"
+        for path in modules()
+        for line, target, inside in imports_of(path)
+        if inside and module_of(target, import_graph()) in {*loaded} - {"pyapp"}
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_imports_have_no_circles() -> None:
     """Remove a circle from KNOWN_CIRCLES when it is gone."""
     found = circles(import_graph())
@@ -237,7 +274,7 @@ def test_dataclasses_are_ours() -> None:
     found = [
         str(path.relative_to(ROOT))
         for path in modules()
-        if path != PACKAGE / "dataclass.py" and any(target == "dataclasses.dataclass" for _, target in imports_of(path))
+        if path != PACKAGE / "dataclass.py" and any(found.name == "dataclasses.dataclass" for found in imports_of(path))
     ]
     assert not found, "import pyapp.dataclass: " + ", ".join(found)
 

@@ -53,7 +53,7 @@ class _Piece:
     sizes: tuple[int, ...]
 
 
-def _boxes(name: str, tensor: Tensor) -> Iterator[tuple[_Piece, Tensor]]:
+def boxes(name: str, tensor: Tensor) -> Iterator[tuple[_Piece, Tensor]]:
     """What this process has of a tensor, with the memory of each piece."""
     own, part = tensor.detach(), tensor.part
     if own.dtype.is_quantized:
@@ -61,17 +61,11 @@ def _boxes(name: str, tensor: Tensor) -> Iterator[tuple[_Piece, Tensor]]:
     if part is None:
         yield _Piece(name, own.dtype.name, tuple(own.shape), (0,) * own.ndim, tuple(own.shape)), own
         return
-    if not part.shape:  # a number, which one process has
-        if own.numel():
-            yield _Piece(name, own.dtype.name, (), (), ()), own.reshape(())
-        return
-    at = 0
-    for first, count in part.ranges:
-        offsets = tuple(first if dim == part.dim else 0 for dim in range(len(part.shape)))
-        sizes = tuple(count if dim == part.dim else size for dim, size in enumerate(part.shape))
-        if count or not prod(part.shape):
-            yield _Piece(name, own.dtype.name, part.shape, offsets, sizes), own.narrow(part.dim, at, count)
-        at += count
+    for offsets, sizes, inside in part.boxes():
+        piece = own if sizes else own.reshape(())  # a number, which one process has
+        for dim, (first, size) in enumerate(zip(inside, sizes, strict=True)):
+            piece = piece.narrow(dim, first, size)
+        yield _Piece(name, own.dtype.name, part.whole_shape, offsets, sizes), piece
 
 
 # -- states as flat names
@@ -198,7 +192,7 @@ def save(
     ranks, folder = _Ranks(process_group), Path(checkpoint_id)
     named = ranks.together("save", lambda: _named(state_dict))
     tensors = {name: value for name, (value, _) in named.items() if isinstance(value, Tensor)}
-    pieces = ranks.together("save", lambda: [box for name, x in tensors.items() for box in _boxes(name, x)])
+    pieces = ranks.together("save", lambda: [box for name, x in tensors.items() for box in boxes(name, x)])
     every = ranks.everyones([piece for piece, _ in pieces])
     mine = ranks.together("save", lambda: _owned(every, ranks.rank))
     values = ranks.together(
@@ -458,7 +452,7 @@ def load(
             stored = files.enter_context(closing(_Stored(folder)))
             _check(named, stored, folder)
             tensors = {name: value for name, (value, _) in named.items() if isinstance(value, Tensor)}
-            writes = [stored.find(own, piece) for name, x in tensors.items() for piece, own in _boxes(name, x)]
+            writes = [stored.find(own, piece) for name, x in tensors.items() for piece, own in boxes(name, x)]
             values = [(put, stored.value(name, x)) for name, (x, put) in named.items() if name not in tensors]
             return [*writes, *(partial(put, value) for put, value in values)]
 
@@ -481,7 +475,7 @@ def _check(named: Mapping[str, tuple[Any, Any]], stored: _Stored, folder: Path) 
         raise KeyError(f"the checkpoint {folder} has not {shown}")
     for name, (value, _) in named.items():
         if isinstance(value, Tensor):
-            shape = tuple(value.shape) if value.part is None else value.part.shape
+            shape = tuple(value.shape) if value.part is None else value.part.whole_shape
             if shape != stored.shapes[name]:
                 raise ArgumentError(
                     f"{name} has the shape {list(shape)}, in the checkpoint {folder} {list(stored.shapes[name])}"

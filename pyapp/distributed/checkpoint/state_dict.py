@@ -55,7 +55,7 @@ def _own(x: Any, like: Tensor, cpu: bool) -> Any:
             "each element can be divided in a checkpoint; take another optimiser, such as AdamW"
         )
     if like.part is not None and x.shape == like.shape:
-        found.part, found.shard_group = like.part, like.shard_group
+        found.part, found.shard_groups = like.part, like.shard_groups
     return found
 
 

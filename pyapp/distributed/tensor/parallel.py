@@ -121,7 +121,7 @@ def _divide(module: Module, name: str, dim: int, group: ProcessGroup) -> None:
     part = Part(tuple(parameter.shape), dim, (share_of(parameter.shape[dim], group),))
     with no_grad():
         own = Parameter(part.of(parameter.detach()), requires_grad=parameter.requires_grad)
-    own.shard_group, own.part = group, part
+    own.shard_groups, own.part = (group,), part
     setattr(module, name, own)
 
 

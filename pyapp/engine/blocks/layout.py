@@ -23,64 +23,66 @@ CHUNK = 1 << 18  # values computed at a time, to limit the memory of intermediat
 @dataclass(frozen=True, slots=True)
 class BlockType:
     """A block of `values` values in `nbytes` bytes. `code` is ggml's number of the type; `fields` are the members of
-    its struct, as a NumPy dtype lists them."""
+    its struct, as a NumPy dtype lists them. `shorter`: the type that llama.cpp uses instead where rows are
+    not a multiple of 256. `read_as`: the type of tensors for one that only files have (conversion.py).
+    """
 
     code: int
     values: int
     nbytes: int
     fields: tuple[tuple[Any, ...], ...]
+    shorter: str = ""
+    read_as: str = ""
 
 
-_HALF, _BYTES = "<f2", "u1"
+_D, _M = ("d", "<f2"), ("m", "<f2")
+
+
+def _u(name: str, count: int) -> tuple[str, str, int]:
+    """A field of bytes."""
+    return name, "u1", count
+
+
 BLOCK_TYPES: dict[str, BlockType] = {
-    "q4_0": BlockType(2, 32, 18, (("d", _HALF), ("low", _BYTES, 16))),
-    "q4_1": BlockType(3, 32, 20, (("d", _HALF), ("m", _HALF), ("low", _BYTES, 16))),
-    "q5_0": BlockType(6, 32, 22, (("d", _HALF), ("high", _BYTES, 4), ("low", _BYTES, 16))),
-    "q5_1": BlockType(7, 32, 24, (("d", _HALF), ("m", _HALF), ("high", _BYTES, 4), ("low", _BYTES, 16))),
-    "q8_0": BlockType(8, 32, 34, (("d", _HALF), ("low", "i1", 32))),
-    "q8_1": BlockType(9, 32, 36, (("d", _HALF), ("sum", _HALF), ("low", "i1", 32))),
-    "q2_K": BlockType(10, 256, 84, (("scales", _BYTES, 16), ("low", _BYTES, 64), ("d", _HALF), ("m", _HALF))),
-    "q3_K": BlockType(11, 256, 110, (("high", _BYTES, 32), ("low", _BYTES, 64), ("scales", _BYTES, 12), ("d", _HALF))),
-    "q4_K": BlockType(12, 256, 144, (("d", _HALF), ("m", _HALF), ("scales", _BYTES, 12), ("low", _BYTES, 128))),
-    "q5_K": BlockType(
-        13, 256, 176, (("d", _HALF), ("m", _HALF), ("scales", _BYTES, 12), ("high", _BYTES, 32), ("low", _BYTES, 128))
-    ),
-    "q6_K": BlockType(14, 256, 210, (("low", _BYTES, 128), ("high", _BYTES, 64), ("scales", "i1", 16), ("d", _HALF))),
+    "q4_0": BlockType(2, 32, 18, (_D, _u("low", 16))),
+    "q4_1": BlockType(3, 32, 20, (_D, _M, _u("low", 16))),
+    "q5_0": BlockType(6, 32, 22, (_D, _u("high", 4), _u("low", 16))),
+    "q5_1": BlockType(7, 32, 24, (_D, _M, _u("high", 4), _u("low", 16))),
+    "q8_0": BlockType(8, 32, 34, (_D, ("low", "i1", 32))),
+    "q8_1": BlockType(9, 32, 36, (_D, ("sum", "<f2"), ("low", "i1", 32))),
+    "q2_K": BlockType(10, 256, 84, (_u("scales", 16), _u("low", 64), _D, _M), shorter="q4_0"),
+    "q3_K": BlockType(11, 256, 110, (_u("high", 32), _u("low", 64), _u("scales", 12), _D), shorter="q4_0"),
+    "q4_K": BlockType(12, 256, 144, (_D, _M, _u("scales", 12), _u("low", 128)), shorter="q5_0"),
+    "q5_K": BlockType(13, 256, 176, (_D, _M, _u("scales", 12), _u("high", 32), _u("low", 128)), shorter="q5_1"),
+    "q6_K": BlockType(14, 256, 210, (_u("low", 128), _u("high", 64), ("scales", "i1", 16), _D), shorter="q8_0"),
     "q8_K": BlockType(15, 256, 292, (("d", "<f4"), ("low", "i1", 256), ("sums", "<i2", 16))),
-    "iq4_nl": BlockType(20, 32, 18, (("d", _HALF), ("low", _BYTES, 16))),
+    "iq4_nl": BlockType(20, 32, 18, (_D, _u("low", 16))),
     "iq4_xs": BlockType(
-        23, 256, 136, (("d", _HALF), ("scales_high", _BYTES, 2), ("scales_low", _BYTES, 4), ("low", _BYTES, 128))
+        23, 256, 136, (_D, _u("scales_high", 2), _u("scales_low", 4), _u("low", 128)), shorter="iq4_nl"
     ),
-    "mxfp4": BlockType(39, 32, 17, (("exponent", _BYTES), ("low", _BYTES, 16))),
+    "mxfp4": BlockType(39, 32, 17, (("exponent", "u1"), _u("low", 16))),
 }
-# Types that only files have: a matrix of them is read as the type that READ_AS says.
+# Types that only files have.
 FILE_TYPES: dict[str, BlockType] = {
-    "iq2_xxs": BlockType(16, 256, 66, (("d", _HALF), ("pairs", "<u4", 16))),
-    "iq2_xs": BlockType(17, 256, 74, (("d", _HALF), ("codes", "<u2", 32), ("scales", _BYTES, 8))),
-    "iq3_xxs": BlockType(18, 256, 98, (("d", _HALF), ("codes", _BYTES, 64), ("words", "<u4", 8))),
-    "iq1_s": BlockType(19, 256, 50, (("d", _HALF), ("low", _BYTES, 32), ("words", "<u2", 8))),
+    "iq2_xxs": BlockType(16, 256, 66, (_D, ("pairs", "<u4", 16)), read_as="q8_0"),
+    "iq2_xs": BlockType(17, 256, 74, (_D, ("codes", "<u2", 32), _u("scales", 8)), read_as="q8_0"),
+    "iq3_xxs": BlockType(18, 256, 98, (_D, _u("codes", 64), ("words", "<u4", 8)), read_as="q6_K"),
+    "iq1_s": BlockType(19, 256, 50, (_D, _u("low", 32), ("words", "<u2", 8)), read_as="q4_K"),
     "iq3_s": BlockType(
-        21, 256, 110,
-        (("d", _HALF), ("low", _BYTES, 64), ("high", _BYTES, 8), ("signs", _BYTES, 32), ("scales", _BYTES, 4)),
+        21, 256, 110, (_D, _u("low", 64), _u("high", 8), _u("signs", 32), _u("scales", 4)), read_as="q4_K"
     ),
     "iq2_s": BlockType(
-        22, 256, 82,
-        (("d", _HALF), ("low", _BYTES, 32), ("signs", _BYTES, 32), ("high", _BYTES, 8), ("scales", _BYTES, 8)),
+        22, 256, 82, (_D, _u("low", 32), _u("signs", 32), _u("high", 8), _u("scales", 8)), read_as="q8_0"
     ),
-    "iq1_m": BlockType(29, 256, 56, (("low", _BYTES, 32), ("high", _BYTES, 16), ("words", "<u2", 4))),
-    "tq1_0": BlockType(34, 256, 54, (("low", _BYTES, 48), ("high", _BYTES, 4), ("d", _HALF))),
-    "tq2_0": BlockType(35, 256, 66, (("low", _BYTES, 64), ("d", _HALF))),
-    "nvfp4": BlockType(40, 64, 36, (("scales", _BYTES, 4), ("low", _BYTES, 32))),
-    "q1_0": BlockType(41, 128, 18, (("d", _HALF), ("low", _BYTES, 16))),
-}  # fmt: skip
-# The types of tensors for these (conversion.py).
-READ_AS = {
-    "iq2_xxs": "q8_0", "iq2_xs": "q8_0", "iq3_xxs": "q6_K", "iq1_s": "q4_K", "iq3_s": "q4_K", "iq2_s": "q8_0",
-    "iq1_m": "q6_K", "tq1_0": "q2_K", "tq2_0": "q2_K", "nvfp4": "q8_0", "q1_0": "q4_0",
-}  # fmt: skip
+    "iq1_m": BlockType(29, 256, 56, (_u("low", 32), _u("high", 16), ("words", "<u2", 4)), read_as="q6_K"),
+    "tq1_0": BlockType(34, 256, 54, (_u("low", 48), _u("high", 4), _D), read_as="q2_K"),
+    "tq2_0": BlockType(35, 256, 66, (_u("low", 64), _D), read_as="q2_K"),
+    "nvfp4": BlockType(40, 64, 36, (_u("scales", 4), _u("low", 32)), read_as="q8_0"),
+    "q1_0": BlockType(41, 128, 18, (_D, _u("low", 16)), read_as="q4_0"),
+}
 READABLE = BLOCK_TYPES | FILE_TYPES
-# The types that llama.cpp uses instead if the length of a row is not a multiple of 256.
-SHORTER = {"q2_K": "q4_0", "q3_K": "q4_0", "q4_K": "q5_0", "q5_K": "q5_1", "q6_K": "q8_0", "iq4_xs": "iq4_nl"}
+READ_AS = {name: block.read_as for name, block in FILE_TYPES.items()}
+SHORTER = {name: block.shorter for name, block in BLOCK_TYPES.items() if block.shorter}
 # The value of each four-bit number, in the non-linear types and in mxfp4 (E2M1, doubled).
 IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 MXFP4_VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)

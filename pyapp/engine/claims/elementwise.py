@@ -35,7 +35,6 @@ K = KERNELS
 
 _BINARY, _UNARY, _UNARY_STRIDED = K["binary"], K["unary"], K["unary_strided"]
 _FLOAT_RESULT = ("div",)  # of integers, too
-_NO_BOOLS = ("sub", "neg", "relu")  # whose definitions say what to do instead
 
 
 def _of_any(name: str) -> Any:
@@ -52,7 +51,7 @@ def _of_any(name: str) -> Any:
         kind = common_dtype(a, b)
         if name in _FLOAT_RESULT and not kind.has_gradient:
             kind = _dtype.Default.dtype
-        if kind not in types or (name in _NO_BOOLS and _dtype.bool_ in (a.dtype, getattr(b, "dtype", of_number(b)))):
+        if kind not in types or (name == "sub" and _dtype.bool_ in (a.dtype, getattr(b, "dtype", of_number(b)))):
             return NotImplemented
         number: int | None = 0
         other: Tensor | None = None
@@ -124,19 +123,20 @@ def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
 _TWO_NUMBERS, _TWO_BITS = Struct("2d"), Struct("2q")
 
 
-def _function_of_any(name: str, whole: bool = False) -> Any:
-    """One operand of any dtype that the kernel has and of any strides. `whole`: integers stay what they are; else they
-    become floats. `settings`: the function's own numbers, at most two. `own`: the result is written into x itself,
-    which has no gaps and keeps its dtype; NotImplemented otherwise.
+def _function_of_any(name: str) -> Any:
+    """One operand of any dtype that the kernel has and of any strides. Integers become floats where the kernel takes
+    none and gives numbers. `settings`: the function's own numbers, at most two. `own`: the result is written into x
+    itself, which has no gaps and keeps its dtype; NotImplemented otherwise.
     """
     code, types, result = opcodes("unary")[name]
+    whole = result == "bool" or _dtype.int32 in types
     without: tuple[int | None, ...] = (number_slot(0.0, _F32),) * 2
 
     def compute(x: Tensor, *settings: float, own: bool = False) -> Any:
         kind = x.dtype
         if not (kind.has_gradient or whole):
             kind = _dtype.Default.dtype
-        if kind not in types or len(x.shape) > 6 or (name in _NO_BOOLS and x.dtype is _dtype.bool_):
+        if kind not in types or len(x.shape) > 6:
             return NotImplemented
         slots = without
         if settings:
@@ -339,7 +339,7 @@ for _name in opcodes("binary").keys() - {"add", "sub", "mul", "div", "maximum", 
 _power = _of_any("pow")
 
 
-_negative, _rectified = (_function_of_any(name, whole=True) for name in ("neg", "relu"))
+_negative, _rectified = (_function_of_any(name) for name in ("neg", "relu"))
 _inverse = _function_of_any("reciprocal")
 _MUL, _MAXIMUM, _MINIMUM = K["mul_f32"], K["maximum_f32"], K["minimum_f32"]
 _LARGEST = 3.4028234663852886e38  # float32
@@ -502,7 +502,7 @@ _claim_clamp_in_place("clamp_max", "max")
 def _claim_unary(name: str, cost: int) -> None:
     """`cost`: of an element, in multiply-adds."""
     kernel = K[name + "_f32"]
-    of_any = _function_of_any(name, whole=name == "abs")
+    of_any = _function_of_any(name)
 
     @claims(name)
     def _(x: Tensor) -> Any:
@@ -515,7 +515,7 @@ def _claim_unary(name: str, cost: int) -> None:
 
 def _claim_unary_in_place(name: str, cost: int) -> None:
     kernel = K[name + "_f32"]
-    of_any = _function_of_any(name, whole=name == "abs")
+    of_any = _function_of_any(name)
 
     @claims_in_place(name)
     def _(x: Tensor) -> bool:
@@ -532,7 +532,6 @@ for _name, _cost in (("exp", 4), ("silu", 4), ("sigmoid", 4), ("tanh", 4), ("log
     _claim_unary_in_place(_name, _cost)
 
 
-_WHOLE = "sign square bitwise_not logical_not signbit isnan isinf isfinite isposinf isneginf".split()
 _MOST_ROUNDED = 1 << 13  # elements for which a call of NumPy costs more than it saves
 _ROUNDINGS = "floor ceil round trunc frac".split()
 _BY_NUMPY = ("floor", "ceil", "round")  # NumPy has instructions for these
@@ -542,7 +541,7 @@ for _name in opcodes("unary").keys() - {
     *_ROUNDINGS,
     *_WITH_SETTINGS,
 }:
-    _of_any_dtype = _function_of_any(_name, whole=_name in _WHOLE)
+    _of_any_dtype = _function_of_any(_name)
     claims(_name)(_of_any_dtype)
     _claim_in_own_memory(_name, _of_any_dtype)
 

@@ -242,12 +242,17 @@ def _take_back(g: Tensor, shape: Shape, entries: tuple[Any, ...]) -> Any:
     return whole
 
 
+def _chosen_along(x: Tensor, dim: int, index: Tensor) -> _Chosen | None:
+    """x[:, …, index], with the index at a dim."""
+    return _chosen(x, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)))
+
+
 @claims("_index_add")
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     if x.dtype not in _OPCODES["add"].types:
         return NotImplemented
     y = dense(x).clone()
-    chosen = _chosen(y, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)))
+    chosen = _chosen_along(y, dim, index)
     return y if chosen is not None and _put(chosen, source, "add") else NotImplemented
 
 
@@ -272,7 +277,7 @@ def _put_at(x: Tensor, value: Any, index: Any) -> Any:
 def _index_add_into(x: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
     if x.dtype not in _OPCODES["add"].types or not x.is_contiguous():
         return False
-    chosen = _chosen(x, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)))
+    chosen = _chosen_along(x, dim, index)
     if chosen is None or not _put(chosen, source, "add"):
         return False
     x.storage.version += 1

@@ -7,15 +7,14 @@ from typing import Any
 
 from ..element_types import opcodes
 from ..op import claims
+from ..ops.scattering import REDUCTIONS
 from ..tensor import Tensor
 from .selection import _SET, _scatter_into
-
-_EXTREME = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
 
 
 @claims("_scatter_extreme")
 def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool) -> Any:
-    opcode = opcodes("scatter")[_EXTREME[reduce]]
+    opcode = opcodes("scatter")[REDUCTIONS[reduce]]
     if x.dtype not in opcode.types:
         return NotImplemented
     if not include_self:

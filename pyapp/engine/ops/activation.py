@@ -34,14 +34,14 @@ _d_sigmoid = element_function(lambda g, y: g * (y * (1.0 - y)), 2)
 _d_relu = element_function(lambda g, y: g.where(y != 0, 0.0), 2)  # g at NaN, as in torch
 _d_leaky = element_function(lambda g, x, slope: g.where(x > 0.0, g * slope), 2, 1)
 
-sigmoid = unary("sigmoid", _sigmoid, lambda g, y, x: (_d_sigmoid(g, y),), saves="output", in_place=True)
+sigmoid = unary("sigmoid", _sigmoid, lambda g, y, x: (_d_sigmoid(g, y),), saves="output", of_complex=True)
 relu = unary(
     "relu",
     lambda x: np.maximum(x, 0),
     lambda g, y, x: (_d_relu(g, y),),
     out="same",
     saves="output",
-    in_place=True,
+    instead_of_bools="convert it first",
 )
 
 

@@ -85,7 +85,7 @@ _imag = view_op(lambda g, _, x: (g * 1j,), name="_imag")(_part_view(1))
 @function()
 def real(x: Tensor) -> Tensor:
     """The real part, a view of the same memory; a real tensor itself."""
-    return _real.call(x) if _checked(x).dtype.is_complex else x
+    return _real.call(x) if checked(x).dtype.is_complex else x
 
 
 @attribute("imag")
@@ -97,14 +97,19 @@ def imag(x: Tensor) -> Tensor:
     return _imag.call(x)
 
 
+def _check_parts(name: str, first: Tensor, second: Tensor) -> None:
+    """RuntimeError unless both are tensors of float32, or of float64."""
+    for x in (first, second):
+        if not isinstance(x, Tensor) or x.dtype not in _FLOATS:
+            raise RuntimeError(f"{name}: takes tensors of float32 or float64, not {describe(x)}")
+    if first.dtype is not second.dtype:
+        raise RuntimeError(f"{name}: {describe(first)} and {describe(second)} differ in dtype")
+
+
 @function("complex")
 def complex_(real: Tensor, imag: Tensor) -> Tensor:
     """real + i imag, broadcast, of float32 or float64. RuntimeError for other dtypes, or two of them."""
-    for x in (real, imag):
-        if not isinstance(x, Tensor) or x.dtype not in _FLOATS:
-            raise RuntimeError(f"complex: takes tensors of float32 or float64, not {describe(x)}")
-    if real.dtype is not imag.dtype:
-        raise RuntimeError(f"complex: {describe(real)} and {describe(imag)} differ in dtype")
+    _check_parts("complex", real, imag)
     shape = broadcast_shapes(real.shape, imag.shape, op="complex")
     return _view_as_complex.call(stack([expanded(real, shape), expanded(imag, shape)], -1))
 
@@ -112,11 +117,7 @@ def complex_(real: Tensor, imag: Tensor) -> Tensor:
 @function()
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs (cos angle + i sin angle), broadcast, of float32 or float64."""
-    for x in (abs, angle):
-        if not isinstance(x, Tensor) or x.dtype not in _FLOATS:
-            raise RuntimeError(f"polar: takes tensors of float32 or float64, not {describe(x)}")
-    if abs.dtype is not angle.dtype:
-        raise RuntimeError(f"polar: {describe(abs)} and {describe(angle)} differ in dtype")
+    _check_parts("polar", abs, angle)
     return complex_(abs * angle.cos(), abs * angle.sin())
 
 
@@ -131,7 +132,7 @@ _conj.takes_complex = True
 @function(method=True)
 def conj(x: Tensor) -> Tensor:
     """The complex conjugate, computed at once; a real tensor itself."""
-    return _conj.call(x) if _checked(x).dtype.is_complex else x
+    return _conj.call(x) if checked(x).dtype.is_complex else x
 
 
 @function(method=True, in_place=True)
@@ -142,16 +143,17 @@ def conj_physical(x: Tensor) -> Tensor:
 
 def _resolved(x: Tensor) -> Tensor:
     """x itself: conj() computes at once, so nothing is left to do."""
-    return _checked(x)
+    return checked(x)
 
 
 def _is_left(x: Tensor) -> bool:
     """False: conj() computes at once, so nothing is left to do."""
-    _checked(x)
+    checked(x)
     return False
 
 
-def _checked(x: Any) -> Tensor:
+def checked(x: Any) -> Tensor:
+    """x. TypeError for what is not a tensor."""
     if not isinstance(x, Tensor):
         raise TypeError(f"takes a tensor, not {describe(x)}")
     return x

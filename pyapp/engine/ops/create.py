@@ -78,7 +78,7 @@ def late_zeros(*shape: int, dtype: Any, device: Any) -> Tensor:
     nbytes = count * kind.itemsize
     if IN_BROWSER or place is not cpu or nbytes < LATE or CAPTURES.count:
         return zeros(*shape, dtype=kind, device=place)
-    from ..late_memory import late_zeros
+    from ..late_memory import late_zeros  # natively only
 
     return make(late_zeros(nbytes), tuple(shape), strides, kind)
 

@@ -217,7 +217,7 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return _put(wide, source.reshape(-1)[:count], seen)
 
 
-_REDUCE = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
+REDUCTIONS = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}  # NumPy's function, and the kernel's opcode
 
 
 @primitive(name="_scatter_extreme", saves="both")
@@ -234,7 +234,7 @@ def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce:
         lowest = np.iinfo(kind).min if kind.kind in "iu" else -np.inf
         highest = np.iinfo(kind).max if kind.kind in "iu" else np.inf
         result[_grid(found, dim)] = {"prod": 1, "amax": lowest, "amin": highest}[reduce]
-    combine_at(getattr(np, _REDUCE[reduce]), result, _grid(found, dim), values)
+    combine_at(getattr(np, REDUCTIONS[reduce]), result, _grid(found, dim), values)
     return tensor_of(whole, x.dtype)
 
 
@@ -283,7 +283,7 @@ def scatter_reduce(
     the same, as in torch); without `include_self` the elements of x that are hit do not count.
     """
     reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
-    if reduce not in ("sum", "mean", *_REDUCE):
+    if reduce not in ("sum", "mean", *REDUCTIONS):
         raise ValueError(f"scatter_reduce: reduce is sum, mean, prod, amax or amin, not {reduce!r}")
     d = normalize_dim(dim, x.ndim, "scatter_reduce")
     if not index.numel():
@@ -291,7 +291,7 @@ def scatter_reduce(
     if x.dtype is bool_:
         bytes_of = scatter_reduce(x.to(uint8), d, index, src.to(uint8), reduce, include_self=include_self)
         return bytes_of.to(bool_)
-    if reduce in _REDUCE:
+    if reduce in REDUCTIONS:
         return _scatter_extreme(x, src, d, index, reduce, include_self)
     base = x if include_self else where(_touched(x, d, index), x * 0, x)
     total = base.scatter_add(d, index, src)

@@ -22,7 +22,7 @@ def _grad_fn(x: Tensor) -> Node | None:
 def retain_grad(x: Tensor) -> None:
     """Has backward() fill `grad` of a tensor that is not a leaf."""
     if not x.requires_grad:
-        raise RuntimeError("retain_grad: this tensor does not require a gradient")
+        raise RuntimeError("retain_grad: this tensor does not require a gradient; call requires_grad_() first")
     if x.node is not None:
         x.node.retained = ref(x)
 
@@ -39,7 +39,7 @@ def register_hook(x: Tensor, hook: Any) -> RemovableHandle:
     gradient.
     """
     if not x.requires_grad:
-        raise RuntimeError("register_hook: this tensor does not require a gradient")
+        raise RuntimeError("register_hook: this tensor does not require a gradient; call requires_grad_() first")
     return add_hook(edge_of(x), hook)
 
 

@@ -1,4 +1,4 @@
-"""Tensor methods of torch with a constant answer in pyapp: tensors belong to one process."""
+"""What torch's tensors are asked that has a constant answer here, and the rest of their small methods."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..memory_format import layout, memory_format, strided
 from ..quant import dequantize as _dequantized
 from ..tensor import Tensor
 from ..user_errors import describe
+from .complex_numbers import checked
 from .create import tensor
 
 
@@ -61,18 +62,12 @@ def dim_order(x: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 
 
 def _itself(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    return _checked(x)
+    return checked(x)
 
 
 def _no(x: Tensor, *_: Any) -> bool:
-    _checked(x)
+    checked(x)
     return False
-
-
-def _checked(x: Tensor) -> Tensor:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"takes a tensor, not {describe(x)}")
-    return x
 
 
 @function(method=True)

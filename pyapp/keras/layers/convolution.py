@@ -11,7 +11,7 @@ from ...nn import functional as F
 from ...train.metrics import in_float32
 from .. import activations, constraints, initializers, regularizers
 from ..arguments import one_of, positive_integer
-from ..nn_functions import conv, conv_transpose
+from ..nn_functions import conv, conv_transpose, same_padding
 from ..weight_attributes import AdaptedWeight
 from .channels import ChannelsLayer
 from .lora import LoraLayer
@@ -31,12 +31,6 @@ def sizes(value: Any, dims: int, name: str, least: int = 1) -> tuple[int, ...]:
         kind = "positive number" if least == 1 else f"number from {least} on"
         raise ValueError(f"{name} takes a {kind} or {dims} of them, got {value!r}")
     return found
-
-
-def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tuple[int, int]:
-    """(before, after) that "same" pads: the output has ceil(size / stride) steps."""
-    total = max((-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size, 0)
-    return total // 2, total - total // 2
 
 
 class _Convolution(ChannelsLayer):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...engine import Tensor, ops
-from ...nn import functional as F
+from ...engine import Tensor
 from ..arguments import as_floats, layer_is_channels_first, one_of
-from ..nn_functions import adaptive_average_pool, adaptive_max_pool
+from ..nn_functions import adaptive_average_pool, adaptive_max_pool, largest_of_windows, mean_of_windows
 from .channels import ChannelsLayer, DataFormatLayer, check_dims
-from .convolution import same_padding, sizes
+from .convolution import sizes
 
 __all__ = [
     "AdaptiveAveragePooling1D", "AdaptiveAveragePooling2D", "AdaptiveAveragePooling3D", "AdaptiveMaxPooling1D",
@@ -19,11 +18,10 @@ __all__ = [
     "GlobalMaxPooling2D", "GlobalMaxPooling3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D",
 ]  # fmt: skip
 
-_MAXIMA: dict[int, Callable[..., Tensor]] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
-_MEANS: dict[int, Callable[..., Tensor]] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
-
 
 class _Pool(ChannelsLayer):
+    pool: Callable[..., Tensor]  # of x (B, C, …)
+
     def __init__(
         self, pool_size: Any = 2, strides: Any = None, padding: str = "valid", data_format: str | None = None,
         **settings: Any,
@@ -40,31 +38,15 @@ class _Pool(ChannelsLayer):
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         x = inputs.movedim(-1, 1)
-        flat: list[int] = []
-        if self.padding == "same":
-            for size, window, stride in reversed(list(zip(x.shape[2:], self.pool_size, self.strides, strict=True))):
-                flat += same_padding(size, window, stride)
-        return self.pool(x, flat).movedim(1, -1)
-
-    def pool(self, x: Tensor, padding: list[int]) -> Tensor:
-        """x (B, C, …), and the numbers of steps to add at its ends, last dim first."""
-        raise NotImplementedError
+        return type(self).pool(x, self.pool_size, self.strides, self.padding).movedim(1, -1)
 
 
 class _MaxPool(_Pool):
-    def pool(self, x: Tensor, padding: list[int]) -> Tensor:
-        if any(padding):
-            x = F.pad(x, padding, value=float("-inf"))
-        return _MAXIMA[self.dims](x, self.pool_size, self.strides)
+    pool = staticmethod(largest_of_windows)
 
 
 class _AveragePool(_Pool):
-    def pool(self, x: Tensor, padding: list[int]) -> Tensor:
-        pool = _MEANS[self.dims]
-        if not any(padding):
-            return pool(x, self.pool_size, self.strides)
-        counted = F.pad(ops.ones((1, 1, *x.shape[2:]), device=x.device), padding)
-        return pool(F.pad(x, padding), self.pool_size, self.strides) / pool(counted, self.pool_size, self.strides)
+    pool = staticmethod(mean_of_windows)
 
 
 class MaxPooling1D(_MaxPool):

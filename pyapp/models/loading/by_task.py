@@ -17,7 +17,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, ops, quant
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError
-from pyapp.events import Cancel, Event, Notice, Progress
+from pyapp.events import Cancel, Event, Notice, reading_of
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.first_among_files import FirstAmongFiles
 from pyapp.formats.part_names import INDICES, part_names
@@ -478,11 +478,6 @@ def build(
     if task in FEATURES:
         _drop_pooler(model, checkpoint)
 
-    def progress(done: int, total: int) -> None:
-        if cancel is not None:
-            cancel.check()
-        report(Progress("reading the model", done, total, "bytes"))
-
     older = getattr(module, "renamed", None)
     renames = renamed if older is None else lambda name: older(renamed(name))
     stored: Mapping[str, Any]
@@ -496,7 +491,8 @@ def build(
     optional = _initialised_head(model, base, deviation, device) if new_head else ()
     left = load_weights(
         model, checkpoint, stored=stored, base=base, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
-        device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False, optional=optional,
+        device=device, renames=renames, progress=reading_of(report, cancel), config=config.to_dict(), strict=False,
+        optional=optional,
     )  # fmt: skip
     left = load_buffers(model, checkpoint, left, base, renames, device)
     unread = re.compile(getattr(model, "unread", "$"))

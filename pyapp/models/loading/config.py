@@ -115,6 +115,12 @@ def _problem(field: Any, kind: str, value: Any) -> str | None:
     return None
 
 
+def stated(name: str, usual: T) -> T:
+    """A property of a configuration with `values`: the field `name` of config.json, or what is usual."""
+    found: Any = property(lambda config: config.values.get(name, usual))
+    return found
+
+
 def require(condition: bool, what: str, hint: str | None = None) -> None:
     """ModelError unless the condition holds."""
     if not condition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 
-from .config import require
+from .config import require, stated
 from .picture_text import LayeredConfig
 from .towers_config import PixtralVisionConfig
 
@@ -25,8 +25,4 @@ class MergedPixtralConfig(LayeredConfig):
         merged = self.values.get("spatial_merge_size", 2)
         require(type(merged) is int and 1 <= merged <= 16, f"spatial_merge_size is {merged!r:.60}, expected 1 to 16")
 
-    @property
-    def merged(self) -> int:
-        """The rows, and columns, of patches that become one vector."""
-        found: int = self.values.get("spatial_merge_size", 2)
-        return found
+    merged = stated("spatial_merge_size", 2)  # the rows, and columns, of patches that become one vector

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyapp import hub
 from pyapp.audio.processors import SampleProcessor, SpectrogramProcessor
 from pyapp.errors import ModelError
-from pyapp.events import Cancel, Event, Notice, Progress
+from pyapp.events import Cancel, Event, Notice, reading_of
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import close_source, read_whole
@@ -152,15 +152,11 @@ def _built(
     with skip_initialization():
         model = module.TASKS[TASK](config)
 
-    def progress(done: int, total: int) -> None:
-        cancel.check()
-        report(Progress("reading the model", done, total, "bytes"))
-
     renamed = getattr(module, "renamed", str)
     stored = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else None
     left = load_weights(
         model, checkpoint, stored=stored, base=base_of(module, settings), renames=renamed, ignored=ignored_by(module),
-        dtype=dtype, device=device, progress=progress, config=config.to_dict(), strict=False,
+        dtype=dtype, device=device, progress=reading_of(report, cancel), config=config.to_dict(), strict=False,
     )  # fmt: skip
     left = load_buffers(model, checkpoint, left, base_of(module, settings), renamed, device)
     if left:

@@ -35,7 +35,7 @@ from pyapp.audio.wav import read_wav
 from pyapp.dataclass import dataclass
 from pyapp.engine.ops import cat
 from pyapp.errors import ModelError
-from pyapp.events import Cancel, Event, Progress
+from pyapp.events import Cancel, Event, reading_of
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.formats.source import BytesSource
 from pyapp.formats.torch_files import load as load_objects
@@ -348,14 +348,9 @@ def _of_stages(
         if end >= model.config.vocab_size:
             raise ModelError(f"there are {end + 1:,} tokens, the model has {model.config.vocab_size:,}", where=name)
         for part, checkpoint in ((model.first, one), (model.second, two)):
-
-            def progress(done: int, total: int) -> None:
-                cancel.check()
-                report(Progress("reading the model", done, total, "bytes"))
-
             load_weights(
                 part, checkpoint, base="model" if part is model.first else "", dtype=dtype, device=device,
-                progress=progress, config=model.config.to_dict(),
+                progress=reading_of(report, cancel), config=model.config.to_dict(),
             )  # fmt: skip
     sound = load_codec(codec or USUAL_CODEC, device=device, report=report, cancel=cancel)
     rows = cat([part.reshape(-1, part.shape[-1]) for part in found])

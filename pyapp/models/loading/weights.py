@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, as_dtype, no_grad, quant
 from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, SHORTER
-from pyapp.engine.device import cpu
+from pyapp.engine.device import as_device, cpu
 from pyapp.engine.dtype import float16, float32
 from pyapp.engine.ops import cat, tensor
 from pyapp.engine.storage import release_memory
@@ -766,8 +766,6 @@ def _as_listed(value: Tensor, info: TensorInfo) -> Tensor:
 
 
 def _place(device: Device | str | None) -> Device:
-    from pyapp.engine.device import as_device
-
     return cpu if device is None else as_device(device)
 
 

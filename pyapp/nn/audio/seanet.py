@@ -94,6 +94,8 @@ class ResidualBlock(Module):
 
 
 class Layers(Module):
+    """Layers one after the other: the output of each is the input of the next."""
+
     def __init__(self, layers: Sequence[Module]) -> None:
         super().__init__()
         self.layers = ModuleList(layers)

@@ -450,6 +450,20 @@ class LinearHead(Headed):
         return self._modules[self.last](x)
 
 
+class TokenLabelsHead(LinearHead):
+    """An encoder and scores of the labels of each token."""
+
+    def __init__(self, name: str, encoder: Encoder) -> None:
+        super().__init__((name, "classifier"), encoder, encoder.config.hidden_size, len(encoder.config.labels))
+
+
+class AnswersHead(LinearHead):
+    """An encoder and scores of an answer's start and end at each token."""
+
+    def __init__(self, name: str, encoder: Encoder) -> None:
+        super().__init__((name, "qa_outputs"), encoder, encoder.config.hidden_size, 2)
+
+
 class PredictionsHead(Headed):
     """An encoder with BERT's head: scores of the words that may stand at each token. width: features of the table of
     words, if they are others than the encoder's.
@@ -533,13 +547,34 @@ class NormedWordsHead(Headed):
 
 
 class DenseClassifierHead(Headed):
-    """An encoder with RoBERTa's head: scores of the labels of a text, or of a pair of texts."""
+    """An encoder with RoBERTa's head: scores of the labels of a text, or of a pair of texts. activation: that of the
+    head, if it is another than the configuration's `hidden_act`.
+    """
 
-    def __init__(self, name: str, encoder: Encoder, activation: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, name: str, encoder: Encoder, activation: Callable[[Tensor], Tensor] | None = None) -> None:
         super().__init__(name, encoder)
         config = encoder.config
+        activation = activation_named(config.hidden_act) if activation is None else activation
         self.classifier = DenseClassifier(config.hidden_size, len(config.labels), activation)
 
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, labels)."""
         return self.classifier(x)
+
+
+def headed(
+    head: Callable[..., Headed], name: str | None, encoder: Callable[..., Encoder], *more: Any, **parts: Any
+) -> Callable[[Any], Headed]:
+    """What makes an encoder with a head from a configuration, for the TASKS of a model. name: the encoder's name in
+    files; None: the configuration's `base`. more: further arguments of the head; parts: those of the encoder.
+    """
+
+    def made(config: Any) -> Headed:
+        return head(config.base if name is None else name, encoder(config, **parts), *more)
+
+    return made
+
+
+def choosing(name: str | None, encoder: Callable[..., Encoder]) -> Callable[[Any], Headed]:
+    """As `headed`, with the head for multiple choice."""
+    return lambda config: headed(PooledChoiceHead, name, encoder)(one_label(config))

@@ -17,7 +17,7 @@ from ..layers.joined import JoinedLinear
 from ..layers.linear import Linear, ResidualLinear
 from ..layers.normalization import LayerNorm
 from ..module import Module
-from .encoders import Encoder, Headed, LinearHead, Pooler, attend, visible_keys
+from .encoders import Encoder, Pooler, attend, visible_keys
 
 
 class RotaryAttention(Module):
@@ -127,22 +127,3 @@ class RotaryEncoder(Encoder):
         for layer in self.layers:
             x = layer(x, mask, table)
         return x
-
-
-class RotaryTextClassification(Headed):
-    """Scores of the labels of a text, or of a pair of texts. base: the encoder's name in files; encoder: its class."""
-
-    def __init__(self, base: str, config: Any, encoder: type[RotaryEncoder] = RotaryEncoder) -> None:
-        super().__init__(base, encoder(config, pooler=True))
-        self.classifier = Linear(config.hidden_size, len(config.labels))
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, labels)."""
-        return self.classifier(self.encoder.pooler(x))
-
-
-def rotary_token_classification(
-    base: str, config: Any, encoder: type[RotaryEncoder] = RotaryEncoder
-) -> LinearHead:  # fmt: skip
-    """Scores of the labels of each token. base: the encoder's name in files; encoder: its class."""
-    return LinearHead((base, "classifier"), encoder(config), config.hidden_size, len(config.labels))

@@ -9,7 +9,7 @@ from ...engine import Tensor, no_grad, ops
 from ...engine.ops import normalization as engine
 from ...engine.ops import ones, zeros
 from ..module import Module
-from ..parameter import Initialization, new_parameter
+from ..parameter import new_parameter
 from .from_function import torch_function
 
 __all__ = ["LayerNorm", "OffsetLayerNorm", "OffsetRMSNorm", "RMSNorm", "layer_norm", "normalize", "rms_norm"]
@@ -20,6 +20,8 @@ layer_norm, normalize, rms_norm = map(torch_function, (engine.layer_norm, engine
 class _Norm(Module):
     """Base of RMSNorm and LayerNorm: the shape of the last dims, eps, a weight and an optional bias of that shape."""
 
+    first_weight = 1.0
+
     def __init__(
         self, normalized_shape: int | Sequence[int], eps: float | None, affine: bool, bias: bool, **made: Any
     ) -> None:
@@ -27,13 +29,15 @@ class _Norm(Module):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps: Any = eps
         self.elementwise_affine = affine
-        self.weight = new_parameter(ones, *self.normalized_shape, **made) if affine else None
+        self.weight = (
+            new_parameter(ones if self.first_weight else zeros, *self.normalized_shape, **made) if affine else None
+        )
         self.bias = new_parameter(zeros, *self.normalized_shape, **made) if affine and bias else None
 
     def reset_parameters(self) -> None:
-        """Sets the weight to ones and the bias to zeros."""
+        """Sets the weight to ones, or to zeros where 1 is added to it, and the bias to zeros."""
         with no_grad():
-            for parameter, value in ((self.weight, 1.0), (self.bias, 0.0)):
+            for parameter, value in ((self.weight, self.first_weight), (self.bias, 0.0)):
                 if parameter is not None:
                     parameter.fill_(value)
 
@@ -65,18 +69,13 @@ class RMSNorm(_Norm):
 class OffsetRMSNorm(_Norm):
     """Root mean square norm over the last dim, times 1 + weight (Gemma, arXiv 2403.08295), or `offset` + weight."""
 
+    first_weight = 0.0
+
     def __init__(
         self, normalized_shape: int, eps: float = 1e-6, device: Any = None, dtype: Any = None, *, offset: float = 1.0
     ) -> None:  # fmt: skip
         super().__init__(normalized_shape, eps, True, False, device=device, dtype=dtype)
         self.offset = offset
-        if Initialization.on:
-            self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Sets the weight to zeros."""
-        with no_grad():
-            self.get_parameter("weight").zero_()
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.rms_norm(input, self.get_parameter("weight") + self.offset, self.eps)
@@ -106,16 +105,10 @@ class LayerNorm(_Norm):
 class OffsetLayerNorm(_Norm):
     """Mean and variance norm over the last dim, times 1 + weight, plus a bias (Nemotron, arXiv 2402.16819)."""
 
+    first_weight = 0.0
+
     def __init__(self, normalized_shape: int, eps: float = 1e-5, device: Any = None, dtype: Any = None) -> None:
         super().__init__(normalized_shape, eps, True, True, device=device, dtype=dtype)
-        if Initialization.on:
-            self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Sets the weight and the bias to zeros."""
-        with no_grad():
-            self.get_parameter("weight").zero_()
-            self.get_parameter("bias").zero_()
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.layer_norm(input, self.get_parameter("weight") + 1.0, self.get_parameter("bias"), self.eps)

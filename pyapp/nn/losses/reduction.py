@@ -13,6 +13,7 @@ from ..layers.from_function import FunctionLayer, function_layer
 
 
 def reduce(name: str, values: Tensor, reduction: str) -> Tensor:
+    """The mean or the sum of the values as (), or the values. ValueError for another reduction."""
     if reduction == "mean":
         return values.mean()
     if reduction == "sum":
@@ -23,6 +24,7 @@ def reduce(name: str, values: Tensor, reduction: str) -> Tensor:
 
 
 def same_shape(name: str, input: Tensor, target: Tensor) -> None:
+    """ValueError unless both have the same shape."""
     if input.shape != target.shape:
         raise ValueError(f"{name}: the target {describe(target)} does not have the shape of {describe(input)}")
 
@@ -86,4 +88,5 @@ class Loss(FunctionLayer):
 
 
 def loss_layer(name: str, function: Any, tensors: int = 2, settings: str | None = None, base: type = Loss) -> Any:
+    """The module of a loss function, whose first `tensors` parameters are tensors; the others are settings."""
     return function_layer(name, function, settings, tensors, base, shown="")

@@ -62,15 +62,17 @@ def _over_ranks(parameters: list[Tensor], norm_type: float) -> Tensor:
     """The norm of all gradients, (), where each process has a part of some (`nn.fully_sharded`)."""
     order = float(norm_type)
     nothing = inf if order == -inf else 0.0  # what a process without rows contributes
-    of_group: dict[Any, list[Tensor]] = {}
+    of_groups: dict[tuple[Any, ...], list[Tensor]] = {}
     for parameter in parameters:
         if parameter.grad is not None:
-            of_group.setdefault(parameter.shard_group, []).append(parameter.grad)
+            of_groups.setdefault(parameter.shard_groups, []).append(parameter.grad)
     found = []
-    for group, gradients in of_group.items():
+    for groups, gradients in of_groups.items():
         own = [_part(x, order).to(float32) for x in gradients if x.numel()]
         part = _joined(own, order) if own else tensor(nothing).to(gradients[0].device)
-        found.append(part if group is None else group.combined(part, _REDUCTIONS.get(order, "SUM")))
+        for group in groups:
+            part = group.combined(part, _REDUCTIONS.get(order, "SUM"))
+        found.append(part)
     return _root(_joined(found, order), order)
 
 
@@ -119,7 +121,7 @@ def clip_grad_norm_(
     RuntimeError for NaN or infinity if `error_if_nonfinite`: then the host reads the norm, which a Graph cannot.
     """
     every = _listed(parameters)
-    if any(parameter.shard_group is not None for parameter in every):
+    if any(parameter.shard_groups for parameter in every):
         total = _over_ranks(every, norm_type)
     else:
         total = _total([parameter.grad for parameter in every if parameter.grad is not None], norm_type)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log
-from typing import Any
+from typing import Any, ClassVar
 
 from ...engine import Tensor, ops
 from ...engine.lazy import np
@@ -20,7 +20,7 @@ from ..layers.linear import Linear, ResidualLinear
 from ..layers.normalization import LayerNorm
 from ..module import Module
 from ..parameter import new_parameter
-from .vision import PatchEmbeddings, as_map, norms_of_stages, resized_positions
+from .vision import ImageModel, PatchEmbeddings, as_map, check_pictures, norms_of_stages, resized_positions
 
 OF_DISTANCES = 512  # inner features of the network that gives Swin V2's biases
 HIDDEN = -100.0  # added to the score of a place that is not a neighbour of the other
@@ -294,6 +294,24 @@ class WindowEncoder(Module):
         for stage in self.layers:
             x, size = stage(x, size)
         return x
+
+
+class WindowModel(ImageModel):
+    """The encoder with a norm behind it. `title`: what errors call it."""
+
+    title: ClassVar[str]
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = WindowEmbeddings(config)
+        self.encoder = WindowEncoder(config)
+        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → hidden states (B, patches, D)."""
+        check_pictures(self.title, pixel_values, self.config.num_channels)
+        return self.layernorm(self.encoder(*self.embeddings(pixel_values)))
 
 
 class WindowMaps(Module):

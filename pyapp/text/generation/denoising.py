@@ -16,7 +16,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.ops.random import Generator, rand
-from pyapp.errors import OptionError
+from pyapp.errors import OptionError, check_settings
 from pyapp.events import Cancel, Done, Draft, Event, Progress
 from pyapp.nn.encoders.masked_diffusion import Denoising, MaskedDiffusionModel
 from pyapp.text.generation.options import SamplingOptions, check_number
@@ -74,12 +74,7 @@ class DenoisingOptions:
     @classmethod
     def of(cls, values: Mapping[str, Any] | None) -> DenoisingOptions:
         """From JSON values; unknown names are refused."""
-        known = [entry.name for entry in fields(cls)]
-        for name in values or {}:
-            if name not in known:
-                raise OptionError(
-                    "no such setting", where=f"denoising.{name}", hint=f"Settings are: {', '.join(known)}"
-                )
+        check_settings(values or {}, (entry.name for entry in fields(cls)), "denoising.")
         return cls(**(values or {}))
 
 

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.errors import OptionError, shown
+from pyapp.errors import OptionError, check_settings, shown
 
 SEEDS = 1 << 64
 MOST_LOGPROBS = 100
@@ -176,10 +176,7 @@ class SamplingOptions:
         """From JSON values; unknown names are refused."""
         if not isinstance(values, Mapping):
             raise OptionError(f"must be names and values, not {shown(values)}", where="options")
-        known = [entry.name for entry in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise OptionError("no such setting", where=name, hint=f"Settings are: {', '.join(known)}")
+        check_settings(values, (entry.name for entry in fields(cls)))
         return cls(**values)
 
     @property

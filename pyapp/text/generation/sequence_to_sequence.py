@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.ops.sampling import peak
-from pyapp.errors import OptionError
+from pyapp.errors import OptionError, check_settings
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, Decoding, SequenceToSequence
 from pyapp.text.generation.beams import BeamSearch
 from pyapp.text.generation.penalties import Penalties
@@ -87,11 +87,7 @@ class SearchOptions:
         given. OptionError for an unknown option.
         """
         known = {field.name for field in fields(cls)} - {"eos_token_ids", "prompt_ids"}
-        unknown = [name for name in given if name not in known]
-        if unknown:
-            raise OptionError(
-                f"{unknown[0]!r:.60} is not an option", where="options", hint=f"Options: {', '.join(sorted(known))}"
-            )
+        check_settings(given, sorted(known))
         found = {name: value for source in (config, generation) for name, value in source.items() if value is not None}
         values = {name: found[name] for name in known if name in found}
         if "max_new_tokens" not in values and type(found.get("max_length")) is int and found["max_length"] > 1:

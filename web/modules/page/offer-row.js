@@ -1,5 +1,7 @@
 /**
  * Rows of a list of models that a view offers beside the one in use: buttons with a name and a size.
+ *
+ * @typedef {{name: string, size: string, about?: string}} HubModel a model of the hub, with its size in words
  */
 import { megabytes } from "../shared/protocol.js";
 import { h } from "./dom.js";
@@ -23,7 +25,7 @@ export function modelRow({ id, title, state, bytes }, choice, models) {
 
 /**
  * The row of a model of the hub that need not be listed: the list of models shows it, or finds it on the hub.
- * @param {{name: string, size: string, about?: string}} model `size` in words
+ * @param {HubModel} model
  * @param {import("./model-choice.js").ModelChoice} choice @param {import("./models.js").Models} models
  */
 export function hubRow({ name, size, about }, choice, models) {

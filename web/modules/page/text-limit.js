@@ -3,7 +3,7 @@
  */
 import { beginningOf } from "../shared/words.js";
 
-export const MOST_CHARACTERS = 100_000;
+const MOST_CHARACTERS = 100_000;
 
 /** @param {number} given characters @param {number} room of them that were put in */
 const told = (given, room) =>

@@ -7,8 +7,9 @@
  */
 import { HistoryStore } from "../history/history-store.js";
 import { titleOf } from "../shared/words.js";
-import { byId, tabMemory } from "./dom.js";
+import { byId, showRows, tabMemory } from "./dom.js";
 import { clearError, showError } from "./errors.js";
+import { hubRow } from "./offer-row.js";
 import { isShown } from "./shell.js";
 import { TextField } from "./text-field.js";
 import { WorkingView } from "./working-view.js";
@@ -23,9 +24,11 @@ export class TextView extends WorkingView {
    * @param {import("./app.js").App} app @param {import("./models.js").Models} models @param {HTMLElement} view
    * @param {"translate" | "speak" | "forecast"} name @param {string} status as RunButton has it
    * @param {string} kind of what is kept @param {string} several of it, in words
+   * @param {{files: RegExp, offered: import("./offer-row.js").HubModel[]}} model the names of a model's files, and models of the hub
    */
-  constructor(app, models, view, name, status, kind, several) {
+  constructor(app, models, view, name, status, kind, several, model) {
     super(app, models, view, name, "run", status);
+    this.model = model;
     this.field = new TextField(name);
     this.store = new HistoryStore(kind);
     /** The entry of what is shown. @type {import("../history/history-store.js").HistoryEntry | null} */
@@ -64,11 +67,6 @@ export class TextView extends WorkingView {
   }
 
   // -- what a view says
-
-  /** Files of a model that this view takes. @returns {RegExp} */
-  get modelFiles() {
-    throw new TypeError("A view says which files are of a model.");
-  }
 
   /** A model is being loaded. @param {ListedModel} _model */
   loading(_model) {}
@@ -112,6 +110,15 @@ export class TextView extends WorkingView {
   }
 
   // -- the model
+
+  get choice() {
+    return this.app.choices[/** @type {"translate" | "speak" | "forecast"} */ (this.name)];
+  }
+
+  offer() {
+    byId(`${this.name}-offer`).hidden = this.choice.model !== null;
+    showRows(byId(`${this.name}-offer-list`), this.model.offered.map((model) => hubRow(model, this.choice, this.models)));
+  }
 
   /** Loads the chosen model before it is needed, and shows what it can. */
   load() {
@@ -255,7 +262,7 @@ export class TextView extends WorkingView {
 
   /** What was dropped on the page: a text, or the files of a model. @param {File[]} files @param {string} [folder] */
   async drop(files, folder) {
-    if (files.some(({ name }) => this.modelFiles.test(name))) return this.models.addFiles(files, this.choice, folder);
+    if (files.some(({ name }) => this.model.files.test(name))) return this.models.addFiles(files, this.choice, folder);
     return this.attempt(() => this.field.take(files[0]));
   }
 }

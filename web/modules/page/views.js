@@ -17,9 +17,9 @@ import { failedPart, showError } from "./errors.js";
  *   tasks?: readonly import("../shared/registry.js").Task[],
  *   accepts: (kind: string, files: {size: number, name: string, type: string}[], shown: boolean, choice: import("./model-choice.js").ModelChoice) => boolean,
  *   plan: (count: number, kind: string) => string,
- *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>, mixed?: boolean,
+ *   parts: () => any[], mixed?: boolean,
  * }} View `id`: the address's hash, and the section `view-<id>`; `page`: the page's title;
- *   `task`: whose models it uses; `tasks`: of a view that uses models of several; `mixed`: it takes files of several kinds together, a notebook with its data; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always, with the model of `choice`; `plan`: what it does with them
+ *   `task`: whose models it uses; `tasks`: of a view that uses models of several; `mixed`: it takes files of several kinds together, a notebook with its data; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always, with the model of `choice`; `plan`: what it does with them; `parts`: its module, whose default export is the class of the view, and its style, as they arrive
  */
 
 const LONGEST_PROMPT = 10000; // bytes
@@ -36,65 +36,62 @@ export const VIEWS = [
     id: "story", title: "Story", page: "pyapp · a story in a browser tab", task: "generate",
     accepts: (kind, files) => isShortText(kind, files),
     plan: () => "Drop to begin a story with this text",
-    load: (app, models) => new StoryView(app, models),
+    parts: () => [{ default: StoryView }],
   },
   {
     id: "transcribe", title: "Transcribe", page: "pyapp · speech to text in a browser tab", task: "transcribe", tasks: ["transcribe", "label-sound"],
     accepts: (kind, _files, shown) => kind === "sound" || (kind === "unknown" && shown), // it tries to read them as sound
     plan: (count) => (count === 1 ? "Drop to transcribe this recording" : `Drop to transcribe these ${count} recordings`),
-    load: async (app, models) => {
-      const [{ TranscribeView }] = await Promise.all([importPart("modules/views/transcribe/transcribe-view.js"), loadStyle("css/transcribe.css")]);
-      return new TranscribeView(app, models);
-    },
+    parts: () => [importPart("modules/views/transcribe/transcribe-view.js"), loadStyle("css/transcribe.css")],
   },
   {
     id: "read", title: "Read", page: "pyapp · text out of pictures in a browser tab", task: "read", tasks: ["answer"],
     accepts: (kind) => kind === "picture",
     plan: (count) => (count === 1 ? "Drop to read the text in this picture" : `Drop to read the text in these ${count} pictures`),
-    load: async (app, models, section) => (await importPart("modules/views/read/read-view.js")).openRead(app, models, section),
+    parts: () => [importPart("modules/views/read/read-view.js"), loadStyle("css/read.css")],
   },
   {
     id: "pictures", title: "Pictures", page: "pyapp · what pictures show in a browser tab", task: "detect",
     tasks: ["detect", "cut-out", "segment", "depth", "classify-image", "match-image", "image-to-text"],
     accepts: (kind, files, shown) => shown && kind === "picture" && !files.some(isPdf),
     plan: (count) => (count === 1 ? "Drop to look at this picture" : "Drop to look at the first of these pictures"),
-    load: async (app, models, section) => (await importPart("modules/views/pictures/pictures-view.js")).openPictures(app, models, section),
+    parts: () => [importPart("modules/views/pictures/pictures-view.js"), loadStyle("css/pictures.css")],
   },
   {
     id: "chat", title: "Chat", page: "pyapp · chat in a browser tab", task: "chat",
     accepts: (kind, files, shown, { sees }) => shown && (isShortText(kind, files) || (kind === "picture" && sees && !files.some(isPdf))),
     plan: (count, kind) => (kind === "text" ? "Drop to put this text into your message" : `Drop to show the model ${count === 1 ? "this picture" : `these ${count} pictures`}`),
-    load: async (app, models, section) => (await importPart("modules/views/chat/chat-view.js")).openChat(app, models, section),
+    parts: () => [importPart("modules/views/chat/chat-view.js"), loadStyle("css/chat.css")],
   },
   {
     id: "translate", title: "Translate", page: "pyapp · translation in a browser tab", task: "translate",
     accepts: (kind, files, shown) => shown && kind === "text" && files.length === 1,
     plan: () => "Drop to translate this text",
-    load: async (app, models, section) => (await importPart("modules/views/translate/translate-view.js")).openTranslate(app, models, section),
+    parts: () => [importPart("modules/views/translate/translate-view.js"), loadStyle("css/translate.css")],
   },
   {
     id: "speak", title: "Speak", page: "pyapp · text to speech in a browser tab", task: "speak",
     accepts: (kind, files, shown) => shown && kind === "text" && files.length === 1,
     plan: () => "Drop to hear this text",
-    load: async (app, models, section) => (await importPart("modules/views/speak/speak-view.js")).openSpeak(app, models, section),
+    parts: () => [importPart("modules/views/speak/speak-view.js"), loadStyle("css/speak.css")],
   },
   {
     id: "forecast", title: "Forecast", page: "pyapp · forecasts in a browser tab", task: "forecast",
     accepts: (kind, files, shown) => shown && kind === "text" && files.length === 1,
     plan: () => "Drop to forecast the numbers of this table",
-    load: async (app, models, section) => (await importPart("modules/views/forecast/forecast-view.js")).openForecast(app, models, section),
+    parts: () => [importPart("modules/views/forecast/forecast-view.js"), loadStyle("css/forecast.css")],
   },
   {
     id: "search", title: "Search", page: "pyapp · search by meaning in a browser tab", task: "embed",
     accepts: (kind) => kind === "text",
     plan: (count) => (count === 1 ? "Drop to search this text" : `Drop to search these ${count} texts`),
-    load: async (app, models, section) => (await importPart("modules/views/search/search-view.js")).openSearch(app, models, section),
+    parts: () => [importPart("modules/views/search/search-view.js"), loadStyle("css/search.css")],
   },
   {
     id: "lab", title: "Lab", page: "pyapp · Python and training in a browser tab", task: "generate", mixed: true,
     accepts: (kind, _files, shown) => kind === "notebook" || (shown && kind !== "model"),
     plan: (count) => (count === 1 ? "Drop to open this notebook, or to use this file in its cells" : `Drop to use these ${count} files in the cells`),
-    load: async (app, models, section) => (await importPart("modules/views/lab/lab-view.js")).openLab(app, models, section),
+    parts: () => [importPart("modules/views/lab/lab-view.js"), loadStyle("css/lab.css")],
   },
 ];
 
@@ -172,7 +169,9 @@ export class Views {
     }, 300);
     section.setAttribute("aria-busy", "true");
     try {
-      const loaded = await view.load(this.app, this.models, section);
+      const [{ default: Loaded }] = await Promise.all(view.parts());
+      /** @type {LoadedView} */
+      const loaded = new Loaded(this.app, this.models, section);
       globalThis.pyappPage = { ...globalThis.pyappPage, [view.id]: loaded };
       this.#tell(view);
       return loaded;

@@ -33,7 +33,7 @@ export async function openGraphicsCard(module) {
   }
 }
 
-export class GraphicsCard {
+class GraphicsCard {
   /** @param {any} module @param {any} device @param {any} info @param {Set<string> | undefined} features of WGSL */
   constructor(module, device, info, features) {
     this.module = module;

@@ -60,7 +60,7 @@ def _power(a: Any, b: Any) -> Any:
 
 
 add = binary(
-    "add", lambda: np.add, lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(g, b)), saves="none", in_place=True
+    "add", lambda: np.add, lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(g, b)), saves="none", of_complex=True
 )
 sub = binary(
     "sub",
@@ -70,31 +70,43 @@ sub = binary(
         unbroadcast(-g, b) if isinstance(b, Tensor) and b.requires_grad else None,
     ),
     saves="none",
-    in_place=True,
     synonyms="subtract",
+    of_complex=True,
+    instead_of_bools="use logical_xor, or ~ to invert a mask",
 )
-mul = binary("mul", lambda: np.multiply, _d_mul, in_place=True, synonyms="multiply")
+mul = binary("mul", lambda: np.multiply, _d_mul, synonyms="multiply", of_complex=True)
 mul.reads = read_crosswise
-div = binary("div", lambda: np.divide, _d_div, out="float", in_place=True, synonyms="divide true_divide")
+div = binary("div", lambda: np.divide, _d_div, out="float", synonyms="divide true_divide", of_complex=True)
 div.reads = lambda edges: (1,) if edges[1] is None else (0, 1)
-pow = binary("pow", lambda: _power, _d_pow, in_place=True)
+pow = binary("pow", lambda: _power, _d_pow, of_complex=True)
 floor_divide = binary(
     "floor_divide",
     lambda: np.floor_divide,
     lambda g, _, a, b: (unbroadcast(g * 0, a), unbroadcast(g * 0, b)),
     saves="none",
-    in_place=True,
+    divides=True,
 )
 remainder = binary(
     "remainder",
     lambda: np.remainder,
     lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g * floor_divide(a, b), b)),
-    in_place=True,
+    divides=True,
 )
-neg = unary("neg", lambda x: -x, lambda g, _, x: (-g,), out="same", saves="none", in_place=True, synonyms="negative")
-sqrt = unary("sqrt", lambda x: np.sqrt(x), lambda g, y, x: (g / (y * 2),), saves="output", in_place=True)
-rsqrt = unary("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y * y * y,), saves="output", in_place=True)
-reciprocal = unary("reciprocal", lambda x: 1 / x, lambda g, y, x: (-g * y * y,), saves="output", in_place=True)
+neg = unary(
+    "neg",
+    lambda x: -x,
+    lambda g, _, x: (-g,),
+    out="same",
+    saves="none",
+    synonyms="negative",
+    of_complex=True,
+    instead_of_bools="convert it first",
+)
+sqrt = unary("sqrt", lambda x: np.sqrt(x), lambda g, y, x: (g / (y * 2),), saves="output", of_complex=True)
+rsqrt = unary(
+    "rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y * y * y,), saves="output", of_complex=True
+)
+reciprocal = unary("reciprocal", lambda x: 1 / x, lambda g, y, x: (-g * y * y,), saves="output", of_complex=True)
 _d_abs_of_reals = element_function(lambda g, x: g * x.sign(), 2)
 
 
@@ -102,15 +114,9 @@ def _d_abs(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
     return (g * x.sgn() if x.dtype.is_complex else _d_abs_of_reals(g, x),)
 
 
-abs = unary("abs", lambda x: np.abs(x), _d_abs, out="same", in_place=True, synonyms="absolute")
-sign = unary(
-    "sign",
-    lambda x: np.nan_to_num(np.sign(x)) if x.dtype != bool else x,  # 0 for NaN, as in torch
-    no_slope,
-    out="same",
-    saves="none",
-    in_place=True,
-)
+abs = unary("abs", lambda x: np.abs(x), _d_abs, out="same", synonyms="absolute", of_complex=True)
+# 0 for NaN, as in torch.
+sign = unary("sign", lambda x: np.nan_to_num(np.sign(x)) if x.dtype != bool else x, no_slope, out="same", saves="none")
 
 
 def _scaled(operation: Op) -> Any:
@@ -181,8 +187,8 @@ def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
 
 add.by_name, sub.by_name, div.by_name = _scaled(add), _scaled(sub), _rounded
 pow.by_name = lambda x, exponent: pow(x, exponent)
-signbit = unary("signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0, None, out="bool")
-fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y, a, b: -trunc(a / b)), in_place=True)
+signbit = unary("signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0, None, out="bool", in_place=False)
+fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y, a, b: -trunc(a / b)), divides=True)
 
 
 def _lerp_by_tensor_values(x: Any, end: Any, weight: Any) -> Any:
@@ -275,10 +281,20 @@ def _d_copysign(g: Tensor, _: Any, a: Any, b: Any) -> Any:
     return unbroadcast(g * turned, a), unbroadcast(g * 0, b)
 
 
-copysign = binary("copysign", lambda: np.copysign, _d_copysign, out="float", in_place=True)
-nextafter = binary("nextafter", lambda: np.nextafter, None, out="float", in_place=True)
-gcd = binary("gcd", lambda: np.gcd, None, in_place=True)
-lcm = binary("lcm", lambda: np.lcm, None, in_place=True)
+def _next_bfloat16(start: Any, end: Any) -> Any:
+    """nextafter of bfloat16 in float32 arrays: the neighbours are those of the first 16 bits."""
+    start, end = np.broadcast_arrays(start, end)
+    bits = np.ascontiguousarray(start).reshape(start.shape).view(np.uint32)  # of no dims it would be (1,)
+    away = (end > start) == (start > 0)
+    moved = (bits + np.where(away, 0x10000, -0x10000)).astype(np.uint32).view(np.float32)
+    found = np.where(start == 0, np.copysign(np.uint32(0x10000).view(np.float32), end), moved)
+    return np.where(start == end, end, np.where(np.isnan(start) | np.isnan(end), np.nan, found))
+
+
+copysign = binary("copysign", lambda: np.copysign, _d_copysign, out="float")
+nextafter = binary("nextafter", lambda: np.nextafter, None, out="float", of_bfloat16=_next_bfloat16)
+gcd = binary("gcd", lambda: np.gcd, None, out="integers alone")
+lcm = binary("lcm", lambda: np.lcm, None, out="integers alone")
 
 
 @function(method=True, in_place=True)

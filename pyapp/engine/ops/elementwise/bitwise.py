@@ -14,9 +14,9 @@ from ...tensor import Tensor
 from ...user_errors import describe
 from .builders import binary
 
-bitwise_and = binary("bitwise_and", lambda: np.bitwise_and, None, in_place=True)
-bitwise_or = binary("bitwise_or", lambda: np.bitwise_or, None, in_place=True)
-bitwise_xor = binary("bitwise_xor", lambda: np.bitwise_xor, None, in_place=True)
+bitwise_and = binary("bitwise_and", lambda: np.bitwise_and, None, out="integers alone")
+bitwise_or = binary("bitwise_or", lambda: np.bitwise_or, None, out="integers alone")
+bitwise_xor = binary("bitwise_xor", lambda: np.bitwise_xor, None, out="integers alone")
 
 
 @function(method=True, in_place=True)
@@ -29,7 +29,7 @@ def bitwise_not(x: Tensor) -> Tensor:
 
 
 def _shift(name: str, compute: Any) -> Op:
-    made = binary(name, compute, None, in_place=True)
+    made = binary(name, compute, None, out="integers alone")
     host: Any = made.host
 
     def checked(a: Tensor, b: Any) -> Tensor:

@@ -20,13 +20,6 @@ from ...user_errors import describe
 
 NumpyFunction = Callable[..., Any]
 
-# What takes complex numbers, too, as in torch; others refuse them.
-_OF_COMPLEX = frozenset(
-    "add sub mul div pow eq ne logical_and logical_or logical_xor logical_not "
-    "neg sqrt rsqrt reciprocal abs exp log log1p expm1 exp2 log2 log10 isnan isinf isfinite "
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc sigmoid silu".split()
-)
-
 
 def no_slope(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
     """The gradient of steps: 0, even where g is NaN or infinite."""
@@ -35,12 +28,16 @@ def no_slope(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
 
 def binary(
     name: str, compute: Callable[[], NumpyFunction], vjp: Any, out: str = "common", saves: str = "inputs",
-    in_place: bool = False, synonyms: str = "",
+    in_place: bool = True, synonyms: str = "", of_complex: bool = False, instead_of_bools: str = "",
+    divides: bool = False, of_bfloat16: NumpyFunction | None = None,
 ) -> Op:  # fmt: skip
     """A broadcasting primitive of two operands; the second may be a number. It is a public function and a method,
     unless its name begins with an underscore.
 
-    `out`: "common", "float" (integers become float32), "floats alone" (integers are refused) or "bool".
+    `out`: "common", "float" (integers become float32), "floats alone" (integers are refused), "integers alone" or
+    "bool". `of_complex`: it takes complex numbers, which others refuse. `instead_of_bools`: what to do instead where it
+    refuses them. `divides`: an integer 0 as the second operand is an error. `of_bfloat16`: of bfloat16 in float32
+    arrays, where the function itself would be wrong.
     """
 
     def body(a: Tensor, b: Any) -> Tensor:
@@ -48,11 +45,11 @@ def binary(
         if not isinstance(b, (Tensor, int, float, complex)) and not hasattr(b, "__float__"):
             raise TypeError(f"{name}: cannot combine {describe(a)} with {type(b).__name__}")
         kind = common_dtype(a, b)
-        if kind.is_complex and name not in _OF_COMPLEX:
+        if kind.is_complex and not of_complex:
             refuse_complex(name, a, b)
-        if name == "sub":
-            _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
-        if name.startswith(("bitwise", "gcd", "lcm")) and kind.is_floating_point:
+        if instead_of_bools:
+            _refuse_bool(name, instead_of_bools, a, b)
+        if out == "integers alone" and kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
         if out == "floats alone" and not kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes floating-point tensors, not {describe(a)} and {describe(b)}")
@@ -63,25 +60,15 @@ def binary(
         elif kind is _dtype.bfloat16 and name in ROUNDS_NUMBERS:
             b = rounded(float(b), kind)
         left, right = array_of(a, kind), array_of(b, kind)
-        if name in ("floor_divide", "remainder", "fmod") and not kind.is_floating_point and not right.all():
+        if divides and not kind.is_floating_point and not right.all():
             raise RuntimeError(f"{name}: an integer is divided by zero ({describe(a)} by {describe(b)})")
+        function = of_bfloat16 if of_bfloat16 is not None and kind is _dtype.bfloat16 else compute()
         with np.errstate(all="ignore"):
-            near = name == "nextafter" and kind is _dtype.bfloat16
-            value = _next_bfloat16(left, right) if near else compute()(left, right)
+            value = function(left, right)
         return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
 
     body.__doc__ = f"`{name}` of two tensors (or a tensor and a number), broadcast; dtypes are promoted as in torch."
     return _declared(primitive(vjp=vjp, saves=saves, name=name)(body), in_place, synonyms)
-
-
-def _next_bfloat16(start: Any, end: Any) -> Any:
-    """nextafter of bfloat16 in float32 arrays: the neighbours are those of the first 16 bits."""
-    start, end = np.broadcast_arrays(start, end)
-    bits = np.ascontiguousarray(start).reshape(start.shape).view(np.uint32)  # of no dims it would be (1,)
-    away = (end > start) == (start > 0)
-    moved = (bits + np.where(away, 0x10000, -0x10000)).astype(np.uint32).view(np.float32)
-    found = np.where(start == 0, np.copysign(np.uint32(0x10000).view(np.float32), end), moved)
-    return np.where(start == end, end, np.where(np.isnan(start) | np.isnan(end), np.nan, found))
 
 
 def _declared(made: Op, in_place: bool, synonyms: str) -> Op:
@@ -97,24 +84,21 @@ def _refuse_bool(name: str, instead: str, *operands: Any) -> None:
         raise UnsupportedTypeError(f"{name}: takes no bools ({', '.join(map(describe, operands))}); {instead}")
 
 
-_NOT_OF_BOOLS = {"neg", "relu"}  # NumPy would accept them or report them less clearly
-
-
 def unary(
     name: str, compute: Callable[[Any], Any], vjp: Any, out: str = "float", saves: str = "inputs",
-    in_place: bool = False, synonyms: str = "",
+    in_place: bool = True, synonyms: str = "", of_complex: bool = False, instead_of_bools: str = "",
 ) -> Op:  # fmt: skip
-    """A primitive of one operand, a public function and a method.
+    """A primitive of one operand, a public function and a method, as `binary`.
 
     `out`: "float" (integers become float32), "same" or "bool".
     """
 
     def body(x: Tensor) -> Tensor:
         kind = _dtype.Default.dtype if out == "float" and not x.dtype.has_gradient else common_dtype(x)
-        if kind.is_complex and name not in _OF_COMPLEX:
+        if kind.is_complex and not of_complex:
             refuse_complex(name, x)
-        if name in _NOT_OF_BOOLS:
-            _refuse_bool(name, "convert it first", x)
+        if instead_of_bools:
+            _refuse_bool(name, instead_of_bools, x)
         with np.errstate(all="ignore"):
             value = compute(array_of(x, kind))
         return tensor_of(value, _dtype.bool_ if out == "bool" else kind.part if name == "abs" else kind)

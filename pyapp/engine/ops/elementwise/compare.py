@@ -31,19 +31,19 @@ def vjp_of_choice(loses: Op) -> Any:
     return vjp
 
 
-eq = binary("eq", lambda: np.equal, None, out="bool", in_place=True)
-ne = binary("ne", lambda: np.not_equal, None, out="bool", in_place=True, synonyms="not_equal")
-lt = binary("lt", lambda: np.less, None, out="bool", in_place=True, synonyms="less")
-le = binary("le", lambda: np.less_equal, None, out="bool", in_place=True, synonyms="less_equal")
-gt = binary("gt", lambda: np.greater, None, out="bool", in_place=True, synonyms="greater")
-ge = binary("ge", lambda: np.greater_equal, None, out="bool", in_place=True, synonyms="greater_equal")
-maximum = binary("maximum", lambda: np.maximum, vjp_of_choice(lt))
-minimum = binary("minimum", lambda: np.minimum, vjp_of_choice(gt))
-isnan = unary("isnan", lambda x: np.isnan(x), None, out="bool")
-isinf = unary("isinf", lambda x: np.isinf(x), None, out="bool")
-isfinite = unary("isfinite", lambda x: np.isfinite(x), None, out="bool")
-isposinf = unary("isposinf", lambda x: np.isposinf(x), None, out="bool")
-isneginf = unary("isneginf", lambda x: np.isneginf(x), None, out="bool")
+eq = binary("eq", lambda: np.equal, None, out="bool", of_complex=True)
+ne = binary("ne", lambda: np.not_equal, None, out="bool", synonyms="not_equal", of_complex=True)
+lt = binary("lt", lambda: np.less, None, out="bool", synonyms="less")
+le = binary("le", lambda: np.less_equal, None, out="bool", synonyms="less_equal")
+gt = binary("gt", lambda: np.greater, None, out="bool", synonyms="greater")
+ge = binary("ge", lambda: np.greater_equal, None, out="bool", synonyms="greater_equal")
+maximum = binary("maximum", lambda: np.maximum, vjp_of_choice(lt), in_place=False)
+minimum = binary("minimum", lambda: np.minimum, vjp_of_choice(gt), in_place=False)
+isnan = unary("isnan", lambda x: np.isnan(x), None, out="bool", in_place=False, of_complex=True)
+isinf = unary("isinf", lambda x: np.isinf(x), None, out="bool", in_place=False, of_complex=True)
+isfinite = unary("isfinite", lambda x: np.isfinite(x), None, out="bool", in_place=False, of_complex=True)
+isposinf = unary("isposinf", lambda x: np.isposinf(x), None, out="bool", in_place=False)
+isneginf = unary("isneginf", lambda x: np.isneginf(x), None, out="bool", in_place=False)
 
 
 @function(method=True)

@@ -17,21 +17,20 @@ from ...user_errors import describe
 from .builders import binary, unary, vjp_of_slopes
 from .select import where
 
-exp = unary("exp", lambda x: np.exp(x), lambda g, y, x: (g * y,), saves="output", in_place=True)
-log = unary("log", lambda x: np.log(x), lambda g, _, x: (g / x,), in_place=True)
-log1p = unary("log1p", lambda x: np.log1p(x), lambda g, _, x: (g / (x + 1),), in_place=True)
+exp = unary("exp", lambda x: np.exp(x), lambda g, y, x: (g * y,), saves="output", of_complex=True)
+log = unary("log", lambda x: np.log(x), lambda g, _, x: (g / x,), of_complex=True)
+log1p = unary("log1p", lambda x: np.log1p(x), lambda g, _, x: (g / (x + 1),), of_complex=True)
 _LN2 = _math_log(2.0)
 _LN10 = _math_log(10.0)
-expm1 = unary("expm1", lambda x: np.expm1(x), lambda g, y, x: (g * (y + 1),), saves="output", in_place=True)
-exp2 = unary("exp2", lambda x: np.exp2(x), lambda g, y, x: (g * y * _LN2,), saves="output", in_place=True)
-log2 = unary("log2", lambda x: np.log2(x), lambda g, _, x: (g / (x * _LN2),), in_place=True)
-log10 = unary("log10", lambda x: np.log10(x), lambda g, _, x: (g / (x * _LN10),), in_place=True)
+expm1 = unary("expm1", lambda x: np.expm1(x), lambda g, y, x: (g * (y + 1),), saves="output", of_complex=True)
+exp2 = unary("exp2", lambda x: np.exp2(x), lambda g, y, x: (g * y * _LN2,), saves="output", of_complex=True)
+log2 = unary("log2", lambda x: np.log2(x), lambda g, _, x: (g / (x * _LN2),), of_complex=True)
+log10 = unary("log10", lambda x: np.log10(x), lambda g, _, x: (g / (x * _LN10),), of_complex=True)
 logaddexp = binary(
     "logaddexp",
     lambda: np.logaddexp,
     vjp_of_slopes(lambda y, a, b: 1 / (exp(b - a) + 1), lambda y, a, b: 1 / (exp(a - b) + 1)),
     out="floats alone",
-    in_place=True,
 )
 
 

@@ -111,8 +111,8 @@ def _in_float64(upper: bool) -> Any:
     return lambda: lambda a, x: _incomplete(a, x, upper).astype(np.result_type(a, x))
 
 
-igamma = binary("igamma", _in_float64(False), _slope(1.0), out="float", in_place=True)
-igammac = binary("igammac", _in_float64(True), _slope(-1.0), out="float", in_place=True)
+igamma = binary("igamma", _in_float64(False), _slope(1.0), out="float")
+igammac = binary("igammac", _in_float64(True), _slope(-1.0), out="float")
 
 
 @function(method=True, in_place=True)

@@ -6,9 +6,9 @@ from ...lazy import np
 from ...tensor import Tensor
 from .builders import no_slope, unary
 
-floor = unary("floor", lambda x: np.floor(x), no_slope, out="same", saves="none", in_place=True)
-ceil = unary("ceil", lambda x: np.ceil(x), no_slope, out="same", saves="none", in_place=True)
-round = unary("round", lambda x: np.round(x), no_slope, out="same", saves="none", in_place=True)
+floor = unary("floor", lambda x: np.floor(x), no_slope, out="same", saves="none")
+ceil = unary("ceil", lambda x: np.ceil(x), no_slope, out="same", saves="none")
+round = unary("round", lambda x: np.round(x), no_slope, out="same", saves="none")
 
 
 def _round_by_name(x: Tensor, decimals: int = 0) -> Tensor:
@@ -19,13 +19,5 @@ def _round_by_name(x: Tensor, decimals: int = 0) -> Tensor:
 
 
 round.by_name = _round_by_name
-trunc = unary(
-    "trunc",
-    lambda x: np.trunc(x).astype(x.dtype),
-    no_slope,
-    out="same",
-    saves="none",
-    in_place=True,
-    synonyms="fix",
-)
-frac = unary("frac", lambda x: x - np.trunc(x), lambda g, _, x: (g,), out="same", saves="none", in_place=True)
+trunc = unary("trunc", lambda x: np.trunc(x).astype(x.dtype), no_slope, out="same", saves="none", synonyms="fix")
+frac = unary("frac", lambda x: x - np.trunc(x), lambda g, _, x: (g,), out="same", saves="none")

@@ -131,13 +131,11 @@ def _ndtri64(p: Any) -> Any:
     return np.where((p < 0) | (p > 1), np.nan, np.where(tail, np.where(p < 0.5, z, -z), central))
 
 
-erf = unary("erf", in_float64(_erf64), lambda g, _, x: (g * (2 / sqrt(pi)) * exp(-x * x),), in_place=True)
-erfinv = unary(
-    "erfinv", in_float64(_erfinv64), lambda g, y, x: (g * (sqrt(pi) / 2) * exp(y * y),), saves="output", in_place=True
-)
-lgamma = unary("lgamma", in_float64(_lgamma64), lambda g, _, x: (g * x.digamma(),), in_place=True)
-digamma = unary("digamma", in_float64(_digamma64), lambda g, _, x: (g * x.trigamma(),), in_place=True)
-trigamma = unary("trigamma", in_float64(_trigamma64), lambda g, _, x: _d_polygamma(g, _, x, 1))
+erf = unary("erf", in_float64(_erf64), lambda g, _, x: (g * (2 / sqrt(pi)) * exp(-x * x),))
+erfinv = unary("erfinv", in_float64(_erfinv64), lambda g, y, x: (g * (sqrt(pi) / 2) * exp(y * y),), saves="output")
+lgamma = unary("lgamma", in_float64(_lgamma64), lambda g, _, x: (g * x.digamma(),))
+digamma = unary("digamma", in_float64(_digamma64), lambda g, _, x: (g * x.trigamma(),))
+trigamma = unary("trigamma", in_float64(_trigamma64), lambda g, _, x: _d_polygamma(g, _, x, 1), in_place=False)
 
 
 def _d_polygamma(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
@@ -208,7 +206,7 @@ _MOST_BELOW = 10000  # terms of the zeta function below 0; beyond, NaN
 
 def _d_zeta(g: Tensor, _: Any, s: Any, q: Any) -> Any:
     if isinstance(s, Tensor) and s.requires_grad:
-        raise NotImplementedError("zeta has no gradient in its first argument")
+        raise NotImplementedError("zeta has no gradient in its first argument: detach() it")
     return None, unbroadcast(-g * s * zeta(s + 1, q), q)
 
 
@@ -243,7 +241,7 @@ def _erfcx64(x: Any) -> Any:
 
 erfcx = unary("_erfcx", in_float64(_erfcx64), lambda g, y, x: (g * (x * y * 2 - 2 / sqrt(pi)),), saves="both")
 ndtri = unary("_ndtri", in_float64(_ndtri64), lambda g, y, x: (g * sqrt(2 * pi) * exp(y * y * 0.5),), saves="output")
-erfc = unary("erfc", in_float64(_erfc64), lambda g, _, x: (g * (-2 / sqrt(pi)) * (-x * x).exp(),), in_place=True)
+erfc = unary("erfc", in_float64(_erfc64), lambda g, _, x: (g * (-2 / sqrt(pi)) * (-x * x).exp(),))
 
 
 @function()

@@ -253,7 +253,7 @@ class LUFactor(NamedTuple):
 def lu_factor(x: Tensor, *, pivot: bool = True) -> LUFactor:
     """(LU (..., M, N), pivots (..., K) int32) for lu_solve and lu_unpack."""
     if not pivot:
-        raise NotImplementedError("lu_factor: pivot=False is not supported")
+        raise NotImplementedError("lu_factor: rows are always exchanged, for accuracy; leave pivot out")
     packed, exchanged, _ = _factorised("lu_factor", x)
     return LUFactor(packed, tensor_of(exchanged + 1, _dtype.int32).to(x.device))
 
@@ -297,7 +297,7 @@ def _unpacked(packed: Tensor, order: Any) -> LU:
 def lu(x: Tensor, *, pivot: bool = True) -> LU:
     """x = P L U: a permutation (..., M, M), L (..., M, K) with ones on its diagonal, U (..., K, N)."""
     if not pivot:
-        raise NotImplementedError("lu: pivot=False is not supported")
+        raise NotImplementedError("lu: rows are always exchanged, for accuracy; leave pivot out")
     packed, _, order = _factorised("lu", x)
     return _unpacked(packed, order)
 

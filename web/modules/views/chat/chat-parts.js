@@ -1,18 +1,15 @@
 /**
  * The elements of the chat view; they are not in index.html, because the page starts without them.
  */
-import { find, h } from "../../page/dom.js";
+import { h } from "../../page/dom.js";
+import { announcerLine, fillView, modelCard, offerList, settingsCard } from "../../page/view-elements.js";
 
 /** Where what is written goes, if this tab computes. */
 export const NOWHERE = "Ask something. Nothing that you write leaves this device; conversations are kept in this browser only.";
 
 /** @param {HTMLElement} view the empty section */
 export function buildChat(view) {
-  view.replaceChildren(main(), side());
-  view.removeAttribute("aria-label");
-  view.setAttribute("aria-labelledby", "chat-title");
-  // On a phone the conversation comes first; the settings are folded.
-  if (matchMedia("(max-width: 60rem)").matches) find(view, "details").open = false;
+  fillView(view, "chat-title", main(), side());
 }
 
 function main() {
@@ -42,20 +39,14 @@ function main() {
           h("label", { class: "quiet file-button chat-camera" }, h("input", { type: "file", id: "chat-camera", accept: "image/*", capture: "environment" }), h("span", {}, "Camera…")),
           h("span", { class: "visually-hidden", id: "chat-attach-hint" }, "Pictures can be dropped or pasted, too.")),
         h("p", { class: "chat-keys", id: "chat-keys" }, "Enter sends, Shift+Enter begins a line, Escape stops."))),
-    h("p", { class: "visually-hidden", id: "chat-announcer", role: "status", "aria-live": "polite" }));
+    announcerLine("chat-announcer"));
 }
 
 function side() {
   return h("div", { class: "workspace-side" },
-    h("section", { class: "card model-card", id: "chat-model", "aria-labelledby": "chat-model-title" },
-      h("h2", { class: "card-title", id: "chat-model-title" }, "Model"),
-      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
-      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose another model…"),
-      h("div", { class: "offer", id: "chat-offer", hidden: true },
-        h("p", { class: "offer-text" }, "To talk, choose one of these. It is downloaded once, then stored:"),
-        h("ul", { class: "offer-list", id: "chat-offer-list" }))),
-    h("details", { class: "card settings", id: "chat-settings", open: true },
-      h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
+    modelCard("chat-model", "Model",
+      offerList("To talk, choose one of these. It is downloaded once, then stored:", { id: "chat-offer", hidden: true })),
+    settingsCard("chat-settings",
       h("div", { class: "settings-fields" },
         h("div", {}, h("label", { class: "field-label", for: "chat-system" }, "System prompt"),
           h("textarea", { id: "chat-system", dir: "auto", rows: 3, placeholder: "How the model should behave" }))),

@@ -10,7 +10,6 @@
 import { ENCODINGS, decoded } from "../../shared/decoded.js";
 import { UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { byId, find, memory, showRows, tabMemory } from "../../page/dom.js";
 import { kindOf } from "../../page/file-kinds.js";
 import { assumedEncoding } from "../../page/encoding-note.js";
@@ -49,17 +48,8 @@ const SLOW = 100; // ms that it takes to show an answer, as one with a long list
 const REST = 3;
 const NEAR = 80; // pixels from the end of the conversation within which the page follows an answer
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<ChatView>} the view with its style
- */
-export async function openChat(app, models, view) {
-  await loadStyle("css/chat.css");
-  return new ChatView(app, models, view);
-}
-
-class ChatView extends WorkingView {
-  /** As openChat. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class ChatView extends WorkingView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildChat(view);
     super(app, models, view, "chat", "send", "Answering");

@@ -106,7 +106,7 @@ export class Chart {
 }
 
 /** Round numbers from below `least` to above `most`, about so many. @param {number} least @param {number} most @param {number} wanted */
-export function ticksOf(least, most, wanted) {
+function ticksOf(least, most, wanted) {
   const span = most - least || Math.abs(most) || 1;
   const rough = span / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -2,14 +2,11 @@
  * The elements of the forecast view; they are not in index.html, because the page starts without them.
  */
 import { h } from "../../page/dom.js";
+import { announcerLine, fillView, labelled, modelCard, offerList, settingsCard } from "../../page/view-elements.js";
 
 /** @param {HTMLElement} view the empty section */
 export function buildForecast(view) {
-  view.replaceChildren(main(), side());
-  view.removeAttribute("aria-label");
-  view.setAttribute("aria-labelledby", "forecast-title");
-  // On a phone the numbers come first; the settings are folded.
-  if (matchMedia("(max-width: 60rem)").matches) /** @type {HTMLDetailsElement} */ (view.querySelector("details.settings")).open = false;
+  fillView(view, "forecast-title", main(), side());
 }
 
 function main() {
@@ -46,20 +43,14 @@ function main() {
         h("div", { class: "story-actions" },
           h("button", { class: "quiet", id: "forecast-copy", type: "button" }, "Copy numbers"),
           h("button", { class: "quiet", id: "forecast-save", type: "button" }, "Save as CSV")))),
-    h("p", { class: "visually-hidden", id: "forecast-announcer", role: "status", "aria-live": "polite" }));
+    announcerLine("forecast-announcer"));
 }
 
 function side() {
   return h("div", { class: "workspace-side" },
-    h("section", { class: "card model-card", id: "forecast-model", "aria-labelledby": "forecast-model-title" },
-      h("h2", { class: "card-title", id: "forecast-model-title" }, "Model"),
-      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
-      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose a model…"),
-      h("div", { class: "offer", id: "forecast-offer" },
-        h("p", { class: "offer-text" }, "No model for this comes with the page. These are on the hub; each is downloaded once, then stored:"),
-        h("ul", { class: "offer-list", id: "forecast-offer-list" }))),
-    h("details", { class: "card settings", id: "forecast-settings", open: true },
-      h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
+    modelCard("forecast-model", "Model",
+      offerList("No model for this comes with the page. These are on the hub; each is downloaded once, then stored:", { id: "forecast-offer" })),
+    settingsCard("forecast-settings",
       h("div", { class: "settings-fields" },
         labelled("Quantile levels", h("input", { type: "text", id: "forecast-levels", "data-setting": "quantiles", spellcheck: "false", inputmode: "text" }),
           "Below the level 0.1 lies a tenth of what may come. The band goes from the first level to the last one."),
@@ -69,10 +60,4 @@ function side() {
         h("div", { id: "forecast-frequency-field", hidden: true },
           labelled("Distance of the values", h("select", { id: "forecast-frequency", "data-setting": "frequency" },
             h("option", { value: "0" }, "Up to a day"), h("option", { value: "1" }, "A week or a month"), h("option", { value: "2" }, "A quarter or a year")), "This model has to be told.")))));
-}
-
-/** @param {string} label @param {HTMLInputElement | HTMLSelectElement} field @param {string} help */
-function labelled(label, field, help) {
-  field.setAttribute("aria-describedby", `${field.id}-help`);
-  return h("div", { class: "field" }, h("label", { class: "field-label", for: field.id }, label), field, h("p", { class: "help", id: `${field.id}-help` }, help));
 }

@@ -10,16 +10,14 @@
  *   kept; `text`: the table; `quantiles` by level
  */
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
-import { byId, copyText, h, showRows } from "../../page/dom.js";
+import { byId, copyText, h } from "../../page/dom.js";
 import { clearError } from "../../page/errors.js";
-import { hubRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { fetchSample, sampleButton } from "../../page/sample.js";
 import { saveFile } from "../../page/save-file.js";
 import { TextView } from "../../page/text-view.js";
 import { decoded } from "../../shared/decoded.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { csvCell } from "../../shared/tables.js";
 import { counted } from "../../shared/words.js";
 import { Chart } from "./chart.js";
@@ -52,21 +50,12 @@ const SAMPLES = [
   { path: "samples/load.csv", title: "Electricity, by hours" },
 ];
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<ForecastView>} the view with its style
- */
-export async function openForecast(app, models, view) {
-  await loadStyle("css/forecast.css");
-  return new ForecastView(app, models, view);
-}
-
 /** @extends {TextView<Forecast>} */
-class ForecastView extends TextView {
-  /** As openForecast. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class ForecastView extends TextView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildForecast(view);
-    super(app, models, view, "forecast", "Forecasting", "forecast", "forecasts");
+    super(app, models, view, "forecast", "Forecasting", "forecast", "forecasts", { files: MODEL_FILES, offered: OFFERED });
     this.settings = new RememberedFields("forecast-settings", {
       horizon: byId("forecast-horizon"), levels: byId("forecast-levels"), samples: byId("forecast-samples-count"), seed: byId("forecast-seed"), frequency: byId("forecast-frequency"),
     }, INITIAL);
@@ -82,14 +71,6 @@ class ForecastView extends TextView {
     this.#listen();
     this.start();
     if (this.field.value) this.#look();
-  }
-
-  get choice() {
-    return this.app.choices.forecast;
-  }
-
-  get modelFiles() {
-    return MODEL_FILES;
   }
 
   get beginning() {
@@ -218,11 +199,6 @@ class ForecastView extends TextView {
   }
 
   // -- the model
-
-  offer() {
-    byId("forecast-offer").hidden = this.choice.model !== null;
-    showRows(byId("forecast-offer-list"), OFFERED.map((one) => hubRow(one, this.choice, this.models)));
-  }
 
   /** @param {ListedModel} _model @param {any} known */
   knows(_model, known) {

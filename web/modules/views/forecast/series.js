@@ -7,7 +7,7 @@
 import { UserError } from "../../shared/protocol.js";
 import { commaOf, numberedRows } from "../../shared/tables.js";
 
-export const FEWEST = 4; // values of a series
+const FEWEST = 4; // values of a series
 const LOOKED_AT = 50; // rows, to know what a column holds
 const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
 const GROUPED = /^[-+]?\d{1,3}(,\d{3})+(\.\d+)?$/; // 1,234.5
@@ -16,7 +16,7 @@ const DATE = /^(\d{4})(?:[-/](\d{1,2})(?:[-/](\d{1,2})(?:[T ](\d{1,2}):(\d{2})(?
 const DAY = 86400000; // ms
 
 /** The number of a cell; NaN: it is none. @param {string} cell @param {string} comma of the table */
-export function numberIn(cell, comma) {
+function numberIn(cell, comma) {
   const text = cell.trim();
   if (NUMBER.test(text)) return Number(text);
   if (comma !== "," && WITH_COMMA.test(text)) return Number(text.replace(",", "."));
@@ -24,7 +24,7 @@ export function numberIn(cell, comma) {
 }
 
 /** The moment of a cell, in ms since 1970; NaN: it is none that is known. @param {string} cell */
-export function dateIn(cell) {
+function dateIn(cell) {
   const found = DATE.exec(cell.trim());
   if (!found) return NaN;
   const [year, month = 1, day = 1, hour = 0, minute = 0, second = 0] = found.slice(1).map((part) => (part === undefined ? undefined : Number(part)));

@@ -9,7 +9,6 @@ import { clearRestartError, clearError, showError } from "../../page/errors.js";
 import { saveFile } from "../../page/save-file.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { siteUrl } from "../../shared/site.js";
 import { counted } from "../../shared/words.js";
 import { CellItem } from "./cell-item.js";
@@ -28,15 +27,9 @@ const COMES_FROM_LINK = "This notebook came with a link, and nothing in it was r
 
 /** @typedef {{file: string, title: string, about: string, files: string[]}} Lesson `files`: those beside the notebook */
 
-/** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} _models @param {HTMLElement} view */
-export async function openLab(app, _models, view) {
-  await loadStyle("css/lab.css");
-  return new LabView(app, view);
-}
-
-class LabView {
-  /** @param {import("../../page/app.js").App} app @param {HTMLElement} view */
-  constructor(app, view) {
+export default class LabView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} _models @param {HTMLElement} view an empty section */
+  constructor(app, _models, view) {
     this.app = app;
     this.view = view;
     buildLab(view);

@@ -24,7 +24,7 @@ function fresh(width, height) {
 }
 
 /** The number of every pixel, row by row. @param {Values} values @returns {Uint16Array} */
-export function numbersOf({ runs = [], size: [height, width] = [0, 0] }) {
+function numbersOf({ runs = [], size: [height, width] = [0, 0] }) {
   const numbers = new Uint16Array(height * width);
   let at = 0;
   for (const [number, count] of runs) numbers.fill(number, at, (at += count));

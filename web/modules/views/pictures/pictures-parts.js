@@ -2,14 +2,13 @@
  * The elements of the view of pictures; they are not in index.html, because the page starts without them.
  */
 import { h } from "../../page/dom.js";
+import { announcerLine, fillView, modelCard, offerList, tool } from "../../page/view-elements.js";
 import { cameraPanel } from "../../pictures/camera.js";
 import { LOOKS } from "./looks.js";
 
 /** @param {HTMLElement} view the empty section */
 export function buildPictures(view) {
-  view.replaceChildren(main(), side());
-  view.removeAttribute("aria-label");
-  view.setAttribute("aria-labelledby", "look-title");
+  fillView(view, "look-title", main(), side());
 }
 
 function main() {
@@ -68,19 +67,11 @@ function main() {
           h("div", { class: "read-saving", role: "group", "aria-labelledby": "look-saving-label" },
             h("span", { class: "read-saving-label", id: "look-saving-label" }, "Save as"),
             h("div", { class: "read-formats", id: "look-formats" }))))),
-    h("p", { class: "visually-hidden", id: "look-announcer", role: "status", "aria-live": "polite" }));
+    announcerLine("look-announcer"));
 }
 
 function side() {
   return h("div", { class: "workspace-side" },
-    ...LOOKS.map(({ task, label, offers }) => h("section", { class: "card model-card", id: `look-model-${task}`, "aria-labelledby": `look-model-${task}-title`, hidden: true },
-      h("h2", { class: "card-title", id: `look-model-${task}-title` }, `Model for “${label}”`),
-      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
-      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose a model…"),
-      h("div", { class: "offer" },
-        h("p", { class: "offer-text" }, `From the hub, ${offers.length > 1 ? "such as these" : "such as this"}:`),
-        h("ul", { class: "offer-list" })))));
+    ...LOOKS.map(({ task, label, offers }) => modelCard(`look-model-${task}`, `Model for “${label}”`,
+      offerList(`From the hub, ${offers.length > 1 ? "such as these" : "such as this"}:`), { hidden: true })));
 }
-
-/** @param {string} id @param {string} text @param {string} title */
-const tool = (id, text, title) => h("button", { class: "read-tool", type: "button", id, title, "aria-label": title }, text);

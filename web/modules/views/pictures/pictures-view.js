@@ -21,7 +21,6 @@ import { HistoryStore } from "../../history/history-store.js";
 import { decodedPicture, onCanvas, pixelsOf } from "../../pictures/decoded-picture.js";
 import { PictureView } from "../../pictures/picture-view.js";
 import { UserError } from "../../shared/protocol.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { DEPTH_GRADIENT, boxColour, colourOf, cutOut, depthFile, drawAreas, drawDepth, drawMask, pngOf, withBoxes } from "./drawing.js";
 import { EXAMPLES, exampleFile } from "./examples.js";
 import { LOOKS, lookOf, percent, summaryOf, textOf } from "./looks.js";
@@ -39,17 +38,8 @@ const MOST_LABELS = 10;
 const MOST_WORDS = 200;
 const INITIAL = { threshold: "0.5", opacity: "0.6" };
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<PicturesView>} the view with its style
- */
-export async function openPictures(app, models, view) {
-  await loadStyle("css/pictures.css");
-  return new PicturesView(app, models, view);
-}
-
-class PicturesView extends PictureView {
-  /** As openPictures. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class PicturesView extends PictureView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildPictures(view);
     super(app, models, view, "look", "Looking");

@@ -21,7 +21,7 @@ const OFFERS = [
 ];
 
 export class Questions {
-  /** @param {import("./read-view.js").ReadView} view */
+  /** @param {import("./read-view.js").default} view */
   constructor(view) {
     this.view = view;
     this.choice = view.app.choices.answer;

@@ -2,15 +2,12 @@
  * The elements of the read view; they are not in index.html, because the page starts without them.
  */
 import { h } from "../../page/dom.js";
+import { announcerLine, fillView, labelled, modelCard, offerList, settingsCard, tool } from "../../page/view-elements.js";
 import { cameraPanel } from "../../pictures/camera.js";
 
 /** @param {HTMLElement} view the empty section */
 export function buildRead(view) {
-  view.replaceChildren(main(), side());
-  view.removeAttribute("aria-label");
-  view.setAttribute("aria-labelledby", "read-title");
-  // On a phone the pictures come first; the settings are folded.
-  if (matchMedia("(max-width: 60rem)").matches) /** @type {HTMLDetailsElement} */ (view.querySelector("details.settings")).open = false;
+  fillView(view, "read-title", main(), side());
 }
 
 function main() {
@@ -67,27 +64,16 @@ function main() {
               h("select", { id: "read-scope" }, h("option", { value: "page" }, "This page"), h("option", { value: "all" }, "All pages"))),
             h("span", { class: "read-saving-label", id: "read-saving-label" }, "Save as"),
             h("div", { class: "read-formats", id: "read-formats" }))))),
-    h("p", { class: "visually-hidden", id: "read-announcer", role: "status", "aria-live": "polite" }));
+    announcerLine("read-announcer"));
 }
 
 function side() {
   return h("div", { class: "workspace-side" },
-    h("section", { class: "card model-card", id: "read-model", "aria-labelledby": "read-model-title" },
-      h("h2", { class: "card-title", id: "read-model-title" }, "Model"),
-      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
-      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose a model…"),
-      h("div", { class: "offer", id: "read-offer" },
-        h("p", { class: "offer-text" }, "For handwriting, choose a TrOCR model of the hub. It is downloaded once, then stored:"),
-        h("ul", { class: "offer-list", id: "read-offer-list" }))),
-    h("section", { class: "card model-card", id: "answer-model", "aria-labelledby": "answer-model-title", hidden: true },
-      h("h2", { class: "card-title", id: "answer-model-title" }, "Model for questions"),
-      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
-      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose a model…"),
-      h("div", { class: "offer" },
-        h("p", { class: "offer-text" }, "It marks the words of a page that answer a question. From the hub, such as these:"),
-        h("ul", { class: "offer-list" }))),
-    h("details", { class: "card settings", id: "read-settings", open: true },
-      h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
+    modelCard("read-model", "Model",
+      offerList("For handwriting, choose a TrOCR model of the hub. It is downloaded once, then stored:", { id: "read-offer" })),
+    modelCard("answer-model", "Model for questions",
+      offerList("It marks the words of a page that answer a question. From the hub, such as these:"), { hidden: true }),
+    settingsCard("read-settings",
       h("div", { class: "settings-fields" },
         labelled("Layout", h("select", { id: "read-layout", "data-setting": "layout" },
           h("option", { value: "page" }, "A page: find its lines"), h("option", { value: "line" }, "One line of text")), "A picture of a single line needs no search for lines."),
@@ -97,14 +83,5 @@ function side() {
         labelled("Pages of PDFs", h("input", { type: "text", id: "read-pdf-pages", "data-setting": "pdf_pages", spellcheck: "false", placeholder: "all" }), "Such as 1-3, 7. It counts for PDFs that you add from now on."))));
 }
 
-/** @param {string} id @param {string} text @param {string} title */
-const tool = (id, text, title) => h("button", { class: "read-tool", type: "button", id, title, "aria-label": title }, text);
-
 /** @param {string} name @param {string} id */
 const figure = (name, id) => h("div", {}, h("dt", {}, name), h("dd", { id }, "–"));
-
-/** @param {string} label @param {HTMLInputElement | HTMLSelectElement} field @param {string} help */
-function labelled(label, field, help) {
-  field.setAttribute("aria-describedby", `${field.id}-help`);
-  return h("div", { class: "field" }, h("label", { class: "field-label", for: field.id }, label), field, h("p", { class: "help", id: `${field.id}-help` }, help));
-}

@@ -8,7 +8,6 @@
 import { present } from "../../shared/present.js";
 import { Cancelled, UserError } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { byId, copyText, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { hubRow } from "../../page/offer-row.js";
@@ -49,17 +48,8 @@ const FORMATS = [
   { format: "html", suffix: "html", label: "HTML", title: "Paragraphs and tables, HTML", type: "text/html" },
 ];
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<ReadView>} the view with its style
- */
-export async function openRead(app, models, view) {
-  await loadStyle("css/read.css");
-  return new ReadView(app, models, view);
-}
-
-export class ReadView extends PictureView {
-  /** As openRead. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class ReadView extends PictureView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildRead(view);
     super(app, models, view, "read", "Reading");

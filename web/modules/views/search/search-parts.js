@@ -2,14 +2,11 @@
  * The elements of the search view; they are not in index.html, because the page starts without them.
  */
 import { h } from "../../page/dom.js";
+import { announcerLine, fillView, labelled, modelCard, settingsCard } from "../../page/view-elements.js";
 
 /** @param {HTMLElement} view the empty section */
 export function buildSearch(view) {
-  view.replaceChildren(main(), side());
-  view.removeAttribute("aria-label");
-  view.setAttribute("aria-labelledby", "search-title");
-  // On a phone the search comes first; the settings are folded.
-  if (matchMedia("(max-width: 60rem)").matches) /** @type {HTMLDetailsElement} */ (view.querySelector("details.settings")).open = false;
+  fillView(view, "search-title", main(), side());
 }
 
 function main() {
@@ -42,18 +39,14 @@ function main() {
         h("label", { class: "field-label", for: "compare-two" }, "Another text"), h("textarea", { id: "compare-two", dir: "auto", rows: 2 }),
         h("div", { class: "search-actions" }, h("button", { type: "button", class: "secondary", id: "compare" }, "Compare")),
         h("p", { class: "compare-result", id: "compare-result", role: "status" }))),
-    h("p", { class: "visually-hidden", id: "search-announcer", role: "status", "aria-live": "polite" }));
+    announcerLine("search-announcer"));
 }
 
 function side() {
   return h("div", { class: "workspace-side" },
-    h("section", { class: "card model-card", id: "search-model", "aria-labelledby": "search-model-title" },
-      h("h2", { class: "card-title", id: "search-model-title" }, "Model"),
-      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
-      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose a model…"),
+    modelCard("search-model", "Model",
       h("ul", { class: "offer-list", id: "search-offer", hidden: true })),
-    h("details", { class: "card settings", id: "search-settings", open: true },
-      h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
+    settingsCard("search-settings",
       h("div", { class: "settings-fields" },
         labelled("Length of a passage", h("input", { ...NUMBER, id: "search-size", "data-setting": "size", min: 16, max: 2048 }), "Maximum number of tokens (a word is one or a few). Shorter passages are found more exactly."),
         labelled("Overlap", h("input", { ...NUMBER, id: "search-overlap", "data-setting": "overlap", min: 0, max: 512 }), "Tokens at the end of a passage that the next one repeats."),
@@ -63,9 +56,3 @@ function side() {
 
 const NUMBER = { type: "number", step: 1, inputmode: "numeric", required: true };
 const TEXT = { type: "text", spellcheck: "false" };
-
-/** @param {string} label @param {HTMLInputElement} field @param {string} help */
-function labelled(label, field, help) {
-  field.setAttribute("aria-describedby", `${field.id}-help`);
-  return h("div", { class: "field" }, h("label", { class: "field-label", for: field.id }, label), field, h("p", { class: "help", id: `${field.id}-help` }, help));
-}

@@ -9,7 +9,6 @@
 import { present } from "../../shared/present.js";
 import { UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { beginningOf, counted } from "../../shared/words.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { byId, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
@@ -37,17 +36,8 @@ const GROUP = 100000; // characters of the texts in one request; a longer text h
 const PATIENCE = 3000; // ms until the time that is left can be told
 const SAVE_EVERY = 10000; // ms between two times that a growing collection is stored
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<SearchView>} the view with its style
- */
-export async function openSearch(app, models, view) {
-  await loadStyle("css/search.css");
-  return new SearchView(app, models, view);
-}
-
-class SearchView extends WorkingView {
-  /** As openSearch. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class SearchView extends WorkingView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildSearch(view);
     super(app, models, view, "search", "find", "Searching");

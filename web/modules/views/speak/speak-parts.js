@@ -2,17 +2,14 @@
  * The elements of the speak view; they are not in index.html, because the page starts without them.
  */
 import { h } from "../../page/dom.js";
+import { announcerLine, fillView, labelled, modelCard, offerList, settingsCard } from "../../page/view-elements.js";
 
 /** How fast, beside the voice's own rate. */
 const RATES = [["0.6", "Slow"], ["0.8", "Rather slow"], ["1", "As the voice speaks"], ["1.2", "Rather fast"], ["1.5", "Fast"], ["2", "Twice as fast"]];
 
 /** @param {HTMLElement} view the empty section */
 export function buildSpeak(view) {
-  view.replaceChildren(main(), side());
-  view.removeAttribute("aria-label");
-  view.setAttribute("aria-labelledby", "speak-title");
-  // On a phone the text comes first; the settings are folded.
-  if (matchMedia("(max-width: 60rem)").matches) /** @type {HTMLDetailsElement} */ (view.querySelector("details.settings")).open = false;
+  fillView(view, "speak-title", main(), side());
 }
 
 function main() {
@@ -37,30 +34,17 @@ function main() {
         h("p", { class: "ending", id: "speak-ending" }),
         h("div", { class: "story-actions", id: "speak-actions" },
           h("button", { class: "quiet", id: "speak-save", type: "button" }, "Save as WAV")))),
-    h("p", { class: "visually-hidden", id: "speak-announcer", role: "status", "aria-live": "polite" }));
+    announcerLine("speak-announcer"));
 }
 
 function side() {
   return h("div", { class: "workspace-side" },
-    h("section", { class: "card model-card", id: "speak-model", "aria-labelledby": "speak-model-title" },
-      h("h2", { class: "card-title", id: "speak-model-title" }, "Model"),
-      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
-      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose a model…"),
-      h("div", { class: "offer", id: "speak-offer" },
-        h("p", { class: "offer-text" }, "No voice comes with the page. These are on the hub; each is downloaded once, then stored:"),
-        h("ul", { class: "offer-list", id: "speak-offer-list" }))),
-    h("details", { class: "card settings", id: "speak-settings", open: true },
-      h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
+    modelCard("speak-model", "Model",
+      offerList("No voice comes with the page. These are on the hub; each is downloaded once, then stored:", { id: "speak-offer" })),
+    settingsCard("speak-settings",
       h("div", { class: "settings-fields" },
         labelled("Speed", h("select", { id: "speak-rate", "data-setting": "rate" }, ...RATES.map(([value, name]) => h("option", { value }, name)))),
         labelled("Pause between sentences", h("input", { type: "number", id: "speak-pause", "data-setting": "pause", min: "0", max: "5", step: "0.1", inputmode: "decimal" }), "In seconds."),
         labelled("Seed", h("input", { type: "number", id: "speak-seed", "data-setting": "seed", min: "0", max: "4294967295", step: "1", inputmode: "numeric" }), "The same seed gives the same speech; another one, a slightly different one."),
         h("label", { class: "check" }, h("input", { type: "checkbox", id: "speak-play", "data-setting": "play" }), " Play while it is computed"))));
-}
-
-/** @param {string} label @param {HTMLInputElement | HTMLSelectElement} field @param {string} [help] */
-function labelled(label, field, help) {
-  if (!help) return h("div", { class: "field" }, h("label", { class: "field-label", for: field.id }, label), field);
-  field.setAttribute("aria-describedby", `${field.id}-help`);
-  return h("div", { class: "field" }, h("label", { class: "field-label", for: field.id }, label), field, h("p", { class: "help", id: `${field.id}-help` }, help));
 }

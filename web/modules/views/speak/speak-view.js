@@ -8,12 +8,10 @@
  */
 import { SoundQueue, samplesOf } from "../../audio/sound-queue.js";
 import { wavOf } from "../../audio/wav-writer.js";
-import { byId, h, showRows } from "../../page/dom.js";
-import { hubRow } from "../../page/offer-row.js";
+import { byId, h } from "../../page/dom.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { saveFile } from "../../page/save-file.js";
 import { TextView } from "../../page/text-view.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { counted } from "../../shared/words.js";
 import { buildSpeak } from "./speak-parts.js";
 
@@ -32,21 +30,12 @@ const OFFERED = [
 /** By the first two letters of the voices of Kokoro. @type {Record<string, string>} */
 const KINDS = { af: "American, female", am: "American, male", bf: "British, female", bm: "British, male" };
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<SpeakView>} the view with its style
- */
-export async function openSpeak(app, models, view) {
-  await loadStyle("css/speak.css");
-  return new SpeakView(app, models, view);
-}
-
 /** @extends {TextView<Spoken>} */
-class SpeakView extends TextView {
-  /** As openSpeak. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class SpeakView extends TextView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildSpeak(view);
-    super(app, models, view, "speak", "Speaking", "speech", "speeches");
+    super(app, models, view, "speak", "Speaking", "speech", "speeches", { files: MODEL_FILES, offered: OFFERED });
     this.player = byId("speak-player");
     this.voice = byId("speak-voice");
     this.settings = new RememberedFields("speak-settings", { rate: byId("speak-rate"), pause: byId("speak-pause"), seed: byId("speak-seed"), play: byId("speak-play") }, INITIAL);
@@ -54,14 +43,6 @@ class SpeakView extends TextView {
     this.aloud = null;
     this.#listen();
     this.start();
-  }
-
-  get choice() {
-    return this.app.choices.speak;
-  }
-
-  get modelFiles() {
-    return MODEL_FILES;
   }
 
   /** The sound of what is shown, a WAVE file. */
@@ -86,11 +67,6 @@ class SpeakView extends TextView {
   }
 
   // -- the model
-
-  offer() {
-    byId("speak-offer").hidden = this.choice.model !== null;
-    showRows(byId("speak-offer-list"), OFFERED.map((model) => hubRow(model, this.choice, this.models)));
-  }
 
   /** Shows its voices. @param {ListedModel} model @param {{voices?: string[], speakers?: number}} known */
   knows({ id }, { voices = [], speakers = 1 }) {

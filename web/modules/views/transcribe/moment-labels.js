@@ -12,6 +12,7 @@ import { ProgressLine } from "../../page/progress-line.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { RunButton } from "../../page/run-button.js";
 import { saveFile } from "../../page/save-file.js";
+import { announcerLine, labelled, modelCard, offerList } from "../../page/view-elements.js";
 import { throwIfCancelled } from "../../shared/protocol.js";
 import { csvCell } from "../../shared/tables.js";
 import { counted } from "../../shared/words.js";
@@ -22,7 +23,7 @@ import { stem } from "./transcript-keeper.js";
 const OFFERS = [{ name: "anton-l/wav2vec2-base-superb-sd", size: "378 MB", about: "which of two speakers speaks" }];
 
 export class MomentLabels {
-  /** @param {import("./transcribe-view.js").TranscribeView} view */
+  /** @param {import("./transcribe-view.js").default} view */
   constructor(view) {
     this.view = view;
     this.choice = view.app.choices["label-sound"];
@@ -119,15 +120,8 @@ function build() {
     h("summary", { class: "card-title" }, h("h2", {}, "Labels of moments")),
     h("div", { class: "settings-fields" },
       h("p", { class: "offer-text" }, "A model says when each of its labels holds in the recording, such as who speaks. It hears up to five minutes."),
-      h("section", { class: "model-card", id: "label-sound-model", "aria-labelledby": "label-sound-model-title" },
-        h("h3", { class: "card-title", id: "label-sound-model-title" }, "Model for labels"),
-        h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
-        h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose a model…"),
-        h("div", { class: "offer" }, h("p", { class: "offer-text" }, "From the hub, such as this one:"), h("ul", { class: "offer-list" }))),
-      h("div", { class: "field" },
-        h("label", { class: "field-label", for: "moments-threshold" }, "Threshold"),
-        h("input", { type: "number", id: "moments-threshold", min: 0.01, max: 0.99, step: "any", inputmode: "decimal", required: true, "aria-describedby": "moments-threshold-help" }),
-        h("p", { class: "help", id: "moments-threshold-help" }, "The minimum probability of a label at a moment, between 0 and 1.")),
+      modelCard("label-sound-model", "Model for labels", offerList("From the hub, such as this one:"), { heading: "h3", class: "model-card" }),
+      labelled("Threshold", h("input", { type: "number", id: "moments-threshold", min: 0.01, max: 0.99, step: "any", inputmode: "decimal", required: true }), "The minimum probability of a label at a moment, between 0 and 1."),
       h("div", {}, h("button", { class: "primary", id: "moments-run", type: "button" }, "Find labels")),
       h("div", { class: "error-slot", id: "moments-error" }),
       h("div", { class: "progress-line", id: "moments-progress", hidden: true }),
@@ -135,5 +129,5 @@ function build() {
         h("p", { class: "offer-text", id: "moments-made" }),
         h("ol", { class: "moments-list", id: "moments-list", "aria-label": "Labels of moments" }),
         h("button", { class: "quiet", id: "moments-save", type: "button" }, "Save as CSV")),
-      h("p", { class: "visually-hidden", id: "moments-announcer", role: "status", "aria-live": "polite" })));
+      announcerLine("moments-announcer")));
 }

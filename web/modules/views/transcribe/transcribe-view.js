@@ -40,7 +40,7 @@ const SHORTEST_WINDOW = 15; // seconds; most models have windows of 30
 const QUICK = 8; // seconds in which a live recording is read once more, or, if it is long,
 const QUICK_SHARE = 1 / 8; // this part of its length
 
-export class TranscribeView {
+export default class TranscribeView {
   /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models */
   constructor(app, models) {
     this.app = app;

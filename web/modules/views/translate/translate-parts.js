@@ -2,14 +2,11 @@
  * The elements of the translate view; they are not in index.html, because the page starts without them.
  */
 import { h } from "../../page/dom.js";
+import { announcerLine, fillView, labelled, modelCard, offerList, settingsCard } from "../../page/view-elements.js";
 
 /** @param {HTMLElement} view the empty section */
 export function buildTranslate(view) {
-  view.replaceChildren(main(), side());
-  view.removeAttribute("aria-label");
-  view.setAttribute("aria-labelledby", "translate-title");
-  // On a phone the text comes first; the settings are folded.
-  if (matchMedia("(max-width: 60rem)").matches) /** @type {HTMLDetailsElement} */ (view.querySelector("details.settings")).open = false;
+  fillView(view, "translate-title", main(), side());
 }
 
 function main() {
@@ -36,20 +33,14 @@ function main() {
         h("div", { class: "story-actions", id: "translate-actions" },
           h("button", { class: "quiet", id: "translate-copy", type: "button" }, "Copy text"),
           h("button", { class: "quiet", id: "translate-save", type: "button" }, "Save as TXT")))),
-    h("p", { class: "visually-hidden", id: "translate-announcer", role: "status", "aria-live": "polite" }));
+    announcerLine("translate-announcer"));
 }
 
 function side() {
   return h("div", { class: "workspace-side" },
-    h("section", { class: "card model-card", id: "translate-model", "aria-labelledby": "translate-model-title" },
-      h("h2", { class: "card-title", id: "translate-model-title" }, "Model"),
-      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
-      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose a model…"),
-      h("div", { class: "offer", id: "translate-offer" },
-        h("p", { class: "offer-text" }, "No model for this comes with the page. These are on the hub; each is downloaded once, then stored:"),
-        h("ul", { class: "offer-list", id: "translate-offer-list" }))),
-    h("details", { class: "card settings", id: "translate-settings", open: true },
-      h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
+    modelCard("translate-model", "Model",
+      offerList("No model for this comes with the page. These are on the hub; each is downloaded once, then stored:", { id: "translate-offer" })),
+    settingsCard("translate-settings",
       h("div", { class: "settings-fields" },
         labelled("Parts", h("select", { id: "translate-division", "data-setting": "division" },
           h("option", { value: "sentences" }, "Sentence by sentence"), h("option", { value: "paragraphs" }, "Paragraph by paragraph"), h("option", { value: "whole" }, "The whole text at once")),
@@ -57,10 +48,4 @@ function side() {
         labelled("Before each part", h("input", { type: "text", id: "translate-prefix", spellcheck: "false", autocapitalize: "off", list: "translate-prefixes" }),
           "T5 is told what to do: “translate English to German: ”, “summarize: ”. OPUS-MT with several languages is told which one: “>>fra<< ”."),
         h("datalist", { id: "translate-prefixes" }))));
-}
-
-/** @param {string} label @param {HTMLInputElement | HTMLSelectElement} field @param {string} help */
-function labelled(label, field, help) {
-  field.setAttribute("aria-describedby", `${field.id}-help`);
-  return h("div", { class: "field" }, h("label", { class: "field-label", for: field.id }, label), field, h("p", { class: "help", id: `${field.id}-help` }, help));
 }

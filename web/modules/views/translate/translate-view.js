@@ -6,13 +6,11 @@
  * @typedef {{start: number, end: number, text: string}} Part characters of the source, and what was written for them
  * @typedef {{source: string, parts: Part[], reason: string, model: string, language: string}} Translation what is kept; `language`: the code of the written one, or ""
  */
-import { byId, copyText, showRows } from "../../page/dom.js";
+import { byId, copyText } from "../../page/dom.js";
 import { listenButton } from "../../page/listen-button.js";
-import { hubRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { saveFile } from "../../page/save-file.js";
 import { TextView } from "../../page/text-view.js";
-import { loadStyle } from "../../shared/site-parts.js";
 import { counted } from "../../shared/words.js";
 import { buildTranslate } from "./translate-parts.js";
 
@@ -29,33 +27,16 @@ const OFFERED = [
   { name: "facebook/m2m100_418M", about: "100 languages", size: "1.9 GB" },
 ];
 
-/**
- * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
- * @param {HTMLElement} view an empty section @returns {Promise<TranslateView>} the view with its style
- */
-export async function openTranslate(app, models, view) {
-  await loadStyle("css/translate.css");
-  return new TranslateView(app, models, view);
-}
-
 /** @extends {TextView<Translation>} */
-class TranslateView extends TextView {
-  /** As openTranslate. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+export default class TranslateView extends TextView {
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildTranslate(view);
-    super(app, models, view, "translate", "Translating", "translation", "translations");
+    super(app, models, view, "translate", "Translating", "translation", "translations", { files: MODEL_FILES, offered: OFFERED });
     this.prefix = byId("translate-prefix");
     this.settings = new RememberedFields("translate-settings", { division: byId("translate-division") }, INITIAL);
     this.#listen();
     this.start();
-  }
-
-  get choice() {
-    return this.app.choices.translate;
-  }
-
-  get modelFiles() {
-    return MODEL_FILES;
   }
 
   #listen() {
@@ -82,11 +63,6 @@ class TranslateView extends TextView {
   }
 
   // -- the model
-
-  offer() {
-    byId("translate-offer").hidden = this.choice.model !== null;
-    showRows(byId("translate-offer-list"), OFFERED.map((model) => hubRow(model, this.choice, this.models)));
-  }
 
   /** @param {ListedModel} model */
   loading({ id }) {
