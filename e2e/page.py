@@ -142,6 +142,14 @@ class StoryPage:
         field.press("Control+Enter")
         self.until(f"pyappPage.{view}.over !== globalThis.overBefore && pyappPage.{view}.over.then(() => true)")
 
+    def stop_once(self, expression: str, view: str) -> None:
+        """Presses Escape in the page as soon as an expression is true, and waits for the end of the view's run. A key
+        from here may come to a busy browser when all is done.
+        """
+        press = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))"
+        self.until(f"({expression}) && ({press}, true)")
+        self.page.evaluate(f"pyappPage.{view}.over")
+
     def until(self, expression: str, timeout: float = 20.0) -> Any:
         """Waits in the page until an expression is true: unlike wait_for_function it may be a promise, or give one."""
         end = time.monotonic() + timeout

@@ -122,9 +122,10 @@ def test_a_text_is_translated_in_parts_kept_and_saved(translate: TranslatePage, 
     # Stopped, what was written is kept; a reload shows it again.
     translate.field.fill("the cat sat. " * 2 + "A dog ran. " * 400)
     translate.field.press("Control+Enter")
-    translate.until("pyappPage.translate.result.parts.length > 2")
-    page.keyboard.press("Escape")
-    page.evaluate("pyappPage.translate.over")
+    translate.stop_once(
+        "pyappPage.translate.result?.source.endsWith('ran. ') && pyappPage.translate.result.parts.length > 2",
+        "translate",
+    )
     expect(page.locator("#translate-ending")).to_have_text("You stopped it here.")
     text = translate.output.inner_text()
     assert 2 < page.evaluate("pyappPage.translate.result.parts.length") < 401

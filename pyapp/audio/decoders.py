@@ -311,7 +311,7 @@ def open_decoder(source: AnySource) -> Decoder:
         try:
             return WavDecoder(open_wav(opened), owned)
         except FileFormatError as error:  # a rare encoding (A-law, ADPCM): libsndfile may support it
-            if "pyapp cannot read" not in error.what:
+            if not is_unknown(error):
                 raise
             with suppress(FileFormatError):
                 return SoundFileDecoder(SourceFile(opened), opened.name, "", owned)
@@ -329,9 +329,26 @@ def open_stream(stream: IO[bytes], name: str = "stdin") -> Decoder:
     source = PipeSource(stream, name)
     head = source.peek(HEAD)
     if is_wav(head):
-        return PipeWavDecoder(source, stream)
-    container = container_of(head)
-    kind = kind_of(head, name)
+        try:
+            return PipeWavDecoder(source, stream)
+        except FileFormatError as error:  # a rare encoding (ADPCM): libsndfile may support it
+            if not is_unknown(error):
+                raise
+            with suppress(FileFormatError):
+                return _collected(source, stream, name, None, "")
+            raise
+    return _collected(source, stream, name, container_of(head), kind_of(head, name))
+
+
+def is_unknown(error: FileFormatError) -> bool:
+    """Whether this says that the samples of a WAVE file have an encoding that is not read here."""
+    return "pyapp cannot read" in error.what
+
+
+def _collected(
+    source: PipeSource, stream: IO[bytes], name: str, container: tuple[str, str] | None, kind: str
+) -> Decoder:
+    """A recording in a pipe whose beginning `source` has read, collected in a temporary file."""
     if container is not None:  # what is missing is told before anything is collected in vain
         from .containers import ContainerDecoder, import_av
 

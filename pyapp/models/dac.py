@@ -7,7 +7,7 @@ the entry that points the same way as what those before it leave over, in few di
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -110,12 +110,14 @@ class EncoderBlock(Module):
 
 
 class DecoderBlock(Module):
-    """A convolution that makes a sound longer by `stride`, and residual units."""
+    """A convolution that makes a sound longer by `stride`, and residual units. whole: an odd stride loses no sample."""
 
-    def __init__(self, width: int, stride: int) -> None:
+    def __init__(self, width: int, stride: int, whole: bool = False) -> None:
         super().__init__()
         self.snake1 = Snake(width)
-        self.conv_t1 = ConvTranspose1d(width, width // 2, 2 * stride, stride, padding=-(-stride // 2))
+        self.conv_t1 = ConvTranspose1d(
+            width, width // 2, 2 * stride, stride, padding=-(-stride // 2), output_padding=stride % 2 if whole else 0
+        )
         self.res_unit1, self.res_unit2, self.res_unit3 = (ResidualUnit(width // 2, dilation) for dilation in DILATIONS)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -124,9 +126,9 @@ class DecoderBlock(Module):
 
 
 class Encoder(Module):
-    """Sound (B, 1, N) → vectors of moments (B, D, T)."""
+    """Sound (B, 1, N) → vectors of moments (B, D, T). outputs: D; None: as many as the last block has."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, outputs: int | None = None) -> None:
         super().__init__()
         width = config.encoder_hidden_size
         self.conv1 = Conv1d(1, width, ENDS, padding=ENDS // 2)
@@ -134,7 +136,7 @@ class Encoder(Module):
             EncoderBlock(width << i, stride) for i, stride in enumerate(config.downsampling_ratios)
         )  # fmt: skip
         self.snake1 = Snake(config.hidden_size)
-        self.conv2 = Conv1d(config.hidden_size, config.hidden_size, LAST, padding=LAST // 2)
+        self.conv2 = Conv1d(config.hidden_size, outputs or config.hidden_size, LAST, padding=LAST // 2)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv1(x)
@@ -144,13 +146,18 @@ class Encoder(Module):
 
 
 class Decoder(Module):
-    """Vectors of moments (B, D, T) → sound (B, 1, N) from -1 to 1."""
+    """Vectors of moments (B, D, T) → sound (B, 1, N) from -1 to 1. inputs: D; `ratios`: of the blocks; None: those of
+    the encoder backwards. whole: a moment has all of its samples, and these have no limits.
+    """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(
+        self, config: Config, inputs: int | None = None, ratios: Sequence[int] | None = None, whole: bool = False
+    ) -> None:
         super().__init__()
-        width, ratios = config.decoder_hidden_size, [*reversed(config.downsampling_ratios)]
-        self.conv1 = Conv1d(config.hidden_size, width, ENDS, padding=ENDS // 2)
-        self.block = ModuleList(DecoderBlock(width >> i, stride) for i, stride in enumerate(ratios))
+        width, ratios = config.decoder_hidden_size, ratios or [*reversed(config.downsampling_ratios)]
+        self.whole = whole
+        self.conv1 = Conv1d(inputs or config.hidden_size, width, ENDS, padding=ENDS // 2)
+        self.block = ModuleList(DecoderBlock(width >> i, stride, whole) for i, stride in enumerate(ratios))
         self.snake1 = Snake(width >> len(ratios))
         self.conv2 = Conv1d(width >> len(ratios), 1, ENDS, padding=ENDS // 2)
 
@@ -158,7 +165,8 @@ class Decoder(Module):
         x = self.conv1(x)
         for block in self.block:
             x = block(x)
-        return self.conv2(self.snake1(x)).tanh()
+        x = self.conv2(self.snake1(x))
+        return x if self.whole else x.tanh()
 
 
 class ResidualQuantizer(Module):

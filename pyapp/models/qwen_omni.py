@@ -1,6 +1,8 @@
 """Qwen2.5-Omni (Xu et al. 2025, arXiv 2503.20215) and Qwen3-Omni (Xu et al. 2025, arXiv 2509.17765): language models
-that see and hear. Pictures are seen as by Qwen2.5-VL and Qwen3-VL; an encoder hears two seconds of sound at once, or
-is that of Qwen3-ASR. This is the "thinker", which writes; the talker of the files, which speaks, is not read.
+that see, hear and speak. Pictures are seen as by Qwen2.5-VL and Qwen3-VL; an encoder hears two seconds of sound at
+once, or is that of Qwen3-ASR. This is the "thinker", which writes. The "talker" (nn/audio/talkers.py) reads that, and
+writes the codes of speech, of which further networks make sound (nn/audio/code_flow.py and big_vgan.py in Qwen2.5-Omni,
+code_wave.py in Qwen3-Omni).
 
 The parts are other architectures. Parameters have the names of Hugging Face's files, but for those of `NAMES`.
 """
@@ -9,18 +11,26 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyapp.audio.processors import LongSpectrogramProcessor
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, no_grad, ops
+from pyapp.engine import Device, Tensor, no_grad, ops
+from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
-from pyapp.nn import Conv1d, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList, RMSNorm
+from pyapp.nn.audio.big_vgan import BigVgan
+from pyapp.nn.audio.code_flow import CodeFlow
+from pyapp.nn.audio.code_wave import CodeWave
 from pyapp.nn.audio.sound_text import SoundTextModel, TwoLayerProjector, moments_in
+from pyapp.nn.audio.talkers import ManyCodeTalker, OneCodeTalker, Spoken, Talker
+from pyapp.nn.decoders.decoder import WholeText
+from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.decoders.expert_blocks import HeadNormBlock
 from pyapp.nn.encoders.encoders import until
 from pyapp.nn.positions.sinusoids import sines_and_cosines
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import EncoderLayer, FixedPositions
@@ -31,11 +41,14 @@ from ._index import MODEL_TYPES as MODULES
 from ._index import SEEING
 from .loading import picture_text, sound_text
 from .loading.config import require
+from .loading.omni_speech_config import NEWER_CODES, NEWER_TOKENS, TOKENS, OmniSpeechConfig
 from .loading.sound_text import EncoderConfig, SoundTextConfig
 from .loading.weights import Stored, gated_experts_apart
 
 MODEL_TYPES = ("qwen2_5_omni", "qwen2_5_omni_thinker", "qwen3_omni_moe", "qwen3_omni_moe_thinker")
+SPEAKS = "replies"  # in pyapp.models.loading.voice
 BASE = ""
+SAMPLE_RATE = 24000
 IGNORED = r"(talker|token2wav|code2wav)\..*|(thinker\.|model\.)*audio_tower\.audio_bos_eos_token\.weight"
 IMAGE_PROCESSOR = "Qwen2VL"  # of files that name none
 PROCESSOR = LongSpectrogramProcessor
@@ -59,12 +72,22 @@ TEXTS: Mapping[bool, Mapping[str, Any]] = {
 }  # fmt: skip
 NEWER_SOUND = {"d_model": 1280, "encoder_layers": 32, "encoder_attention_heads": 20, "encoder_ffn_dim": 5120}
 NAMES = (
+    (r"^talker\.model\.(codec_embedding|embed_tokens)\.", "talker.language.model.embed_tokens."),
+    (r"^talker\.model\.", "talker.language.model."), (r"^talker\.codec_head\.", "talker.language.lm_head."),
+    (r"^talker\.code_predictor\.model\.codec_embedding\.", "talker.tables."),
+    (r"^talker\.code_predictor\.lm_head\.", "talker.heads."),
+    (r"^talker\.code_predictor\.", "talker.predictor."),
+    # A gamma and a beta, which are taken for those of a norm.
+    (r"^(code2wav\.upsample\.\d+\.1)\.weight$", r"\1.gamma"),
+    (r"^(token2wav\..*\.act|code2wav\.decoder\.\d+(\.block\.\d+(\.act\d)?)?)\.bias$", r"\1.beta"),
     (r"^(thinker\.)?(model\.)?audio_tower\.proj([12])\.", r"multi_modal_projector.linear_\3."),
     (r"^(thinker\.)?(model\.)?audio_tower\.proj\.", "multi_modal_projector.linear."),
     (r"^(thinker\.)?(model\.)?audio_tower\.", "audio_tower."), (r"^thinker\.", ""),
     (r"^(model\.)?visual\.merger_list\.", "vision_tower.deepstack_merger_list."),
 )  # fmt: skip
-LANGUAGE = "language_model."
+LANGUAGE, TALKS = "language_model.", "talker.language."
+LANGUAGE_TASK = "causal-lm"
+MARKS = 1024  # codes of Qwen3-Omni, the last ones, that are no sound
 MERGERS = ("vision_tower.merger.", "vision_tower.deepstack_merger_list.")
 MERGER_NAMES = (("ln_q", "norm"), ("mlp.0", "linear_fc1"), ("mlp.2", "linear_fc2"))  # of Qwen3's vision tower
 TASK = "Transcribe the audio into text."
@@ -151,6 +174,11 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {"model_type": MODEL_TYPES[0], **self.values}
+
+    @property
+    def speech(self) -> OmniSpeechConfig:
+        """The configuration of what speaks. ModelError where there is none."""
+        return OmniSpeechConfig.from_dict(self.values, self.text_config, self.newer)
 
     @property
     def rate(self) -> float:
@@ -311,6 +339,123 @@ class Thinker(GridPictures):
         return Hearing(self.config, self)
 
 
+def speaker_of(config: OmniSpeechConfig) -> Talker:
+    """What writes the codes of speech."""
+    if not config.newer:
+        codes = (config.codes["tts_codec_pad_token_id"], config.codes["tts_codec_start_token_id"])
+        return OneCodeTalker(_module("qwen2").TASKS[LANGUAGE_TASK](config.talker), config.width, codes)
+    own = config.talker
+    language = RotaryLanguageModel(own, HeadNormBlock, RMSNorm(own.hidden_size, own.rms_norm_eps))
+    predictor = _module("qwen3").TASKS[LANGUAGE_TASK](config.predictor)
+    return ManyCodeTalker(language, predictor, config.width, config.sound[0].num_quantizers)
+
+
+class CodeSound(Module):
+    """What makes sound of the codes of Qwen2.5-Omni."""
+
+    def __init__(self, flow: Any, vocoder: Any) -> None:
+        super().__init__()
+        self.code2wav_dit_model, self.code2wav_bigvgan_model = CodeFlow(flow), BigVgan(vocoder)
+
+
+class Speaking(Module):
+    """Replies to speech: the text that was read and written, the talker, and what makes sound of its codes. Of
+    Qwen3-Omni only the table of tokens knows the text.
+    """
+
+    sample_rate = SAMPLE_RATE
+    unread = r"thinker\..*"  # what sees, hears and writes
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config, self.speech = config, config.speech
+        if config.newer:
+            self.language_model: Any = Module()
+            self.language_model.model = Module()
+            table = Embedding(config.text_config.vocab_size, config.text_config.hidden_size)
+            self.language_model.model.embed_tokens = table
+            self.code2wav = CodeWave(*self.speech.sound)
+        else:
+            self.language_model = config.language_model()
+            self.language_model.lm_head = None
+            self.token2wav = CodeSound(*self.speech.sound)
+        self.talker: Any = speaker_of(self.speech)
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        found: Device = self.language_model.model.embed_tokens.weight.device
+        return found
+
+    def _vectors(self, ids: Sequence[int]) -> Tensor:
+        """The vectors (T, D) of tokens."""
+        found: Tensor = self.language_model.model.embed_tokens(int32_tensor([*ids], self.device))
+        return found.to("float32")
+
+    def read(self, asked: Sequence[int], role: Sequence[int], reply: Sequence[int], voice: int) -> Spoken:
+        """What the talker reads of a reply. `asked`: the tokens of a conversation, in Qwen3-Omni those of what the
+        user said alone; `role`: those that say who replies, three in Qwen3-Omni; reply: those of what is to be said, at
+        least one; voice: a token of the text in Qwen2.5-Omni, a code in Qwen3-Omni.
+        """
+        tokens, codes = self.speech.tokens, self.speech.codes
+        if self.config.newer:
+            project = self.talker.text_projection
+            marks = [tokens[name] for name in NEWER_TOKENS]
+            known = [codes[name] for name in NEWER_CODES][:-1]
+            begins = [*known[:3], voice, *known[3:]]
+            parts = (project(self._vectors(ids)) for ids in (asked, [*role, *reply], marks))
+            found: Spoken = self.talker.spoken(*parts, begins)
+            return found
+        marks = [voice, *(tokens[name] for name in [*TOKENS][1:3])]
+        x = self._vectors([*asked, *role, *reply]).unsqueeze(0)
+        stack, before = self.language_model.model, len(asked) + len(role)
+        states = stack.normalized(stack(x.select(2, 0), WholeText(x.shape[1]), x))
+        both = (states + x)[0]
+        found = self.talker.spoken(both.narrow(0, 0, before), both.narrow(0, before, len(reply)), self._vectors(marks))
+        return found
+
+    def codes(self, spoken: Spoken, most: int, choose: Any, choose_more: Any) -> Iterator[list[int]]:
+        """The codes of one moment of speech after another, up to `most`. choose: as of Talker.written."""
+        codes = self.speech.codes
+        names = ("codec_eos_token_id",) if self.config.newer else ("tts_codec_end_token_id", "tts_codec_pad_token_id")
+        ends = [codes[name] for name in names]
+        found: Iterator[list[int]] = self.talker.written(spoken, most, ends, choose, choose_more)
+        return found
+
+    @property
+    def never(self) -> list[int]:
+        """The codes that are not written: those that mark something else than sound."""
+        if not self.config.newer:
+            return [self.speech.codes["tts_codec_start_token_id"]]
+        count, end = self.speech.talker.vocab_size, self.speech.codes["codec_eos_token_id"]
+        return [code for code in range(max(0, count - MARKS), count) if code != end]
+
+    @property
+    def first_codes(self) -> list[int]:
+        """The codes that count as written before the first one."""
+        names = ("mask", "pad", "start") if not self.config.newer else ()
+        return [self.speech.codes[f"tts_codec_{name}_token_id"] for name in names]
+
+    def sound(
+        self, codes: Sequence[Sequence[int]], voice: Any, noise: Callable[..., Tensor]
+    ) -> Iterator[Tensor | None]:
+        """The samples (N,) of the codes of moments in parts; None between steps. `voice`: the vector (1, K) and the
+        spectrogram (1, T, bins) of a speaker in Qwen2.5-Omni; `noise` gives normal numbers of a shape.
+        """
+        if self.config.newer:
+            rows = ops.tensor([*codes], dtype="int64", device=self.device).T.contiguous().unsqueeze(0)
+            for part in self.code2wav.in_chunks(rows):
+                yield part[0]
+            return
+        flow, entries = self.token2wav.code2wav_dit_model, self.speech.sound[0].num_embeds
+        row = ops.tensor([[code for code, *_ in codes if code <= entries]], dtype="int64", device=self.device)
+        if row.shape[1]:
+            vector, recording = voice
+            frames = row.shape[1] * self.speech.sound[0].repeats
+            for mel in flow.drawn(row, vector, recording, noise(1, frames, self.speech.sound[0].mel_dim)):
+                yield None if mel is None else self.token2wav.code2wav_bigvgan_model(mel)[0]
+
+
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     """How files store weights: in Qwen2.5-Omni's tower queries, keys and values apart; in Qwen3-Omni each expert by
     itself, and parts of the tower under other names than Qwen3-VL's.
@@ -323,6 +468,9 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
             LANGUAGE + key: replace(plan, names=tuple(LANGUAGE + name for name in plan.names))
             for key, plan in apart.items()
         }
+        talks = {key.removeprefix(TALKS): info for key, info in map(_named, tensors.items()) if key.startswith(TALKS)}
+        for key, plan in (gated_experts_apart(config.speech.talker, talks) if talks else {}).items():
+            found[TALKS + key] = replace(plan, names=tuple(TALKS + name for name in plan.names))
     for name in map(renamed, tensors):
         if not config.newer and name.startswith("vision_tower.") and ".attn.q." in name:
             parts = tuple(name.replace(".attn.q.", f".attn.{part}.") for part in "qkv")
@@ -335,6 +483,11 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     return found
 
 
+def _named(entry: tuple[str, Any]) -> tuple[str, Any]:
+    """A file's tensor by the model's name."""
+    return renamed(entry[0]), entry[1]
+
+
 TASKS: Mapping[str, Any] = {
-    "speech-recognition": Hearing, sound_text.TASK: Thinker, picture_text.TASK: Thinker,
+    "speech-recognition": Hearing, sound_text.TASK: Thinker, picture_text.TASK: Thinker, "text-to-speech": Speaking,
 }  # fmt: skip

@@ -15,7 +15,8 @@ from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import InputError
-from pyapp.nn import BatchNorm1d, Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.audio.postnet import Postnet
 from pyapp.nn.audio.sound import SoundAttention, SoundLayer
 from pyapp.nn.encoders.encoders import as_bias, attend, visible_keys
 from pyapp.nn.parameter import new_parameter
@@ -213,47 +214,16 @@ class SpeechPrenet(Module):
         return ops.relu(self.speaker_embeds_layer(ops.cat([x, voice], -1)))
 
 
-class NormedConvolution(Module):
-    """A convolution, a norm of batches, and a hyperbolic tangent, but for the last one."""
-
-    def __init__(self, inputs: int, outputs: int, kernel: int, last: bool) -> None:
-        super().__init__()
-        self.conv = Conv1d(inputs, outputs, kernel, padding=(kernel - 1) // 2, bias=False)
-        self.batch_norm = BatchNorm1d(outputs)
-        self.last = last
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, F) → (B, C', F)."""
-        x = self.batch_norm(self.conv(x))
-        return x if self.last else ops.tanh(x)
-
-
-class Postnet(Module):
+class EndingPostnet(Postnet):
     """Frames, whether the speech ends, and what refines frames."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        bins, units, count = config.num_mel_bins, config.speech_decoder_postnet_units, config.reduction_factor
-        self.bins, last = bins, config.speech_decoder_postnet_layers - 1
-        self.feat_out = Linear(config.hidden_size, bins * count)
-        self.prob_out = Linear(config.hidden_size, count)
-        self.layers = ModuleList(
-            NormedConvolution(
-                units if i else bins, bins if i == last else units, config.speech_decoder_postnet_kernel, i == last
-            )
-            for i in range(last + 1)
-        )  # fmt: skip
+        super().__init__(config)
+        self.prob_out = Linear(config.hidden_size, config.reduction_factor)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, T, D) → frames (B, T * r, bins), the logits (B, T * r) of the end."""
-        return self.feat_out(x).reshape(x.shape[0], -1, self.bins), self.prob_out(x).reshape(x.shape[0], -1)
-
-    def refined(self, frames: Tensor) -> Tensor:
-        """frames (B, F, bins) → (B, F, bins)."""
-        x = frames.transpose(1, 2)
-        for layer in self.layers:
-            x = layer(x)
-        return frames + x.transpose(1, 2)
+        return self.plain(x), self.prob_out(x).reshape(x.shape[0], -1)
 
 
 class SpeechT5(Module):
@@ -273,7 +243,7 @@ class SpeechT5(Module):
             DecoderLayer(config.hidden_size, config.decoder_attention_heads, config.decoder_ffn_dim, config.hidden_act)
             for _ in range(config.decoder_layers)
         )
-        self.speech_decoder_postnet = Postnet(config)
+        self.speech_decoder_postnet = EndingPostnet(config)
 
     @property
     def device(self) -> Device:

@@ -274,7 +274,7 @@ def test_other_formats(kind: str, subtype: str, rate: int, soundfile: Any, tmp_p
     assert abs(len(found) - len(expected)) < 0.1 * SAMPLE_RATE
     middle = slice(SAMPLE_RATE, 2 * SAMPLE_RATE)
     assert np.abs(found[middle] - expected[middle]).max() < (0.06 if "ADPCM" in subtype else 0.03)
-    if subtype not in ("ULAW", "IMA_ADPCM"):
+    if subtype != "ULAW":  # which a pipe gives in other parts
         for source in (data, BytesSource(data), io.BufferedReader(Pipe(data))):
             np.testing.assert_array_equal(whole(source), found)
 

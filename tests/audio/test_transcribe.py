@@ -172,7 +172,7 @@ def test_the_cases_reach_what_they_are_for() -> None:
     assert any(not segment["tokens"] for segment in every)
     assert segments["words, silence skipped"] != segments["words"]
     plain = {json.dumps(found) for found in segments.values()}
-    assert len(plain) > 50  # nearly every setting changes something
+    assert len(plain) > 45  # nearly every setting changes something
 
 
 @pytest.mark.native_only

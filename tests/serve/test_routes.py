@@ -540,8 +540,12 @@ def test_speakers(tmp_path: Path) -> None:
         found = hear("diarized_json").json()
         assert [one["id"] for one in found["segments"]][:1] == ["seg_001"] and found["duration"] > 7
         assert {one["speaker"] for one in found["segments"]} == {"Speaker 1"} and found["usage"]["seconds"] == 8
-        verbose = hear("verbose_json", speakers="1", **{"timestamp_granularities[]": "word"}).json()
-        assert {one["speaker"] for one in verbose["segments"] + verbose["words"]} == {"Speaker 1"}
+        words = {"timestamp_granularities[]": "word"}
+        lines = hear("verbose_json", speakers="1", stream="true", **words).text.split("\n\n")
+        *parts, verbose = [json.loads(line[6:]) for line in lines if "{" in line]
+        parts = [part for part in parts if part["type"] == "transcript.text.segment"]
+        every = [*parts, *(word for part in parts for word in part["words"]), *verbose["segments"], *verbose["words"]]
+        assert len(parts) == len(verbose["segments"]) and {one["speaker"] for one in every} == {"Speaker 1"}
         assert hear("vtt", speakers="auto").text.count("<v Speaker 1>") == len(verbose["segments"])
         assert hear("text", speakers="1").text.startswith("Speaker 1: ")
         assert "speaker" not in hear("verbose_json").text

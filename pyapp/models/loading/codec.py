@@ -1,4 +1,6 @@
-"""Load codecs of sound (EnCodec, DAC, SNAC, Mimi) and vocoders (SpeechT5's), which make sound of spectrograms."""
+"""Load codecs of sound (EnCodec, DAC, SNAC, Mimi, X-Codec) and vocoders (SpeechT5's), which make sound of
+spectrograms.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Load models that speak (VITS and the voices of MMS; SpeechT5, with its vocoder and the vectors of voices), with their
 characters, and language models that write the codes of a codec (Orpheus), or have one (CSM); Kokoro, with the vectors
 of its voices; Parler-TTS, with the tokenizers of texts and of descriptions; Bark, with what its voices said before;
-MetaVoice, with the vector of a voice; Dia, with its codec; Pocket TTS, with its codec and a recording of a voice.
+MetaVoice, with the vector of a voice; Dia, with its codec; Pocket TTS, with its codec and a recording of a voice;
+Qwen2.5-Omni, with what it knows of its voices, and Qwen3-Omni; FastSpeech 2, with its vocoder.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from pyapp.audio.dialogue_voice import DialogueTokens, DialogueVoice
 from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
 from pyapp.audio.latent_voice import USUAL_CODEC as CODEC_OF_LATENTS
 from pyapp.audio.latent_voice import CapitalTokens, LatentVoice
+from pyapp.audio.parallel_voice import USUAL_VOCODER as VOCODER_OF_DURATIONS
+from pyapp.audio.parallel_voice import ParallelVoice
+from pyapp.audio.reply_voice import ReplyVoice
 from pyapp.audio.resampling import mix_channels, resample
 from pyapp.audio.script_voice import SCHEDULE, ScriptTokens, ScriptVoice
 from pyapp.audio.spectrogram_voice import SpectrogramVoice, SpokenLetters
@@ -34,10 +38,12 @@ from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, reading_of
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.formats.source import BytesSource
+from pyapp.formats.torch_files import load as load_objects
 from pyapp.hub.resolver import HUB_NAME
 from pyapp.models.load import load_model, read_settings
 from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
+from pyapp.text.arpabet import SpokenSounds
 from pyapp.text.phonemes import LANGUAGES, SpokenPhonemes
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
@@ -61,10 +67,11 @@ VOCABULARY, TOKENIZER_JSON, PREPARES = "vocab.json", "tokenizer.json", "preproce
 LARGEST_STYLE = 1 << 24  # bytes of a file of one voice; the published ones have half a million
 LETTERS, VECTORS = "spm_char.model", "speaker_embeddings.npy"  # of SpeechT5: its letters, and those of voices
 HISTORIES = "speaker_embeddings_path.json"  # of Bark: the files of its voices
+SPEAKERS = "spk_dict.pt"  # of Qwen2.5-Omni: its voices
 HISTORY = re.compile(r"[\w./-]+\.npy")
 STYLES = re.compile(r"voices/(?P<name>[\w.-]+)\.(pt|safetensors|npy)")  # of Kokoro's voices
 DESCRIBER = "description_tokenizer"  # the folder of the tokenizer of descriptions, where it is another one
-OWN = "|".join(map(re.escape, (VOCABULARY, LETTERS, VECTORS, HISTORIES)))
+OWN = "|".join(map(re.escape, (VOCABULARY, LETTERS, VECTORS, HISTORIES, SPEAKERS)))
 FILES = re.compile(f"{OWN}|({DESCRIBER}/)?({MORE_FILES.pattern})|{STYLES.pattern}")
 OF_LATENTS = "audio-latents"  # the task of codecs whose vectors a model writes
 USUAL_VOCODER = "microsoft/speecht5_hifigan"
@@ -79,8 +86,8 @@ class LoadedVoice(Loaded):
     """A model that speaks, what reads texts for it, and the object of its config.json."""
 
     tokenizer: (
-        VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens | StagedTokens
-        | OffsetTokens | DialogueTokens | CapitalTokens | ScriptTokens
+        VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | SpokenSounds | PromptTokens
+        | StagedTokens | OffsetTokens | DialogueTokens | CapitalTokens | ScriptTokens
     )  # fmt: skip
     settings: dict[str, Any]
 
@@ -99,13 +106,13 @@ class LoadedVoice(Loaded):
             return int(self.model.vectors.shape[0])
         if isinstance(self.model, LatentVoice | ScriptVoice):
             return max(1, len(self.model.voices))
-        found: int = len(self.voices) or self.model.config.num_speakers
+        found: int = len(self.voices) or self.model.config.num_speakers or 1
         return found
 
     @property
     def voices(self) -> tuple[str, ...]:
         """The names of the voices, by their numbers; none of a model whose voices have no names."""
-        if isinstance(self.model, StyledVoice | StagedVoice):
+        if isinstance(self.model, StyledVoice | StagedVoice | ReplyVoice):
             return self.model.names
         return VOICES if isinstance(self.model, TokenVoice) else ()
 
@@ -163,6 +170,12 @@ def load_voice(
 
     VibeVoice, such as vibevoice/VibeVoice-1.5B-hf, speaks scripts, whose lines may begin with "Speaker 1:", in the
     voices of recordings, or in ones that it makes up: `voices` as of Pocket TTS, (T, 64) each.
+
+    Qwen2.5-Omni, such as Qwen/Qwen2.5-Omni-3B, has its voices in spk_dict.pt; Qwen3-Omni, such as
+    Qwen/Qwen3-Omni-30B-A3B-Instruct, is read without what sees, hears and writes.
+
+    FastSpeech 2, such as espnet/fastspeech2_conformer_with_hifigan, reads the sounds of English; without a vocoder in
+    its file, as espnet/fastspeech2_conformer, `codec` is by default espnet/fastspeech2_conformer_hifigan.
 
     Kokoro, such as hexgrad/Kokoro-82M, has the vectors of its voices in a folder `voices`, one file for each.
 
@@ -530,6 +543,32 @@ def _of_spectrograms(asked: _Asked) -> LoadedVoice:
     return LoadedVoice(name, voice, letters, asked.settings)
 
 
+def _of_replies(asked: _Asked) -> LoadedVoice:
+    """Qwen2.5-Omni and Qwen3-Omni, with their voices."""
+    words, model = tokenizer_of(asked.source, asked.name, asked.files), asked.model()
+    check_tokenizer(words, model, asked.name)
+    voices = model.speech.speakers
+    if not voices and SPEAKERS not in asked.files:
+        raise ModelError("its voices are missing", where=asked.name, hint=f"Put the model's {SPEAKERS} beside it")
+    known = voices or load_objects(asked.files[SPEAKERS])
+    voice = ReplyVoice(model, words, known, asked.name)
+    return LoadedVoice(asked.name, voice, SpokenTokens(words), asked.settings)
+
+
+def _of_durations(asked: _Asked) -> LoadedVoice:
+    """FastSpeech 2, with its sounds and its vocoder."""
+    name, files = asked.name, asked.files
+    if VOCABULARY not in files:
+        raise ModelError("its sounds are missing", where=name, hint=f"Put the model's {VOCABULARY} beside it")
+    letters = VoiceTokenizer.from_files(read_settings(files[VOCABULARY]), where=f"{name}: {VOCABULARY}").numbers
+    own = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
+    end = own.get("eos_token", "<sos/eos>")
+    words, model = SpokenSounds(letters, letters.get(end) if isinstance(end, str) else None), asked.model()
+    check_tokenizer(words, model, name)  # type: ignore[arg-type]
+    sound = asked.sound(VOCODER_OF_DURATIONS, VOCODER) if model.vocoder is None or asked.codec else model.vocoder
+    return LoadedVoice(name, ParallelVoice(model, sound), words, asked.settings)
+
+
 LETTERS_TO_SOUND = "letters"
 FORMS: Mapping[str, _Form] = {  # by what a model's module says in SPEAKS
     LETTERS_TO_SOUND: _Form(_of_letters),
@@ -538,6 +577,8 @@ FORMS: Mapping[str, _Form] = {  # by what a model's module says in SPEAKS
     "stages": _Form(_in_stages),
     "descriptions": _Form(_of_descriptions),
     "dialogues": _Form(_of_dialogues, has_sound=True),
+    "durations": _Form(_of_durations, has_sound=True),
+    "replies": _Form(_of_replies),
     "latents": _Form(_of_latents, has_sound=True, takes_voices=True),
     "scripts": _Form(_of_scripts, takes_voices=True),
     "spectrograms": _Form(_of_spectrograms, has_sound=True, takes_voices=True),

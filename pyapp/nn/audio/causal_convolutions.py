@@ -1,5 +1,5 @@
-"""VibeVoice's audio tokenizers (Peng et al. 2025, arXiv 2508.19205): encoders and a decoder of causal convolutions.
-`config` has the fields of pyapp.models.loading.audio_tokenizer_config.
+"""Causal convolutions, and VibeVoice's audio tokenizers (Peng et al. 2025, arXiv 2508.19205), encoders and a decoder of
+them. `config` has the fields of pyapp.models.loading.audio_tokenizer_config.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ class PaddingCache:
 class CausalConvolution(Module):
     """A convolution over what came before: silence stands before the first moment."""
 
-    def __init__(self, inputs: int, outputs: int, width: int, stride: int = 1, groups: int = 1) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, width: int, stride: int = 1, groups: int = 1, dilation: int = 1
+    ) -> None:
         super().__init__()
-        self.conv = Conv1d(inputs, outputs, width, stride, groups=groups)
-        self.before = width - stride
+        self.conv = Conv1d(inputs, outputs, width, stride, dilation=dilation, groups=groups)
+        self.before = (width - 1) * dilation + 1 - stride
 
     def forward(self, x: Tensor, cache: PaddingCache | None = None) -> Tensor:
         """x (B, inputs, T) → (B, outputs, T / stride). cache: x continues a sound; None: it is a whole one."""

@@ -1,5 +1,6 @@
 """The transformer between the convolutions of a codec and its codes, which adds to a moment what was heard before, as
-Mimi (Défossez et al. 2024, arXiv 2410.00037) has it. `config` has the fields of Mimi's config.json, and `head_size`.
+Mimi (Défossez et al. 2024, arXiv 2410.00037) has it. `config` has the fields of Mimi's config.json, and `head_size`;
+`gated`: the feed-forward parts are gated, the norms are RMS norms, and there is one behind the last layer.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from ..decoders.decoder import RotaryTable
 from ..encoders.encoders import attend
 from ..layers.containers import ModuleList
 from ..layers.feed_forward import FeedForward
+from ..layers.gated import GatedFeedForward
 from ..layers.linear import Linear
-from ..layers.normalization import LayerNorm
+from ..layers.normalization import LayerNorm, RMSNorm
 from ..module import Module
 from ..parameter import new_parameter
 
@@ -56,13 +58,16 @@ class Attention(Module):
 class Layer(Module):
     """Attention and a feed-forward part, each after a norm, times a vector and with a residual."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, gated: bool = False) -> None:
         super().__init__()
-        width = config.hidden_size
+        width, inner, norm = config.hidden_size, config.intermediate_size, RMSNorm if gated else LayerNorm
         self.self_attn = Attention(config)
-        self.mlp = FeedForward(width, config.intermediate_size, config.hidden_act, bias=False)
-        self.input_layernorm = LayerNorm(width, config.norm_eps)
-        self.post_attention_layernorm = LayerNorm(width, config.norm_eps)
+        self.mlp: Module = (
+            GatedFeedForward(width, inner, config.hidden_act)
+            if gated
+            else FeedForward(width, inner, config.hidden_act, bias=False)
+        )
+        self.input_layernorm, self.post_attention_layernorm = (norm(width, config.norm_eps) for _ in range(2))
         self.self_attn_layer_scale, self.mlp_layer_scale = Scale(width), Scale(width)
 
     def forward(self, x: Tensor, mask: Tensor, table: Tensor) -> Tensor:
@@ -74,10 +79,11 @@ class Layer(Module):
 class MomentTransformer(Module):
     """The layers between convolutions and codes."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, gated: bool = False) -> None:
         super().__init__()
         self.window = config.sliding_window
-        self.layers = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.layers = ModuleList(Layer(config, gated) for _ in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps) if gated else None
         self.rotary = RotaryTable.of_heads(config.head_size, config.max_position_embeddings, config.rope_parameters)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -88,4 +94,4 @@ class MomentTransformer(Module):
         mask = (back >= 0).logical_and(back < self.window).reshape(1, 1, *back.shape)
         for layer in self.layers:
             x = layer(x, mask, table)
-        return x.transpose(1, 2)
+        return (x if self.norm is None else self.norm(x)).transpose(1, 2)

@@ -63,6 +63,19 @@ class Snake(Module):
         return x + wave * wave / (self.alpha + SMALLEST)
 
 
+class SnakeBeta(Module):
+    """x + sin²(exp(a) x) / exp(b), with a and b for each channel (Lee et al. 2023, arXiv 2206.04658)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.alpha, self.beta = (new_parameter(ops.zeros, width) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, N) → (B, C, N)."""
+        wave = (self.alpha.exp().unsqueeze(1) * x).sin()
+        return x + wave * wave / (self.beta.exp().unsqueeze(1) + SMALLEST)
+
+
 class DirectionQuantizer(Module):
     """A codebook of few dimensions, of which the entry that points the same way stands for a vector (Yu et al. 2021,
     arXiv 2110.04627).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..layers.experts import SparseFeedForward
+from ..layers.experts import SharedExpertFeedForward, SparseFeedForward
 from ..layers.gated import GatedFeedForward
 from ..layers.normalization import RMSNorm
 from ..module import Module
@@ -22,12 +22,14 @@ class HeadNormBlock(PreNormBlock):
         size, epsilon = config.hidden_size, config.rms_norm_eps
         heads = config.heads(window=config.window(layer))
         attention = HeadNormAttention(layer, size, heads, rotary, epsilon, bias=config.attention_bias)
-        feed_forward: Module = (
-            SparseFeedForward(
+        feed_forward: Module
+        if not config.is_sparse(layer):
+            feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        elif hasattr(config, "shared_expert_intermediate_size"):
+            feed_forward = SharedExpertFeedForward(config)
+        else:
+            feed_forward = SparseFeedForward(
                 size, config.moe_intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
                 normalized=config.norm_topk_prob,
-            )
-            if config.is_sparse(layer)
-            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        )  # fmt: skip
+            )  # fmt: skip
         super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))

@@ -1,0 +1,154 @@
+"""Speech of replies by a model that also writes them (Qwen2.5-Omni and Qwen3-Omni, pyapp.models.qwen_omni): a text is
+spoken as the reply to the wish that it be read aloud.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyapp.engine import Tensor, no_grad, ops
+from pyapp.engine.lazy import np
+from pyapp.errors import ModelError, OptionError
+from pyapp.text.generation.options import SamplingOptions
+from pyapp.text.generation.sampling import Sampler
+
+from .voice import Voice
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pyapp.audio.speaking import SpeakOptions
+    from pyapp.engine.ops.random import Generator
+
+# As in the training of Qwen2.5-Omni, which does not speak well after another one.
+SYSTEM = (
+    "You are Qwen, a virtual human developed by the Qwen Team, Alibaba Group, capable of perceiving auditory and "
+    "visual inputs, as well as generating text and speech."
+)
+TURN, ROLE = "<|im_start|>{}\n{}<|im_end|>\n", "<|im_start|>assistant\n"
+WISH = "Read this text aloud, word by word: {}"
+MOST = 4096  # moments of a text
+PENALTY = 1.05
+# As their authors draw: the temperature, and of how many codes, and of which share; of the codes of a moment, too.
+DRAWS = {False: (0.9, 40, 0.8), True: (0.9, 50, 1.0)}
+MORE = (1.0, 50, 0.8)
+
+
+class ReplyVoice(Voice):
+    """The model, its tokenizer `words`, and its `voices` by name: the code of each in Qwen3-Omni, and in Qwen2.5-Omni
+    an object with the token bos_token, the vector cond and the spectrogram ref_mel. ModelError for others.
+    """
+
+    def __init__(self, model: Any, words: Any, voices: Any, where: str) -> None:
+        self.model, self.config, self._words = model, model.config, words
+        plausible = isinstance(voices, dict) and voices and all(isinstance(name, str) for name in voices)
+        if not plausible:
+            raise ModelError("its voices are not objects by name", where=where)
+        self._voices: Mapping[str, Any] = voices
+        self.names = (*voices,)
+        if not self.config.newer:
+            self._voices = {name: self._checked(name, voice, where) for name, voice in voices.items()}
+
+    def _checked(self, name: str, voice: Any, where: str) -> tuple[int, Tensor, Tensor]:
+        """The token, the vector (1, K) and the spectrogram (1, T, bins) of a voice."""
+        found: list[Any] = [
+            voice.get(part) if isinstance(voice, dict) else None for part in ("bos_token", "cond", "ref_mel")
+        ]
+        token, vector, mel = (part.item() if isinstance(part, Tensor) and not part.ndim else part for part in found)
+        flow = self.model.speech.sound[0]
+        if type(token) is not int or not 0 <= token < self.config.vocab_size:
+            raise ModelError(f"bos_token of the voice {name!r:.40} is {token!r:.40}", where=where)
+        fits = isinstance(vector, Tensor) and vector.numel() == flow.enc_emb_dim
+        fits = fits and isinstance(mel, Tensor) and mel.ndim in (2, 3) and mel.shape[-1] == flow.mel_dim
+        if not fits or not flow.least <= mel.numel() // flow.mel_dim <= flow.max_position_embeddings:
+            raise ModelError(
+                f"the voice {name!r:.40} needs a vector of {flow.enc_emb_dim} numbers, and a spectrogram of at least "
+                f"{flow.least} frames of {flow.mel_dim}", where=where, hint="Take the file that belongs to the model",
+            )  # fmt: skip
+        place = self.device
+        mel = mel.to("float32").reshape(1, -1, flow.mel_dim).to(place)
+        return token, vector.to("float32").reshape(1, -1).to(place), mel
+
+    def asked(self, wish: str) -> list[int]:
+        """The tokens of a conversation in which a user says something, as the talker reads it."""
+        said = TURN.format("user", self._words.guard(wish))
+        whole = said if self.config.newer else TURN.format("system", SYSTEM) + said
+        found: list[int] = self._words.encode_guarded(whole)
+        return found
+
+    def spoken(
+        self, ids: Sequence[int], options: SpeakOptions, generator: Generator, seed: int
+    ) -> Iterator[NDArray[np.float32] | None]:
+        """The samples of a sentence; None between steps."""
+        yield from self.replied(self.asked(WISH.format(self._words.decode(list(ids)))), ids, options, seed)
+
+    def replied(
+        self, asked: Sequence[int], reply: Sequence[int], options: SpeakOptions, seed: int
+    ) -> Iterator[NDArray[np.float32] | None]:
+        """The samples of the reply, at least a token, to what was asked (the tokens of `asked`); None between steps.
+        Its noise is the temperature.
+        """
+        options.refuse_variations(but=("noise",))
+        model, name = self.model, self.names[options.speaker]
+        voice = self._voices[name]
+        begin, known = (voice, None) if self.config.newer else (voice[0], voice[1:])
+        role = self._words.encode_guarded(ROLE)
+        if self.config.newer:
+            role = role[:3]
+        length = len(asked) + len(role) + len(reply)
+        most = min(MOST, model.talker.room - length)
+        if most < 1 or length > self.config.max_seq_len:
+            raise OptionError("the text is too long for the model", where="text", hint="Give a shorter one")
+        with no_grad():
+            read = model.read(asked, role, reply, begin)
+        codes: list[list[int]] = []
+        for moment in self.written(read, most, options.noise, seed):
+            codes.append(moment)
+            yield None
+        if not codes:
+            return
+        numbers = np.random.Generator(np.random.Philox(key=seed))
+
+        def noise(*shape: int) -> Tensor:
+            return ops.from_numpy(numbers.standard_normal(shape, np.float32)).to(self.device)
+
+        parts = model.sound(codes, known, noise)
+        while True:
+            try:
+                with no_grad():  # which ends before others run
+                    part = next(parts)
+            except StopIteration:
+                return
+            yield None
+            if part is not None:
+                samples = part.cpu().numpy()
+                if not np.isfinite(samples).all():
+                    raise ModelError(
+                        "the model computes NaN or infinite samples", hint="Take one whose weights are whole"
+                    )
+                yield samples
+
+    def written(self, read: Any, most: int, noise: float | None, seed: int) -> Iterator[list[int]]:
+        """The codes of each moment, up to `most`; noise: the temperature, 0: the likeliest codes, None: the usual."""
+        model = self.model
+        choices = []
+        for number, (usual, count, share) in enumerate((DRAWS[self.config.newer], MORE)):
+            drawn = SamplingOptions(
+                temperature=usual if noise is None else noise, top_k=count, top_p=share,
+                seed=(seed + number) % (1 << 31),
+                repetition_penalty=1.0 if number else PENALTY, suppress_tokens=() if number else tuple(model.never),
+                max_new_tokens=most,
+            )  # fmt: skip
+            speech = model.speech
+            entries = speech.predictor.vocab_size if number and speech.newer else speech.talker.vocab_size
+            choices.append(Sampler(drawn, entries, most + len(model.first_codes) + 1, self.device))
+        first, more = choices
+        first.accept(model.first_codes, prompt=True)
+
+        def choose(logits: Tensor) -> int:
+            code = first.sample(logits.to("float32"))
+            first.accept((code,))
+            return code
+
+        yield from model.codes(read, most, choose, lambda logits: more.sample(logits.to("float32")))

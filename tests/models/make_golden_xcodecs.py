@@ -1,0 +1,59 @@
+"""Makes golden_xcodecs/NAME.json with transformers, one for each configuration of xcodec_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_xcodecs.py [NAME …]
+
+A file has the names and shapes of the tensors, the codes of two recordings of different lengths, and the sound of these
+codes. The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from tests.goldens import write_json
+from tests.models.codec_configs import sound
+from tests.models.seeded import rounded, shown
+from tests.models.seeded_folders import load_seeded
+from tests.models.xcodec_configs import CONFIGS, LENGTHS, weights
+
+FOLDER = Path(__file__).with_name("golden_xcodecs")
+MARGIN = 1e-4  # between the distances of the two nearest entries
+
+
+def watched(model: Any) -> None:
+    """Refuses codes that rounding decides."""
+    for quantizer in model.quantizer.quantizers:
+
+        def quantize(states: Any, book: Any = quantizer.codebook) -> Any:
+            best = torch.cdist(states, book.embed).square().topk(2, largest=False)
+            assert float((best.values[:, 1] - best.values[:, 0]).min()) > MARGIN, "choose other weights"
+            return best.indices[:, 0]
+
+        quantizer.codebook.quantize = quantize
+
+
+def golden(name: str) -> dict[str, Any]:
+    config = {key: value for key, value in CONFIGS[name].items() if key != "model_type"}
+    with tempfile.TemporaryDirectory() as place:
+        model, stored = load_seeded(transformers.XcodecModel(transformers.XcodecConfig(**config)), Path(place), weights)
+    watched(model)
+    found: dict[str, Any] = {"tensors": {key: list(value.shape) for key, value in stored.items()}}
+    with torch.no_grad():
+        for length in LENGTHS:
+            codes = model.encode(torch.from_numpy(sound(1, length))).audio_codes
+            made = model.decode(codes).audio_values
+            found[str(length)] = {"codes": codes.tolist(), "samples": rounded(shown(made.numpy(), 200))}
+            print(name, length, tuple(codes.shape), tuple(made.shape), float(made.abs().max()))
+    return found
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or CONFIGS:
+        write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":"))

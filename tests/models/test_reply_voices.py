@@ -1,0 +1,145 @@
+"""Models that speak their replies, against transformers (make_golden_reply_voices.py): the tensors of their files, the
+codes of a reply, and sound; voices, the task and the command.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.audio import read_wav, reply_voice
+from pyapp.audio.reply_voice import ReplyVoice
+from pyapp.audio.speaking import speak
+from pyapp.errors import ModelError, OptionError
+from pyapp.models.loading.voice import SPEAKERS, load_voice
+from pyapp.models.qwen_omni import Speaking, renamed
+from pyapp.nn.audio import code_wave
+from tests.models.reply_voice_configs import ASKED, CONFIGS, DRAWN, MOST, ROLE, VOICE, recorded, weights
+from tests.models.seeded import shown
+from tests.models.small_models import golden_of, numbers
+from tests.models.test_described_voices import letters
+from tests.models.voice_folders import drawn, write_folder
+
+CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
+RATE = 24000
+
+
+@cache
+def golden(name: str) -> dict[str, Any]:
+    return golden_of("golden_reply_voices", name)
+
+
+def known() -> dict[str, Any]:
+    """What Qwen2.5-Omni knows of two voices."""
+    vector, mel = map(pyapp.from_numpy, recorded(5))
+    one = {"bos_token": VOICE[1], "cond": vector, "ref_mel": mel}
+    return {VOICE[0]: one, "Ethan": {**one, "cond": -vector}}
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def case(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, dict[str, Any], Any, Path]:
+    name, folder = request.param, tmp_path_factory.mktemp("model")
+    write_folder(folder, drawn(golden(name)["tensors"], weights), CONFIGS[name], tokenizer=letters())
+    if not name.startswith("qwen3"):
+        pyapp.save(known(), folder / SPEAKERS)
+    return name, golden(name), load_voice(folder), folder
+
+
+def evenly(*shape: int) -> pyapp.Tensor:
+    """What stands for noise."""
+    return pyapp.linspace(-1, 1, int(np.prod(shape))).reshape(*shape)
+
+
+def test_parity(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files give every parameter; the likeliest codes, and the sound of them and of others, are those of
+    transformers.
+    """
+    name, expected, loaded, _ = case
+    voice: ReplyVoice = loaded.model
+    model: Speaking = voice.model
+    own = {key for key, _ in model.named_parameters() if ".experts." not in key}  # which the file has apart
+    own.discard("talker.predictor.model.embed_tokens.weight")  # one of the tables
+    assert own <= {renamed(key) for key in expected["tensors"]}
+    newer = name.startswith("qwen3")
+    known_of = () if newer else voice._voices[VOICE[0]][1:]
+    with pyapp.no_grad():
+        read = model.read(ASKED, ROLE, expected["reply"][:-1], 37 if newer else VOICE[1])
+        found = [*voice.written(read, MOST, 0.0, 1)]
+        codes = expected["codes"] if newer else [[code] for code in expected["codes"]]
+        assert found[: len(codes)] == codes and len(codes) >= MOST - 1
+        rows = (np.arange(DRAWN * len(codes[0])).reshape(-1, DRAWN) * 7 % 40).T.tolist()
+        for what, given in (("sound", codes), ("drawn", rows)):
+            parts = [numbers(part) for part in model.sound(given, known_of, evenly) if part is not None]
+            np.testing.assert_allclose(shown(np.concatenate(parts), 120), expected[what], **CLOSE)
+            monkeypatch.setattr(code_wave, "CHUNK", 4)
+            monkeypatch.setattr(code_wave, "CONTEXT", 2)
+
+
+def test_speech(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with the same seed, another one with another and in another voice; all voices have names."""
+    name, _, loaded, folder = case
+    newer = name.startswith("qwen3")
+    assert loaded.voices == (("ethan", "aiden") if newer else (VOICE[0], "Ethan")) and loaded.speakers == 2
+    monkeypatch.setattr(reply_voice, "MOST", 8)
+    found, rate = speak(loaded, "it is", {"seed": 4})
+    assert rate == RATE and len(found) and np.array_equal(found, speak(loaded, "it is", {"seed": 4})[0])
+    other = {"seed": 4, "voice": loaded.voices[1]}
+    assert not np.array_equal(found, speak(loaded, "it is", {"seed": 5})[0])
+    assert not np.array_equal(found, speak(loaded, "it is", other)[0])
+    for text, options, told in (
+        ("it", {"rate": 2}, "its own"), ("it", {"phonemes": True}, "letters"), ("it", {"voice": "x"}, "no voice"),
+        ("a " * 250, {}, "too long"),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match=told):
+            speak(loaded, text, options)
+
+
+HOSTILE: dict[str, list[tuple[str, dict[str, Any], str]]] = {
+    "qwen2_5_omni": [
+        ("talker_config", {"embedding_size": 31}, "embedding_size"),
+        ("talker_config", {"tts_codec_start_token_id": 60}, "tts_codec_start_token_id"),
+        ("token2wav_config", {"dit_config": []}, "dit_config"),
+        ("token2wav_config", {"dit_config": {"mel_dim": 5, "enc_channels": [4, 4, 9]}}, "enc_channels"),
+        ("token2wav_config", {"dit_config": {"mel_dim": 6}}, "mel_dim"),
+    ],
+    "qwen3_omni_moe": [
+        ("talker_config", {"num_code_groups": 2}, "num_code_groups"),
+        ("talker_config", {"speaker_id": {"x": 5000}}, "5000"),
+        ("code2wav_config", {"num_key_value_heads": 1}, "num_key_value_heads"),
+        ("code2wav_config", {"upsample_rates": [100]}, "upsample_rates"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.native_only
+def test_the_command_and_hostile_files(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    testing = pytest.importorskip("click.testing")
+    from pyapp.cli import cli
+
+    name, _, loaded, folder = case
+    monkeypatch.setattr(reply_voice, "MOST", 8)
+    file = tmp_path / "speech.wav"
+    arguments = ["speak", "it", "-m", str(folder), "--voice", loaded.voices[1], "-o", str(file)]
+    found = testing.CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert found.return_value == 0 and read_wav(file)[1] == RATE, found.output
+    for part, changed, told in HOSTILE[name]:
+        (folder / "config.json").write_text(json.dumps(CONFIGS[name] | {part: CONFIGS[name][part] | changed}))
+        with pytest.raises(ModelError, match=told):
+            load_voice(folder)
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name]))
+    if not name.startswith("qwen3"):
+        for wrong, told in (({"x": 1}, "bos_token"), ([1], "by name"), ({"x": {"bos_token": 5}}, "a vector of 4")):
+            pyapp.save(wrong, folder / SPEAKERS)
+            with pytest.raises(ModelError, match=told):
+                load_voice(folder)
+        (folder / SPEAKERS).unlink()
+        with pytest.raises(ModelError, match="voices are missing"):
+            load_voice(folder)
