@@ -14,7 +14,6 @@ A vjp is `vjp(grad, output, *args) -> gradients aligned with args` (None where t
 
 from __future__ import annotations
 
-import copy
 import importlib
 from collections.abc import Callable
 from typing import Any
