@@ -351,12 +351,14 @@ class Cancel:
                 signal.signal(number, old)
 
 
-def reading_of(report: Callable[[Event], None], cancel: Cancel | None) -> Callable[[int, int], None]:
+def reading_of(
+    report: Callable[[Event], None], cancel: Cancel | None, what: str = "reading the model"
+) -> Callable[[int, int], None]:
     """What reports how many bytes of a model have been read, and stops the reading once `cancel` is set."""
 
     def progress(done: int, total: int) -> None:
         if cancel is not None:
             cancel.check()
-        report(Progress("reading the model", done, total, "bytes"))
+        report(Progress(what, done, total, "bytes"))
 
     return progress

@@ -14,7 +14,6 @@ A vjp is `vjp(grad, output, *args) -> gradients aligned with args` (None where t
 
 from __future__ import annotations
 
-import copy
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +100,11 @@ def _claim_of(name: str) -> Kernel | None:
     return claim
 
 
+def _of_module(module: str, name: str) -> Op:
+    importlib.import_module(module)
+    return OPS[name]
+
+
 class Op:
     """A named operation on tensors; call it like a function. Its first argument is a Tensor (or a list of them)."""
 
@@ -137,6 +141,10 @@ class Op:
         self.call = (_view_dispatcher if view else _dispatcher)(self)
         OPS[name] = self
 
+    def __reduce__(self) -> Any:
+        """A copy, and what a pickle becomes, is the op itself."""
+        return _of_module, (self.module, self.name)
+
     def kernel(self, device: str) -> Callable[[Kernel], Kernel]:
         """Registers what runs this op on a device.
 
@@ -164,7 +172,8 @@ class Op:
         if self.takes_complex or self.vjp is None:
             return self
         if self._of_complex is None:
-            twin, vjp = copy.copy(self), self.vjp
+            twin, vjp = object.__new__(Op), self.vjp
+            vars(twin).update(vars(self))
             twin.vjp = lambda g, y, *args: [_conjugated(each) for each in vjp(g.conj(), y, *args)]
             self._of_complex = twin
         return self._of_complex

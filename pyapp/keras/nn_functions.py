@@ -6,10 +6,11 @@ from math import exp, log1p, sqrt
 from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
+from ..engine.ops.dtype_limits import iinfo
 from ..nn import functional as F
 from ..train.floats import floatx
 from . import losses
-from .arguments import as_tensor, axes_of, channels_last, dim_of, is_channels_first
+from .arguments import as_floats, as_tensor, axes_of, channels_last, dim_of, is_channels_first
 from .masking import exclude
 
 __all__ = [
@@ -25,7 +26,11 @@ _CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def _each(value: Any, dims: int) -> tuple[int, ...]:
-    return (value,) * dims if isinstance(value, int) else tuple(value)
+    """A number for each dim: the same for all, or those given. ValueError for another number of them."""
+    found = (value,) * dims if isinstance(value, int) else tuple(value)
+    if len(found) != dims:
+        raise ValueError(f"{value!r:.60} is not an integer, nor {dims} of them, one for each dim")
+    return found
 
 
 def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tuple[int, int]:
@@ -50,19 +55,22 @@ def largest_of_windows(x: Tensor, window: tuple[int, ...], strides: tuple[int, .
     """x (B, C, …) → (B, C, …)."""
     sides = _sides(x, window, strides, (1,) * len(window), padding)
     pool: Any = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[len(window)]
-    found: Tensor = pool(F.pad(x, sides, value=float("-inf")) if sides else x, window, strides)
+    if sides:
+        x = F.pad(x, sides, value=float("-inf") if x.dtype.is_floating_point else iinfo(x.dtype).min)
+    found: Tensor = pool(x, window, strides)
     return found
 
 
 def mean_of_windows(x: Tensor, window: tuple[int, ...], strides: tuple[int, ...], padding: str) -> Tensor:
-    """x (B, C, …) → (B, C, …), of what lies inside."""
+    """x (B, C, …) → (B, C, …), of what lies inside; of whole numbers without the fractions."""
     sides = _sides(x, window, strides, (1,) * len(window), padding)
     pool: Any = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[len(window)]
-    found: Tensor = pool(F.pad(x, sides) if sides else x, window, strides)
+    values = as_floats(x)
+    found: Tensor = pool(F.pad(values, sides) if sides else values, window, strides)
     if sides:
-        inside = ops.ones((1, 1, *x.shape[2:]), dtype=found.dtype, device=x.device)
+        inside = ops.ones((1, 1, *x.shape[2:]), dtype=values.dtype, device=x.device)
         found = found / pool(F.pad(inside, sides), window, strides)
-    return found
+    return found.to(x.dtype)
 
 
 def _pooled(of_windows: Any, inputs: Tensor, pool_size: Any, strides: Any, padding: str) -> Tensor:

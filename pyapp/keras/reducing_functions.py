@@ -19,11 +19,7 @@ __all__ = [
 def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The sum over an axis, several, or all (None)."""
     values = as_tensor(x)
-    return (
-        values.sum(tuple(axes_of(axis, values)), keepdims, dtype=sum_dtype(values))
-        if values.ndim
-        else values.to(sum_dtype(values))
-    )
+    return values.sum(tuple(axes_of(axis, values)), keepdims, dtype=sum_dtype(values))
 
 
 def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
@@ -152,10 +148,14 @@ def quantile_by(find: Any, x: Any, q: Any, axis: Any, method: str, keepdims: boo
     """`find`, pyapp.quantile or pyapp.nanquantile, along an axis or several."""
     values = as_floats(x)
     shares = as_tensor(q).to(values.dtype)
+    found: Tensor
+    if not isinstance(axis, (tuple, list)):
+        found = find(values, shares, axis, keepdims, interpolation=method)
+        return found
     places = axes_of(axis, values)
     kept = [k for k in range(values.ndim) if k not in places]
     rows = values.permute(*kept, *places).reshape(*(values.shape[k] for k in kept), -1)
-    found: Tensor = find(rows, shares, -1, interpolation=method)
+    found = find(rows, shares, -1, interpolation=method)
     if not keepdims:
         return found
     return found.reshape(*shares.shape, *(1 if k in places else values.shape[k] for k in range(values.ndim)))

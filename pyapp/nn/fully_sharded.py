@@ -341,9 +341,9 @@ class _Unit:
 
     def call(self, module: Module, method: Callable[..., Any], args: Any, named: dict[str, Any]) -> Any:
         """What a method of the module returns, with whole parameters as in forward."""
-        args, named = self._before(module, args, named) or (args, named)
         output = None
         try:
+            args, named = self._before(module, args, named) or (args, named)
             output = method(*args, **named)
         finally:
             changed = self._after(module, args, output)

@@ -53,6 +53,7 @@ CASES: dict[str, tuple[Any, Any]] = {
     "cumsum": (lambda: K.cumsum(X), lambda: X.cumsum()),
     "cumprod": (lambda: K.cumprod(X, axis=1), lambda: X.cumprod(1)),
     "median": (lambda: K.median(X, axis=1, keepdims=True), lambda: np.median(X, 1, keepdims=True)),
+    "median of a number": (lambda: K.median(2.5, axis=0), lambda: 2.5),
     "median of all": (lambda: K.median(X), lambda: np.median(X)),
     "quantile": (lambda: K.quantile(X, [0.2, 0.7], axis=1), lambda: np.quantile(X, [0.2, 0.7], 1)),
     "quantile of dims": (lambda: K.quantile(CUBE, 0.3, axis=(0, 2)), lambda: np.quantile(CUBE, 0.3, (0, 2))),
@@ -99,6 +100,9 @@ CASES: dict[str, tuple[Any, Any]] = {
         [CUBE[:, :2].max((0, 1)), CUBE[:, 2:].max((0, 1))])[None, None]),
     "average_pool": (lambda: K.average_pool(CUBE[None], 2, padding="same"), lambda: np.stack(
         [CUBE[:, :2].mean((0, 1)), CUBE[:, 2:].mean((0, 1))])[None, None]),
+    "pools of integers": (lambda: K.concatenate(
+        [pool(-WHOLE[None, :, None], 2, padding="same") for pool in (K.max_pool, K.average_pool)], -1),
+        lambda: [[[-1, -1], [0, -1], [-4, -4]]]),
     "conv": (lambda: K.conv(CUBE[None], CUBE[:, :, :, None], padding="valid"), lambda: [[[[(CUBE * CUBE).sum()]]]]),
     "sparsemax": (lambda: K.sparsemax(np.float32([[0.1, 1.1, 0.3], [3, 0, 0]])), lambda: [[0, 0.9, 0.1], [1, 0, 0]]),
     "max_pool by names": (lambda: K.max_pool(inputs=CUBE[None], pool_size=2), lambda: K.max_pool(CUBE[None], 2)),
@@ -154,10 +158,12 @@ def test_wrong_sizes_of_pictures_are_named() -> None:
     pictures = np.zeros((2, 4, 5, 3), "float32")
 
     def raises(_: str, words: str, call: Any) -> None:
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises((ValueError, IndexError), match=words):
             call()
 
     check_each(raises, [
+        ("windows of other dims", "is not an integer, nor 2 of them", lambda: K.max_pool(pictures, (2, 2, 2))),
+        ("an axis of a number", "no axis 1", lambda: K.nansum(2.5, axis=(0, 1))),
         ("two of the sizes", "two of the sizes of a dim", lambda: K.image.pad_images(pictures, 1, 2)),
         ("too small a target", "pad_images: 1 before and -1 after a dim of 4", lambda: K.image.pad_images(
             pictures, 1, 1, target_height=4, target_width=9)),

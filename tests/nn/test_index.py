@@ -38,9 +38,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         functional.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize("layer", [nn.ReLU(), nn.MSELoss(), nn.MaxPool2d(2), nn.ZeroPad2d(1), nn.Dropout(0.5)])
+@pytest.mark.parametrize("layer", [
+    nn.ReLU(), nn.MSELoss(), nn.MaxPool2d(2), nn.ZeroPad2d(1), nn.Dropout(0.5), nn.TransformerEncoderLayer(8, 2, 4),
+])  # fmt: skip
 def test_layers_of_functions_can_be_pickled(layer: nn.Module) -> None:
-    """pickle finds a class by its module and name."""
+    """pickle finds a class, and an op that a layer has, by its module and name."""
     again = pickle.loads(pickle.dumps(layer))
     assert type(again) is type(layer) and repr(again) == repr(layer)
     assert pyapp.nn.__name__ in type(layer).__module__

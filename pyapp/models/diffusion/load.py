@@ -14,7 +14,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.engine.blocks.layout import READABLE
 from pyapp.errors import ModelError, ModelNotFoundError
-from pyapp.events import Cancel, Event, Progress
+from pyapp.events import Cancel, Event, reading_of
 from pyapp.formats import open_checkpoint
 from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
@@ -236,11 +236,6 @@ class Reading:
 
     def read(self, part: str, module: Module, file: Path, settings: Mapping[str, Any]) -> None:
         """Fills the module of a part; `settings` is the object of its config.json."""
-
-        def progress(done: int, total: int) -> None:
-            self.cancel.check()
-            self.report(Progress(f"reading {part}", done, total, "bytes"))
-
         # Newer files leave out the name of CLIP's transformer.
         base = "text_model" if isinstance(module, TextEncoder) else ""
         base = "vision_model" if isinstance(module, PictureEncoder) else base
@@ -266,7 +261,8 @@ class Reading:
             load_weights(
                 module, checkpoint, base=base, renames=renames,
                 stored=stored,
-                ignored=ignored, dtype=dtype, device=self.device, progress=progress,
+                ignored=ignored, dtype=dtype, device=self.device,
+                progress=reading_of(self.report, self.cancel, f"reading {part}"),
             )  # fmt: skip
         module.eval()
 

@@ -2,12 +2,11 @@
  * The elements of the Lab; they are not in index.html, because the page starts without them.
  */
 import { h } from "../../page/dom.js";
+import { announcerLine, fillView } from "../../page/view-elements.js";
 
 /** @param {HTMLElement} view the empty section */
 export function buildLab(view) {
-  view.replaceChildren(main(), side());
-  view.removeAttribute("aria-label");
-  view.setAttribute("aria-labelledby", "lab-title");
+  fillView(view, "lab-title", main(), side());
 }
 
 const button = (/** @type {string} */ id, /** @type {string} */ kind, /** @type {string} */ text) => h("button", { type: "button", class: kind, id }, text);
@@ -27,7 +26,7 @@ function main() {
     h("div", { class: "error-slot", id: "lab-error" }),
     h("ol", { class: "lab-cells", id: "lab-cells" }),
     h("div", { class: "cell-add lab-add" }, button("lab-add-code", "quiet", "+ Code"), button("lab-add-text", "quiet", "+ Text")),
-    h("p", { class: "visually-hidden", id: "lab-announcer", role: "status", "aria-live": "polite" }));
+    announcerLine("lab-announcer"));
 }
 
 function side() {
