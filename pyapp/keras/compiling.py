@@ -140,6 +140,11 @@ class CompiledLoss:
         """The total, and the loss of each output (or each loss of the only output) before its weight."""
         total: Tensor | None = None
         found: list[Tensor | None] = []
+        if len(y) != len(outputs):
+            raise ValueError(
+                f"outputs of the model: {len(outputs)} ({', '.join(self.names)}), labels in the data: {len(y)}; "
+                "give an array for each, in a list or a dict"
+            )
         for name, loss, weight, truth, output, weights in zip(
             self.names, self.losses, self.weights, y, outputs, sample_weight, strict=True
         ):

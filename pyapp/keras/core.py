@@ -362,9 +362,9 @@ class Layer(Configured, Module):
 
     def _own_weights(self) -> list[Tensor]:
         """Those that can be trained first, as Keras has them in `weights` and, by their numbers, in its files."""
-        others = {id(w) for w in self._weight_order}
-        more = [w for w in (*self._parameters.values(), *self._buffers.values()) if id(w) not in others]
-        return sorted((*self._weight_order, *more), key=lambda weight: not getattr(weight, "is_parameter", False))
+        made = {id(w): w for w in (*self._parameters.values(), *self._buffers.values())}  # by add_weight or outside
+        others = [w for w in self._weight_order if id(w) not in made]
+        return sorted((*others, *made.values()), key=lambda weight: not getattr(weight, "is_parameter", False))
 
     @property
     def weights(self) -> list[Tensor]:
@@ -856,7 +856,7 @@ def _outline(weights: list[Tensor]) -> str:
 
 def _is_own(method: Any) -> bool:
     """Whether a method is a user's."""
-    return not method.__module__.startswith("pyapp.")
+    return not (method.__module__ or "").startswith("pyapp.")  # None where exec has no __name__
 
 
 @functools.cache

@@ -386,8 +386,11 @@ class Optimizer(Configured):
         return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Tensor]]) -> None:
-        """One step, from pairs of gradients and weights; weights without a gradient (None) stay."""
-        pairs = [(g, w) for g, w in grads_and_vars if g is not None]
+        """One step, from pairs of gradients and weights; weights without a gradient (None) stay. ValueError where all
+        are None, or no pair is given."""
+        pairs = list(grads_and_vars)
+        if not pairs:
+            raise ValueError(f"{type(self).__name__}: apply_gradients takes pairs of gradients and weights, got none")
         self.apply([g for g, _ in pairs], [w for _, w in pairs])
 
     def stateless_apply(

@@ -207,6 +207,10 @@ def batches_of(
 def class_weighted(batch: Batch, class_weight: Mapping[int, float]) -> Batch:
     """The batch, each example weighted by its class: class numbers, or one-hot labels."""
     x, y, weights = batch
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(
+            f"class_weight: a dict of classes and weights, such as {{0: 1.0, 1: 3.0}}, not {class_weight!r:.40}"
+        )
     if not isinstance(weights, Tensor | None):
         raise ValueError(f"class_weight: sample_weight is one tensor, not {weights!r:.60}")
     if not isinstance(y, Tensor):

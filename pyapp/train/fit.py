@@ -106,7 +106,7 @@ def fit(
                     "steps_per_epoch, or a source that can be iterated over again and again"
                 )
             if not step:
-                raise ValueError("there is no data: the source of batches gave none")
+                raise ValueError(_NO_DATA)
             if steps_per_epoch is not None and step < steps_per_epoch and not model.stop_training:
                 print(f"The data ended after {step} of {steps_per_epoch} steps: the epoch ends here.")
             total = total if total is not None else step
@@ -124,6 +124,12 @@ def fit(
     finally:
         listeners.tell("on_train_end", logs)
     return history
+
+
+_NO_DATA = (
+    "there is no data: the source of batches gave none; a generator that has ended gives no more: take one without an "
+    "end and a number of steps, or a dataset"
+)
 
 
 def _is_due(epoch: int, frequency: Any) -> bool:
@@ -148,7 +154,7 @@ def evaluate(
             bar.update(step, logs)
         listeners.tell("on_test_batch_end", step - 1, logs)
     if not step:
-        raise ValueError("there is no data: the source of batches gave none")
+        raise ValueError(_NO_DATA)
     logs = model.logs()
     bar.update(step, logs, finished=True)
     listeners.tell("on_test_end", logs)

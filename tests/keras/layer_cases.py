@@ -229,7 +229,29 @@ def attention(keras: Any) -> Any:
     ]  # fmt: skip
     layer = layers.MultiHeadAttention(2, 3, activity_regularizer="l2")
     with_numbers(keras, layer, q, v)
+    one = allowed[0] | np.eye(4, 5, dtype=bool)  # for all examples and heads
+    found.append(with_numbers(keras, layers.MultiHeadAttention(2, 3), q, v, attention_mask=one))
     return [*found, sum(float(loss) for loss in layer.losses)]
+
+
+@case("weights in the order in which they are made")
+def order_of_weights(keras: Any) -> Any:
+    class Ordered(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def build(self, input_shape: Any) -> None:
+            self.one = keras.Variable(np.full(2, 1.0, "float32"))
+            self.two = self.add_weight(shape=(2,), initializer="ones")
+            self.three = keras.Variable(np.full(2, 3.0, "float32"), trainable=False)
+            self.four = self.add_weight(shape=(2,), initializer="zeros", trainable=False)
+            self.five = keras.Variable(np.full(2, 5.0, "float32"))
+
+        def call(self, x: Any) -> Any:
+            return x * self.one + self.two + self.three + self.four * self.five
+
+    ordered, steps = Ordered(), keras.layers.TimeDistributed(keras.layers.Dense(2))
+    ordered(noise(1, 2))
+    steps.build((None, 3, 4))
+    start(steps, 5)
+    return [*ordered.get_weights(), steps(noise(2, 3, 4))]
 
 
 @case("STFTSpectrogram and MelSpectrogram")

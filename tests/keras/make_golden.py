@@ -54,6 +54,7 @@ def main() -> None:
     os.environ["KERAS_BACKEND"] = "torch"
     import keras
 
+    from tests.keras.layer_cases import CASES as LAYERS
     from tests.keras.ops_cases import CASES, run
     from tests.keras.scripts import SCRIPTS
 
@@ -65,6 +66,9 @@ def main() -> None:
     calls = {case: described(run(case, keras.ops)) for case in CASES}
     write_json(GOLDEN_OPS, calls, separators=(",", ":"))
     print(len(calls), "calls,", GOLDEN_OPS.stat().st_size, "bytes")
+    found = {case: described(give(keras)) for case, give in LAYERS.items()}
+    write_json(GOLDEN_LAYERS, found, separators=(",", ":"))
+    print(len(found), "cases of layers,", GOLDEN_LAYERS.stat().st_size, "bytes")
     print(len(golden), "scripts,", GOLDEN.stat().st_size, "bytes")
 
 

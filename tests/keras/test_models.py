@@ -427,6 +427,22 @@ def test_a_generator_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(history.history["loss"]) == 1 and "ended after 3 of 5 steps" in capsys.readouterr().out
     with pytest.raises(ValueError, match="the data ended with epoch 1: the source of batches cannot begin anew"):
         model.fit(((x, y) for _ in range(3)), epochs=2, verbose=0)
+    with pytest.raises(ValueError, match="a generator that has ended gives no more"):
+        model.fit(x, y, epochs=2, verbose=0, validation_data=((x, y) for _ in range(3)))
+    with pytest.raises(TypeError, match="class_weight: a dict of classes and weights"):
+        model.fit(x, y, verbose=0, class_weight=[1, 2, 3])  # type: ignore[arg-type]
+    for count in (1, 3):
+        start = keras.Input((6,))
+        pair = keras.Model(start, [keras.layers.Dense(1, name="a")(start), keras.layers.Dense(1)(start)])
+        pair.compile("sgd", "mse")
+        with pytest.raises(ValueError, match=rf"model: 2 \(a, dense\w*\), labels in the data: {count}"):
+            pair.fit(x, [x[:, :1]] * count, verbose=0)
+    two = keras.layers.GRU(2), keras.layers.GRU(2)
+    with pytest.raises(ValueError, match="needs go_backwards=True"):
+        keras.layers.Bidirectional(two[0], backward_layer=two[1])
+    for pairs, text in (([], "got none"), ([(None, w) for w in model.trainable_weights], "none of 2 weights")):
+        with pytest.raises(ValueError, match=text):
+            keras.optimizers.SGD().apply_gradients(pairs)
 
 
 class Mixed(layers.Layer):

@@ -205,7 +205,8 @@ class _HeadsAttention(Layer):
         mask = attention_mask
         if mask is not None:
             mask = mask.to("bool")
-            mask = mask.reshape(mask.shape[0], *(1,) * (4 - mask.ndim), *mask.shape[1:])
+            while mask.ndim < 4:  # (T, S) -> (1, 1, T, S), and (B, T, S) -> (B, 1, T, S)
+                mask = mask.unsqueeze(-3)
         more = [_causal(queries, keys, like)] if use_causal_mask else []
         if self.sliding_window is not None:
             row, column = (ops.arange(n, device=like.device) for n in (queries, keys))

@@ -647,6 +647,11 @@ class Bidirectional(Layer):
         if backward_layer is None:
             config = {**layer.get_config(), "name": f"backward_{own}", "go_backwards": not layer.go_backwards}
             backward_layer = type(layer).from_config(config)
+        for setting in ("return_sequences", "return_state", "stateful"):
+            if getattr(layer, setting) != getattr(backward_layer, setting):
+                raise ValueError(f"Bidirectional: layer and backward_layer need the same {setting}")
+        if layer.go_backwards == backward_layer.go_backwards:
+            raise ValueError("Bidirectional: one of layer and backward_layer needs go_backwards=True")
         layer.name = f"forward_{own}"
         self.backward_layer = backward_layer
         self.initial_weights = weights
@@ -715,13 +720,16 @@ class TimeDistributed(Layer):
         super().__init__(**settings)
         self.layer = as_layer(layer)
 
+    def build(self, input_shape: Any) -> None:
+        if len(input_shape) > 2 and not self.layer.built:
+            self.layer.build((input_shape[0], *input_shape[2:]))
+            self.layer.built = True
+
     def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
         if inputs.ndim < 3:
             raise ValueError(f"takes at least 3 dims, (batch, steps, …), got {tuple(inputs.shape)}")
         if mask is not None and tuple(mask.shape[:2]) != tuple(inputs.shape[:2]):
             raise ValueError(f"the mask {tuple(mask.shape)} does not have the batch and steps of {tuple(inputs.shape)}")
-        if not self.layer.built:
-            self.layer._build_for(inputs[:, 0])
         masked = mask is not None and "mask" in arguments_of(type(self.layer).call)
         if masked or (training and next(self.layer.buffers(), None) is not None):  # statistics of one step at a time
             steps = [
