@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 import pyapp
-from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
-from tests.models.picture_configs import CONFIGS, OTHER_DEVICE, sizes
+from tests.models.picture_configs import OTHER_DEVICE, sizes
 from tests.models.seeded import picture
-from tests.models.test_pictures import make, run
+from tests.models.test_pictures import CASES, make, run
 
 from . import device as _device  # noqa: F401 (registers the mirror)
 from .test_models import move
@@ -17,7 +16,7 @@ from .test_models import move
 
 @pytest.mark.parametrize("name", OTHER_DEVICE)
 def test_outputs_on_another_device(name: str) -> None:
-    task = TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][-1]
+    task = dict(CASES)[name]  # its last one
     model = make(name, task)
     options = SearchOptions.from_files({"decoder_start_token_id": 2, "eos_token_id": 5}, {}, {"max_new_tokens": 4})
 

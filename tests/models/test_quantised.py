@@ -185,6 +185,7 @@ def test_adapters_train_over_quantised_weights(name: str) -> None:
         settings = settings_in(checkpoint)
         model = read_model(llama, llama.LlamaForCausalLM, as_floats(checkpoint, settings), settings)
     model.requires_grad_(False)
+    pyapp.manual_seed(1)
     add_adapter(model, LoraConfig(r=4, lora_alpha=8))
     optimizer = optim.AdamW([value for value in model.parameters() if value.requires_grad], lr=0.01)
     ids, losses = pyapp.tensor([TEXT], dtype="int64"), []

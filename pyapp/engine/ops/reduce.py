@@ -90,7 +90,7 @@ def _count(x: Tensor, dim: Any) -> float:
     return count or float("nan")
 
 
-@op(vjp=_d_mean, name="_mean")
+@op(vjp=_d_mean, saves="none", name="_mean")
 def _mean(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """The mean of floats or complex numbers."""
     return div.call(sum.call(x, dim, keepdim), _count(x, dim))
