@@ -117,7 +117,7 @@ class Attention(GroupedQueryAttention):
     in layers with a window. In the cache values are filled up with zeros to the size of the keys.
     """
 
-    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "sinks": ("heads",)}  # by nn/tensor_parallel.py
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {}  # every process has the whole of it: values have another size
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         heads, size = config.attention(layer), config.hidden_size

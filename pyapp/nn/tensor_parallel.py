@@ -14,10 +14,11 @@ A module says by `tensor_parallel` how its layers are divided, by their names:
 - ("between",): every process has all of it, and computes its part of what lies between first and last matrices;
 - ("whole",): every process has all of it, and computes the same.
 
-Parts are "queries" and "keys" (the features of all heads of queries, and of those of keys or values), "groups" (of each
-head of keys: its queries, its key and its value, one group after another) and "inner" (features between the two layers
-of a feed-forward). A module with queries has `heads`, nn.heads.Heads or a number. Experts have such parts of the stacks
-of their matrices: each process has a part of every expert, so that all have the same work whichever is chosen.
+Parts are "queries" and "keys" (the features of all heads of queries, and of those of keys or values), "heads" (one
+feature of each head of queries), "groups" (of each head of keys: its queries, its key and its value, one group after
+another) and "inner" (features between the two layers of a feed-forward). A module with queries has `heads`,
+nn.heads.Heads or a number. Experts have such parts of the stacks of their matrices: each process has a part of every
+expert, so that all have the same work whichever is chosen.
 
 In a model that is trained, the backward pass has such sums where the forward pass has none: of the gradients of the
 input of the first matrices, and of parameters that every process has between the two (a norm of each head).
@@ -430,6 +431,7 @@ class _Division:
         found = {
             "queries": (queries * width, query * width, own_queries * width),
             "keys": (keys * width, key * width, own_keys * width),
+            "heads": (queries, query, own_queries),
         }
         if own_queries == own_keys * group:
             whole = (group + 2) * width

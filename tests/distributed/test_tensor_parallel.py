@@ -60,6 +60,7 @@ REFUSED = {
     [
         "mamba",
         "mamba-biases",
+        "mamba-gelu",
         "falcon_mamba",
         "mamba2",
         "falcon_h1",

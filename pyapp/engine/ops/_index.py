@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from .create import from_numpy as from_numpy
     from .create import full as full
     from .create import full_like as full_like
-    from .create import linspace as linspace
-    from .create import logspace as logspace
     from .create import ones as ones
     from .create import ones_like as ones_like
     from .create import range as range
@@ -423,6 +421,8 @@ if TYPE_CHECKING:
     from .sorting import msort as msort
     from .sorting import sort as sort
     from .sorting import topk as topk
+    from .spacing import linspace as linspace
+    from .spacing import logspace as logspace
     from .sparse.creation import sparse_coo_tensor as sparse_coo_tensor
     from .sparse.creation import sparse_csc_tensor as sparse_csc_tensor
     from .sparse.creation import sparse_csr_tensor as sparse_csr_tensor
@@ -755,7 +755,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "linear": "linalg.products",
     "linear_activated": "activated_products",
     "linear_scan": "recurrences",
-    "linspace": "create",
+    "linspace": "spacing",
     "lobpcg": "linalg.lobpcg",
     "local_response_norm": "normalization",
     "log": "elementwise.exponential",
@@ -773,7 +773,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "logical_xor": "elementwise.logical",
     "logit": "activation",
     "logsigmoid": "activation",
-    "logspace": "create",
+    "logspace": "spacing",
     "logsumexp": "softmaxes",
     "long": "torch_synonyms",
     "lp_pool1d": "pool",

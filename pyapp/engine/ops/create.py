@@ -31,7 +31,7 @@ LATE = 4 << 20  # bytes; large storages are in huge pages from this size on
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
-def _finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
+def finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
     place = check_device(device)
     if place is not result.device:
         result = moved(result, place)
@@ -176,7 +176,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
                 result = result.to(device=check_device(device))
         return result.requires_grad_() if requires_grad else result
     if dtype is not None and as_dtype(dtype).is_quantized:
-        return _finish(tensor(data, _dtype.float32).to(dtype), device, requires_grad)
+        return finish(tensor(data, _dtype.float32).to(dtype), device, requires_grad)
     kinds: set[DType] = set()
     if isinstance(data, (list, tuple)):
         data = _read_list(data, kinds)
@@ -202,21 +202,21 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         if from_python and array.size and array.dtype.kind in "iuf" and as_dtype(dtype).category == 1:
             for value in (array.max(), array.min()):
                 check_number("tensor", value.item(), as_dtype(dtype))
-        return _finish(
+        return finish(
             tensor_of(array.astype(np.float32) if as_dtype(dtype).is_bits else array, as_dtype(dtype)),
             device,
             requires_grad,
         )
     if from_python:
         if kinds:
-            return _finish(tensor_of(array, reduce(promote, kinds)), device, requires_grad)
+            return finish(tensor_of(array, reduce(promote, kinds)), device, requires_grad)
         kind = array.dtype.kind
         if kind == "c":
-            return _finish(tensor_of(array, complex_of(Default.dtype)), device, requires_grad)
+            return finish(tensor_of(array, complex_of(Default.dtype)), device, requires_grad)
         if kind == "f" or not array.size:
-            return _finish(tensor_of(array, _dtype.Default.dtype), device, requires_grad)
+            return finish(tensor_of(array, _dtype.Default.dtype), device, requires_grad)
         array = array.astype("int64" if kind in "iu" else "bool")
-    return _finish(adopt_array(array), device, requires_grad)
+    return finish(adopt_array(array), device, requires_grad)
 
 
 @function()
@@ -249,61 +249,7 @@ def arange(
         values = np.arange(start, end, step, dtype="int64" if whole else "float64")
     else:  # integers from fractions: as torch, which cuts start and step, but not to find the count
         values = int(start) + int(step) * np.arange(ceil((end - start) / step), dtype="int64")
-    return _finish(tensor_of(values, kind), device, requires_grad)
-
-
-@function(factory=True)
-def linspace(
-    start: float, end: float, steps: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """`steps` values from start to end, both included; integers go from int(start) to int(end), as in torch."""
-    kind = _kind_between("linspace", start, end, dtype)
-    if kind.name not in ("float32", "float64"):
-        return _finish(tensor_of(_equally_spaced("linspace", start, end, steps, kind), kind), device, requires_grad)
-    first, last = _numbers("linspace", start, end)
-    with np.errstate(all="ignore"):
-        return _finish(tensor_of(_from_both_ends(first, last, steps, kind.name), kind), device, requires_grad)
-
-
-def _from_both_ends(start: Any, end: Any, steps: int, kind: str) -> Any:
-    """torch's numbers, in float32 to the last bit: steps of that dtype from the nearer end, each place rounded once."""
-    steps = index(steps)
-    if steps < 0:
-        raise ValueError(f"linspace: steps is 0 or more, not {steps}")
-    first, last = np.asarray([start, end], kind)
-    step = np.float64((last - first) / np.asarray(max(steps - 1, 1), kind))
-    half = steps // 2 if steps != 1 else 1
-    places = np.arange(steps, dtype=np.float64)
-    places[half:] -= steps - 1
-    places *= step
-    places[:half] += first
-    places[half:] += last
-    return places.astype(kind, copy=False)
-
-
-def _kind_between(name: str, start: Any, end: Any, dtype: Any) -> DType:
-    """The dtype of numbers from start to end: the default one, complex where an end is."""
-    for limit in (start, end):
-        if isinstance(limit, complex) or (isinstance(limit, Tensor) and limit.dtype.is_complex):
-            kind = as_dtype(dtype or complex_of(_dtype.Default.dtype))
-            if not kind.is_complex:
-                raise TypeError(f"{name}: {start} .. {end} are complex numbers, which {kind} does not hold")
-            return kind
-    return as_dtype(dtype or _dtype.Default.dtype)
-
-
-def _numbers(name: str, start: Any, end: Any) -> tuple[Any, Any]:
-    for end_of in (start, end):
-        if isinstance(end_of, Tensor) and end_of.ndim:
-            raise ValueError(f"{name}: start and end are numbers or tensors without dims, not of {end_of.shape}")
-    return tuple(v.item() if isinstance(v, Tensor) else v for v in (start, end))
-
-
-def _equally_spaced(name: str, start: Any, end: Any, steps: int, kind: DType) -> Any:
-    start, end = _numbers(name, start, end)
-    if kind.category == 1:
-        start, end = int(start), int(end)
-    return np.linspace(start, end, steps)
+    return finish(tensor_of(values, kind), device, requires_grad)
 
 
 @function(factory=True)
@@ -332,14 +278,6 @@ def _new(create: Any) -> Any:
 
 for _create in (zeros, ones, empty, full):
     method("new_" + _create.__name__)(_new(_create))
-
-
-@function(factory=True)
-def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
-    """base^start … base^end."""
-    with np.errstate(over="ignore"):
-        kind = _kind_between("logspace", start, end, dtype)
-        return tensor_of(base ** _equally_spaced("logspace", start, end, steps, kind), kind)
 
 
 @function(factory=True)

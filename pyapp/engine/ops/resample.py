@@ -20,10 +20,11 @@ from ..tensor import Tensor
 from ..user_errors import describe
 from . import pool
 from .composite_gradient import fused_gradient
-from .create import linspace, ones
+from .create import ones
 from .elementwise.limits import clamp
 from .elementwise.select import where
 from .linalg.products import matmul
+from .spacing import linspace
 from .stacking import cat, stack
 from .view import expand, narrow, permute, reshape, transpose
 
