@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.chroma import loudest_notes
 from pyapp.audio.decoding import draw_of_best
+from pyapp.audio.voice import finite
 from pyapp.audio.wav import as_pcm
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
-from pyapp.errors import ModelError, OptionError, check_settings
+from pyapp.errors import OptionError, check_settings
 from pyapp.events import Cancel, Done, Event, Progress, Sound
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Decoding
 from pyapp.text.generation.options import check_number
@@ -79,9 +80,7 @@ def compose_events(
         done += codes is None
         yield Progress("composing", done, steps, "steps")
     with no_grad():
-        found: NDArray[np.float32] = model.sound(codes)[0, 0].cpu().numpy()
-    if not np.isfinite(found).all():
-        raise ModelError("the model computes NaN or infinite samples", hint="Take a model whose weights are whole")
+        found = finite(model.sound(codes)[0, 0].cpu().numpy())
     rate, seconds = model.sample_rate, len(found) / model.sample_rate
     yield Sound(text, 0.0, seconds, rate, as_pcm(found))
     yield Done("complete", {"duration": seconds, "rate": rate})

@@ -19,7 +19,7 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Decoding
 from pyapp.text.generation.sampling import Uniform
 from pyapp.text.tokenization.voice_tokenizer import ReadText
 
-from .voice import Voice
+from .voice import Voice, finite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,9 +109,7 @@ class DescribedVoice(Voice):
                 part = next(parts, None)
             if part is None:
                 return
-            found = part[0, 0].cpu().numpy()
-            _check_finite(found, "samples")
-            yield found
+            yield finite(part[0, 0].cpu().numpy())
 
     def written(
         self, ids: Sequence[int], description: str, choose: Callable[[NDArray[np.float32]], int]
@@ -134,7 +132,7 @@ class DescribedVoice(Voice):
             with no_grad():
                 logits: NDArray[np.float32] = decoding.step(codes).to("float32").cpu().numpy()
                 memory.advance()
-            _check_finite(logits, "scores")
+            finite(logits, "scores")
             unfinished += ended[unfinished] and unfinished < books - 1
             for book, row in enumerate(rows):
                 if book > unfinished or place <= self._least:
@@ -162,9 +160,3 @@ class DescribedVoice(Voice):
         if not kept:
             return None
         return ops.tensor(kept, dtype="int64", device=self.device).transpose(0, 1).unsqueeze(0)
-
-
-def _check_finite(values: NDArray[np.float32], what: str) -> None:
-    """ModelError for what is not a number."""
-    if not np.isfinite(values).all():
-        raise ModelError(f"the model computes NaN or infinite {what}", hint="Take a model whose weights are whole")

@@ -22,7 +22,7 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Decoding
 from pyapp.text.generation.sampling import Uniform
 from pyapp.text.tokenization.voice_tokenizer import ReadText
 
-from .voice import Voice
+from .voice import Voice, finite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,9 +129,7 @@ class DialogueVoice(Voice):
         if codes is None:
             return
         for part in self._sound(codes):
-            if not np.isfinite(part).all():
-                raise ModelError("the model computes NaN or infinite samples", hint="Take one whose weights are whole")
-            yield part
+            yield finite(part)
 
     def _sound(self, codes: Tensor) -> Iterator[NDArray[np.float32]]:
         """The samples of codes (1, codebooks, T), in parts."""

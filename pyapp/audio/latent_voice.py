@@ -14,7 +14,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.text.tokenization.voice_tokenizer import ReadText
 
-from .voice import Voice
+from .voice import Voice, finite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,10 +116,8 @@ class LatentVoice(Voice):
             written.append(one)
             yield None
         with no_grad():
-            samples: NDArray[np.float32] = self.sound(ops.stack(written)).cpu().numpy()
-        if not np.isfinite(samples).all():
-            raise ModelError("the model computes NaN or infinite samples", hint="Take one whose weights are whole")
-        yield samples
+            sound = self.sound(ops.stack(written))
+        yield finite(sound.cpu().numpy())
 
     def written(self, ids: Sequence[int], voice: Tensor, noise: Any, after: int) -> Iterator[Tensor]:
         """The vectors (latent_dim,) of a sentence, `after` of them behind its end."""

@@ -12,7 +12,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 
-from .voice import Voice
+from .voice import Voice, samples_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,16 +61,4 @@ class ParallelVoice(Voice):
             return
         with no_grad():
             spectrogram = self.vocoder.prepared(model.spectrogram(known, counts).transpose(1, 2))
-        steps = self.vocoder.in_windows(spectrogram)
-        while True:
-            yield None
-            try:
-                with no_grad():  # which ends before others run
-                    part = next(steps)
-            except StopIteration:
-                return
-            samples = None if part is None else part[0].cpu().numpy()
-            if samples is not None and not np.isfinite(samples).all():
-                raise ModelError("the model computes NaN or infinite samples", hint="Take one whose weights are whole")
-            if samples is not None:
-                yield samples
+        yield from samples_of(self.vocoder.in_windows(spectrogram))

@@ -13,7 +13,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.sampling import Sampler
 
-from .voice import Voice
+from .voice import Voice, finite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,12 +122,7 @@ class ReplyVoice(Voice):
                 return
             yield None
             if part is not None:
-                samples = part.cpu().numpy()
-                if not np.isfinite(samples).all():
-                    raise ModelError(
-                        "the model computes NaN or infinite samples", hint="Take one whose weights are whole"
-                    )
-                yield samples
+                yield finite(part.cpu().numpy())
 
     def written(self, read: Any, most: int, noise: float | None, seed: int) -> Iterator[list[int]]:
         """The codes of each moment, up to `most`; noise: the temperature, 0: the likeliest codes, None: the usual."""

@@ -13,7 +13,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.text.tokenization.voice_tokenizer import ReadText
 
 from .processors import LevelledSampleProcessor
-from .voice import Voice
+from .voice import Voice, finite
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,10 +152,7 @@ class ScriptVoice(Voice):
         silent = True
         for made in self.written(ids, self._heard_in(ids, options.speaker), noise):
             silent = silent and made is None
-            part = None if made is None else np.clip(made.cpu().numpy(), -1, 1)
-            if part is not None and not np.isfinite(part).all():
-                raise ModelError("the model computes NaN or infinite samples", hint="Take one whose weights are whole")
-            yield part
+            yield None if made is None else np.clip(finite(made.cpu().numpy()), -1, 1)
             yield None
         if silent:
             raise ModelError("the model says nothing to this text", hint="Write more of it, or choose another voice")

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from pyapp.audio.voice import samples_of
 from pyapp.audio.wav import as_pcm
 from pyapp.dataclass import dataclass
 from pyapp.engine import no_grad, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
-from pyapp.errors import ModelError, OptionError, check_settings
+from pyapp.errors import OptionError, check_settings
 from pyapp.events import Cancel, Done, Event, Notice, Progress, Sound
 from pyapp.text.generation.options import check_number
 from pyapp.text.passages import sentences
@@ -253,16 +254,4 @@ def _sentence(
     yield None
     with no_grad():
         frames, _ = model.frames(text, durations, lambda shape: drawn(shape, of_frames), speaker)
-    steps: Iterator[Any] = model.decoder.in_windows(frames, speaker)
-    while True:
-        yield None
-        try:
-            with no_grad():  # which ends before others run
-                part = next(steps)
-        except StopIteration:
-            return
-        samples = None if part is None else part[0].cpu().numpy()
-        if samples is not None and not np.isfinite(samples).all():
-            raise ModelError("the model computes NaN or infinite samples", hint="Take a model whose weights are whole")
-        if samples is not None:
-            yield samples
+    yield from samples_of(model.decoder.in_windows(frames, speaker))

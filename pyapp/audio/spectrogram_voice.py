@@ -12,7 +12,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.text.tokenization.voice_tokenizer import ReadText
 
-from .voice import Voice
+from .voice import Voice, samples_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 ENDS = 0.5  # the probability from which on the speech ends
 FRAMES_PER_TOKEN = 20.0  # at most
-ENDED: Any = object()  # there are no more samples
 STEPS_AT_ONCE = 16  # between two turns of other work
 
 
@@ -100,18 +99,7 @@ class SpectrogramVoice(Voice):
                 yield None
         with no_grad():
             frames = self.vocoder.prepared(self.refined(written))  # (1, bins, F)
-        steps: Iterator[Any] = self.vocoder.in_windows(frames)
-        while True:
-            yield None
-            with no_grad():  # which ends before others run
-                part = next(steps, ENDED)
-            if part is ENDED:
-                return
-            samples = None if part is None else part[0].cpu().numpy()
-            if samples is not None and not np.isfinite(samples).all():
-                raise ModelError("the model computes NaN or infinite samples", hint="Take a model with whole weights")
-            if samples is not None:
-                yield samples
+        yield from samples_of(self.vocoder.in_windows(frames))
 
     def written(self, ids: Sequence[int], speaker: int, keep: Any) -> Iterator[Tensor]:
         """The frames (1, r, bins) of one step after the other, not refined."""

@@ -11,7 +11,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import ModelError
 from pyapp.formats import open_checkpoint
 
-from .voice import Voice
+from .voice import Voice, samples_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyapp.engine.ops.random import Generator
 
 END = 0  # the number that stands before and after a text
-ENDED: Any = object()  # there are no more samples
 BEST = "af_heart"  # of the published voices, by its authors' grades
 
 
@@ -69,19 +68,7 @@ class StyledVoice(Voice):
                 style = self.style(names, len(part))
                 given = int32_tensor([END, *part, END], self.device).unsqueeze(0)
             steps = self.model.steps(given, style, options.rate, lambda shape: ops.randn(*shape, generator=generator))
-            while True:
-                yield None
-                with no_grad():  # which ends before others run
-                    found = next(steps, ENDED)
-                if found is ENDED:
-                    break
-                samples = None if found is None else found[0].cpu().numpy()
-                if samples is not None and not np.isfinite(samples).all():
-                    raise ModelError(
-                        "the model computes NaN or infinite samples", hint="Take a model with whole weights"
-                    )
-                if samples is not None:
-                    yield samples
+            yield from samples_of(steps)
 
     def divided(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
         """Parts that the model reads at once, each to a blank where it can be."""

@@ -20,6 +20,8 @@ from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.sampling import Sampler
 from pyapp.text.tokenization.voice_tokenizer import ReadText
 
+from .voice import finite
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -102,10 +104,7 @@ class TwoStageVoice:
             return
         with no_grad():
             sound = self.codec.decode(Codes((ops.tensor(codes, dtype="int64", device=self.device),), (None,)))
-        samples: NDArray[np.float32] = sound[0, 0].cpu().numpy()
-        if not np.isfinite(samples).all():
-            raise ModelError("the model computes NaN or infinite samples", hint="Take a model whose weights are whole")
-        yield samples
+        yield finite(sound[0, 0].cpu().numpy())
 
     def written(self, ids: Sequence[int], vector: Tensor, sampling: SamplingOptions) -> Iterator[int]:
         """The tokens of a sentence after those of its text, without the end. OptionError for a text that leaves no

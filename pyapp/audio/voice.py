@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from pyapp.engine import Device, Tensor, ops
-from pyapp.errors import OptionError
+from pyapp.engine import Device, Tensor, no_grad, ops
+from pyapp.engine.lazy import np
+from pyapp.errors import ModelError, OptionError
 
 from .windows import checked
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ENDED: Any = object()  # there are no more parts
+
+
+def finite(values: NDArray[np.float32], what: str = "samples") -> NDArray[np.float32]:
+    """These numbers, which a model has computed. ModelError for NaN and infinity."""
+    if not np.isfinite(values).all():
+        raise ModelError(f"the model computes NaN or infinite {what}", hint="Take a model whose weights are whole")
+    return values
+
+
+def samples_of(steps: Iterator[Tensor | None]) -> Iterator[NDArray[np.float32] | None]:
+    """The samples (N,) of a network's parts (1, N), each when it is made, and None before each step of the network.
+    ModelError for NaN and infinity.
+    """
+    while True:
+        yield None
+        with no_grad():  # which ends before others run
+            part = next(steps, _ENDED)
+        if part is _ENDED:
+            return
+        if part is not None:
+            yield finite(part[0].cpu().numpy())
 
 
 class Voice:

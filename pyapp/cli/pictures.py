@@ -448,25 +448,24 @@ def match_points(
     )
 
 
+point_option = click.option(
+    "--point", "points", multiple=True, metavar="X,Y", callback=numbers_of("X,Y"),
+    help="A pixel of the object to cut out, with a model such as SAM; may be given again.",
+)  # fmt: skip
+other_point_option = click.option(
+    "--not-point", "others", multiple=True, metavar="X,Y", callback=numbers_of("X,Y"),
+    help="A pixel that is not of the object; may be given again.",
+)  # fmt: skip
+box_option = click.option(
+    "--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object."
+)
+
+
 @command(short_help="Label the areas of pictures.")
 @files_argument
 @model_option
-@click.option(
-    "--point",
-    "points",
-    multiple=True,
-    metavar="X,Y",
-    callback=numbers_of("X,Y"),
-    help="A pixel of the object to cut out, with a model such as SAM; may be given again.",
-)
-@click.option(
-    "--not-point",
-    "others",
-    multiple=True,
-    metavar="X,Y",
-    callback=numbers_of("X,Y"),
-    help="A pixel that is not of the object; may be given again.",
-)
+@point_option
+@other_point_option
 @click.option("--labels", type=WORDS, metavar="TEXT,…", help="What to find, with a model such as CLIPSeg: sky,red car")
 @click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "a photo of a {}."]')
 @click.option(
@@ -474,7 +473,7 @@ def match_points(
     type=click.FloatRange(0, 1),
     help="With --labels: only pixels with at least this probability.  [default: 0.5]",
 )
-@click.option("--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object.")
+@box_option
 @click.option("--everything", is_flag=True, help="Cut out all objects, with a model such as SAM.")
 @click.option(
     "--points-per-side",
@@ -539,23 +538,9 @@ def segment(
 @command(short_help="Follow an object through a video.")
 @click.argument("video", type=click.Path(exists=True, file_okay=False), metavar="FRAMES")
 @model_option
-@click.option(
-    "--point",
-    "points",
-    multiple=True,
-    metavar="X,Y",
-    callback=numbers_of("X,Y"),
-    help="A pixel of the object; may be given again.",
-)
-@click.option(
-    "--not-point",
-    "others",
-    multiple=True,
-    metavar="X,Y",
-    callback=numbers_of("X,Y"),
-    help="A pixel that is not of the object; may be given again.",
-)
-@click.option("--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object.")
+@point_option
+@other_point_option
+@box_option
 @click.option(
     "--frame", type=click.IntRange(min=0), default=0, show_default=True, help="The frame of these points, from 0."
 )

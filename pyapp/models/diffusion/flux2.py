@@ -15,7 +15,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.errors import ArgumentError, OptionError
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.gated import gated
@@ -262,13 +262,9 @@ class Flux2(JointNetwork):
         return found[0] // unit * unit, found[1] // unit * unit
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
-        if [type(reader.encoder) for reader in readers] != [LanguageEncoder]:
-            raise ModelError("FLUX.2 reads texts with a language model (text_encoder)")
-        for what, given, read in (
-            ("the language model's states have", readers[0].width, self.config.joint_attention_dim),
-            ("the autoencoder's latents have", channels, self.channels),
-        ):
-            require(given == read, f"{what} {given} numbers, the transformer reads {read}")
+        self.check_one_reader(
+            "FLUX.2", readers, LanguageEncoder, self.config.joint_attention_dim, channels, self.channels
+        )
 
     def texts(
         self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyapp.engine import Device, Tensor, ops
+from pyapp.errors import ModelError
 from pyapp.nn import Module
+from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
 
+from ..loading.config import require
 from .texts import Reader
 
 
@@ -79,6 +82,20 @@ class Network(Module):
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
         """ModelError for encoders of texts, and for latents of `channels` channels, that are not for this network."""
         raise NotImplementedError
+
+    def check_one_reader(
+        self, name: str, readers: Sequence[Reader], kind: type[Module], wide: int, channels: int, own: int
+    ) -> None:
+        """ModelError unless there is one encoder of texts, of this kind, whose states have the numbers `wide`, and
+        latents have as many `channels` as the network's `own`. name: of the network.
+        """
+        if [type(reader.encoder) for reader in readers] != [kind]:
+            what = "T5" if kind is T5Encoder else "a language model"
+            raise ModelError(f"{name} reads texts with {what} (text_encoder)")
+        for what, given, read in (
+            ("the states of texts have", readers[0].width, wide), ("the autoencoder's latents have", channels, own),
+        ):  # fmt: skip
+            require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
     def texts(
         self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0

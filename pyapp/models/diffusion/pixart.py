@@ -11,7 +11,6 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.errors import ModelError
 from pyapp.nn import LayerNorm, Module, ModuleList
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
@@ -109,13 +108,7 @@ class PixArt(CrossedNetwork):
         return 20, 4.5
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
-        if [type(reader.encoder) for reader in readers] != [T5Encoder]:
-            raise ModelError("PixArt reads texts with T5 (text_encoder)")
-        for what, given, read in (
-            ("T5's states have", readers[0].width, self.text_width),
-            ("the autoencoder's latents have", channels, self.channels),
-        ):
-            require(given == read, f"{what} {given} numbers, the transformer reads {read}")
+        self.check_one_reader("PixArt", readers, T5Encoder, self.text_width, channels, self.channels)
 
     def texts(
         self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0

@@ -14,7 +14,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError, ModelError
+from pyapp.errors import ArgumentError
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList, RMSNorm
 
 from ..loading.config import check_fields, read_config, require
@@ -154,13 +154,9 @@ class QwenImage(JointNetwork):
         return whole(found * (wanted / long), (rows, columns), PATCH)
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
-        if [type(reader.encoder) for reader in readers] != [LanguageEncoder]:
-            raise ModelError("Qwen-Image reads texts with a language model (text_encoder)")
-        for what, given, read in (
-            ("the language model's states have", readers[0].width, self.config.joint_attention_dim),
-            ("the autoencoder's latents have", channels, self.channels),
-        ):
-            require(given == read, f"{what} {given} numbers, the transformer reads {read}")
+        self.check_one_reader(
+            "Qwen-Image", readers, LanguageEncoder, self.config.joint_attention_dim, channels, self.channels
+        )
 
     def texts(
         self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0

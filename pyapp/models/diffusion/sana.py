@@ -11,7 +11,6 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.errors import ModelError
 from pyapp.nn import LayerNorm, Module, ModuleList, RMSNorm
 from pyapp.nn.parameter import new_parameter
 
@@ -146,13 +145,7 @@ class Sana(CrossedNetwork):
         return 20, 4.5
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
-        if [type(reader.encoder) for reader in readers] != [LanguageEncoder]:
-            raise ModelError("Sana reads texts with a language model (text_encoder)")
-        for what, given, read in (
-            ("the language model's states have", readers[0].width, self.text_width),
-            ("the autoencoder's latents have", channels, self.channels),
-        ):
-            require(given == read, f"{what} {given} numbers, the transformer reads {read}")
+        self.check_one_reader("Sana", readers, LanguageEncoder, self.text_width, channels, self.channels)
 
     def texts(
         self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0

@@ -13,7 +13,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError, ModelError
+from pyapp.errors import ArgumentError
 from pyapp.nn import LayerNorm, Linear, Module, ModuleDict, ModuleList, RMSNorm
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import new_parameter
@@ -183,13 +183,9 @@ class ZImage(JointNetwork):
         return (8, 0.0) if schedule.get("shift", 1.0) == 3.0 else (50, 4.0)  # the shift of Z-Image-Turbo
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
-        if [type(reader.encoder) for reader in readers] != [LanguageEncoder]:
-            raise ModelError("Z-Image reads texts with a language model (text_encoder)")
-        for what, given, read in (
-            ("the language model's states have", readers[0].width, self.config.cap_feat_dim),
-            ("the autoencoder's latents have", channels, self.config.in_channels),
-        ):
-            require(given == read, f"{what} {given} numbers, the transformer reads {read}")
+        self.check_one_reader(
+            "Z-Image", readers, LanguageEncoder, self.config.cap_feat_dim, channels, self.config.in_channels
+        )
 
     def texts(
         self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
