@@ -17,7 +17,7 @@ from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, RootScaledStack,
 from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, layer_types, require
+from .loading.config import SLIDING, DecoderConfig, check_choice, layer_types, require
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
@@ -33,7 +33,6 @@ from .loading.gguf import (
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("afmoe",)
-SLIDING = "sliding_attention"
 
 
 @dataclass(frozen=True, kw_only=True)

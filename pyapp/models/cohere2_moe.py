@@ -15,14 +15,23 @@ from pyapp.nn.decoders.decoder_blocks import ParallelBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, check_kinds, layer_types, layers_in, require
-from .loading.gguf import EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, WINDOW, Gguf, key_lengths, leading
+from .loading.config import (
+    DENSE,
+    FULL,
+    SLIDING,
+    SPARSE,
+    DecoderConfig,
+    check_choice,
+    check_kinds,
+    layer_types,
+    layers_in,
+    require,
+)
+from .loading.gguf import EXPERTS, KEYS, NAMES, PATTERN, SHARED_EXPERTS, SIGMOID, WINDOW, Gguf, key_lengths, leading
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("cohere2_moe",)
-SLIDING, SPARSE, DENSE = "sliding_attention", "sparse", "dense"
 SOFTMAX = 1  # expert_gating_func of files
-PATTERN = "attention.sliding_window_pattern"
 _EPSILON = "attention.layer_norm_epsilon"
 
 
@@ -152,7 +161,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     pattern = slides if isinstance(slides, list) else [(i + 1) % 4 != 0 for i in range(layers)]
     wide = sizes[0] if isinstance(sizes, list) and sizes else sizes
     return {"rms_norm_eps": None} | found | {
-        "layer_types": [SLIDING if own else "full_attention" for own in pattern[:layers]],
+        "layer_types": [SLIDING if own else FULL for own in pattern[:layers]],
         "mlp_layer_types": [DENSE if type(first) is int and i < first else SPARSE for i in range(layers)],
         "expert_selection_fn": "softmax" if values.get("expert_gating_func", SIGMOID) == SOFTMAX else "sigmoid",
         "norm_topk_prob": values.get("expert_weights_norm", False), "prefix_dense_intermediate_size": wide or None,

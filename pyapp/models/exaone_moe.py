@@ -16,7 +16,7 @@ from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, Ro
 from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, check_groups, check_kinds, layer_types, require
+from .loading.config import DENSE, SPARSE, DecoderConfig, check_choice, check_groups, check_kinds, layer_types, require
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
@@ -36,7 +36,6 @@ from .loading.weights import Stored, gated_experts_apart
 MODEL_TYPES = ("exaone_moe",)
 IGNORED = r"(model\.)?mtp\..*"  # the layers that guess tokens ahead
 BIAS = "e_score_correction_bias"
-DENSE, SPARSE = "dense", "sparse"
 PATTERN = "attention.sliding_window_pattern"
 
 

@@ -20,9 +20,11 @@ from pyapp.nn.parameter import new_parameter
 from pyapp.nn.recurrent.hybrid import uneven_cache
 
 from .loading.config import (
+    FULL,
     LARGEST,
     LIMITS,
     LOCAL_BASE,
+    SLIDING,
     DecoderConfig,
     check_choice,
     check_heads,
@@ -40,7 +42,6 @@ IGNORED = (
     r"(model\.)?((vision_tower|audio_tower|embed_vision|embed_audio|vision_embedder)\..*"
     r"|(language_model\.)?layers\.\d+\.self_attn\.(k_proj|v_proj|k_norm|v_norm)\..*)"
 )
-SLIDING, FULL = "sliding_attention", "full_attention"
 PATTERN = 6  # of which one layer has no window, where config.json says nothing
 USUAL = {
     "vocab_size": 262_144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,

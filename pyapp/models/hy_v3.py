@@ -14,7 +14,7 @@ from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, PreNormBlock, Ro
 from pyapp.nn.layers.experts import BiasedFeedForward, Experts, GroupedRouter
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, check_form, check_kinds, layers_in, require
+from .loading.config import DENSE, SPARSE, DecoderConfig, check_choice, check_form, check_kinds, layers_in, require
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
@@ -32,7 +32,6 @@ from .loading.weights import gated_experts_apart, renaming
 
 MODEL_TYPES = ("hy_v3",)
 IGNORED = r"(model\.)?layers\.80\..*"  # the layer that guesses tokens ahead
-SPARSE, DENSE = "sparse", "dense"
 RENAMES = {
     ".mlp.router.gate.": ".mlp.gate.", ".mlp.expert_bias": ".mlp.e_score_correction_bias",
     ".mlp.shared_mlp.": ".mlp.shared_experts.",

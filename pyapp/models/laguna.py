@@ -16,13 +16,26 @@ from pyapp.nn.decoders.decoder_blocks import GatedOutputAttention, PreNormBlock
 from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, check_form, check_kinds, layer_types, layers_in, require
+from .loading.config import (
+    DENSE,
+    FULL,
+    SLIDING,
+    SPARSE,
+    DecoderConfig,
+    check_choice,
+    check_form,
+    check_kinds,
+    layer_types,
+    layers_in,
+    require,
+)
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
     HEAD_NORMS,
     KEYS,
     NAMES,
+    PATTERN,
     SHARED_EXPERTS,
     SIGMOID,
     WINDOW,
@@ -33,9 +46,6 @@ from .loading.gguf import (
 from .loading.weights import Stored, gated_experts_apart
 
 MODEL_TYPES = ("laguna",)
-SLIDING, FULL = "sliding_attention", "full_attention"
-DENSE, SPARSE = "dense", "sparse"
-PATTERN = "attention.sliding_window_pattern"
 ROTARY = {
     FULL: {"rope_type": "default", "rope_theta": 500000.0, "partial_rotary_factor": 0.5},
     SLIDING: {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0},

@@ -12,14 +12,24 @@ from pyapp.nn import RMSNorm
 from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, RotaryTable
 from pyapp.nn.decoders.expert_blocks import HeadNormBlock
 
-from .loading.config import DecoderConfig, check_choice, check_kinds, layer_types, layers_in, require
-from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths
+from .loading.config import (
+    DENSE,
+    FULL,
+    SLIDING,
+    SPARSE,
+    DecoderConfig,
+    check_choice,
+    check_kinds,
+    layer_types,
+    layers_in,
+    require,
+)
+from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, PATTERN, WINDOW, Gguf, key_lengths
 from .loading.qwen_experts import GGUF_KEYS
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("mellum",)
 IGNORED = r"(model\.)?mtp\..*"  # the layers that guess tokens ahead
-SLIDING, FULL, SPARSE, DENSE = "sliding_attention", "full_attention", "sparse", "dense"
 WHOLE_THETA, WINDOW_THETA = 500_000.0, 10_000.0  # where a config.json says none
 
 
@@ -93,7 +103,7 @@ class MellumForCausalLM(CausalLanguageModel):
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """llama.cpp always normalises the shares of the chosen experts."""
-    slides, whole = values.get("attention.sliding_window_pattern"), found["rope_parameters"]
+    slides, whole = values.get(PATTERN), found["rope_parameters"]
     layers = layers_in(found)
     pattern = slides if isinstance(slides, list) else [i % 4 != 3 for i in range(layers)]
     pattern = pattern if values.get(WINDOW["sliding_window"]) else [False] * layers
@@ -108,7 +118,7 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     require({*config.mlp_layer_types} == {SPARSE}, "llama.cpp has experts in each layer of this architecture")
     found: dict[str, Any] = key_lengths(config)
     if config.sliding_window is not None:
-        found["attention.sliding_window_pattern"] = [kind == SLIDING for kind in config.layer_types]
+        found[PATTERN] = [kind == SLIDING for kind in config.layer_types]
     rotary = [config.rope_parameters.get(kind, {}) for kind in (SLIDING, FULL)]
     alike = len({own["rope_theta"] for own in rotary if own}) == 1
     require(alike, "llama.cpp has one rope_theta for all layers of this architecture", "Write safetensors")

@@ -19,16 +19,25 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.recurrent.hybrid import uneven_cache
 
-from .loading.config import DecoderConfig, check_choice, check_groups, check_kinds, layer_types, layers_in, require
-from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, LENGTHS, NAMES, WINDOW, Gguf, without_layers_ahead
+from .loading.config import (
+    DENSE,
+    FULL,
+    SLIDING,
+    SPARSE,
+    DecoderConfig,
+    check_choice,
+    check_groups,
+    check_kinds,
+    layer_types,
+    layers_in,
+    require,
+)
+from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, LENGTHS, NAMES, PATTERN, WINDOW, Gguf, without_layers_ahead
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("mimo_v2_flash",)
 IGNORED = r"(model\.)?mtp\..*"  # the layers that guess tokens ahead
-SLIDING, FULL = "sliding_attention", "full_attention"
-DENSE, SPARSE = "dense", "sparse"
 ROTATED = 0.334  # the share of a head
-PATTERN = "attention.sliding_window_pattern"
 
 
 @dataclass(frozen=True, kw_only=True)

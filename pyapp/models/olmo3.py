@@ -15,11 +15,10 @@ from pyapp.nn.decoders.decoder_blocks import JointNormAttention, PostNormBlock
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, layer_types
+from .loading.config import FULL, SLIDING, DecoderConfig, layer_types
 from .loading.gguf import AFTER_NORMS, HEAD_NORMS, KEYS, NAMES, WINDOW, WITH_WINDOW, Gguf
 
 MODEL_TYPES = ("olmo3",)
-SLIDING, FULL = "sliding_attention", "full_attention"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,13 +21,26 @@ from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward, activation_named
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
-from .loading.config import DecoderConfig, check_choice, check_form, check_kinds, layer_types, layers_in, require
+from .loading.config import (
+    DENSE,
+    FULL,
+    SLIDING,
+    SPARSE,
+    DecoderConfig,
+    check_choice,
+    check_form,
+    check_kinds,
+    layer_types,
+    layers_in,
+    require,
+)
 from .loading.gguf import (
     BIAS_FORM,
     EXPERTS,
     HEAD_NORMS,
     KEYS,
     NAMES,
+    PATTERN,
     SHARED_EXPERTS,
     SIGMOID,
     WINDOW,
@@ -39,9 +52,6 @@ from .loading.gguf import (
 from .loading.weights import Stored
 
 MODEL_TYPES = ("step3p5",)
-SLIDING, FULL = "sliding_attention", "full_attention"
-DENSE, SPARSE = "dense", "sparse"
-PATTERN = "attention.sliding_window_pattern"
 FIELDS = {  # of the first config.json
     "num_attention_groups": "num_key_value_heads", "moe_num_experts": "n_routed_experts",
     "moe_top_k": "num_experts_per_tok", "share_expert_dims": "share_expert_dim",

@@ -374,14 +374,18 @@ class DecoderConfig(FileConfig):
         return Heads(self.num_attention_heads, self.num_key_value_heads, self.head_dim, **settings)
 
 
+SLIDING, FULL = "sliding_attention", "full_attention"  # of layer_types: with a window or without
+DENSE, SPARSE = "dense", "sparse"  # of mlp_layer_types: one feed-forward part or experts
+
+
 def layer_types(values: Mapping[str, Any], slides: Any) -> list[str]:
     """The `layer_types` of a configuration; where it has none, `slides(layer)` says which layers have a window."""
     layers: Any = values.get("num_hidden_layers")
     require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers is {layers!r:.40}")
     given = values.get("layer_types")
     if given is None:
-        return ["sliding_attention" if slides(layer) else "full_attention" for layer in range(layers)]
-    known = isinstance(given, list) and all(kind in ("sliding_attention", "full_attention") for kind in given)
+        return [SLIDING if slides(layer) else FULL for layer in range(layers)]
+    known = isinstance(given, list) and all(kind in (SLIDING, FULL) for kind in given)
     require(known and len(given) == layers, f"layer_types is {given!r:.60}, expected {layers} kinds of attention")
     return list(given)
 

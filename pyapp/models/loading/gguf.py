@@ -63,6 +63,7 @@ SHARED_EXPERTS = {  # beside the others: those that every token has, and the bia
 WITH_EXPERTS, WITH_WINDOW, WITHOUT_TYPES = "{} with experts", "{} with a window", "{} without token types"
 # Fields of config.json, and the keys of GGUF after the architecture's name.
 WINDOW = {"sliding_window": "attention.sliding_window"}
+PATTERN = "attention.sliding_window_pattern"  # for each layer, whether it has a window
 KEYS = {
     "max_position_embeddings": "context_length", "hidden_size": "embedding_length", "num_hidden_layers": "block_count",
     "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",

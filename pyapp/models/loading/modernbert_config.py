@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .config import require
+from .config import FULL, SLIDING, require
 
-FULL, SLIDING = "full_attention", "sliding_attention"
 THETA = {FULL: 160_000.0, SLIDING: 10_000.0}
 
 
