@@ -40,6 +40,15 @@ class MasterWeights(Optimizer):
         self.parameters = pairs
         self.defaults = self.optimizer.defaults
 
+    def copy_parameters(self) -> None:
+        """Makes the masters anew from the parameters, of which each process may have only a part by now
+        (`nn.fully_sharded`). Before the first step.
+        """
+        with no_grad():
+            for master, parameter in self.parameters.items():
+                master.data = parameter.detach().float()
+                master.part, master.shard_groups = parameter.part, parameter.shard_groups
+
     @property
     def param_groups(self) -> list[Group]:  # type: ignore[override]
         """The groups of the optimiser: their params are the masters."""

@@ -40,6 +40,10 @@ class JoinedLinear:
             return cat([part(x) for part in parts], -1)
         return ops.linear(x, *whole)
 
+    def forget(self) -> None:
+        """Frees the one matrix, where the layers have other weights by now."""
+        self._whole, self._parts = None, ()
+
     def join(self, owner: Module) -> bool:
         """Joins the weights now, if they can be joined; whether they are."""
         return self._joined([owner._modules[name] for name in self.names]) is not None
@@ -66,6 +70,8 @@ def _storages(parts: list[Any]) -> tuple[Any, ...]:
 def _fit(parts: list[Any]) -> bool:
     """Whether the weights can be one matrix without a change of their values, and the biases one vector."""
     kind, device = parts[0].weight.dtype, parts[0].weight.device
+    if any(part.weight is not part._parameters["weight"] for part in parts):
+        return False  # fully_sharded.py has gathered them, for this call alone
     if any(part.weight.dtype is not kind or part.weight.device is not device for part in parts):
         return False
     biases = [part.bias for part in parts]

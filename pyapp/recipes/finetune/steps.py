@@ -136,7 +136,7 @@ class Trained(Module):
 
     def __init__(self, model: Module) -> None:
         super().__init__()
-        object.__setattr__(self, "whole", model)
+        self.whole = model
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The model's outputs."""
@@ -146,8 +146,8 @@ class Trained(Module):
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
         return ((name, value) for name, value in self.whole.named_parameters() if value.requires_grad)
 
-    def state_dict(self, **kwargs: Any) -> dict[str, Any]:
-        return {name: value.detach() for name, value in self.named_parameters()}
+    def state_dict(self, *, keep_vars: bool = False, **kwargs: Any) -> dict[str, Any]:
+        return {name: value if keep_vars else value.detach() for name, value in self.named_parameters()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         own = dict(self.named_parameters())
