@@ -28,7 +28,6 @@ from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .checkpointing import Recomputed, blocks_of
 from .distributed_data_parallel import check_same_parameters
-from .layers.containers import ParameterDict, ParameterList
 from .layers.joined import JoinedLinear
 from .module import Module
 from .part import Part, whole_of
@@ -83,13 +82,10 @@ class _Place:
         self.met = False  # whether a gradient of this process has met it, since that was asked
 
     def show(self, value: Tensor) -> None:
-        """Gives the parameter's owners the whole or its rows as their attribute: `parameters()` stays as it is. Lists
-        and dicts of parameters have no other way to read them.
-        """
+        """Gives the parameter's owners the whole, or its rows again."""
         for owner, name in self.owners:
             object.__setattr__(owner, name, value)
-            if isinstance(owner, ParameterList | ParameterDict):
-                owner._parameters[name] = value
+            owner._parameters[name] = value
 
     def part(self, rank: int) -> Part:
         """What a rank has."""
@@ -572,10 +568,18 @@ def take_met(module: Module) -> set[int]:
 
 
 def shard_blocks(module: Module, group: ProcessGroup) -> None:
-    """Shards each block of a model (the elements of its outermost lists of modules), and then what is left of it."""
-    for block in blocks_of(module):
-        fully_shard(block, process_group=group)
-    fully_shard(module, process_group=group)
+    """Shards each block of a model (the elements of its outermost lists of modules), before it those modules that
+    several blocks have in common, and then what is left of the model.
+    """
+    blocks = blocks_of(module)
+    users: dict[Module, set[int]] = {}
+    for number, block in enumerate(blocks):
+        for inner in block.modules():
+            users.setdefault(inner, set()).add(number)
+    common = {inner for inner, numbers in users.items() if len(numbers) > 1}
+    parts = {part for inner in common for part in inner.modules() if part is not inner}
+    for each in (*(inner for inner in users if inner in common - parts), *blocks, module):
+        fully_shard(each, process_group=group)
 
 
 class _IsSharded(type):

@@ -17,12 +17,15 @@ from pyapp.engine.processes.group import ProcessGroup
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Metric
 from pyapp.formats import open_checkpoint
-from pyapp.nn.fully_sharded import fully_shard
+from pyapp.nn.fully_sharded import fully_shard, run_sharded, shard_blocks
 from pyapp.optim.lr_scheduler import LambdaLR
 from pyapp.recipes.finetune import finetune
+from pyapp.recipes.finetune.steps import make_trainable
 from pyapp.train.ranks import Ranks
+from pyapp.train.token_rows import predicted_loss
 from pyapp.train.trainer import Trainer
 from tests.distributed.thread_ranks import in_ranks
+from tests.models.test_decoders import make
 from tests.text.chat_model import write_chat_model
 
 pytestmark = pytest.mark.native_only
@@ -142,6 +145,36 @@ def test_half_weights_lists_of_parameters_and_parameters_that_nothing_uses() -> 
     found = in_ranks(2, run)
     assert found[0] == pytest.approx(wanted, rel=1e-6) and found[1] == pytest.approx(wanted[:3], rel=1e-6)
     assert found[0][-4:] == [1.0] * 4  # weight decay leaves alone what has no gradient
+
+
+@pytest.mark.parametrize("name", ["gemma", "deepseek_v3", "gpt_oss", "zamba2"])
+def test_blocks_of_models(name: str) -> None:
+    """Layers that read their parameters by name, stacks of experts, a layer that several blocks have."""
+    ids = pyapp.tensor([[5, 7, 11, 2], [3, 1, 8, 4]], dtype="int32")
+
+    def loss(model: Any) -> pyapp.Tensor:
+        return predicted_loss(model, model.hidden(ids), ids)
+
+    whole = make(name, 1)
+    make_trainable(whole)
+    expected = loss(whole)
+    expected.backward()
+    wanted = {name: parameter.grad for name, parameter in whole.named_parameters()}
+
+    def run(group: ProcessGroup) -> None:
+        own = make(name, 1)
+        make_trainable(own)
+        shard_blocks(own, group)
+        value = run_sharded(own, loss, own)
+        assert value.item() == pytest.approx(expected.item(), abs=1e-5)
+        value.backward()
+        for key, parameter in own.named_parameters():
+            gradient = wanted[key]
+            if gradient is not None:
+                assert parameter.part is not None and parameter.grad is not None
+                assert pyapp.allclose(parameter.grad, parameter.part.of(gradient), rtol=1e-4, atol=1e-6), key
+
+    in_ranks(2, run)
 
 
 def test_a_matrix_of_joined_layers_is_not_kept() -> None:

@@ -70,7 +70,7 @@ def _storages(parts: list[Any]) -> tuple[Any, ...]:
 def _fit(parts: list[Any]) -> bool:
     """Whether the weights can be one matrix without a change of their values, and the biases one vector."""
     kind, device = parts[0].weight.dtype, parts[0].weight.device
-    if any(part.weight is not part._parameters["weight"] for part in parts):
+    if any(not part.weight.is_parameter for part in parts):
         return False  # fully_sharded.py has gathered them, for this call alone
     if any(part.weight.dtype is not kind or part.weight.device is not device for part in parts):
         return False
