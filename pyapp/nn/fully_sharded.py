@@ -28,7 +28,7 @@ from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .checkpointing import Recomputed, blocks_of
 from .distributed_data_parallel import check_same_parameters
-from .layers.joined import JoinedLinear
+from .layers.joined import forget_joined
 from .module import Module
 from .part import Part, whole_of
 from .state import IncompatibleKeys
@@ -259,9 +259,7 @@ class _Unit:
                 place.parameter.data = own
                 place.parameter.part, place.parameter.shard_groups = part, (*place.outer_groups, self.group)
             for _, own_module in _own_modules(module):
-                for value in vars(own_module).values():
-                    if isinstance(value, JoinedLinear):
-                        value.forget()
+                forget_joined(own_module)
 
     def end_gather(self, calls: list[tuple[list[int], Tensor, Any]]) -> list[Tensor]:
         found: list[Tensor | None] = [None] * len(self.places)

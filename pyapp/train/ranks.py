@@ -10,6 +10,7 @@ from pyapp.engine import no_grad
 from pyapp.engine.ops import tensor
 from pyapp.engine.processes.collectives import all_gather_object, all_reduce, broadcast, broadcast_object_list
 from pyapp.engine.processes.group import ProcessGroup
+from pyapp.engine.storage import release_memory
 from pyapp.errors import OptionError, ProcessError
 from pyapp.nn import Module
 from pyapp.nn.distributed_data_parallel import buckets_of
@@ -96,9 +97,13 @@ class Ranks:
         result: T = run_sharded(model, function, *args) if self.shard else function(*args)
         return result
 
-    def whole(self, model: Module) -> Any:
-        """A context in which the first process has the whole model, and computes with it alone."""
-        return whole_parameters(model, 0) if self.shard else nullcontext()
+    @contextmanager
+    def whole(self, model: Module) -> Iterator[None]:
+        """Inside, the first process has the whole model, and computes with it alone."""
+        with whole_parameters(model, 0) if self.shard else nullcontext():
+            yield
+        if self.shard:
+            release_memory(next(model.parameters()).device)
 
     def sum_gradients(self, model: Module, value: float) -> float:
         """Sums the gradients over the processes, in place, and a number, which is returned. A parameter without a

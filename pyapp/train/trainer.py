@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, Protocol
 
 from pyapp.engine import Tensor, flush_denormals
+from pyapp.engine.storage import release_memory
 from pyapp.errors import OptionError, PyappError
 from pyapp.nn import Module
 from pyapp.nn.utils import clip_grad_norm_
@@ -80,6 +81,8 @@ class Trainer:
         self.ranks.begin(self.model, self.accumulate)
         if self.ranks.shard and isinstance(self.optimizer, MasterWeights):
             self.optimizer.copy_parameters()
+        for device in {parameter.device for parameter in self.model.parameters()}:
+            release_memory(device)  # of the weights as they were read, and of what other processes keep now
 
     @property
     def step_count(self) -> int:

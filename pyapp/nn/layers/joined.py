@@ -40,10 +40,6 @@ class JoinedLinear:
             return cat([part(x) for part in parts], -1)
         return ops.linear(x, *whole)
 
-    def forget(self) -> None:
-        """Frees the one matrix, where the layers have other weights by now."""
-        self._whole, self._parts = None, ()
-
     def join(self, owner: Module) -> bool:
         """Joins the weights now, if they can be joined; whether they are."""
         return self._joined([owner._modules[name] for name in self.names]) is not None
@@ -61,6 +57,15 @@ class JoinedLinear:
                     self._whole = _join(parts)
                 self._parts = _storages(parts)
         return self._whole
+
+
+def forget_joined(module: Module) -> None:
+    """Frees the matrices of the JoinedLinear of a module (not of those inside it), whose layers have other weights by
+    now.
+    """
+    for value in vars(module).values():
+        if isinstance(value, JoinedLinear):
+            value._whole, value._parts = None, ()
 
 
 def _storages(parts: list[Any]) -> tuple[Any, ...]:

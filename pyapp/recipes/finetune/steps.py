@@ -12,6 +12,7 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event
 from pyapp.nn import Module, Parameter
+from pyapp.nn.layers.joined import forget_joined
 from pyapp.optim import AdamW, AdamW8bit, MasterWeights, Optimizer
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
 from pyapp.recipes.chooser import Chooser
@@ -173,6 +174,7 @@ def make_trainable(model: Module) -> None:
             if id(value) not in made:  # dense: transposed views and mapped files cannot be trained
                 made[id(value)] = Parameter(value.detach().clone().contiguous())
             setattr(module, name, made[id(value)])
+        forget_joined(module)
 
 
 def trainer_of(
