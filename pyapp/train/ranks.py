@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pyapp.engine import no_grad
@@ -100,10 +100,13 @@ class Ranks:
     @contextmanager
     def whole(self, model: Module) -> Iterator[None]:
         """Inside, the first process has the whole model, and computes with it alone."""
-        with whole_parameters(model, 0) if self.shard else nullcontext():
+        if not self.shard:
             yield
-        if self.shard:
-            release_memory(next(model.parameters()).device)
+            return
+        device = next(model.parameters()).device
+        with whole_parameters(model, 0):
+            yield
+        release_memory(device)
 
     def sum_gradients(self, model: Module, value: float) -> float:
         """Sums the gradients over the processes, in place, and a number, which is returned. A parameter without a
