@@ -71,8 +71,9 @@ def train_together(processes: int, shard: bool, device: str | None, run: Callabl
     from pyapp.train.ranks import Ranks
 
     cards = device is not None and device.startswith("cuda")
-    ranks = Ranks(distributed.init_process_group("nccl" if cards else "mpi", timeout=LONGEST), shard)
-    code = run(ranks, f"cuda:{os.environ['LOCAL_RANK']}" if cards else device)
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if cards else device
+    ranks = Ranks(distributed.init_process_group("nccl" if cards else "mpi", timeout=LONGEST), shard, device)
+    code = run(ranks, device)
     if code and not ranks.begun:
         ranks.fail()  # the others wait there for all
     if code in (0, STOPPED) or ranks.failed:

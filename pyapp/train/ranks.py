@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pyapp.engine import no_grad
+from pyapp.engine.device import Device
 from pyapp.engine.ops import tensor
 from pyapp.engine.processes.collectives import all_gather_object, all_reduce, broadcast, broadcast_object_list
 from pyapp.engine.processes.group import ProcessGroup
@@ -22,12 +23,16 @@ BUCKET = 25 << 20  # bytes of gradients that are summed in one call
 
 class Ranks:
     """The processes of a group; without one, this process alone. `first`: whether it judges, saves and tells. With
-    `shard` each keeps a part of every parameter, of its gradient and of the optimiser's state. All make the same calls.
+    `shard` each keeps a part of every parameter, of its gradient and of the optimiser's state, on `device`. All make
+    the same calls.
     """
 
-    def __init__(self, group: ProcessGroup | None = None, shard: bool = False) -> None:
+    def __init__(
+        self, group: ProcessGroup | None = None, shard: bool = False, device: Device | str | None = None
+    ) -> None:
         self.group = group
         self.shard = shard and group is not None
+        self.device = device
         self.rank = 0 if group is None else group.rank()
         self.size = 1 if group is None else group.size()
         self.first = self.rank == 0
@@ -58,10 +63,14 @@ class Ranks:
                 )  # fmt: skip
         self.meet()
         for parameter in model.parameters():
-            if parameter.requires_grad:  # the others are of the model's file, and may be in blocks
+            # The others are of the model's file, and may be in blocks. All have the same file; one that is mapped is
+            # not to be in memory as a whole.
+            if parameter.requires_grad and not (self.shard and parameter.storage.owner is not None):
                 broadcast(parameter.detach(), self.group.ranks[0], self.group)
         if self.shard:
             shard_blocks(model, self.group)
+            if self.device is not None:
+                model.to(self.device)
 
     def fail(self) -> None:
         """Tells the others, which begin now, that this process has failed."""

@@ -70,8 +70,8 @@ class Trainer:
         self._norm: Tensor | None = None  # of the last step's gradients
 
     def begin(self) -> None:
-        """Waits for the other processes, before the first step, and divides with them what they divide. Errors of
-        Ranks.begin.
+        """Gives the parameters memory of their own, before the first step: waits for the other processes, and divides
+        with them what they divide. Errors of Ranks.begin.
         """
         if self.ranks.shard and isinstance(self.optimizer, AdamW8bit):
             raise OptionError(
@@ -79,7 +79,11 @@ class Trainer:
                 hint="Leave out --eight-bits, or --shard",
             )  # fmt: skip
         self.ranks.begin(self.model, self.accumulate)
-        if self.ranks.shard and isinstance(self.optimizer, MasterWeights):
+        for parameter in self.model.parameters():
+            storage = parameter.storage  # of a mapped file, or of a larger tensor
+            if storage.owner is not None or storage.nbytes > parameter.nbytes or not parameter.is_contiguous():
+                parameter.data = parameter.detach().clone().contiguous()
+        if isinstance(self.optimizer, MasterWeights):
             self.optimizer.copy_parameters()
         for device in {parameter.device for parameter in self.model.parameters()}:
             release_memory(device)  # of the weights as they were read, and of what other processes keep now

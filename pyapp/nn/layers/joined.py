@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops, quant
 from ...engine.grad_mode import STATE
 from ...engine.launch import capturing
 from ...engine.ops import cat
+from ...engine.thread_local import ThreadLocal
 from ..module import Module
 from .linear import Linear
 
 __all__ = ["JoinedLinear"]
+
+
+class _Thread(ThreadLocal):
+    """Whether layers are joined in this thread."""
+
+    joins = True
+
+
+_THREAD = _Thread()
+
+
+@contextmanager
+def separate_layers() -> Iterator[None]:
+    """Inside, no layers are joined: each weight of a model that is read keeps its own memory, such as a mapped file's.
+    For models whose weights are copied after that.
+    """
+    before, _THREAD.joins = _THREAD.joins, False
+    try:
+        yield
+    finally:
+        _THREAD.joins = before
 
 
 class JoinedLinear:
@@ -52,7 +76,7 @@ class JoinedLinear:
             return None
         if self._parts != (stores := _storages(parts)):
             self._whole, self._parts = None, stores
-            if not capturing() and _fit(parts):
+            if not capturing() and _THREAD.joins and _fit(parts):
                 with no_grad():
                     self._whole = _join(parts)
                 self._parts = _storages(parts)

@@ -160,7 +160,9 @@ class Trained(Module):
 
 
 def make_trainable(model: Module) -> None:
-    """Makes all weights of a model parameters with gradients. OptionError for block-quantised ones."""
+    """Makes all weights of a model parameters with gradients. They get memory of their own when the training begins
+    (Trainer.begin). OptionError for block-quantised ones.
+    """
     made: dict[int, Tensor] = {}
     for module in model.modules():
         for name, value in list(module._parameters.items()):
@@ -171,8 +173,8 @@ def make_trainable(model: Module) -> None:
                     f"the model's weights are {value.dtype.name}, which has no gradients", where="full",
                     hint='Train an adapter, or load the model with --quantized ""',
                 )  # fmt: skip
-            if id(value) not in made:  # dense: transposed views and mapped files cannot be trained
-                made[id(value)] = Parameter(value.detach().clone().contiguous())
+            if id(value) not in made:
+                made[id(value)] = Parameter(value.detach())
             setattr(module, name, made[id(value)])
         forget_joined(module)
 
@@ -187,7 +189,7 @@ def trainer_of(
     kind: Callable[..., Optimizer] = AdamW8bit if settings.eight_bits else AdamW
     numbers = {"lr": rate, "weight_decay": settings.weight_decay}
     half = any(parameter.dtype.name in ("float16", "bfloat16") for parameter in parameters)
-    optimizer = MasterWeights(kind, parameters, **numbers) if half else kind(parameters, **numbers)
+    optimizer = MasterWeights(kind, parameters, copy=False, **numbers) if half else kind(parameters, **numbers)
     warmup = max(1, settings.steps // 30)
     return Trainer(
         model, Shuffled(rows, settings.rows, settings.seed), loss, optimizer,
