@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ def golden_of(folder: str, name: str) -> dict[str, Any]:
     """What a golden file beside this one says."""
     found: dict[str, Any] = json.loads((Path(__file__).with_name(folder) / f"{name}.json").read_text())
     return found
+
+
+def golden_in(folder: str) -> Callable[[str], dict[str, Any]]:
+    """golden(name), which reads each file of a folder beside this file once."""
+    return cache(partial(golden_of, folder))
 
 
 def seeded_model(config: Mapping[str, Any], task: str, weights: Callable[[str, tuple[int, ...]], Any]) -> Any:

@@ -20,15 +20,12 @@ from pyapp.nn import functional
 from pyapp.nn.audio.sound_codes import Codes
 from tests.models.codec_configs import CONFIGS, mask, noise, sound
 from tests.models.seeded import codec_weights, direction, shown
-from tests.models.small_models import golden_of, numbers, seeded_model
+from tests.models.small_models import golden_in, numbers, seeded_model
 from tests.together import fewer_in_browser
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 NOT_READ = ("inited", "initialized", "cluster_size", "embed_avg", "inv_freq")  # the ends of names
-
-
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_codecs", name)
+golden = golden_in("golden_codecs")
 
 
 def make(name: str, **changed: Any) -> Any:

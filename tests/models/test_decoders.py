@@ -25,19 +25,15 @@ from pyapp.nn.module import Module
 from pyapp.text.generation.generate import Session
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
+from tests.models.small_models import golden_in
 from tests.tasks.test_texts import tokenizer_json
 from tests.together import fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_decoders")
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
 BATCH = [[0, 0, 0, 5, 9, 33, 21], [7, 90, 14, 2, 65, 11, 40]]
 MASK = [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_decoders")
 
 
 def module_of(config: dict[str, Any]) -> Any:

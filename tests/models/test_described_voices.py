@@ -38,11 +38,12 @@ from tests.models.described_voice_configs import (
 )
 from tests.models.encoder_configs import CONFIGS as ENCODERS
 from tests.models.seeded import shown
-from tests.models.small_models import check_gradients, golden_of, numbers
+from tests.models.small_models import check_gradients, golden_in, numbers
 from tests.models.test_listeners import tokenizer_file
 from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+golden = golden_in("golden_described_voices")
 
 
 class Words:
@@ -50,11 +51,6 @@ class Words:
 
     def encode(self, text: str, **options: Any) -> list[int]:
         return DESCRIPTION
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_described_voices", name)
 
 
 @cache

@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,20 +22,15 @@ from pyapp.nn.encoders.encoders import Chooser
 from pyapp.nn.positions.rotary import rotary_frequencies
 from tests.models.encoder_configs import CONFIGS, LENGTH, MASKED, QUANTISED, WIDE, batch, page
 from tests.models.seeded import direction, draw
+from tests.models.small_models import golden_in
 from tests.together import fewer_in_browser
 
 ENTITIES = ("luke", "luke_words")
-FOLDER = Path(__file__).with_name("golden_encoders")
 CASES = [
     (name, task) for name in CONFIGS for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]]
     if task != "text-decoder" and (name, task) not in MASKED  # a part of other models
 ]  # fmt: skip
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_encoders")
 
 
 def module_of(name: str) -> Any:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,9 @@ from pyapp.models.loading import bare_files, segment_anything
 from pyapp.models.loading.pictures import load_image_model
 from tests.models.original_sam_configs import BOX, CONFIGS, LABELS, POINTS, SIDES
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import golden_in
 
-FOLDER = Path(__file__).with_name("golden_original_sams")
-
-
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_original_sams")
 
 
 def file_of(name: str, without: str = "-") -> BytesSource:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import sys
 from functools import cache
 from pathlib import Path
@@ -24,10 +23,12 @@ from pyapp.text.tokenization import tokenizer as tokenizer_module
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 from tests.models.page_configs import CONFIGS, OTHER_DEVICE, PAGES, QUANTISED, QUERY, write_page_folder
 from tests.models.seeded import shown
+from tests.models.small_models import golden_in
 from tests.text.picture_chat_model import photo
 
 if sys.platform != "emscripten":
     pytest.importorskip("tokenizers")
+golden = golden_in("golden_pages")
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +38,6 @@ def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
         from pyapp.browser import PageTokenizer
 
         monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((Path(__file__).with_name("golden_pages") / f"{name}.json").read_text())
-    return found
 
 
 @cache

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import json
 import re
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -38,15 +36,10 @@ from tests.models.picture_text_configs import (
     tokens,
 )
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import golden_in
 from tests.together import fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_picture_texts")
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_picture_texts")
 
 
 def stack_of(name: str) -> tuple[str, int | None, str]:

@@ -8,7 +8,6 @@ import importlib
 import io
 import json
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,20 +39,16 @@ from tests.models.picture_configs import (
     sizes,
 )
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import golden_in
 from tests.together import fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_pictures")
 # Which do not divide the width.
 NO_HEADS = (
     ("upernet", "hidden_size"), ("blip2_t5", "d_model"), ("instructblip", "d_model"),
     ("pix2struct", "num_attention_heads"),
 )  # fmt: skip
 
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_pictures")
 
 
 def module_of(name: str) -> Any:

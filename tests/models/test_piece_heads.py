@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +23,12 @@ from pyapp.models.load import load_speech_model
 from tests.models.parakeet_configs import sounds
 from tests.models.piece_head_configs import CONFIGS, QUANTISED, SAMPLES, SETTINGS
 from tests.models.seeded import shown, sound_weights
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.test_parakeets import VOCABULARY
 from tests.models.test_sound_texts import run
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_piece_heads", name)
+golden = golden_in("golden_piece_heads")
 
 
 def write(folder: Path, name: str, **config: Any) -> Path:

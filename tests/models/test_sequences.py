@@ -5,9 +5,7 @@ cache, and the texts of greedy and beam search.
 from __future__ import annotations
 
 import importlib
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,14 +31,9 @@ from tests.models.sequence_configs import (
     SEARCHES,
     TEXTS,
 )
+from tests.models.small_models import golden_in
 
-FOLDER = Path(__file__).with_name("golden_sequences")
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_sequences")
 
 
 def module_of(name: str) -> Any:

@@ -35,7 +35,7 @@ from pyapp.nn.vision_language.picture_text import Seen
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import Recording
 from tests.models.seeded import direction, shown, sound_weights
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.sound_configs import recording
 from tests.models.sound_text_configs import (
     CONFIGS,
@@ -62,11 +62,7 @@ WORDS = (b"on", b"es", b" t")
 COUNTS = {"qwen3_asr": EVEN, "glmasr": LONG}  # the samples of other recordings than SAMPLES
 SETTINGS_OF = {"granite_speech": PAIRED, "granite_speech_plus": PAIRED, "qwen3_asr": WHOLE, "glmasr": LONGER,
                "vibevoice_asr": LEVELLED}  # fmt: skip
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_sound_texts", name)
+golden = golden_in("golden_sound_texts")
 
 
 def module_of(name: str) -> Any:

@@ -20,17 +20,13 @@ from pyapp.engine.ops.random import Generator
 from pyapp.errors import ModelError, OptionError
 from pyapp.models.loading.voice import load_voice
 from tests.models.seeded import direction, frame_weights, shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.staged_voice_configs import CONFIGS, GENERATION, IDS, QUANTISED, history
 from tests.models.test_listeners import tokenizer_file
 from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_staged_voices", name)
+golden = golden_in("golden_staged_voices")
 
 
 @cache

@@ -9,7 +9,6 @@ import asyncio
 import importlib
 import json
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from pyapp.models.load import load_speech_model
 from pyapp.nn.audio.synchronous import Writer
 from tests.models.codec_configs import sound
 from tests.models.seeded import shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.sound_configs import recording
 from tests.models.synchronous_listener_configs import (
     AT_CODEC,
@@ -46,11 +45,7 @@ from tests.models.test_listeners import tokenizer_file
 from tests.models.test_sound_texts import run, tekken
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_synchronous_listeners", name)
+golden = golden_in("golden_synchronous_listeners")
 
 
 def write(folder: Path, name: str, **config: Any) -> Path:

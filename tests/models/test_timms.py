@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from functools import cache
 from io import BytesIO
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,16 +25,11 @@ from pyapp.nn.parameter import skip_initialization
 from pyapp.nn.vision.reparameterized import reparameterize
 from pyapp.vision.processors import ImageProcessor
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import golden_in
 from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, QUANTISED, seeded_picture, side_of
 from tests.together import check_each, fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_timms")
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_timms")
 
 
 def config_json(name: str) -> dict[str, Any]:

@@ -16,16 +16,13 @@ from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.voice import TASK, load_voice
 from tests.models.seeded import direction, shown, voice_weights
-from tests.models.small_models import golden_of, numbers, seeded_model
+from tests.models.small_models import golden_in, numbers, seeded_model
 from tests.models.voice_configs import CONFIGS, QUANTISED, SPEAKER, TEXTS, VOCABULARY, noise
 from tests.together import fewer_in_browser
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SETTINGS = {"phonemize": False, "pad_token": "_", "language": "eng", "add_blank": True, "normalize": True}
-
-
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_voices", name)
+golden = golden_in("golden_voices")
 
 
 def make(name: str, **changed: Any) -> Any:

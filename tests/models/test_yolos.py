@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from functools import cache
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,16 +28,11 @@ from pyapp.tasks.pictures import find_objects
 from pyapp.vision.processors import ImageProcessor
 from tests.hostile import damaged_texts, survives
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import golden_in
 from tests.models.yolo_configs import CONFIGS, LABELS, PICKLED, SEEN, SIZE, THRESHOLD, seen_picture
 from tests.together import fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_yolos")
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_yolos")
 
 
 @cache
