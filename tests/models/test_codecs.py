@@ -14,13 +14,13 @@ import pytest
 import pyapp
 from pyapp.audio.codecs import decode_sound, encode_sound
 from pyapp.errors import ArgumentError, ModelError
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.codec import TASK, load_codec
 from pyapp.nn import functional
 from pyapp.nn.audio.sound_codes import Codes
 from tests.models.codec_configs import CONFIGS, mask, noise, sound
 from tests.models.seeded import codec_weights, direction, shown
 from tests.models.small_models import golden_in, numbers, seeded_model
+from tests.models.voice_folders import write_folder
 from tests.together import fewer_in_browser
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -133,12 +133,8 @@ def in_file(expected: dict[str, Any], model: Any, older: bool) -> dict[str, pyap
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(
-        json.dumps(CONFIGS[name] | {"architectures": [f"{CONFIGS[name]['model_type'].title()}Model"]} | config)
-    )
-    return folder
+    named = {"architectures": [f"{CONFIGS[name]['model_type'].title()}Model"]}
+    return write_folder(folder, state, CONFIGS[name] | named | config)
 
 
 @pytest.mark.parametrize("older", [False, True])

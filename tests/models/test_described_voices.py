@@ -40,7 +40,7 @@ from tests.models.encoder_configs import CONFIGS as ENCODERS
 from tests.models.seeded import shown
 from tests.models.small_models import check_gradients, golden_in, numbers
 from tests.models.test_listeners import tokenizer_file
-from tests.models.voice_folders import write_folder
+from tests.models.voice_folders import voice_case, write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 golden = golden_in("golden_described_voices")
@@ -82,12 +82,7 @@ def write(folder: Path, name: str, state: Any = None, **config: Any) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, Any], Any, Path]:
-    folder = write(tmp_path_factory.mktemp("model"), request.param)
-    return request.param, golden(request.param), load_voice(folder), folder
+case = voice_case(CONFIGS, write, golden, load_voice)
 
 
 def test_parity(case: Any) -> None:

@@ -5,7 +5,6 @@ possible.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 from pathlib import Path
@@ -26,6 +25,7 @@ from pyapp.nn.forecasting import Wanted, drawn
 from tests.models.forecaster_configs import CLASSES, CONFIGS, GROUPS, HORIZON, LENGTHS, LEVELS, QUANTISED, gaps, series
 from tests.models.seeded import direction, picture_weights
 from tests.models.small_models import numbers, parity_case
+from tests.together import collect
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 golden, make, case = parity_case("golden_forecasters", CONFIGS, TASK, picture_weights)
@@ -77,10 +77,7 @@ def write(folder: Path, name: str, **changed: Any) -> Path:
 
 
 def events_of(*given: Any, **options: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event async for event in tasks.forecast(*given, **options)]
-
-    return asyncio.run(collect())
+    return collect(tasks.forecast(*given, **options))
 
 
 def test_outputs_and_gradients(case: Any) -> None:

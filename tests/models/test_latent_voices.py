@@ -36,7 +36,7 @@ from tests.models.latent_voice_configs import (
 from tests.models.seeded import shown
 from tests.models.small_models import golden_in, numbers
 from tests.models.test_described_voices import letters
-from tests.models.voice_folders import drawn, write_folder
+from tests.models.voice_folders import drawn, voice_case, write_folder
 
 CLOSE: Any = {"rtol": 2e-4, "atol": 2e-4}
 golden = golden_in("golden_latent_voices")
@@ -52,13 +52,9 @@ def write(folder: Path, name: str, **config: Any) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, Any], Any, Path]:
-    folder = write(tmp_path_factory.mktemp("model"), request.param)
-    loaded = load_voice(folder, codec=folder / "codec", voices=folder / "voice.wav")
-    return request.param, golden(request.param), loaded, folder
+case = voice_case(
+    CONFIGS, write, golden, lambda folder: load_voice(folder, codec=folder / "codec", voices=folder / "voice.wav")
+)
 
 
 def test_parity(case: Any) -> None:

@@ -18,7 +18,6 @@ from pyapp.audio.processors import CentredBankProcessor, SampleProcessor, Standa
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.events import Segment
-from pyapp.formats import write_safetensors
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
@@ -28,6 +27,7 @@ from tests.models.listener_configs import BANKS, CONFIGS, MOST, QUANTISED, SAMPL
 from tests.models.seeded import shown, sound_weights
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import recording
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 # Words of 60 tokens: special ones, and two letters for each of the others.
@@ -62,13 +62,9 @@ def tokenizer_file(count: int = len(WORDS)) -> str:
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "tokenizer.json").write_text(tokenizer_file())
     settings = {"do_normalize": False, "return_attention_mask": True, "sampling_rate": 16000} | BANKS
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    return folder
+    files = {"tokenizer": tokenizer_file(), "preprocessor_config": settings}
+    return write_folder(folder, state, CONFIGS[name] | config, **files)
 
 
 def test_names_and_shapes(case: Any) -> None:

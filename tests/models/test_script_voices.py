@@ -37,7 +37,7 @@ from tests.models.script_voice_configs import (
 from tests.models.seeded import shown
 from tests.models.small_models import golden_in, numbers
 from tests.models.test_described_voices import letters
-from tests.models.voice_folders import drawn, write_folder
+from tests.models.voice_folders import drawn, voice_case, write_folder
 
 CLOSE: Any = {"rtol": 2e-4, "atol": 2e-4}
 RATE = 24000
@@ -52,12 +52,7 @@ def write(folder: Path, name: str, salt: int = 7) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, Any], Any, Path]:
-    folder = write(tmp_path_factory.mktemp("model"), request.param)
-    return request.param, golden(request.param), load_voice(folder, voices=folder / "voice.wav"), folder
+case = voice_case(CONFIGS, write, golden, lambda folder: load_voice(folder, voices=folder / "voice.wav"))
 
 
 def check(model: Any, expected: dict[str, Any]) -> None:

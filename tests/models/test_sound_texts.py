@@ -51,6 +51,7 @@ from tests.models.sound_text_configs import (
     WHOLE,
     texts,
 )
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SPECIAL = {"<s>": 1, "</s>": 2, "[INST]": 3, "[/INST]": 4, "[AUDIO]": SOUND, "[BEGIN_AUDIO]": 25, "[TRANSCRIBE]": 34}
@@ -112,14 +113,10 @@ def tekken(special: Mapping[str, int] = SPECIAL, **changed: Any) -> dict[str, An
 
 def write(folder: Path, name: str, **config: Any) -> Path:
     """The folder of a model, with tensors as transformers names them."""
-    folder.mkdir(exist_ok=True)
     norms = {key.replace("audio_tower.", "encoder."): value for key, value in make(name).named_buffers()}
     norms = {key: value for key, value in norms.items() if "batch_norm" in key}
-    write_safetensors(folder / "model.safetensors", by_names(name, make(name)) | norms)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "preprocessor_config.json").write_text(json.dumps(SETTINGS_OF.get(name, SETTINGS)))
-    (folder / "tekken.json").write_text(json.dumps(tekken()))
-    return folder
+    files = {"preprocessor_config": SETTINGS_OF.get(name, SETTINGS), "tekken": tekken()}
+    return write_folder(folder, by_names(name, make(name)) | norms, CONFIGS[name] | config, **files)
 
 
 def mel(*counts: int, name: str = "voxtral") -> tuple[pyapp.Tensor, list[tuple[int, int]]]:
