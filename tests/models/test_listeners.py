@@ -28,6 +28,7 @@ from tests.models.seeded import shown, sound_weights
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import recording
 from tests.models.voice_folders import write_folder
+from tests.text.tokenizer_documents import byte_pairs, document, numbered
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 # Words of 60 tokens: special ones, and two letters for each of the others.
@@ -46,18 +47,9 @@ def inputs(*counts: int, name: str = "moonshine") -> Any:
 
 def tokenizer_file(count: int = len(WORDS)) -> str:
     """A tokenizer.json of the first so many words."""
-    document = {
-        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
-        "added_tokens": [
-            {"id": i, "content": WORDS[i], "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-             "normalized": False} for i in range(3)
-        ],
-        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
-        "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
-        "model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(WORDS[:count])}, "merges": [],
-                  "unk_token": "<unk>", "byte_fallback": False},
-    }  # fmt: skip
-    return json.dumps(document)
+    spaces = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
+    model = byte_pairs(numbered(WORDS[:count]), unknown="<unk>")
+    return json.dumps(document(model, numbered(WORDS[:3]), pre_tokenizer=spaces, decoder=spaces))
 
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
