@@ -4,7 +4,6 @@ padding, the tokens that they write, and gradients; and their files.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,13 @@ from pyapp.audio.processors import CentredBankProcessor, SampleProcessor, Standa
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.events import Segment
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models.listener_configs import BANKS, CONFIGS, MOST, QUANTISED, SAMPLES, tokens_of
 from tests.models.seeded import shown, sound_weights
-from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
+from tests.models.small_models import check_gradients, module_for, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import recording
 from tests.models.voice_folders import write_folder
 from tests.text.tokenizer_documents import byte_pairs, document, numbered
@@ -98,7 +96,7 @@ def test_gradients(case: Any) -> None:
 
 def test_folders_load(case: Any, tmp_path: Path) -> None:
     name, expected, model = case
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    module = module_for(CONFIGS[name])
     renamed, state = getattr(module, "renamed", str), dict(model.state_dict())
     files = {key: state.get(renamed(key), state.get(f"model.{renamed(key)}")) for key in expected["files"]}
     loaded = load_speech_model(write(tmp_path, name, {key: value for key, value in files.items() if value is not None}))

@@ -26,8 +26,8 @@ from pyapp.nn import functional
 from pyapp.text.tokenization.spoken_pieces import SpokenPieces
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.models.parakeet_configs import CONFIGS, ENCODER, LABELS, PIECES, SAMPLES, WRITTEN, sounds, weights
-from tests.models.seeded import direction, shown
-from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
+from tests.models.seeded import shown
+from tests.models.small_models import along, check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -68,7 +68,7 @@ def test_logits_pieces_and_gradients(case: Any) -> None:
         assert logits[0].argmax(-1).tolist() == expected["numbers"]
     else:
         logits = model(values, pyapp.tensor(WRITTEN, dtype="int32"))
-        loss = (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum()
+        loss = along(logits, name)
         with pyapp.no_grad():
             pieces = [*model.pieces(model.encode(values)[0])]
         assert [[piece.token, piece.first] for piece in pieces] == expected["pieces"]

@@ -36,7 +36,7 @@ from tests.models.picture_text_configs import (
     tokens,
 )
 from tests.models.seeded import direction, picture, picture_weights, shown
-from tests.models.small_models import golden_in
+from tests.models.small_models import along, golden_in
 from tests.together import fewer_in_browser
 
 golden = golden_in("golden_picture_texts")
@@ -119,7 +119,7 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     ids, pictures, mask = inputs(name, model)
     logits = model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)
     np.testing.assert_allclose(shown(logits.detach().numpy(), 96), expected["outputs"], atol=1e-4, rtol=1e-4)
-    (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
+    along(logits, name).backward()
     grads = {
         key: pyapp.zeros(*parameter.shape) if parameter.grad is None else parameter.grad
         for key, parameter in found.items()

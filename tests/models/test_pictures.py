@@ -4,7 +4,6 @@ files; pictures and configurations that do not fit.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import re
@@ -39,7 +38,7 @@ from tests.models.picture_configs import (
     sizes,
 )
 from tests.models.seeded import direction, picture, picture_weights, shown
-from tests.models.small_models import golden_in
+from tests.models.small_models import along, golden_in, module_for
 from tests.together import fewer_in_browser
 
 # Which do not divide the width.
@@ -52,7 +51,7 @@ golden = golden_in("golden_pictures")
 
 
 def module_of(name: str) -> Any:
-    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    return module_for(CONFIGS[name])
 
 
 def stored_names(name: str, task: str) -> dict[str, Any]:
@@ -139,7 +138,7 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
     for size in sizes(name):
         for part in run(model, task, size):
             results.append(part.detach().numpy())
-            total = total + (part * pyapp.tensor(direction(task, part.shape).astype(np.float32))).sum()
+            total = total + along(part, task)
     for values, wanted in zip(results, expected["outputs"], strict=True):
         np.testing.assert_allclose(shown(values), wanted, atol=1e-4, rtol=1e-4)
     total.backward()

@@ -5,7 +5,6 @@ tensors of their files, what is prepared of recordings, logits and padding; tran
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ from pyapp import tasks
 from pyapp.errors import ArgumentError, InputError, ModelError
 from pyapp.events import Done, Segment
 from pyapp.formats import write_safetensors
-from pyapp.models import _index
 from pyapp.models.load import load_speech_model
 from tests.models.parakeet_configs import sounds
 from tests.models.piece_head_configs import CONFIGS, QUANTISED, SAMPLES, SETTINGS
 from tests.models.seeded import shown, sound_weights
-from tests.models.small_models import golden_in, numbers
+from tests.models.small_models import golden_in, module_for, numbers
 from tests.models.test_parakeets import VOCABULARY
 from tests.models.test_sound_texts import run
 
@@ -107,6 +105,6 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "changed", "told"), HOSTILE)
 def test_hostile_configurations(name: str, changed: dict[str, Any], told: str) -> None:
-    module = importlib.import_module(f"pyapp.models.{_index.MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    module = module_for(CONFIGS[name])
     with pytest.raises(ModelError, match=told):
         module.TASKS["speech-recognition"](module.Config.from_dict(CONFIGS[name] | changed))

@@ -35,7 +35,7 @@ from pyapp.nn.vision_language.picture_text import Seen
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import Recording
 from tests.models.seeded import direction, shown, sound_weights
-from tests.models.small_models import golden_in, numbers
+from tests.models.small_models import along, golden_in, numbers
 from tests.models.sound_configs import recording
 from tests.models.sound_text_configs import (
     CONFIGS,
@@ -150,7 +150,7 @@ def test_spectrograms_logits_and_gradients_are_those_of_transformers(name: str) 
     ids = pyapp.tensor(texts(name), dtype="int32")
     logits = model(ids, ids != 0, *mel(*counts, name=name)) * (ids != 0).unsqueeze(-1)
     np.testing.assert_allclose(shown(numbers(logits), 96), expected["outputs"], **CLOSE)
-    (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
+    along(logits, name).backward()
     for key, (_, product) in stored.items():
         grad = np.zeros(found[key].shape) if found[key].grad is None else numbers(found[key].grad)
         np.testing.assert_allclose(

@@ -6,7 +6,6 @@ tokens that they write; transcription.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,12 +23,11 @@ from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import Cancelled, ModelError, OptionError
 from pyapp.events import Cancel, Done, Segment
 from pyapp.formats import write_safetensors
-from pyapp.models import _index
 from pyapp.models.load import load_speech_model
 from pyapp.nn.audio.synchronous import Writer
 from tests.models.codec_configs import sound
 from tests.models.seeded import shown
-from tests.models.small_models import golden_in, numbers
+from tests.models.small_models import golden_in, module_for, numbers
 from tests.models.sound_configs import recording
 from tests.models.synchronous_listener_configs import (
     AT_CODEC,
@@ -212,7 +210,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "changed", "told"), HOSTILE)
 def test_hostile_configurations(name: str, changed: dict[str, Any], told: str) -> None:
-    module = importlib.import_module(f"pyapp.models.{_index.MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    module = module_for(CONFIGS[name])
     with pytest.raises(ModelError, match=told):
         module.Config.from_dict(CONFIGS[name] | changed)
     wrong = {"kyutai": {"audio_delay_seconds": -1}, "voxtral": {"global_log_mel_max": "x"}}[name]

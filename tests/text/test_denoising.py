@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,12 @@ from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Draft, Error, Event, Token
 from pyapp.formats import write_safetensors
-from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.encoders.masked_diffusion import Denoising
 from pyapp.text.generation.denoising import MASKED, denoise
 from pyapp.text.generation.generate import Session, generate_from
 from pyapp.text.generation.options import SamplingOptions
 from tests.models.seeded import draw
+from tests.models.small_models import module_for
 from tests.tasks.test_texts import tokenizer_json
 from tests.text.denoising_cases import CASES, MODELS, PROMPT
 from tests.text.table_model import Config, TableModel, TableTokenizer
@@ -32,7 +31,7 @@ GREEDY = {"temperature": 0.0, "top_p": 1.0}
 
 
 def make(name: str) -> Any:
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[MODELS[name]['model_type']]}")
+    module = module_for(MODELS[name])
     model = module.TASKS["text-diffusion"](module.Config.from_dict(MODELS[name]))
     with pyapp.no_grad():
         for key, parameter in model.named_parameters():
