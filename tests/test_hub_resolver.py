@@ -24,11 +24,7 @@ def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     """A local hub and an empty cache."""
     running = Hub({REPO: {"model.bin": b"weights", "tokenizer.json": b"{}"}})
     running.start()
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", running.address)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    running.use(monkeypatch, tmp_path / "cache")
     yield running
     running.stop()
 

@@ -138,10 +138,7 @@ class Categorical(Distribution):
     def _classes(self, sample_shape: Any) -> Tensor:
         with no_grad():
             rows = self.probs.reshape(-1, self._num_events)
-            count = 1
-            for size in sample_shape:
-                count *= size
-            drawn = multinomial(rows, count, True)  # (rows, count)
+            drawn = multinomial(rows, math.prod(sample_shape), True)  # (rows, count)
             return drawn.t().reshape((*sample_shape, *self._batch_shape))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:

@@ -8,21 +8,17 @@ codes. The weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.codec_configs import sound
 from tests.models.seeded import rounded, shown
 from tests.models.seeded_folders import load_seeded
 from tests.models.xcodec_configs import CONFIGS, LENGTHS, weights
 
-FOLDER = Path(__file__).with_name("golden_xcodecs")
 MARGIN = 1e-4  # between the distances of the two nearest entries
 
 
@@ -40,8 +36,7 @@ def watched(model: Any) -> None:
 
 def golden(name: str) -> dict[str, Any]:
     config = {key: value for key, value in CONFIGS[name].items() if key != "model_type"}
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(transformers.XcodecModel(transformers.XcodecConfig(**config)), Path(place), weights)
+    model, stored = load_seeded(transformers.XcodecModel(transformers.XcodecConfig(**config)), weights)
     watched(model)
     found: dict[str, Any] = {"tensors": {key: list(value.shape) for key, value in stored.items()}}
     with torch.no_grad():
@@ -54,6 +49,4 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":"))
+    write_each(__file__, CONFIGS, golden)

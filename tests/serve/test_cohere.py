@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.test_routes import WEATHER, post
+from tests.serve.test_routes import WEATHER, named_events, post
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
@@ -20,12 +20,7 @@ CALL = '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call
 
 
 def streamed(client: Any, **more: Any) -> list[Any]:
-    answer = client.post(PATH, json=ASK | more | {"stream": True})
-    assert answer.headers["content-type"].startswith("text/event-stream"), answer.text
-    blocks = [block.split("\n") for block in answer.text.removesuffix("\n\n").split("\n\n")]
-    found = [json.loads(data.removeprefix("data: ")) for _, data in blocks]
-    assert [name for name, _ in blocks] == [f"event: {event['type']}" for event in found]
-    return found
+    return named_events(client.post(PATH, json=ASK | more | {"stream": True}))
 
 
 def kinds(events: list[Any]) -> list[str]:

@@ -50,6 +50,15 @@ def post(client: Any, path: str, **body: Any) -> Any:
     return answer.json()
 
 
+def named_events(answer: Any) -> list[Any]:
+    """The events of a stream in which each has its type as its name."""
+    assert answer.headers["content-type"].startswith("text/event-stream"), answer.text
+    blocks = [block.split("\n") for block in answer.text.removesuffix("\n\n").split("\n\n")]
+    found = [json.loads(data.removeprefix("data: ")) for _, data in blocks]
+    assert [name for name, _ in blocks] == [f"event: {event['type']}" for event in found]
+    return found
+
+
 def events(client: Any, path: str, **body: Any) -> list[Any]:
     """The objects of a stream; its last line must be [DONE]."""
     answer = client.post(path, json=body | {"stream": True})
