@@ -99,11 +99,12 @@ RELAXED_CLANG = [
 EMCC_LINK = ["-O1", "-sSIDE_MODULE=2", "-sEXPORTED_FUNCTIONS=" + ",".join("_pyapp_" + name for name in EXPORTS)]
 EMCC_WITH_LLVM_17 = (3, 1, 40)
 RELAXED_LINK = ["--shared", "--experimental-pic", "--no-entry", "--unresolved-symbols=import-dynamic", "--strip-all"]
+RELAXED_LINK += ["--compress-relocations"]  # without the padding of addresses, 5 kB; emcc does it
 # A module of its own over shared memory, which is created outside and grows to 4 GiB. 1 MiB of stack below all data, as
 # natively; JavaScript gives each helper another. The linker leaves out what nobody exports or calls.
 POOL = [*WASM, "-matomics", "-mmutable-globals", "-fno-PIC"]
 POOL_LINK = ["--no-entry", "--import-memory", "--shared-memory", f"--max-memory={2**32}", "--stack-first"]
-POOL_LINK += ["-z", f"stack-size={2**20}", "--strip-all", "--gc-sections"]
+POOL_LINK += ["-z", f"stack-size={2**20}", "--strip-all", "--gc-sections", "--compress-relocations"]
 POOL_EXPORTS = ["pool_run", "pool_help", "pool_lose", "pyapp_signature", "pyapp_instruction_set"]
 POOL_EXPORTS += ["__stack_pointer", "__heap_base"]
 
