@@ -40,8 +40,8 @@ def imported(statements: str) -> set[str]:
 
 
 def without_private_notes(source: bytes) -> ast.Module:
-    """The tree of a module whose private functions have neither docstrings nor type hints. The Lab shows those of others,
-    also of methods such as __init__."""
+    """The tree of a module whose private functions have neither docstrings nor type hints. The Lab shows those of
+    others, also of methods such as __init__."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
