@@ -14,7 +14,7 @@ from ..op import claims
 from ..operands import dense, is_plain
 from ..shape import normalize_dim
 from ..storage import Storage
-from ..tensor import Tensor, empty_contiguous
+from ..tensor import Tensor, empty_contiguous, make
 from .conversions import WIDENING
 from .layouts import rows_of
 
@@ -156,18 +156,24 @@ def _normalize_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | Non
 
 
 _SHORTEST = 16  # elements that lie together; shorter segments leave vectors empty
+_FEW = 1 << 9  # elements of short segments that the kernel takes, too
 _MOST_TURNED = 1 << 17  # elements of (N, C) whose two copies cost less than the definition
 
 
-def _channel_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
-    """The layout of rows and weights for `normalize`; None where the definition is faster."""
+def _channel_rows(x: Tensor, groups: int, plain: bool) -> tuple[int, ...] | None:
+    """The layout of rows and weights (`plain`: there are none) for `normalize`; None where the definition is faster."""
     samples, channels = x.shape[:2]
     length = prod(x.shape[2:])
-    if x.dtype not in (_F32, _dtype.float64) or length < _SHORTEST or not x.numel() or not x.is_contiguous():
+    if x.dtype not in (_F32, _dtype.float64) or not x.numel() or not x.is_contiguous():
         return None
+    short = length < _SHORTEST
     if not groups:
-        return channels, samples, length, length, channels * length, channels, 1, 0, 0
+        return None if short else (channels, samples, length, length, channels * length, channels, 1, 0, 0)
     each = channels // groups
+    if short and plain:  # the channels of a group are one segment
+        return samples * groups, 1, each * length, each * length, 0, 1, 0, 0, 0
+    if short and x.numel() > _FEW:
+        return None
     return samples * groups, each, length, each * length, length, groups, each, 1, 0
 
 
@@ -187,7 +193,8 @@ def _turned_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
 
 def _turned(x: Tensor) -> Tensor:
     """(N, C, ...) as a dense (C, N, ...), and back."""
-    return dense(x.transpose(0, 1))
+    (n, c, *rest), (near, far, *steps) = x.shape, x.strides
+    return dense(make(x.storage, (c, n, *rest), (far, near, *steps), x.dtype, x.offset))
 
 
 def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
@@ -199,7 +206,7 @@ def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
 def _channel_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int, epsilon: float
 ) -> Any:
-    rows = _channel_rows(x, groups)
+    rows = _channel_rows(x, groups, weight is bias is None)
     turns = rows is None
     rows = _turned_rows(x, groups) if rows is None else rows
     if rows is None or not _are_for(x, weight, bias):
@@ -219,7 +226,7 @@ def _channel_norm_backward(
     g: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int,
     epsilon: float,
 ) -> Any:  # fmt: skip
-    rows = _channel_rows(x, groups)
+    rows = _channel_rows(x, groups, weight is bias is None)
     turns, wanted = rows is None, x.requires_grad
     rows = _turned_rows(x, groups) if rows is None else rows
     if rows is None or statistics is None or g.dtype is not x.dtype or not _are_for(x, weight, bias):
