@@ -25,15 +25,15 @@ from .select import where
 
 def _d_mul(g: Tensor, _: Any, a: Any, b: Any) -> Any:
     return (
-        unbroadcast(g * b, a) if a.requires_grad else None,
-        unbroadcast(g * a, b) if isinstance(b, Tensor) and b.requires_grad else None,
+        unbroadcast(g * b, a) if a._requires_grad else None,
+        unbroadcast(g * a, b) if isinstance(b, Tensor) and b._requires_grad else None,
     )
 
 
 def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
     return (
-        unbroadcast(g / b, a) if a.requires_grad else None,
-        unbroadcast(-g * a / (b * b), b) if isinstance(b, Tensor) and b.requires_grad else None,
+        unbroadcast(g / b, a) if a._requires_grad else None,
+        unbroadcast(-g * a / (b * b), b) if isinstance(b, Tensor) and b._requires_grad else None,
     )
 
 
@@ -44,12 +44,12 @@ def _d_pow(g: Tensor, _: Any, a: Tensor, b: Any) -> Any:
     grad_a = None
     if isinstance(b, (int, float)) and b == 2 and a.dtype in _IN_PROGRAMS and g.dtype is a.dtype:
         return _d_square(g, a), None
-    if a.requires_grad:  # the slope of x ** 0 is 0, also for x = 0
+    if a._requires_grad:  # the slope of x ** 0 is 0, also for x = 0
         slope = a if isinstance(b, (int, float)) and b == 2 else a ** (b - 1)
         part = g * b * slope
         never = b == 0
         grad_a = unbroadcast(where(never, 0.0, part) if isinstance(never, Tensor) else g * 0 if never else part, a)
-    if isinstance(b, Tensor) and b.requires_grad:
+    if isinstance(b, Tensor) and b._requires_grad:
         rises = (b.real if b.dtype.is_complex else b) >= 0  # below, 0 ** b is infinite and falls
         flat = (a == 0).logical_and(rises)
         return grad_a, unbroadcast(g * where(flat, 0.0, a**b * where(flat, 1.0, a).log()), b)
@@ -72,7 +72,7 @@ sub = binary(
     lambda: np.subtract,
     lambda g, _, a, b: (
         unbroadcast(g, a),
-        unbroadcast(-g, b) if isinstance(b, Tensor) and b.requires_grad else None,
+        unbroadcast(-g, b) if isinstance(b, Tensor) and b._requires_grad else None,
     ),
     saves="none",
     synonyms="subtract",
