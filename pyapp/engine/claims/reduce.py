@@ -8,9 +8,11 @@ from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
+from ..device import cpu
 from ..dtype import DType, as_dtype
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
+from ..launch import launch_all
 from ..op import claims
 from ..operands import check_extreme, check_place, dense, is_half
 from ..shape import Shape, dense_layout, is_packed, normalize_dim, normalize_dims, reduced_dims
@@ -260,6 +262,32 @@ def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
         return _sum_of_any(x, dim, keepdim, dtype)
     y = empty_contiguous(shape, _F32, x.device)
     kernel.launch(work, y, x, rows, columns, columns)
+    return y
+
+
+_DIV = K["div_f32"]
+
+
+@claims("mean")
+@claims("_mean")
+def _mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Of a dense float32 tensor, where one kernel sums: the sums, divided where they lie."""
+    if dtype is not None or x.dtype is not _F32 or not x.is_contiguous() or x.device is not cpu:
+        return NotImplemented
+    key = x.shape, tuple(dim) if dim.__class__ is list else dim, keepdim
+    try:
+        plan = _SUMS.get(key)
+    except TypeError:
+        return NotImplemented
+    if plan is None or plan[0] is None:
+        return NotImplemented  # `sum` plans it
+    kernel, work, rows, columns, shape = plan
+    y = empty_contiguous(shape, _F32, cpu)
+    count = y.numel()
+    launch_all(
+        work, (kernel, y, x, rows, columns, columns),
+        (_DIV, y, y, None, count, count, 1, 0, 0, float(rows * columns // count)),
+    )  # fmt: skip
     return y
 
 
