@@ -11,12 +11,12 @@ from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..launch import launch_all
 from ..op import claims
-from ..operands import dense, is_plain
+from ..operands import dense, is_half, is_plain
 from ..shape import normalize_dim
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
 from .conversions import WIDENING
-from .layouts import rows_of
+from .layouts import in_type, rows_of
 
 _F32 = _dtype.float32
 _FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
@@ -252,8 +252,19 @@ def _channel_norm_backward(
     return grad_x, None if weight is None else grad_weight, None if bias is None else grad_bias
 
 
+def _in_float32(compute: Any, *given: Any) -> Any:
+    """What `compute(*given)` gives of 16-bit floats, computed in float32: each in the dtype of the argument that it
+    belongs to, after the first."""
+    found = compute(*[in_type(x, _F32) if isinstance(x, Tensor) else x for x in given])
+    if found is NotImplemented:
+        return found
+    return tuple([in_type(y, x.dtype) for y, x in zip(found, given[1:], strict=False)])
+
+
 @claims("rms_norm_backward")
 def _rms_norm_backward(g: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> Any:
+    if is_half(x):
+        return _in_float32(_rms_norm_backward, g, x, weight, epsilon)
     if not (x.dtype is weight.dtype is g.dtype is _F32):
         return _normalize_backward(g, x, weight, None, epsilon)
     x, weight, g = dense(x), dense(weight), dense(g)
@@ -294,6 +305,8 @@ def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) 
 
 @claims("layer_norm_backward")
 def _layer_norm_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Any:
+    if is_half(x):
+        return _in_float32(_layer_norm_backward, g, x, weight, bias, epsilon)
     if g.dtype is not _F32 or not _takes_norm(x, weight, bias):
         return _normalize_backward(g, x, weight, bias, epsilon)
     x, g = dense(x), dense(g)
