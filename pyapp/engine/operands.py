@@ -38,6 +38,11 @@ def common_dtype(*operands: Any) -> DType:
                     break
             else:
                 return kind
+    if len(operands) == 2:
+        x, number = operands if isinstance(operands[0], Tensor) else operands[::-1]
+        if (type(number) is int or type(number) is float) and isinstance(x, Tensor) and x.shape:
+            if x.dtype.is_floating_point and not x.dtype.is_storage_only:
+                return x.dtype
     return result_dtype([with_priority(x) for x in operands])
 
 
