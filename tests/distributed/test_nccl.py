@@ -250,7 +250,7 @@ def trained(model: nn.Module, rows: slice, device: str) -> list[float]:
 
 @pytest.mark.parametrize("way", ["tensors", "float32", "bfloat16"])
 def test_training_on_cards_is_that_of_one_process(way: str) -> None:
-    """Divided tensors; parameters that each process keeps a part of, whose gradients are sums of what processes have."""
+    """Divided tensors; parameters of which each process keeps a part, whose gradients are sums of what all have."""
     alone = trained(make("llama", 1), slice(2), "cpu")
 
     def work(group: ProcessGroup, library: FakeNccl) -> list[float]:
