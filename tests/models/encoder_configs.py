@@ -176,6 +176,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "layoutlmv3", **_SIZES, "coordinate_size": 3, "shape_size": 2, "visual_embed": False,
         "has_spatial_attention_bias": False, "id2label": {str(i): f"B-{i}" for i in range(12)},
     },
+    "splinter": {"model_type": "splinter", **_SIZES, "pad_token_id": 0, "question_token_id": 11},
+    "yoso": {"model_type": "yoso", **_SIZES, **_LABELS, "hash_code_len": 5, "conv_window": 3},
+    "bros": {"model_type": "bros", **_SIZES, **_LABELS, "hidden_size": 64, "pad_token_id": 0},
+    "funnel": {
+        "model_type": "funnel", "vocab_size": 40, "block_sizes": [1, 2, 1], "num_decoder_layers": 1, "d_model": 16,
+        "n_head": 2, "d_head": 6, "d_inner": 24, **_LABELS,
+    },
+    "funnel_factorized": {
+        "model_type": "funnel", "vocab_size": 40, "block_sizes": [1, 1], "block_repeats": [1, 2], "d_model": 16,
+        "n_head": 4, "d_head": 4, "d_inner": 24, "num_decoder_layers": 1, **_LABELS, "pooling_type": "max",
+        "attention_type": "factorized", "truncate_seq": False, "pool_q_only": False,
+    },
     "openai_privacy_filter": {
         "model_type": "openai_privacy_filter", **_SIZES, "pad_token_id": 0, "num_key_value_heads": 2, "head_dim": 6,
         "sliding_window": 2, "num_local_experts": 4, "num_experts_per_tok": 2,
@@ -184,7 +196,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
 _ALIKE = (
     "deberta_words", "data2vec_text", "xlm_roberta_xl", "roberta_prelayernorm", "convbert_base", "ernie", "luke_words",
-    "nystromformer", "xmod_before"
+    "nystromformer", "xmod_before", "splinter", "yoso", "funnel_factorized",
 )  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(
@@ -195,7 +207,8 @@ _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
     "distilbert": {"dim": 32, "hidden_dim": 64}, "xlnet": {"d_model": 32, "d_inner": 64},
     "squeezebert": _WIDE | {"embedding_size": 32}, "xlm": {"emb_dim": 32}, "flaubert": {"emb_dim": 32},
-    "lilt": {"hidden_size": 96, "intermediate_size": 64},
+    "lilt": {"hidden_size": 96, "intermediate_size": 64}, "bros": {"hidden_size": 128, "intermediate_size": 64},
+    **dict.fromkeys(("funnel", "funnel_factorized"), {"d_model": 32, "d_inner": 64, "d_head": 16}),
     **dict.fromkeys(("layoutlmv3", "layoutlmv3_words"), _WIDE | {"coordinate_size": 6, "shape_size": 4}),
 }  # fmt: skip
 # Run as GGUF files, with these fields: what llama.cpp has of an architecture.
@@ -205,8 +218,14 @@ IN_GGUF: dict[str, dict[str, Any]] = {
 IN_GGUF["xlm_roberta"] = _WIDE | {"hidden_act": "gelu"}
 IN_GGUF["nomic_moe"] = _WIDE | {"expert_bias": False}
 IN_GGUF |= {"jina_bert": _WIDE, "jina_embeddings_v3": _WIDE, "eurobert": _WIDE | {"mlp_bias": False}}
-# The reference adds the biases by distance to the mask, which a head for multiple choice does not take.
-MASKED = (("jina_bert", "multiple-choice"),)
+# The reference adds the biases by distance to the mask, which a head for multiple choice does not take; the heads of
+# Funnel-Transformer are the same in all its forms.
+MASKED = (
+    ("jina_bert", "multiple-choice"),
+    *(("funnel_factorized", f"{task}-classification") for task in ("sequence", "token")),
+    *(("funnel_factorized", task) for task in ("replaced-tokens", "question-answering", "multiple-choice")),
+    ("funnel_factorized", "masked-lm"),
+)
 # Tokens of two texts, the second with padding at its end.
 IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
 LENGTH = 7
@@ -231,8 +250,8 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 TYPED = (
     "albert", "bert", "big_bird", "canine", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet",
-    "gte", "layoutlm", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer",
-    "rembert", "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
+    "bros", "funnel", "gte", "layoutlm", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert", "nomic_bert",
+    "nystromformer", "rembert", "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
 
 
@@ -253,4 +272,4 @@ def page(config: dict[str, Any]) -> tuple[Any, ...]:
     return (boxes,) if side is None else (boxes, picture(2, side, side))
 
 
-PAGES = ("layoutlm", "layoutlmv3", "lilt")
+PAGES = ("bros", "layoutlm", "layoutlmv3", "lilt")

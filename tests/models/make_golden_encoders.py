@@ -127,12 +127,28 @@ transformers.models.nystromformer.modeling_nystromformer.create_bidirectional_ma
 )
 
 
+# Transformers 5.24 gives YOSO's attention no padding: the masks that its authors' program makes are put in place.
+class Cumulation:
+    mask: list[list[int]]
+
+    @classmethod
+    def apply(cls, query_mask: Any, key_mask: Any, *more: Any) -> Any:
+        own = torch.tensor(cls.mask).repeat_interleave(len(query_mask) // len(cls.mask), 0)
+        return _cumulation.apply(own, own, *more)
+
+
+_cumulation = transformers.models.yoso.modeling_yoso.YosoCumulation
+transformers.models.yoso.modeling_yoso.YosoCumulation = Cumulation
+
+
 def model_of(name: str, task: str) -> Any:
     config = dict(CONFIGS[name])
     if task == "question-answering":
         config |= {"id2label": {"0": "start", "1": "end"}}
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     made._attn_implementation = "eager"
+    if made.model_type == "funnel":  # of which there are two with features
+        made.architectures = ["FunnelModel"]
     auto = CLASSES[task]
     if name == "layoutlm" and task == "question-answering":
         auto = "AutoModelForDocumentQuestionAnswering"
@@ -155,12 +171,15 @@ def outputs(model: Any, name: str, task: str) -> Any:
     given = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
     if name == "jina_bert":
         given["attention_mask"] = biases(mask, model.config.num_attention_heads)
+    Cumulation.mask = mask
     if types is not None:
         given["token_type_ids"] = torch.tensor(types)
     more = page(CONFIGS[name])
     fields = ("entity_ids", "entity_position_ids") if name in ENTITIES else ("bbox", "pixel_values")
     for field, values in zip(fields, more, strict=False):
         given[field] = torch.from_numpy(values if field == "pixel_values" else values.astype(np.int64))
+    if name == "bros":  # whose pages are one wide and high
+        given["bbox"] = given["bbox"] / 1000
     if name in ENTITIES:
         given["entity_attention_mask"] = (given["entity_ids"] != 0).long()
     if name == "dpr":  # which gives the first token alone

@@ -145,7 +145,7 @@ def test_too_many_tokens_and_other_shapes_are_refused() -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_hostile_configurations_are_refused(name: str) -> None:
     heads = {"distilbert": "n_heads", "xlnet": "n_head", "xlm": "n_heads", "flaubert": "n_heads"}.get(
-        name, "num_attention_heads"
+        name, "d_model" if name.startswith("funnel") else "num_attention_heads"
     )
     for change in ({heads: 5}, {heads: 0}, {"vocab_size": 10**12}, {"vocab_size": "many"}, {"vocab_size": None},
                    {"id2label": {"0": "a", "2": "b"}}, {"num_labels": 10**9, "id2label": None}):  # fmt: skip
