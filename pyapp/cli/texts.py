@@ -98,6 +98,9 @@ def read_text(file: str, parameter: str = "FILE") -> str:
         ) from None
 
 
+TABLES = (".csv", ".tsv")  # the ends of names of tables
+
+
 def is_page_file(file: str) -> bool:
     """Whether FILE is a picture or a PDF, and not a text."""
     from pyapp.vision.reading import is_page
@@ -400,9 +403,22 @@ def answer(
     FILE may be a picture or a PDF: the embedded reader finds its words, and models such as LayoutLM read their places
     too. A line then has the number of the page, the box of the answer in pixels (left, top, right, bottom), the
     probability and the answer.
+
+    A model such as TAPAS answers from a table: FILE ends with .csv or .tsv, and its first line has the names of the
+    columns. The line has the mean probability of the cells, the answer, and behind it what was done with the cells.
     """
     from pyapp import tasks
 
+    if file.lower().endswith(TABLES):
+
+        def of_table(index: int, values: Any) -> list[str]:
+            return [f"{values['score']:.4f}\t{values['answer']}\t{values['aggregation'] or ''}".rstrip()]
+
+        return forward_items(
+            lambda cancel: tasks.answer_from_table([question], file, model=model, dtype=dtype, cancel=cancel),
+            as_json,
+            of_table,
+        )
     if is_page_file(file):
 
         def on_page(index: int, values: Any) -> list[str]:

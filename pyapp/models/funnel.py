@@ -158,8 +158,9 @@ class RelativeAttention(Module):
             apart = [ops.arange(place.count, dtype="int32", device=x.device) > 0 for place in (near, far)]
             added = added * apart[0].unsqueeze(1).logical_and(apart[1]).to(added.dtype)
         added = added * scale
-        if far.mask is not None:
-            added = ops.where(visible_keys(far.mask), added, float("-inf"))
+        shown = visible_keys(far.mask)
+        if shown is not None:
+            added = ops.where(shown, added, float("-inf"))
         y = ops.scaled_dot_product_attention(q + bias[0], k, v, added, scale=scale)  # (B, H, T, size)
         return self.layer_norm(self.post_proj(y.transpose(1, 2).reshape(*x.shape[:2], -1), x))
 

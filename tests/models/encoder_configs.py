@@ -179,6 +179,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "splinter": {"model_type": "splinter", **_SIZES, "pad_token_id": 0, "question_token_id": 11},
     "yoso": {"model_type": "yoso", **_SIZES, **_LABELS, "hash_code_len": 5, "conv_window": 3},
     "bros": {"model_type": "bros", **_SIZES, **_LABELS, "hidden_size": 64, "pad_token_id": 0},
+    "tapas": {
+        "model_type": "tapas", **_SIZES, **_LABELS, "type_vocab_sizes": [3, 5, 6, 2, 5, 5, 10],
+        "num_aggregation_labels": 4, "temperature": 0.7, "max_num_columns": 5, "max_num_rows": 6,
+        "aggregation_labels": {"0": "NONE", "1": "SUM", "2": "AVERAGE", "3": "COUNT"}, "no_aggregation_label_index": 0,
+    },
     "funnel": {
         "model_type": "funnel", "vocab_size": 40, "block_sizes": [1, 2, 1], "num_decoder_layers": 1, "d_model": 16,
         "n_head": 2, "d_head": 6, "d_inner": 24, **_LABELS,
@@ -231,8 +236,8 @@ IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
 LENGTH = 7
 
 
-def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], list[list[int]] | None]:
-    """(ids, attention mask, type ids or None if the architecture has none)."""
+def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], Any]:
+    """(ids, attention mask, type ids or None if the architecture has none). A token of TAPAS has seven types."""
     padding = config.get("pad_token_id") or 0
     # Long enough to be read in blocks, or of the only length with landmarks.
     times = 3 if "num_random_blocks" in config or config.get("num_landmarks") == LENGTH else 1
@@ -244,6 +249,10 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
         ids, mask = (
             [row[count:] + row[:count] for row, count in zip(rows, (7, 4), strict=True)] for rows in (ids, mask)
         )
+    if config["model_type"] == "tapas":  # a question, the names of two columns, and two cells
+        cells = [(0, 0, 0), (0, 0, 0), (1, 1, 0), (1, 2, 0), (1, 1, 1), (1, 1, 1), (1, 2, 1)]
+        typed = [[*cell, 0, i % 3, 2 * (i % 2), i] for i, cell in enumerate(cells)]
+        return ids, mask, [typed, [*typed[1:3], *typed[5:], *[[0] * 7] * 3]]
     types = [[0] * 4 + [1] * (length - 4)] * 2 if config.get("type_vocab_size", 2) != 1 else [[0] * length] * 2
     return ids, mask, types if config["model_type"] in TYPED else None
 

@@ -30,6 +30,7 @@ CLASSES = {
     "sequence-classification": "AutoModelForSequenceClassification",
     "token-classification": "AutoModelForTokenClassification",
     "question-answering": "AutoModelForQuestionAnswering",
+    "table-question-answering": "AutoModelForTableQuestionAnswering",
     "multiple-choice": "AutoModelForMultipleChoice",
     "replaced-tokens": "AutoModelForPreTraining",
 }
@@ -189,6 +190,8 @@ def outputs(model: Any, name: str, task: str) -> Any:
     found = model(**given)
     if task == "features" and name in ENTITIES:
         return torch.cat([found[0], found.entity_last_hidden_state], 1)
+    if task == "table-question-answering":
+        return torch.cat([found.logits, found.logits_aggregation], 1)
     if task == "question-answering":
         return torch.stack([found.start_logits, found.end_logits], -1)
     return found[0]

@@ -92,9 +92,9 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
     }
     assert {id(found[key]) for key in expected["parameters"]} == {id(parameter) for parameter in model.parameters()}
     with pyapp.no_grad():
-        np.testing.assert_allclose(shown(run(model, name)).numpy().reshape(-1), expected["outputs"], atol=1e-4)
+        np.testing.assert_allclose(shown(run(model, name)).numpy().reshape(-1), expected["outputs"], 1e-5, 1e-4)
     picked = shown(run(model.requires_grad_(), name))
-    np.testing.assert_allclose(picked.detach().numpy().reshape(-1), expected["outputs"], atol=1e-4)
+    np.testing.assert_allclose(picked.detach().numpy().reshape(-1), expected["outputs"], 1e-5, 1e-4)
     (picked * pyapp.tensor(direction(task, picked.shape).astype(np.float32))).sum().backward()
     grads = {key: x.grad if x.grad is not None else pyapp.zeros(*x.shape) for key, x in found.items()}
     grads = exported(model, grads)

@@ -83,7 +83,7 @@ HEADS = {
     "ForSequenceClassification": ("sequence-classification", "audio-classification"),
     "ForTokenClassification": ("token-classification",),
     "ForMultipleChoice": ("multiple-choice",),
-    "ForQuestionAnswering": ("question-answering", "visual-question-answering"),
+    "ForQuestionAnswering": ("question-answering", "visual-question-answering", "table-question-answering"),
     "ForConditionalGeneration": (
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
         "audio-text-to-text", "time-series-forecasting",
