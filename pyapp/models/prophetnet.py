@@ -116,7 +116,8 @@ class StreamAttention(Attention):
         q, k, v = streams[0]
         y = memory.own(layer, q, k, v, _looked_up(first, near))
         beside = second.narrow(3, 0, 1)  # (R, H, T, 1): of no distance
-        z = memory.beside(layer, *streams[1], k, v, _looked_up(second, far), beside)
+        own, own_k, own_v = streams[1]
+        z = memory.beside(layer, own, own_k, own_v, k, v, _looked_up(second, far), beside)
         return self.out_proj(ops.cat([y, z], 1), x)
 
 

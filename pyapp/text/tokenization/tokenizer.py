@@ -106,6 +106,8 @@ class Tokenizer:
         settings = settings or {}
         try:
             pieces, special = read_vocabulary(document, where)
+            known = document.get("known_tokens")  # pieces behind these are parts of tokens alone
+            pieces = pieces[:known] if type(known) is int and known > 0 else pieces
             self._pieces: Sequence[str | None] = pieces if len(pieces) < LARGE else PieceTable(pieces)
             self._decoder = PieceDecoder(document.get("decoder"), where)
             _check_patterns(document, where)
@@ -159,6 +161,11 @@ class Tokenizer:
             from pyapp.text.tokenization.moses import MosesBackend
 
             self._factory = partial(MosesBackend, library=self._factory, where=where)
+            own = True
+        if len(pieces) == known:  # of CTRL and the small Blenderbot
+            from pyapp.text.tokenization.joined_pieces import KnownPieces
+
+            self._factory = partial(KnownPieces, library=self._factory)
             own = True
         if self._parsed is None and _backend_factory is None and not own and document["model"].get("type") == "BPE":
             from .tokenizers_library import NativeBackend
