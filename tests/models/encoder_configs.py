@@ -184,6 +184,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_aggregation_labels": 4, "temperature": 0.7, "max_num_columns": 5, "max_num_rows": 6,
         "aggregation_labels": {"0": "NONE", "1": "SUM", "2": "AVERAGE", "3": "COUNT"}, "no_aggregation_label_index": 0,
     },
+    "neobert": {"model_type": "neobert", **_SIZES, **_LABELS, "norm_eps": 1e-5, "max_length": 24},
     "funnel": {
         "model_type": "funnel", "vocab_size": 40, "block_sizes": [1, 2, 1], "num_decoder_layers": 1, "d_model": 16,
         "n_head": 2, "d_head": 6, "d_inner": 24, **_LABELS,

@@ -19,6 +19,7 @@ import transformers
 
 from pyapp.models._index import MODEL_TYPES, TASKS
 from tests.goldens import write_json
+from tests.models import neobert_reference
 from tests.models.encoder_configs import CONFIGS, LENGTH, MASKED, batch, page
 from tests.models.seeded import direction, draw
 
@@ -146,6 +147,8 @@ def model_of(name: str, task: str) -> Any:
     config = dict(CONFIGS[name])
     if task == "question-answering":
         config |= {"id2label": {"0": "start", "1": "end"}}
+    if name == "neobert":
+        return drawn(neobert_reference.model_of(config, task).float().eval())
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     made._attn_implementation = "eager"
     if made.model_type == "funnel":  # of which there are two with features
@@ -161,6 +164,11 @@ def model_of(name: str, task: str) -> Any:
     for module in model.modules():
         if hasattr(module, "contact_head"):  # ESM's, which pyapp leaves out
             module.contact_head = None
+    return drawn(model)
+
+
+def drawn(model: Any) -> Any:
+    """The model with seeded weights."""
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(draw(key, tuple(parameter.shape))))
