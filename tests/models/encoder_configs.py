@@ -168,6 +168,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "lilt": {
         "model_type": "lilt", **_SIZES, **_LABELS, "hidden_size": 24, "channel_shrink_ratio": 2, "pad_token_id": 0,
     },
+    "layoutlmv2": {
+        "model_type": "layoutlmv2", **_SIZES, **_LABELS, "coordinate_size": 3, "shape_size": 2, "rel_pos_bins": 8,
+        "max_rel_pos": 4, "rel_2d_pos_bins": 16, "max_rel_2d_pos": 300, "image_feature_pool_shape": [2, 3, 6],
+        "has_visual_segment_embedding": True, "input_size": 32, "detectron2_config_args": {
+            "MODEL.RESNETS.DEPTH": 50, "MODEL.RESNETS.NUM_GROUPS": 2, "MODEL.RESNETS.WIDTH_PER_GROUP": 2,
+            "MODEL.RESNETS.STEM_OUT_CHANNELS": 4, "MODEL.RESNETS.RES2_OUT_CHANNELS": 6,
+            "MODEL.PIXEL_STD": [57.375, 57.12, 58.395],
+        },
+    },
     "layoutlmv3": {
         "model_type": "layoutlmv3", **_SIZES, **_LABELS, "coordinate_size": 3, "shape_size": 2, "input_size": 12,
         "patch_size": 4, "rel_pos_bins": 8, "max_rel_pos": 4, "rel_2d_pos_bins": 16, "max_rel_2d_pos": 300,
@@ -215,7 +224,7 @@ WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
     "squeezebert": _WIDE | {"embedding_size": 32}, "xlm": {"emb_dim": 32}, "flaubert": {"emb_dim": 32},
     "lilt": {"hidden_size": 96, "intermediate_size": 64}, "bros": {"hidden_size": 128, "intermediate_size": 64},
     **dict.fromkeys(("funnel", "funnel_factorized"), {"d_model": 32, "d_inner": 64, "d_head": 16}),
-    **dict.fromkeys(("layoutlmv3", "layoutlmv3_words"), _WIDE | {"coordinate_size": 6, "shape_size": 4}),
+    **dict.fromkeys(("layoutlmv2", "layoutlmv3", "layoutlmv3_words"), _WIDE | {"coordinate_size": 6, "shape_size": 4}),
 }  # fmt: skip
 # Run as GGUF files, with these fields: what llama.cpp has of an architecture.
 IN_GGUF: dict[str, dict[str, Any]] = {
@@ -260,8 +269,8 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], Any
 
 TYPED = (
     "albert", "bert", "big_bird", "canine", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet",
-    "bros", "funnel", "gte", "layoutlm", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert", "nomic_bert",
-    "nystromformer", "rembert", "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
+    "bros", "funnel", "gte", "layoutlm", "layoutlmv2", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert",
+    "nomic_bert", "nystromformer", "rembert", "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
 
 
@@ -282,4 +291,4 @@ def page(config: dict[str, Any]) -> tuple[Any, ...]:
     return (boxes,) if side is None else (boxes, picture(2, side, side))
 
 
-PAGES = ("bros", "layoutlm", "layoutlmv3", "lilt")
+PAGES = ("bros", "layoutlm", "layoutlmv2", "layoutlmv3", "lilt")
