@@ -99,6 +99,7 @@ def read_text(file: str, parameter: str = "FILE") -> str:
 
 
 TABLES = (".csv", ".tsv")  # the ends of names of tables
+MARKUP = (".html", ".htm")  # and of web pages
 
 
 def is_page_file(file: str) -> bool:
@@ -404,6 +405,8 @@ def answer(
     too. A line then has the number of the page, the box of the answer in pixels (left, top, right, bottom), the
     probability and the answer.
 
+    Of a web page (.html) the texts are read; models such as MarkupLM read their places in the page's tree too.
+
     A model such as TAPAS answers from a table: FILE ends with .csv or .tsv, and its first line has the names of the
     columns. The line has the mean probability of the cells, the answer, and behind it what was done with the cells.
     """
@@ -438,6 +441,14 @@ def answer(
     def lines(index: int, values: Any) -> list[str]:
         return [f"{found['score']:.4f}\t{found['answer']}" for found in values["answers"]]
 
+    if file.lower().endswith(MARKUP):
+        return forward_items(
+            lambda cancel: tasks.answer_from_markup(
+                [question], context, model=model, dtype=dtype, cancel=cancel, **options
+            ),
+            as_json,
+            lines,
+        )
     return forward_items(
         lambda cancel: tasks.answer([question], [context], model=model, dtype=dtype, cancel=cancel, **options),
         as_json,

@@ -193,6 +193,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_aggregation_labels": 4, "temperature": 0.7, "max_num_columns": 5, "max_num_rows": 6,
         "aggregation_labels": {"0": "NONE", "1": "SUM", "2": "AVERAGE", "3": "COUNT"}, "no_aggregation_label_index": 0,
     },
+    "markuplm": {
+        "model_type": "markuplm", **_SIZES, **_LABELS, "pad_token_id": 1, "max_xpath_tag_unit_embeddings": 7,
+        "max_xpath_subs_unit_embeddings": 6, "tag_pad_id": 6, "subs_pad_id": 5, "xpath_unit_hidden_size": 3,
+        "max_depth": 4,
+    },
     "neobert": {"model_type": "neobert", **_SIZES, **_LABELS, "norm_eps": 1e-5, "max_length": 24},
     "funnel": {
         "model_type": "funnel", "vocab_size": 40, "block_sizes": [1, 2, 1], "num_decoder_layers": 1, "d_model": 16,
@@ -269,8 +274,9 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], Any
 
 TYPED = (
     "albert", "bert", "big_bird", "canine", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet",
-    "bros", "funnel", "gte", "layoutlm", "layoutlmv2", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert",
-    "nomic_bert", "nystromformer", "rembert", "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
+    "bros", "funnel", "gte", "layoutlm", "layoutlmv2", "layoutlmv3", "lilt", "luke", "markuplm", "megatron-bert",
+    "mobilebert", "nomic_bert", "nystromformer", "rembert", "roberta", "roformer", "squeezebert", "xlm-roberta",
+    "xlnet",
 )  # fmt: skip
 
 
@@ -281,6 +287,9 @@ def page(config: dict[str, Any]) -> tuple[Any, ...]:
     if config["model_type"] == "luke":
         places = [[[2, 3, -1], [4, -1, -1]], [[1, 2, -1], [-1, -1, -1]]]
         return np.array([[5, 8], [2, 0]], np.int32), np.array(places, np.int32)
+    if config["model_type"] == "markuplm":  # tags of paths, and their numbers
+        units = np.arange(2 * LENGTH * 4).reshape(2, LENGTH, 4)
+        return (units * 5 % 7).astype(np.int32), (units * 3 % 6).astype(np.int32)
     if config["model_type"] not in PAGES:
         return ()
     boxes = np.zeros((2, LENGTH, 4), np.int32)

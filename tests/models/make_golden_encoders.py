@@ -251,6 +251,7 @@ def outputs(model: Any, name: str, task: str) -> Any:
         given["token_type_ids"] = torch.tensor(types)
     more = page(CONFIGS[name])
     fields = ("entity_ids", "entity_position_ids") if name in ENTITIES else ("bbox", "pixel_values")
+    fields = ("xpath_tags_seq", "xpath_subs_seq") if name == "markuplm" else fields
     for field, values in zip(fields, more, strict=False):
         given[field] = torch.from_numpy(values if field == "pixel_values" else values.astype(np.int64))
     if name == "layoutlmv2":
