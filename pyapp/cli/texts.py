@@ -100,6 +100,10 @@ def read_text(file: str, parameter: str = "FILE") -> str:
         ) from None
 
 
+TABLES = (".csv", ".tsv")  # the ends of names of tables
+MARKUP = (".html", ".htm")  # and of web pages
+
+
 def is_page_file(file: str) -> bool:
     """Whether FILE is a picture or a PDF, and not a text."""
     from pyapp.vision.reading import is_page
@@ -346,7 +350,19 @@ def answer(
     FILE may be a picture or a PDF: the embedded reader finds its words, and models such as LayoutLM read their places
     too. A line then has the number of the page, the box of the answer in pixels (left, top, right, bottom), the
     probability and the answer.
+
+    Of a web page (.html) the texts are read; models such as MarkupLM read their places in the page's tree too.
+
+    A model such as TAPAS answers from a table: FILE ends with .csv or .tsv, and its first line has the names of the
+    columns. The line has the mean probability of the cells, the answer, and behind it what was done with the cells.
     """
+    if file.lower().endswith(TABLES):
+
+        def of_table(index: int, values: Any) -> list[str]:
+            return [f"{values['score']:.4f}\t{values['answer']}\t{values['aggregation'] or ''}".rstrip()]
+
+        common = {name: settings[name] for name in ("model", "dtype")}
+        return forward_items(partial(tasks.answer_from_table, [question], file, **common), as_json, of_table)
     if is_page_file(file):
 
         def on_page(index: int, values: Any) -> list[str]:
@@ -361,6 +377,8 @@ def answer(
     def lines(index: int, values: Any) -> list[str]:
         return [f"{found['score']:.4f}\t{found['answer']}" for found in values["answers"]]
 
+    if file.lower().endswith(MARKUP):
+        return forward_items(partial(tasks.answer_from_markup, [question], context, **settings), as_json, lines)
     return forward_items(partial(tasks.answer, [question], [context], **settings), as_json, lines)
 
 

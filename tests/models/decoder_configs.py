@@ -196,6 +196,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "falcon-alibi": FALCON | {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
     "gpt2": GPT2 | {"model_type": "gpt2"},
     "openai-gpt": {key: value for key, value in GPT2.items() if key != "n_inner"} | {"model_type": "openai-gpt"},
+    "ctrl": {key: value for key, value in GPT2.items() if key != "n_inner"}
+    | {"model_type": "ctrl", "dff": 48, "tie_word_embeddings": False},
     "gpt_bigcode": GPT2 | {"model_type": "gpt_bigcode"},
     "gpt_bigcode-heads": GPT2 | {"model_type": "gpt_bigcode", "multi_query": False},
     "gpt_neox": SMALL | {"model_type": "gpt_neox", "rotary_pct": 0.25},

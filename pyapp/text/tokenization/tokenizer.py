@@ -106,6 +106,8 @@ class Tokenizer:
         settings = settings or {}
         try:
             pieces, special = read_vocabulary(document, where)
+            known = document.get("known_tokens")  # pieces behind these are parts of tokens alone
+            pieces = pieces[:known] if type(known) is int and known > 0 else pieces
             self._pieces: Sequence[str | None] = pieces if len(pieces) < LARGE else PieceTable(pieces)
             self._decoder = PieceDecoder(document.get("decoder"), where)
             _check_patterns(document, where)
@@ -159,6 +161,11 @@ class Tokenizer:
             from pyapp.text.tokenization.moses import MosesBackend
 
             self._factory = partial(MosesBackend, library=self._factory, where=where)
+            own = True
+        if len(pieces) == known:  # of CTRL and the small Blenderbot
+            from pyapp.text.tokenization.joined_pieces import KnownPieces
+
+            self._factory = partial(KnownPieces, library=self._factory)
             own = True
         if self._parsed is None and _backend_factory is None and not own and document["model"].get("type") == "BPE":
             from .tokenizers_library import NativeBackend
@@ -372,7 +379,28 @@ class Tokenizer:
         neighbours have `overlap` tokens in common. `before` is a text that stands before each as the first of a pair,
         such as a question. OptionError where `before` leaves too little room.
         """
-        tokens = self._tokens(text, parse_special, True)
+        return self._windows(self._tokens(text, parse_special, True), max_length, overlap, before, parse_special)
+
+    def windows_of(
+        self, parts: Sequence[str], max_length: int, overlap: int, before: str | None = None, parse_special: bool = True
+    ) -> list[Encoding]:
+        """As `windows`, of a text of several parts, each of which begins anew; the offsets count a character between
+        them.
+        """
+        ids: list[int] = []
+        offsets: list[encodings.Span] = []
+        start = 0
+        for part in parts:
+            found = self._tokens(part, parse_special, True)
+            ids += found.ids
+            offsets += [(first + start, last + start) for first, last in found.offsets or ()]
+            start += len(part) + 1
+        return self._windows(Tokens(ids, offsets), max_length, overlap, before, parse_special)
+
+    def _windows(
+        self, tokens: Tokens, max_length: int, overlap: int, before: str | None, parse_special: bool
+    ) -> list[Encoding]:
+        """What `windows` returns, of the tokens of the text."""
         first = [] if before is None else [self._tokens(before, parse_special, True)]
         room = max_length - self.post_processor.added(before is not None) - sum(len(part.ids) for part in first)
         if room < 1 or (room <= overlap and len(tokens.ids) > room):
