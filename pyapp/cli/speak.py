@@ -208,8 +208,10 @@ def _speak(
     )
 
 
-def write_sound(view: SpeakView, events: Any, target: Path | None, as_json: bool) -> int:
-    """Runs the task `events(cancel)` and writes the sound that `view` has kept of it; the exit code."""
+def write_sound(view: SpeakView, events: Any, target: Path | None, quietly: bool) -> int:
+    """Runs the task `events(cancel)` and writes the sound that `view` has kept of it; the exit code. `quietly`: the
+    file's name goes to stderr.
+    """
     code = forward(events, view)
     if target is None or code == 1 or not view.pcm:
         return code
@@ -219,5 +221,5 @@ def write_sound(view: SpeakView, events: Any, target: Path | None, as_json: bool
     data = encoded(view.pcm, view.rate, BY_SUFFIX[target.suffix.lower()])
     with open_sink(path) as sink:
         sink.write(data)
-    click.echo(path, err=as_json or code != 0)
+    click.echo(path, err=quietly or code != 0)
     return code
