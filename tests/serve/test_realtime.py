@@ -65,6 +65,13 @@ def test_an_item_ends_with_a_pause(socket: Any, parts: list[bytes]) -> None:
     assert 7.2 < events[-1]["usage"]["seconds"] < 9.2  # the pause is found where a passage of sound ends
 
 
+def test_items_of_sound_that_is_sent_at_once(socket: Any, parts: list[bytes]) -> None:
+    """Pauses end items also where the whole recording comes before it is heard."""
+    speak(socket, [b"".join([*parts, *parts])])
+    for _ in range(2):
+        assert until(socket, HEARD + "completed")[-1]["transcript"].count("snow in the west") == 1
+
+
 def test_an_item_ends_where_the_client_says(socket: Any, parts: list[bytes]) -> None:
     sound = {"input": {"turn_detection": None, "transcription": {"model": "speech", "language": "en"}}}
     socket.send_json({"type": "session.update", "session": {"type": "transcription", "audio": sound}})
