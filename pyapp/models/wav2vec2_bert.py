@@ -75,6 +75,11 @@ class Config(FileConfig):
         return PairedBankProcessor.samples * pooled
 
 
+def encoder(config: Config) -> NearConformer:
+    """The encoder of a configuration."""
+    return NearConformer(config)
+
+
 class Wav2Vec2BertForCTC(Module):
     """Scores of characters for each moment."""
 
