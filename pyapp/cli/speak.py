@@ -92,7 +92,8 @@ class SpeakJson(SpeakView):
               'WAVE files named like the texts; "-": a WAVE file on stdout, sentence by sentence.')  # fmt: skip
 @optional_model
 @click.option("--codec", metavar="MODEL",
-              help="The codec of a model that writes codes (of Orpheus hubertsiuzdak/snac_24khz), or the vocoder of "
+              help="The codec of a model that writes codes (of Orpheus hubertsiuzdak/snac_24khz, of Llasa "
+              "HKUSTAudio/xcodec2-hf), or the vocoder of "
               "SpeechT5. [default: of SpeechT5 microsoft/speecht5_hifigan, of MetaVoice "
               "facebook/encodec_24khz]")  # fmt: skip
 @click.option("--voices", metavar="FILE", type=click.Path(exists=True, dir_okay=False),

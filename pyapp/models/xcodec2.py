@@ -1,7 +1,7 @@
 """X-Codec 2 (Ye et al. 2025, arXiv 2502.04128): sound as one code for each fiftieth of a second, and back. A wav2vec
 2.0 BERT hears what is said, beside an encoder of convolutions; each of a few numbers of both is rounded to one of a few
-levels (Mentzer et al. 2023, arXiv 2309.15505), and these together are the code. Layers that attend to all moments, as in
-Vocos (Siuzdak 2023, arXiv 2306.00814), make the spectrum of the sound.
+levels (Mentzer et al. 2023, arXiv 2309.15505), and these together are the code. Layers that attend to all moments, as
+in Vocos (Siuzdak 2023, arXiv 2306.00814), make the spectrum of the sound.
 
 Parameters have the names of Hugging Face's files. Its rotary positions turn all moments of a head alike, which changes
 nothing: they are left out.

@@ -56,7 +56,9 @@ def newer(name: str) -> dict[str, Any]:
     """Of X-Codec 2. The filter banks are those of SeamlessM4T's feature extractor, as in its authors' program."""
     config = {key: value for key, value in CONFIGS[name].items() if key != "model_type"}
     with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(transformers.Xcodec2Model(transformers.Xcodec2Config(**config)), Path(place), weights)
+        model, stored = load_seeded(
+            transformers.Xcodec2Model(transformers.Xcodec2Config(**config)), Path(place), weights
+        )
     bounded(model)
     step, bins = model.hop_length, model.config.semantic_model_config.feature_projection_input_dim // 2
     hear = transformers.SeamlessM4TFeatureExtractor(feature_size=bins, num_mel_bins=bins, sampling_rate=16000)

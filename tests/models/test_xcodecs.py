@@ -46,7 +46,7 @@ def test_codes_and_samples(case: Any) -> None:
     assert decode_sound(loaded, some, 300)[0].shape == (1, 300)
 
 
-HOSTILE = {
+HOSTILE: dict[str, tuple[tuple[dict[str, Any], str], ...]] = {
     "hubert": (
         ({"semantic_model_config": {"model_type": "bert"}}, "bert"), ({"codebook_dim": 5}, "codebook_dim"),
         ({"acoustic_model_config": ACOUSTIC | {"downsampling_ratios": [2, 4]}}, "upsampling_ratios"),

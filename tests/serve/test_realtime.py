@@ -46,7 +46,7 @@ def speak(socket: Any, parts: list[bytes]) -> None:
 
 def until(socket: Any, kind: str) -> list[Any]:
     """The events up to the first of a kind."""
-    found = []
+    found: list[Any] = []
     while not found or found[-1]["type"] != kind:
         found.append(socket.receive_json())
         assert len(found) < 100
