@@ -8,7 +8,7 @@ Face's files.
 
 from __future__ import annotations
 
-from pyapp.audio.processors import PairedBankProcessor
+from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.nn import Linear, Module

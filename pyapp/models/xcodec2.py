@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from math import atanh, prod
 from typing import Any
 
-from pyapp.audio.processors import PairedBankProcessor
+from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.ops.fourier import irfft

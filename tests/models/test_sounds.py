@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import ArgumentError, InputError, ModelError
 from pyapp.formats import write_safetensors
 from pyapp.models.load import load_speech_model
