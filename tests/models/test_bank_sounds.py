@@ -13,7 +13,7 @@ import pytest
 
 import pyapp
 from pyapp import tasks
-from pyapp.audio.processors import PairedBankProcessor
+from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Done
 from pyapp.models.load import load_speech_model

@@ -13,7 +13,8 @@ import pytest
 
 import pyapp
 from pyapp.audio.options import TranscribeOptions
-from pyapp.audio.processors import CentredBankProcessor, SampleProcessor, StandardizedProcessor
+from pyapp.audio.processors.banks import CentredBankProcessor, StandardizedProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.events import Segment

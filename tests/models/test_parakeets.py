@@ -15,7 +15,7 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio.options import TranscribeOptions
-from pyapp.audio.processors import StandardizedProcessor
+from pyapp.audio.processors.banks import StandardizedProcessor
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Done, Segment

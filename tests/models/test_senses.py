@@ -15,7 +15,7 @@ import pytest
 
 import pyapp
 from pyapp import tasks
-from pyapp.audio.processors import LongSpectrogramProcessor
+from pyapp.audio.processors.spectrograms import LongSpectrogramProcessor
 from pyapp.errors import ModelError
 from pyapp.events import Done, Segment
 from pyapp.formats import write_safetensors

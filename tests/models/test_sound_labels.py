@@ -14,7 +14,8 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import FilterBankProcessor, SampleProcessor
+from pyapp.audio.processors.banks import FilterBankProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import InputError, ModelError
 from pyapp.events import Error, Item, Notice
 from pyapp.models.loading.sound_labels import TASK, load_sound_classifier

@@ -15,7 +15,7 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import DecibelProcessor
+from pyapp.audio.processors.decibels import DecibelProcessor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Error, Item, Notice
 from pyapp.models.loading.sound_labels import MATCHING, load_sound_matcher

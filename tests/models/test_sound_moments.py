@@ -15,7 +15,7 @@ import pytest
 import pyapp
 from pyapp import nn, tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import ModelError
 from pyapp.events import Error, Item
 from pyapp.formats import write_safetensors

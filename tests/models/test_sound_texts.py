@@ -20,8 +20,8 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import (
-    LevelledSampleProcessor,
+from pyapp.audio.processors.samples import LevelledSampleProcessor
+from pyapp.audio.processors.spectrograms import (
     PairedSpectrogramProcessor,
     SpectrogramProcessor,
     WholeSpectrogramProcessor,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import ArgumentError, InputError, ModelError
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK

@@ -14,7 +14,7 @@ import pytest
 
 import pyapp
 from pyapp import tasks
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import InputError, ModelError
 from pyapp.events import Error, Item
 from pyapp.formats import write_safetensors

@@ -624,7 +624,7 @@ REFUSED = [
     ("/v1/chat/completions", ASK | {"logit_bias": {"x": 1}}, 400, "logit_bias"),
     ("/v1/chat/completions", ASK | {"stop": [1]}, 400, "stop"),
     ("/v1/chat/completions", ASK | {"surprise": 1}, 400, "surprise"),
-    ("/v1/chat/completions", ASK | {"modalities": ["text", "audio"]}, 400, "modalities"),
+    ("/v1/chat/completions", ASK | {"modalities": ["text", "video"]}, 400, "modalities"),
     ("/v1/chat/completions", ASK | {"tool_choice": {"type": "function"}}, 400, "tool_choice"),
     ("/v1/chat/completions", ASK | {"tools": [WEATHER], "tool_choice": {"type": "allowed_tools", "allowed_tools": {
         "mode": "auto", "tools": [{"type": "function", "function": {"name": "none"}}]}}}, 400,
