@@ -33,7 +33,7 @@ LAYERS = [
         *"library signal special storage testing".split(),
         *("sparse", "traced_numbers", "types", "utils", "version", "webgpu"),
     },
-    {"optim", "adapters", "foreach", "overrides", "quasirandom", "serialization", "_C", "_utils"},
+    {"optim", "adapters", "foreach", "nested", "overrides", "quasirandom", "serialization", "_C", "_utils"},
     {"_dynamo", "_inductor", "fx", "mps", "xpu"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab", "accelerator"},
