@@ -35,7 +35,7 @@ LAYERS = [
     },
     {"optim", "adapters", "foreach", "nested", "overrides", "quasirandom", "serialization", "_C", "_utils"},
     {"_dynamo", "_inductor", "fx", "mps", "xpu"},
-    {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
+    {"models", "text", "train", "audio", "cuda", "distributed", "export", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},
     {"serve", "browser_models"},
