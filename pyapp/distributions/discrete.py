@@ -9,6 +9,7 @@ from ..engine import no_grad
 from ..engine.dtype import int64
 from ..engine.ops import arange, eye, log_softmax, logsigmoid, multinomial, rand, softmax, where
 from ..engine.ops.embedding_lookup import one_hot
+from ..engine.shape import Size
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
 from .constraints import boolean, integer_interval, real, simplex, unit_interval
@@ -103,6 +104,11 @@ class Categorical(Distribution):
 
     def _given_names(self) -> tuple[str, ...]:
         return ("logits",) if self._probs is None else ("probs",)
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the weights or logits: those of the batch, and the classes."""
+        return Size((*self._batch_shape, self._num_events))
 
     @property
     def support(self) -> Any:
