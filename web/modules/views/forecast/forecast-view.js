@@ -382,4 +382,8 @@ const fileOf = (made) => ({ name: "forecast.csv", blob: new Blob([`${csvOf(made)
 const tableOf = ({ name, values, dates, step }) => [dates ? `date,${csvCell(name)}` : csvCell(name), ...values.map((value, i) => (dates && step ? `${dateText(dates[i], step)},${value}` : value))].join("\n");
 
 /** @param {number} value */
-const readable = (value) => value.toLocaleString("en", Math.abs(value) < 1000 ? { maximumSignificantDigits: 4 } : { maximumFractionDigits: 0 });
+const readable = (value) => {
+  const size = Math.abs(value);
+  const plain = size < 1000 ? { maximumSignificantDigits: 4 } : { maximumFractionDigits: 0 };
+  return value.toLocaleString("en", value === 0 || (size >= 1e-6 && size < 1e15) ? plain : { notation: "scientific", maximumFractionDigits: 3 });
+};
