@@ -59,6 +59,10 @@ def test_a_gguf_in_several_parts(remote: Hub) -> None:
     remote.files[REPO]["q8.gguf"] = b"q8"
     with pytest.raises(ModelNotFoundError, match=r"several models: q4-00001-of-00002.gguf, q8.gguf"):
         hub.resolve(REPO)
+    assert hub.resolve(f"{REPO}:Q4").model == found  # as llama.cpp and Ollama name it
+    assert hub.resolve(f"{REPO}:Q8").model.read_bytes() == b"q8"
+    with pytest.raises(ModelNotFoundError, match="has no file 'Q5'; it has q4"):
+        hub.resolve(f"{REPO}:Q5")
 
 
 def test_models_of_a_task() -> None:

@@ -83,6 +83,16 @@ def test_tools(client: Any) -> None:
     assert none["message"]["content"][0]["text"] == CALL
 
 
+def test_the_models_of_an_endpoint(client: Any) -> None:
+    def names(**asked: Any) -> list[str]:
+        return [model["name"] for model in client.get("/v1/models", params=asked).json()["models"]]
+
+    assert names() == ["chat", "embedder", "voice", "painter", "speech"]
+    assert (names(endpoint="chat"), names(endpoint="rerank", default_only="true"), names(endpoint="rate")) == (
+        ["chat"], ["embedder"], [])  # fmt: skip
+    assert client.get("/v1/models/embedder").json()["endpoints"] == ["embed", "rerank"]
+
+
 def test_messages() -> None:
     """Cohere's parts of messages in OpenAI's form."""
     pytest.importorskip("starlette")

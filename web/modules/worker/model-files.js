@@ -196,7 +196,7 @@ export class ModelFiles {
       const has = files.map(({ path }) => path).filter((path) => /\.(gguf|safetensors|bin|pth?|ckpt|onnx)$/i.test(path)).slice(0, 8).join(", ");
       throw new UserError(wanted.file ? "The repository has no such model file." : "There is no model for this view in the repository.", {
         where: `${wanted.repo}: ${wanted.file ?? (has || "no weights")}`,
-        hint: task === "transcribe" ? "A Whisper model has model.safetensors, or ggml-*.bin." : "Choose a repository with a .gguf file, or with config.json and model.safetensors.",
+        hint: wanted.file && has ? `It has ${has}.` : task === "transcribe" ? "A Whisper model has model.safetensors, or ggml-*.bin." : "Choose a repository with a .gguf file, or with config.json and model.safetensors.",
       });
     }
     await this.#checkArchitecture(models, files, base, task, context);
