@@ -8,6 +8,8 @@ codes. The weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
