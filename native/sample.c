@@ -181,7 +181,7 @@ static int prepare(candidates *c, const float *logits, const int32_t *history, i
 
 /* Keeps the smallest set of candidates whose mass reaches the share `typical`, those first whose surprise -log p is closest
  * to the entropy. |-log p - entropy| <= d is a window of weights around exp(sum p log w): d is found by bisection. */
-COMPACT void keep_typical(candidates *c, double typical)
+static __attribute__((noinline)) void keep_typical(candidates *c, double typical)
 {
     double sum = 0, mean = 0;
     for (int64_t i = 0; i < c->count; i++) {
