@@ -68,7 +68,7 @@ def answer_markup(
     most = most_tokens(loaded)
     for index, question in enumerate(questions):
         parts = [text.text for text in texts]
-        windows = loaded.tokenizer.windows_of(parts, most, min(OVERLAP, most // 4), question, parse_special=False)
+        windows = loaded.tokenizer.windows(parts, most, min(OVERLAP, most // 4), question, parse_special=False)
         best: dict[tuple[int, int], float] = {}
         for chosen, rows in grouped(loaded, windows, batch_size):
             ids = rows("ids")  # (B, T)

@@ -70,7 +70,7 @@ def test_texts_paths_and_tokens_are_those_of_transformers(folder: Path) -> None:
     assert paths == expected["paths"]
     units = [path_units(text, TAGS, DEPTH, 1000, (5, 1001)) for text in (*texts, None)]
     assert [[list(part) for part in unit] for unit in units] == expected["units"]
-    [window] = load_tokenizer(folder).windows_of([text.text for text in texts], 128, 8, QUESTION)
+    [window] = load_tokenizer(folder).windows([text.text for text in texts], 128, 8, QUESTION)
     assert [token for token, text in zip(window.ids, window.texts, strict=True) if text == 1] == expected["ids"]
 
 

@@ -768,6 +768,12 @@ def key_lengths(config: Any) -> dict[str, Any]:
     return dict.fromkeys(LENGTHS, config.head_dim)
 
 
+def tied(config: Any) -> dict[str, Any]:
+    """No keys; ModelError where the head is not the embeddings: llama.cpp reads no head of this architecture."""
+    require(config.tie_word_embeddings, "llama.cpp has no head apart from the embeddings here", "Write safetensors")
+    return {}
+
+
 def refuse_windows(config: Any) -> dict[str, Any]:
     """No keys; ModelError for a configuration whose layers have windows, where llama.cpp knows none."""
     windows = {config.window(layer) for layer in range(config.num_hidden_layers)} - {None}
