@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Any, TypeAlias
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, no_grad, ops, quant
+from pyapp.engine import Tensor, is_grad_enabled, no_grad, ops, quant
 from pyapp.errors import ModelError, OptionError
 from pyapp.nn import Dropout, Embedding, Experts, Linear, Module, Parameter, ResidualLinear
 from pyapp.nn.layers.containers import ModuleDict, ParameterDict
@@ -73,8 +73,8 @@ class LowRank(Module):
         return magnitude / self.row_lengths(name).to(magnitude.dtype)
 
     def row_lengths(self, name: str) -> Tensor:
-        """The lengths (out,) of the rows of W + scaling B A. They are kept until a value changes: the next token does
-        not compute them again.
+        """The lengths (out,) of the rows of W + scaling B A. Without gradients they are kept until a value changes: the
+        next token does not compute them again.
         """
         first, second, _ = self.factors(name)
         state = tuple((value.storage, value.storage.version) for value in (self.weight, first, second))
@@ -83,7 +83,10 @@ class LowRank(Module):
             with no_grad():
                 matrix = self.matrix()
                 known = state, (matrix + (second @ first).to(matrix.dtype) * self.scalings[name]).norm(2, 1)
-            self.lengths[name] = known
+            if is_grad_enabled():  # a training changes them, and the matrices may be gathered for this call alone
+                self.lengths.pop(name, None)
+            else:
+                self.lengths[name] = known
         return known[1]
 
     def running(self) -> tuple[str, ...]:

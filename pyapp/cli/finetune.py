@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option
-from pyapp.cli.together import processes_option, train_together
+from pyapp.cli.together import processes_option, shard_option, train_together
 from pyapp.cli.views import JsonView, QuantizeView, SilentView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
 from pyapp.text.generation.options import SEEDS
@@ -93,6 +93,7 @@ class FinetuneView(TrainView):
 @click.option("--device", callback=device_of, help="Where to train. [default: cpu]")
 @click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
 @processes_option
+@shard_option
 @threads_option
 @json_option
 @option(TRAINED, "--lora", "rank", type=click.IntRange(min=1), help="Rank of the adapter. [default: 8]")
@@ -235,6 +236,7 @@ def finetune(
     out_dir: Path,
     resume: bool,
     processes: int,
+    shard: bool,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -277,7 +279,7 @@ def finetune(
             keeps_state=True,
         )  # fmt: skip
 
-    return train_together(processes, device, run)
+    return train_together(processes, shard, device, run)
 
 
 class MergeView(QuantizeView):

@@ -27,6 +27,12 @@ processes_option = click.option(
 )  # fmt: skip
 
 
+shard_option = click.option(
+    "--shard", is_flag=True,
+    help="With --processes: each keeps a part of the weights, the gradients and the optimiser's state, not the whole.",
+)  # fmt: skip
+
+
 def _is_one_of(processes: int, option: str) -> bool:
     """Whether this process is one of those that this command has started."""
     from pyapp.distributed import launch
@@ -44,10 +50,14 @@ def _start(processes: int) -> int:
     return launch.run_led(sys.argv[1:], processes, lambda line: click.echo(line, err=True))
 
 
-def train_together(processes: int, device: str | None, run: Callable[[Any, str | None], int]) -> int:
+def train_together(processes: int, shard: bool, device: str | None, run: Callable[[Any, str | None], int]) -> int:
     """Runs `run(ranks, device)` in each of several processes, `device` with the number of its card; of one process,
-    `run(None, device)`. Returns the exit code.
+    `run(None, device)`. With `shard` they divide the parameters. Returns the exit code.
     """
+    if processes == 1 and shard:
+        raise OptionError(
+            "divides a model among processes, and there is one", where="--shard", hint="Give --processes 2"
+        )
     if processes == 1:
         return run(None, device)
     if device is not None and ":" in device:
@@ -61,8 +71,9 @@ def train_together(processes: int, device: str | None, run: Callable[[Any, str |
     from pyapp.train.ranks import Ranks
 
     cards = device is not None and device.startswith("cuda")
-    ranks = Ranks(distributed.init_process_group("nccl" if cards else "mpi", timeout=LONGEST))
-    code = run(ranks, f"cuda:{os.environ['LOCAL_RANK']}" if cards else device)
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if cards else device
+    ranks = Ranks(distributed.init_process_group("nccl" if cards else "mpi", timeout=LONGEST), shard, device)
+    code = run(ranks, device)
     if code and not ranks.begun:
         ranks.fail()  # the others wait there for all
     if code in (0, STOPPED) or ranks.failed:

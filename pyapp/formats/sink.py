@@ -158,6 +158,15 @@ def is_quantized(tensor: Any) -> bool:
     return isinstance(tensor, Tensor) and tensor.dtype.is_quantized
 
 
+class _Bytes:
+    """Lets NumPy view the bytes of a dense tensor, whose memory the view keeps alive."""
+
+    def __init__(self, dense: Tensor) -> None:
+        self.storage = dense.storage
+        place = (dense.address, True)
+        self.__array_interface__ = {"version": 3, "data": place, "typestr": "|u1", "shape": (dense.nbytes,)}
+
+
 def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
     """A tensor's dtype name, shape and little-endian row-major bytes. Takes pyapp Tensors and anything that NumPy can
     convert to an array.
@@ -171,12 +180,12 @@ def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
                 "or write quant.dequantize(tensor)"
             )
         dense = tensor.detach().contiguous()
+        if not dense.numel():
+            return dense.dtype.name, tuple(dense.shape), memoryview(b"")
+        if dense.device.backend.host_visible:
+            return dense.dtype.name, tuple(dense.shape), np.asarray(_Bytes(dense)).data
         start = dense.offset * dense.dtype.itemsize
-        if not dense.device.backend.host_visible:
-            return dense.dtype.name, tuple(dense.shape), memoryview(dense.storage.read(start, dense.nbytes))
-        data = dense.storage.bytes_view()[start : start + dense.nbytes] if dense.numel() else memoryview(b"")
-        # The view borrows the storage's memory, which a copy made here would not outlive.
-        return dense.dtype.name, tuple(dense.shape), memoryview(bytes(data)) if dense is not tensor else data
+        return dense.dtype.name, tuple(dense.shape), memoryview(dense.storage.read(start, dense.nbytes))
     array = np.asarray(tensor)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"{name!r} holds {array.dtype} elements, which no format here can store")

@@ -10,14 +10,22 @@ from .layers.containers import ModuleList
 from .module import Module
 
 
-class _Recomputed:
-    """The forward of a block, as an attribute of the block: a checkpoint."""
+class Recomputed:
+    """The forward of a block, as an attribute of the block: a checkpoint. What processes divide is gathered inside it,
+    for each of its two runs (fully_sharded.py).
+    """
 
     def __init__(self, block: Module) -> None:
         self.block = block
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return checkpoint(type(self.block).forward, self.block, *args, **kwargs)
+        return checkpoint(self._run, *args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        block, unit = self.block, vars(self.block).get("_sharded_unit")
+        if unit is None:
+            return type(block).forward(block, *args, **kwargs)
+        return unit.call(block, type(block).forward, (block, *args), kwargs)
 
 
 def blocks_of(model: Module) -> list[Module]:
@@ -45,7 +53,7 @@ def checkpoint_blocks(model: Module, enabled: bool = True) -> int:
         raise ArgumentError(f"checkpoint_blocks: {type(model).__name__} has no ModuleList of blocks")
     for block in blocks:
         if enabled:
-            object.__setattr__(block, "forward", _Recomputed(block))
+            object.__setattr__(block, "forward", Recomputed(block))
         else:
             block.__dict__.pop("forward", None)
     return len(blocks)

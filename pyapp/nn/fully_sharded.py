@@ -5,7 +5,7 @@ state (ZeRO stage 3: Rajbhandari et al. 2020, arXiv 1910.02054). By the names of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -26,7 +26,9 @@ from ..engine.saved_tensors import saved_tensors_hooks
 from ..engine.thread_local import ThreadLocal
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
+from .checkpointing import Recomputed, blocks_of
 from .distributed_data_parallel import check_same_parameters
+from .layers.joined import forget_joined
 from .module import Module
 from .part import Part, whole_of
 from .state import IncompatibleKeys
@@ -77,6 +79,13 @@ class _Place:
         self.count = self.shape[0] if self.shape else 1  # rows of the whole; a number is one
         self.rows = -(-self.count // ranks)
         self.size = self.rows * prod(self.rest)  # elements of a full part
+        self.met = False  # whether a gradient of this process has met it, since that was asked
+
+    def show(self, value: Tensor) -> None:
+        """Gives the parameter's owners the whole, or its rows again."""
+        for owner, name in self.owners:
+            object.__setattr__(owner, name, value)
+            owner._parameters[name] = value
 
     def part(self, rank: int) -> Part:
         """What a rank has."""
@@ -201,6 +210,7 @@ class _Unit:
         self._kept: list[Tensor] | None = None  # the whole parameters, for the gradient
         self._ahead: _Ahead | None = None  # of what will be kept
         self._entered: list[Any] = []
+        self._are_whole = False  # within whole_parameters
         for every in (group, *(() if replicas is None else (replicas,))):
             check_same_parameters("fully_shard", ((place.name, place.parameter) for place in self.places), every)
         rank = group.rank()
@@ -231,6 +241,25 @@ class _Unit:
             every = empty(self.group.size(), own.numel(), dtype=own.dtype, device=own.device)  # (ranks, of a rank)
             calls.append((chosen, every, all_gather_into_tensor(every, own, self.group, async_op)))
         return calls
+
+    @contextmanager
+    def opened(self, module: Module, wholes: Sequence[Tensor]) -> Iterator[None]:
+        """Inside, the unit's module has these whole parameters, and gathers none."""
+        rows = [place.parameter.detach() for place in self.places]
+        parts = [place.parameter.part for place in self.places]
+        for place, whole in zip(self.places, wholes, strict=True):
+            place.parameter.data = whole
+            place.parameter.part, place.parameter.shard_groups = place.outer, place.outer_groups
+        self._are_whole = True
+        try:
+            yield
+        finally:
+            self._are_whole = False
+            for place, own, part in zip(self.places, rows, parts, strict=True):
+                place.parameter.data = own
+                place.parameter.part, place.parameter.shard_groups = part, (*place.outer_groups, self.group)
+            for _, own_module in _own_modules(module):
+                forget_joined(own_module)
 
     def end_gather(self, calls: list[tuple[list[int], Tensor, Any]]) -> list[Tensor]:
         found: list[Tensor | None] = [None] * len(self.places)
@@ -265,6 +294,7 @@ class _Unit:
             for i in chosen:
                 place, gradient = self.places[i], gradients[i]
                 if gradient is not None:
+                    place.met = True
                     rows = gradient.detach().reshape(place.count, *place.rest)
                     full = cat([rows, rows.new_zeros(size * place.rows - place.count, *place.rest)])
                     whole[:, at : at + place.size].copy_(full.reshape(size, place.size))
@@ -293,6 +323,11 @@ class _Unit:
     # ---- around forward
 
     def _before(self, module: Module, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        if isinstance(vars(module).get("forward"), Recomputed) or self._are_whole:
+            return None  # it gathers itself, each time that it computes; or nothing is to be gathered
+        return self._enter(args, named)
+
+    def _enter(self, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         if self._entered:  # a method of the module calls it
             self._entered.append(None)
             return None if self.casts is None else (_cast(args, self.casts), _cast(named, self.casts))
@@ -310,13 +345,13 @@ class _Unit:
         wholes = wholes if isinstance(wholes, tuple) else (wholes,)
         context = saved_tensors_hooks(_pack, _unpack) if self.again else None
         for i, (place, whole) in enumerate(zip(self.places, wholes, strict=True)):
-            for owner, name in place.owners:
-                object.__setattr__(owner, name, whole)  # not among the parameters
+            place.show(whole)
             if context is not None:
                 _WHOLE[id(whole.storage)] = self, i
+        storages = [whole.storage for whole in wholes]  # joined.py may give a tensor another one
         if context is not None:
             context.__enter__()
-        self._entered.append((context, wholes, outermost))
+        self._entered.append((context, storages, outermost))
         return None if self.casts is None else (_cast(args, self.casts), _cast(named, self.casts))
 
     def _after(self, module: Module, args: Any, output: Any) -> Any:
@@ -325,13 +360,12 @@ class _Unit:
         entered = self._entered.pop()
         if entered is None:
             return None if self.gives is None or output is None else _cast(output, self.gives)
-        context, wholes, outermost = entered
+        context, storages, outermost = entered
         if context is not None:
             context.__exit__(None, None, None)
-        for place, whole in zip(self.places, wholes, strict=True):
-            _WHOLE.pop(id(whole.storage), None)
-            for owner, name in place.owners:
-                object.__setattr__(owner, name, place.parameter)
+        for place, storage in zip(self.places, storages, strict=True):
+            _WHOLE.pop(id(storage), None)
+            place.show(place.parameter)
 
         if outermost and (forward := _THREAD.forward) is not None:
             _THREAD.forward = None
@@ -341,9 +375,11 @@ class _Unit:
 
     def call(self, module: Module, method: Callable[..., Any], args: Any, named: dict[str, Any]) -> Any:
         """What a method of the module returns, with whole parameters as in forward."""
+        if self._are_whole:
+            return method(*args, **named)
         output = None
         try:
-            args, named = self._before(module, args, named) or (args, named)
+            args, named = self._enter(args, named) or (args, named)
             output = method(*args, **named)
         finally:
             changed = self._after(module, args, output)
@@ -492,6 +528,58 @@ def register_fsdp_forward_method(module: Module, method_name: str) -> None:
         object.__setattr__(module, method_name, lambda *args, **named: unit.call(module, method, args, named))
 
 
+def run_sharded(module: Module, function: Callable[..., Any], *args: Any) -> Any:
+    """What a function returns that computes with the parameters of a module by other ways than its call: inside, those
+    of a sharded module are whole, as in its forward pass. Those of its blocks are still gathered by their own calls.
+    """
+    unit = vars(module).get("_sharded_unit")
+    return function(*args) if unit is None else unit.call(module, function, args, {})
+
+
+@contextmanager
+def whole_parameters(module: Module, rank: int) -> Iterator[None]:
+    """Inside, the parameters of a sharded module and of all inside it are whole in the process of this rank, which
+    computes with them alone; what is written to them is lost. All processes call it.
+    """
+    with ExitStack() as stack:
+        for each in module.modules():
+            unit = vars(each).get("_sharded_unit")
+            if unit is None:
+                continue
+            with no_grad():
+                wholes = unit.stored()
+            if unit.group.rank() == rank:
+                stack.enter_context(unit.opened(each, wholes))
+            del wholes
+        yield
+
+
+def take_met(module: Module) -> set[int]:
+    """The ids of the parameters of a sharded module that the gradients of this process have met since the last call:
+    those that none has met have zeros as their gradients.
+    """
+    places = [place for unit in _every_unit(module) for place in unit.places]
+    met = {id(place.parameter) for place in places if place.met}
+    for place in places:
+        place.met = False
+    return met
+
+
+def shard_blocks(module: Module, group: ProcessGroup) -> None:
+    """Shards each block of a model (the elements of its outermost lists of modules), before it those modules that
+    several blocks have in common, and then what is left of the model.
+    """
+    blocks = blocks_of(module)
+    users: dict[Module, set[int]] = {}
+    for number, block in enumerate(blocks):
+        for inner in block.modules():
+            users.setdefault(inner, set()).add(number)
+    common = {inner for inner, numbers in users.items() if len(numbers) > 1}
+    parts = {part for inner in common for part in inner.modules() if part is not inner}
+    for each in (*(inner for inner in users if inner in common - parts), *blocks, module):
+        fully_shard(each, process_group=group)
+
+
 class _IsSharded(type):
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, Module) and "_sharded_unit" in vars(value)
@@ -501,36 +589,43 @@ class FSDPModule(metaclass=_IsSharded):
     """What fully_shard makes of a module, for isinstance."""
 
 
-def _units(module: Module) -> dict[int, tuple[_Unit, int]]:
-    """The unit of each parameter and its place there, by the parameter's id."""
-    found: dict[int, tuple[_Unit, int]] = {}
+def _every_unit(module: Module) -> Iterator[_Unit]:
+    """The units of a module and of all inside it."""
     for each in module.modules():
         unit = vars(each).get("_sharded_unit")
         if unit is not None:
-            found |= {id(place.parameter): (unit, i) for i, place in enumerate(unit.places)}
-    return found
+            yield unit
 
 
-def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
-    """The state with whole parameters, on every process, on this device: of modules that fully_shard or
-    nn.tensor_parallel.parallelize has divided. All processes call it."""
-    places, state = _units(module), module.state_dict(keep_vars=True)
+def _places_of(module: Module) -> dict[int, tuple[_Unit, int]]:
+    """The unit of each parameter and its place there, by the parameter's id."""
+    return {id(place.parameter): (unit, i) for unit in _every_unit(module) for i, place in enumerate(unit.places)}
+
+
+def full_state_dict(module: Module, *, device: Any = "cpu", keep: bool = True) -> dict[str, Any]:
+    """The state with whole parameters, on every process, on this device (None: its own): of modules that
+    fully_shard or nn.tensor_parallel.parallelize has divided. All processes call it; one that does not `keep` it gets
+    an empty one.
+    """
+    places, state = _places_of(module), module.state_dict(keep_vars=True)
     wholes: dict[int, list[Tensor]] = {}
     with no_grad():
-        for name, value in state.items():
+        for name, value in list(state.items()):
             if isinstance(value, Tensor) and id(value) in places:
                 unit, i = places[id(value)]
                 if id(unit) not in wholes:
                     wholes.clear()  # one unit's at a time
                     wholes[id(unit)] = unit.stored()
                 whole, place = wholes[id(unit)][i], unit.places[i]
-                state[name] = whole if place.outer is None else whole_of(whole, place.outer, place.outer_groups)
-                state[name] = state[name].to(device)
+                whole = whole if place.outer is None else whole_of(whole, place.outer, place.outer_groups)
             elif isinstance(value, Tensor) and value.part is not None:  # nn.tensor_parallel
-                state[name] = whole_of(value, value.part, value.shard_groups).to(device)
+                whole = whole_of(value, value.part, value.shard_groups)
             elif isinstance(value, Tensor):
-                state[name] = value.detach().to(device)
-    return state
+                whole = value.detach()
+            else:
+                continue
+            state[name] = None if not keep else whole if device is None else whole.to(device)
+    return state if keep else {}
 
 
 def load_full_state_dict(module: Module, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:

@@ -124,10 +124,10 @@ def whole_of(own: Tensor, part: Part, groups: Sequence[ProcessGroup]) -> Tensor:
     """
     *outer, group = groups
     with no_grad():
-        whole = zeros(part.shape, dtype=own.dtype, device=own.device)
+        whole = zeros(part.shape or (1,), dtype=own.dtype, device=own.device)  # a number is a row
         at = 0
         for first, count in part.ranges:
             whole.narrow(part.dim, first, count).copy_(own.detach().narrow(part.dim, at, count))
             at += count
-        whole = summed_gradient(whole, group)
+        whole = summed_gradient(whole, group).reshape(part.shape)
         return whole if part.outer is None else whole_of(whole, part.outer, outer)

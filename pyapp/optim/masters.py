@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..engine import Tensor, enable_grad, no_grad
+from ..engine.ops import empty
 from .optimizer import Group, Optimizer
 
 __all__ = ["MasterWeights"]
@@ -18,10 +19,13 @@ class MasterWeights(Optimizer):
     floating-point dtype. Those that are not float32 or float64 have float32 copies, the masters, which it updates; each
     step writes them to the parameters, rounded. Settings, groups and schedules are those of the class.
 
-    state_dict() has the masters as "master" beside the state of their parameters.
+    state_dict() has the masters as "master" beside the state of their parameters. Without `copy` the masters are empty
+    until `copy_parameters`, for parameters that are divided among processes before the first step.
     """
 
-    def __init__(self, kind: Callable[..., Optimizer], params: Iterable[Any], **settings: Any) -> None:
+    def __init__(
+        self, kind: Callable[..., Optimizer], params: Iterable[Any], *, copy: bool = True, **settings: Any
+    ) -> None:
         given: list[Any] = list(params)
         grouped = bool(given) and isinstance(given[0], Mapping)
         groups: list[Mapping[str, Any]] = given if grouped else [{"params": given}]
@@ -31,14 +35,24 @@ class MasterWeights(Optimizer):
             parameter = parameter[1] if isinstance(parameter, tuple) else parameter
             if not isinstance(parameter, Tensor) or parameter.dtype.name not in ("float16", "bfloat16"):
                 return parameter
-            copy = parameter.detach().float().requires_grad_()
-            pairs[copy] = parameter
-            return copy
+            values = parameter.detach() if copy else empty(0, device=parameter.device)
+            made = values.float().requires_grad_()
+            pairs[made] = parameter
+            return made
 
-        made = [{**group, "params": [master(p) for p in _several(group["params"])]} for group in groups]
-        self.optimizer = kind(made if grouped else made[0]["params"], **settings)
+        masters = [{**group, "params": [master(p) for p in _several(group["params"])]} for group in groups]
+        self.optimizer = kind(masters if grouped else masters[0]["params"], **settings)
         self.parameters = pairs
         self.defaults = self.optimizer.defaults
+
+    def copy_parameters(self) -> None:
+        """Makes the masters anew from the parameters, of which each process may have only a part by now
+        (`nn.fully_sharded`). Before the first step.
+        """
+        with no_grad():
+            for master, parameter in self.parameters.items():
+                master.data = parameter.detach().float()
+                master.part, master.shard_groups = parameter.part, parameter.shard_groups
 
     @property
     def param_groups(self) -> list[Group]:  # type: ignore[override]

@@ -8,6 +8,7 @@ kind of processor.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from pyapp.engine.ops.random import default_generator
 from pyapp.errors import FileFormatError, ModelError, PyappError
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.formats.safe_json import parse_json
+from pyapp.formats.sink import Deferred, plain
+from pyapp.nn.part import whole_of
 
 from .trainer import Trainer
 
@@ -28,16 +31,26 @@ START_ANEW = "Delete this file to start the training again, or choose another fo
 
 
 def save(path: Path, trainer: Trainer, settings: Mapping[str, Any]) -> None:
-    """Writes the checkpoint; it gets its name only when it is complete. `settings` are JSON values.
+    """Writes the checkpoint; it gets its name only when it is complete. `settings` are JSON values. Of several
+    processes the first writes it; where they divide the parameters, all call this, and each tensor is put together when
+    it is written.
 
     Raises StorageFullError, or another OSError.
     """
-    tensors = {f"model.{name}": value for name, value in trainer.model.state_dict().items()}
+    if not (trainer.ranks.first or trainer.ranks.shard):
+        return
+    state = trainer.model.state_dict(keep_vars=True)
+    tensors = {f"model.{name}": _whole(value, value) for name, value in state.items()}
     numbers: dict[str, dict[str, Any]] = {}
+    parameters = _parameters(trainer)
     for index, entry in trainer.optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{name}": value for name, value in entry.items() if isinstance(value, Tensor)}
+        tensors |= {
+            f"optimizer.{index}.{name}": _whole(value, parameters[index])
+            for name, value in entry.items()
+            if isinstance(value, Tensor)
+        }
         numbers[str(index)] = {name: value for name, value in entry.items() if not isinstance(value, Tensor)}
-    state = {
+    more = {
         "position": trainer.batches.position,
         "losses": trainer.losses,
         "held_out": trainer.held_out,
@@ -45,23 +58,52 @@ def save(path: Path, trainer: Trainer, settings: Mapping[str, Any]) -> None:
         "schedule": trainer.schedule.state_dict(),
         "random": [default_generator.initial_seed(), default_generator.offset],
     }
-    write_safetensors(path, tensors, {"settings": json.dumps(settings), "training": json.dumps(state)})
+    texts = {"settings": json.dumps(settings), "training": json.dumps(more)}
+    write_safetensors(path if trainer.ranks.first else os.devnull, tensors, texts)  # one of them writes
+
+
+def _parameters(trainer: Trainer) -> list[Tensor]:
+    """The optimiser's parameters, by their numbers in its state."""
+    return [parameter for group in trainer.optimizer.param_groups for parameter in group["params"]]
+
+
+def _is_divided(shape: tuple[int, ...], parameter: Tensor, whole: bool) -> bool:
+    """Whether a tensor of this shape, whole or a part, belongs to the elements of a parameter that is divided."""
+    part = parameter.part
+    return part is not None and shape == (part.whole_shape if whole else tuple(parameter.shape))
+
+
+def _whole(value: Tensor, parameter: Tensor) -> Any:
+    """A tensor of the state as it is written: the whole, where processes have parts of it."""
+    part, groups = parameter.part, parameter.shard_groups
+    value = value.detach()
+    if part is None or not _is_divided(tuple(value.shape), parameter, False):
+        return value
+
+    def pieces() -> Iterator[memoryview]:
+        yield plain("", whole_of(value, part, groups))[2]
+
+    return Deferred(value.dtype.name, part.whole_shape, pieces)
 
 
 def restore(path: Path, trainer: Trainer) -> None:
-    """Restores the state of `save`. FileFormatError if the file is damaged or of another training."""
+    """Restores the state of `save`, of which each process keeps its parts. FileFormatError if the file is damaged or of
+    another training.
+    """
     with _opened(path) as checkpoint:
         try:
             state = parse_json(checkpoint.metadata["training"])
-            parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
-            for name in checkpoint.tensors:
-                part, _, rest = name.partition(".")
-                parts[part][rest] = checkpoint.read(name)
-            trainer.model.load_state_dict(parts["model"])
             entries: dict[int, dict[str, Any]] = {int(index): dict(kept) for index, kept in state["optimizer"].items()}
-            for name, value in parts["optimizer"].items():
-                index, _, rest = name.partition(".")
-                entries[int(index)][rest] = value
+            model: dict[str, Tensor] = {}
+            own, parameters = trainer.model.state_dict(keep_vars=True), _parameters(trainer)
+            for name in checkpoint.tensors:
+                kind, _, rest = name.partition(".")
+                if kind == "model":
+                    model[rest] = _part(checkpoint.read(name), own[rest])
+                else:
+                    index, _, rest = rest.partition(".")
+                    entries[int(index)][rest] = _part(checkpoint.read(name), parameters[int(index)])
+            trainer.model.load_state_dict(model)
             trainer.optimizer.load_state_dict({**trainer.optimizer.state_dict(), "state": entries})
             trainer.schedule.load_state_dict(state["schedule"])
             trainer.losses = [float(value) for value in state["losses"]]
@@ -75,6 +117,12 @@ def restore(path: Path, trainer: Trainer) -> None:
             raise FileFormatError(
                 f"this checkpoint does not continue this training ({error})", where=str(path), hint=START_ANEW
             ) from error
+
+
+def _part(value: Tensor, parameter: Tensor) -> Tensor:
+    """What this process keeps of a tensor of the state."""
+    part = parameter.part
+    return part.of(value) if part is not None and _is_divided(tuple(value.shape), parameter, True) else value
 
 
 def save_weights(path: Path, trainer: Trainer) -> None:

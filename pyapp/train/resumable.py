@@ -111,10 +111,11 @@ class ResumableTraining(ABC):
         if evaluate_every < 1 or save_every < 1:
             raise OptionError("evaluate_every and save_every must be at least 1")
         default_generator.manual_seed(self.settings.seed)  # for layers that draw random numbers, such as dropout
-        if self.checkpoint.exists():
-            checkpoints.restore(self.checkpoint, self.trainer)
         ranks = self.trainer.ranks
-        ranks.begin(self.trainer.model.parameters(), self.trainer.accumulate)
+        self.trainer.begin()
+        if self.checkpoint.exists():
+            with ranks.together():
+                checkpoints.restore(self.checkpoint, self.trainer)
         drawing = curves.can_draw()
         if not drawing:
             yield Notice(
@@ -130,22 +131,21 @@ class ResumableTraining(ABC):
             place = {"step": trainer.step_count, "folder": str(self.folder)}
             yield Done("cancelled", {**place, "resume": "run the same command again"})
             return
-        if not ranks.first:
-            ranks.told(None)  # the first process has written the result
-            yield Done("complete", {"steps": trainer.step_count, "folder": str(self.folder)})
-            return
-        yield Progress("evaluating", 0, 1)
-        if self.patience:
-            checkpoints.restore_weights(self.best, trainer)
-            self.held_out_loss()  # its qualities are results
-        self.export()
-        results = self.results()
-        if drawing:
-            self._draw(self.levels(results))
-        yield from self.final_metrics(results)
-        more = {"best_step": trainer.held_out[self._best()][0]} if self.patience else {}
-        ranks.told(None)
-        yield Done("complete", {**results, **more, "steps": trainer.step_count, "folder": str(self.folder)})
+        results: dict[str, Any] = {}
+        with ranks.whole(trainer.model):
+            if ranks.first:
+                yield Progress("evaluating", 0, 1)
+                if self.patience:
+                    checkpoints.restore_weights(self.best, trainer)
+                    self.held_out_loss()  # its qualities are results
+                    results["best_step"] = trainer.held_out[self._best()][0]
+                self.export()
+                results = {**self.results(), **results}
+                if drawing:
+                    self._draw(self.levels(results))
+                yield from self.final_metrics(results)
+            ranks.told(None)  # the others wait until the first process has written the result
+        yield Done("complete", {**results, "steps": trainer.step_count, "folder": str(self.folder)})
 
     def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
         """The remaining steps, until cancelled."""
@@ -158,9 +158,7 @@ class ResumableTraining(ABC):
             yield Progress("training", step, steps, "steps")
             yield Metric("loss", loss, self.unit, step)
             if step % evaluate_every == 0 or step == steps:
-                yield from self._judge()
-                if trainer.ranks.first:
-                    yield from self.evaluated(cancel)
+                yield from self._evaluate(cancel)
             if step % 10 == 0:
                 seconds = (time.perf_counter() - start) / (step - first)
                 yield Metric("speed", *self.speed(1 / seconds), step)
@@ -170,16 +168,19 @@ class ResumableTraining(ABC):
         if trainer.step_count < steps:
             self._save()
 
-    def _judge(self) -> Iterator[Metric]:
-        """The held-out loss, where there are held-out data."""
-        if not self.judges():
-            return
-        ranks, step = self.trainer.ranks, self.trainer.step_count
-        loss = ranks.told(self.held_out_loss() if ranks.first else 0.0)
-        self.trainer.held_out.append((step, loss))
-        yield Metric("held_out_loss", loss, self.unit, step)
-        if ranks.first and self.patience and self._best() == len(self.trainer.held_out) - 1:
-            checkpoints.save_weights(self.best, self.trainer)
+    def _evaluate(self, cancel: Cancel, more: bool = True) -> Iterator[Event]:
+        """The held-out loss, where there are held-out data, and with `more` what else is told of an evaluation."""
+        ranks = self.trainer.ranks
+        with ranks.whole(self.trainer.model):
+            if self.judges():
+                step = self.trainer.step_count
+                loss = ranks.told(self.held_out_loss() if ranks.first else 0.0)
+                self.trainer.held_out.append((step, loss))
+                yield Metric("held_out_loss", loss, self.unit, step)
+                if ranks.first and self.patience and self._best() == len(self.trainer.held_out) - 1:
+                    checkpoints.save_weights(self.best, self.trainer)
+            if more and ranks.first:
+                yield from self.evaluated(cancel)
 
     def _best(self) -> int:
         """The number of the evaluation with the lowest held-out loss."""
@@ -197,8 +198,6 @@ class ResumableTraining(ABC):
 
     def _save(self) -> None:
         self.trainer.check_gradients()  # a checkpoint with NaN weights would replace a good one
-        if not self.trainer.ranks.first:
-            return
         checkpoints.save(self.checkpoint, self.trainer, asdict(self.settings))
 
     def _draw(self, levels: Mapping[str, float]) -> None:

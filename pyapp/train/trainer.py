@@ -8,10 +8,11 @@ from math import isfinite
 from typing import Any, Protocol
 
 from pyapp.engine import Tensor, flush_denormals
-from pyapp.errors import PyappError
+from pyapp.engine.storage import release_memory
+from pyapp.errors import OptionError, PyappError
 from pyapp.nn import Module
 from pyapp.nn.utils import clip_grad_norm_
-from pyapp.optim import Optimizer
+from pyapp.optim import AdamW8bit, MasterWeights, Optimizer
 from pyapp.optim.lr_scheduler import LRScheduler
 
 from .ranks import Ranks
@@ -68,6 +69,25 @@ class Trainer:
         self.ranks = Ranks()
         self._norm: Tensor | None = None  # of the last step's gradients
 
+    def begin(self) -> None:
+        """Gives the parameters memory of their own, before the first step: waits for the other processes, and divides
+        with them what they divide. Errors of Ranks.begin.
+        """
+        if self.ranks.shard and isinstance(self.optimizer, AdamW8bit):
+            raise OptionError(
+                "keeps AdamW's state in blocks, which processes cannot divide", where="eight_bits",
+                hint="Leave out --eight-bits, or --shard",
+            )  # fmt: skip
+        self.ranks.begin(self.model, self.accumulate)
+        for parameter in self.model.parameters():
+            storage = parameter.storage  # of a mapped file, or of a larger tensor
+            if storage.owner is not None or storage.nbytes > parameter.nbytes or not parameter.is_contiguous():
+                parameter.data = parameter.detach().clone().contiguous()
+        if isinstance(self.optimizer, MasterWeights):
+            self.optimizer.copy_parameters()
+        for device in {parameter.device for parameter in self.model.parameters()}:
+            release_memory(device)  # of the weights as they were read, and of what other processes keep now
+
     @property
     def step_count(self) -> int:
         return len(self.losses)
@@ -97,14 +117,14 @@ class Trainer:
         weights = [self.weight(batch) for batch in batches] if len(batches) > 1 else [1.0]
         mean = 0.0
         for batch, weight in self.ranks.own(list(zip(batches, weights, strict=True))):
-            loss, value = self.loss(self.model, batch)
+            loss, value = self.ranks.run(self.model, self.loss, self.model, batch)
             share = weight / sum(weights)
             if not abs(value) < 1e9:
                 mean = value  # all processes are told
-                break
-            mean += value * share
+            elif abs(mean) < 1e9:
+                mean += value * share
             (loss if share == 1 else loss * share).backward()
-        mean = self.ranks.sum_gradients(self.model.parameters(), mean)
+        mean = self.ranks.sum_gradients(self.model, mean)
         if not abs(mean) < 1e9:
             raise PyappError(f"the loss became {mean} at step {self.step_count + 1}", hint=DIVERGED)
         return mean

@@ -111,7 +111,7 @@ def test_ctrl_c_stops_a_training_by_two_processes_and_keeps_its_state(model: Pat
     data = tmp_path / "texts.txt"
     data.write_text("the cat is here and there\n" * 30)
     command = [sys.executable, "-m", "pyapp", "finetune", str(model), str(data), "-o", str(tmp_path / "out"), "--steps",
-               "2000", "--accumulate", "2", "--json", "--processes", "2"]  # fmt: skip
+               "2000", "--accumulate", "2", "--json", "--processes", "2", "--shard"]  # fmt: skip
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert started.stdout is not None
     for line in started.stdout:

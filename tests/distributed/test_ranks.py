@@ -22,7 +22,7 @@ def test_gradients_are_summed_and_those_of_nobody_stay_away() -> None:
     def run(group: ProcessGroup) -> None:
         used, unused = (nn.Parameter(pyapp.ones(2)) for _ in range(2))
         used.grad = None if group.rank() else pyapp.tensor([1.0, 2.0])
-        assert Ranks(group).sum_gradients([used, unused], 1.5) == 3.0
+        assert Ranks(group).sum_gradients(nn.ParameterList([used, unused]), 1.5) == 3.0
         assert used.grad is not None and used.grad.tolist() == [1, 2] and unused.grad is None
 
     in_ranks(2, run)

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops, quant
 from ...engine.grad_mode import STATE
 from ...engine.launch import capturing
 from ...engine.ops import cat
+from ...engine.thread_local import ThreadLocal
 from ..module import Module
 from .linear import Linear
 
 __all__ = ["JoinedLinear"]
+
+
+class _Thread(ThreadLocal):
+    """Whether layers are joined in this thread."""
+
+    joins = True
+
+
+_THREAD = _Thread()
+
+
+@contextmanager
+def separate_layers() -> Iterator[None]:
+    """Inside, no layers are joined: each weight of a model that is read keeps its own memory, such as a mapped file's.
+    For models whose weights are copied after that.
+    """
+    before, _THREAD.joins = _THREAD.joins, False
+    try:
+        yield
+    finally:
+        _THREAD.joins = before
 
 
 class JoinedLinear:
@@ -52,11 +76,20 @@ class JoinedLinear:
             return None
         if self._parts != (stores := _storages(parts)):
             self._whole, self._parts = None, stores
-            if not capturing() and _fit(parts):
+            if not capturing() and _THREAD.joins and _fit(parts):
                 with no_grad():
                     self._whole = _join(parts)
                 self._parts = _storages(parts)
         return self._whole
+
+
+def forget_joined(module: Module) -> None:
+    """Frees the matrices of the JoinedLinear of a module (not of those inside it), whose layers have other weights by
+    now.
+    """
+    for value in vars(module).values():
+        if isinstance(value, JoinedLinear):
+            value._whole, value._parts = None, ()
 
 
 def _storages(parts: list[Any]) -> tuple[Any, ...]:
@@ -66,6 +99,8 @@ def _storages(parts: list[Any]) -> tuple[Any, ...]:
 def _fit(parts: list[Any]) -> bool:
     """Whether the weights can be one matrix without a change of their values, and the biases one vector."""
     kind, device = parts[0].weight.dtype, parts[0].weight.device
+    if any(not part.weight.is_parameter for part in parts):
+        return False  # fully_sharded.py has gathered them, for this call alone
     if any(part.weight.dtype is not kind or part.weight.device is not device for part in parts):
         return False
     biases = [part.bias for part in parts]

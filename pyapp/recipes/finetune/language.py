@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Event, Notice, Progress
 from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
+from pyapp.nn.layers.joined import separate_layers
 from pyapp.train.preferences import UNPAIRED_LOSSES
 
 from .examples import Example, Examples, Judged, Pair, Row, digest_of, read_examples
@@ -25,10 +27,12 @@ def finetune_language_model(request: Request) -> Iterator[Event]:
     """
     chosen = request.settings_as(FinetuneSettings)
     yield Progress("loading the model", 0, 1)
-    loaded = load_model(
-        request.model, request.tokenizer, dtype=chosen.quantized or None, device=request.device, cancel=request.cancel,
-        pictures=False,
-    )  # fmt: skip
+    device = None if request.ranks.shard else request.device  # a card gets what its process keeps
+    with separate_layers() if chosen.full or request.ranks.shard else nullcontext():
+        loaded = load_model(
+            request.model, request.tokenizer, dtype=chosen.quantized or None, device=device, cancel=request.cancel,
+            pictures=False,
+        )  # fmt: skip
     if hasattr(loaded.model, "denoising"):
         raise ModelError("a model that writes by masked diffusion is not trained further here", where=loaded.name)
     longest, length = loaded.model.config.max_seq_len, chosen.length

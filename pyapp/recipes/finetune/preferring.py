@@ -33,6 +33,7 @@ class AnswerTraining(FinetuneTraining):
 
     title = "Loss of the preferences"
     rate_share = PREFERENCE_SHARE
+    compares = True  # with a reference
 
     def __init__(
         self, folder: Path, settings: FinetuneSettings, loaded: LoadedModel, examples: Examples,
@@ -40,6 +41,17 @@ class AnswerTraining(FinetuneTraining):
     ) -> None:  # fmt: skip
         super().__init__(folder, settings, loaded, examples, held_out)
         self.accuracy = nan  # the share of held-out examples that the model judges as people do
+
+    def _add_reference(self, examples: Sequence[Any]) -> None:
+        """Computes what the reference says of examples of which that is not known."""
+        raise NotImplementedError
+
+    def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
+        trainer = self.trainer
+        if trainer.ranks.shard and self.compares and not self.settings.full:
+            # Now, as all processes must call a model that they divide equally often.
+            trainer.ranks.run(trainer.model, self._add_reference, [*self.examples.rows, *self.held_out_rows])
+        yield from super()._train(steps, evaluate_every, save_every, cancel)
 
     def _log_probs(self, rows: Sequence[Row]) -> Tensor:
         """log p of the answers in rows (B,)."""
@@ -80,7 +92,6 @@ class PreferenceTraining(AnswerTraining):
     """
 
     unit = "nats/pair"
-    compares = True  # with a reference
 
     def __init__(
         self, folder: Path, settings: FinetuneSettings, loaded: LoadedModel, examples: Examples,

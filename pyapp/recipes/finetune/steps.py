@@ -12,6 +12,7 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event
 from pyapp.nn import Module, Parameter
+from pyapp.nn.layers.joined import forget_joined
 from pyapp.optim import AdamW, AdamW8bit, MasterWeights, Optimizer
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
 from pyapp.recipes.chooser import Chooser
@@ -136,7 +137,7 @@ class Trained(Module):
 
     def __init__(self, model: Module) -> None:
         super().__init__()
-        object.__setattr__(self, "whole", model)
+        self.whole = model
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The model's outputs."""
@@ -146,8 +147,8 @@ class Trained(Module):
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
         return ((name, value) for name, value in self.whole.named_parameters() if value.requires_grad)
 
-    def state_dict(self, **kwargs: Any) -> dict[str, Any]:
-        return {name: value.detach() for name, value in self.named_parameters()}
+    def state_dict(self, *, keep_vars: bool = False, **kwargs: Any) -> dict[str, Any]:
+        return {name: value if keep_vars else value.detach() for name, value in self.named_parameters()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         own = dict(self.named_parameters())
@@ -159,7 +160,9 @@ class Trained(Module):
 
 
 def make_trainable(model: Module) -> None:
-    """Makes all weights of a model parameters with gradients. OptionError for block-quantised ones."""
+    """Makes all weights of a model parameters with gradients. They get memory of their own when the training begins
+    (Trainer.begin). OptionError for block-quantised ones.
+    """
     made: dict[int, Tensor] = {}
     for module in model.modules():
         for name, value in list(module._parameters.items()):
@@ -170,9 +173,10 @@ def make_trainable(model: Module) -> None:
                     f"the model's weights are {value.dtype.name}, which has no gradients", where="full",
                     hint='Train an adapter, or load the model with --quantized ""',
                 )  # fmt: skip
-            if id(value) not in made:  # dense: transposed views and mapped files cannot be trained
-                made[id(value)] = Parameter(value.detach().clone().contiguous())
+            if id(value) not in made:
+                made[id(value)] = Parameter(value.detach())
             setattr(module, name, made[id(value)])
+        forget_joined(module)
 
 
 def trainer_of(
@@ -185,7 +189,7 @@ def trainer_of(
     kind: Callable[..., Optimizer] = AdamW8bit if settings.eight_bits else AdamW
     numbers = {"lr": rate, "weight_decay": settings.weight_decay}
     half = any(parameter.dtype.name in ("float16", "bfloat16") for parameter in parameters)
-    optimizer = MasterWeights(kind, parameters, **numbers) if half else kind(parameters, **numbers)
+    optimizer = MasterWeights(kind, parameters, copy=False, **numbers) if half else kind(parameters, **numbers)
     warmup = max(1, settings.steps // 30)
     return Trainer(
         model, Shuffled(rows, settings.rows, settings.seed), loss, optimizer,

@@ -134,7 +134,7 @@ class FinetuneTraining(ResumableTraining):
     def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
         """The remaining steps; before the first one, the held-out loss of the model as it was."""
         if not self.trainer.step_count:
-            yield from self._judge()
+            yield from self._evaluate(cancel, more=False)
         yield from super()._train(steps, evaluate_every, save_every, cancel)
 
     def judges(self) -> bool:
@@ -178,8 +178,10 @@ class FinetuneTraining(ResumableTraining):
 
     def _save(self) -> None:
         super()._save()
-        if not self.settings.full and self.trainer.ranks.first:
-            self.export()  # small; so an interrupted training can be tried
+        if not self.settings.full:
+            with self.trainer.ranks.whole(self.trainer.model):
+                if self.trainer.ranks.first:
+                    self.export()  # small; so an interrupted training can be tried
 
     def export(self) -> None:
         """The adapter, or with `full` the model's folder."""

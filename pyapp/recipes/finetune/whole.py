@@ -147,9 +147,7 @@ class WholeTraining(ResumableTraining):
     def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
         """The remaining steps; before the first one, the held-out loss of the model as it was."""
         if not self.trainer.step_count:
-            yield from self._judge()
-            if self.trainer.ranks.first:
-                yield from self.evaluated(cancel)
+            yield from self._evaluate(cancel)
         yield from super()._train(steps, evaluate_every, save_every, cancel)
 
     def judges(self) -> bool:
