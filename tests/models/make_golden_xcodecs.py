@@ -8,8 +8,6 @@ codes. The weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,10 +51,7 @@ def bounded(model: Any) -> None:
 def newer(name: str) -> dict[str, Any]:
     """Of X-Codec 2. The filter banks are those of SeamlessM4T's feature extractor, as in its authors' program."""
     config = {key: value for key, value in CONFIGS[name].items() if key != "model_type"}
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(
-            transformers.Xcodec2Model(transformers.Xcodec2Config(**config)), Path(place), weights
-        )
+    model, stored = load_seeded(transformers.Xcodec2Model(transformers.Xcodec2Config(**config)), weights)
     bounded(model)
     step, bins = model.hop_length, model.config.semantic_model_config.feature_projection_input_dim // 2
     hear = transformers.SeamlessM4TFeatureExtractor(feature_size=bins, num_mel_bins=bins, sampling_rate=16000)
