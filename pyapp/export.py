@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NoReturn
 
@@ -26,6 +26,7 @@ from .engine.dtype import int64
 from .engine.tensor import Tensor
 from .engine.user_errors import describe
 from .fx import Graph, GraphModule, Node, Proxy, Tracer
+from .fx.names import Namespace
 from .fx.node import map_arg
 from .fx.proxy import TraceError
 from .nn import Module
@@ -151,7 +152,7 @@ class _Inputs:
         given = self._bound(args, kwargs)
         self.leaves, self.spec = _pytree.tree_flatten(given)
         paths, _ = _pytree.tree_flatten_with_path(given)
-        self.names = [_word(path) for path, _ in paths]
+        self.names = _words([path for path, _ in paths])
         self.sizes: list[list[int | Dim]] = [
             list(leaf.shape) if isinstance(leaf, Tensor) else [] for leaf in self.leaves
         ]
@@ -194,8 +195,8 @@ class _Inputs:
         if dynamic is None:
             return
         example = _pytree.tree_unflatten(list(range(len(self.leaves))), self.spec)
-        if isinstance(dynamic, (tuple, list)):
-            dynamic = self._by_name(dynamic)
+        if not isinstance(dynamic, Mapping):
+            dynamic = self._by_name([entry for _, entry in _entries("the module", dynamic)])
         unknown = [name for name in dynamic if name not in self.signature.parameters]
         if unknown:
             raise UserError(f"dynamic_shapes: has {unknown}; the arguments are {list(self.signature.parameters)}")
@@ -220,17 +221,17 @@ class _Inputs:
             return
         if isinstance(numbers, int):
             sizes = self.sizes[numbers]
-            pairs = given.items() if isinstance(given, Mapping) else enumerate(given)
-            for dim, size in pairs:
+            for dim, size in _entries(name, given):
                 if not isinstance(dim, int) or not -len(sizes) <= dim < len(sizes):
                     raise UserError(f"dynamic_shapes: {name} has {len(sizes)} dims, no dim {dim!r}")
                 if isinstance(size, Dim):
+                    if sizes[dim] == 0:
+                        raise UserError(f"dynamic_shapes: {name} is empty at dim {dim}: give an example that is not")
                     sizes[dim] = size
                 elif size is not None and size != sizes[dim]:
                     raise UserError(f"dynamic_shapes: {name} has {sizes[dim]} at dim {dim}, not {size!r}")
             return
-        pairs = given.items() if isinstance(given, Mapping) else enumerate(given)
-        for key, inner in pairs:
+        for key, inner in _entries(name, given):
             try:
                 self._note(f"{name}[{key!r}]", numbers[key], inner)
             except (KeyError, IndexError, TypeError) as error:
@@ -248,7 +249,7 @@ class _Inputs:
         known: dict[str, tuple[str, int]] = {}
         for name, leaf, example, sizes in zip(self.names, leaves, self.leaves, self.sizes, strict=True):
             if not isinstance(example, Tensor):
-                if type(leaf) is not type(example) or leaf != example:
+                if leaf is not example and (type(leaf) is not type(example) or leaf != example):
                     raise ValueError(
                         f"{name} was {example!r:.80} when the program was exported, and is {leaf!r:.80} now"
                     )
@@ -274,10 +275,26 @@ class _Inputs:
         return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 
-def _word(path: Any) -> str:
-    """A name of Python for a leaf: "x", "batch_ids", "pair_0"."""
-    parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path]
-    return "_".join(parts)
+def _entries(name: str, given: Any) -> Iterable[tuple[Any, Any]]:
+    """(key, entry) of what `dynamic_shapes` says of an argument, of a container, or of the module."""
+    if isinstance(given, Mapping):
+        return given.items()
+    if isinstance(given, (tuple, list)):
+        return enumerate(given)
+    raise UserError(f"dynamic_shapes: the entry of {name} is a dict, a list or a tuple, not {given!r}")
+
+
+def _words(paths: Sequence[Any]) -> list[str]:
+    """A name of Python for each leaf: "x", "batch_ids", "pair_0"; no two are the same."""
+    names, found = Namespace(), list[str]()
+    for path in paths:
+        word = "_".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path)
+        if word.isidentifier() and word not in found:
+            names.take(word)
+        else:
+            word = names.create_name(word)
+        found.append(word)
+    return found
 
 
 class _ExportTracer(Tracer):
@@ -486,6 +503,10 @@ def export(
         raise UserError(f"export: args is a tuple of example inputs, not {type(args).__name__}")
     inputs = _Inputs(mod, args, kwargs or {})
     inputs.vary(dynamic_shapes)
+    try:
+        inputs.check(args, kwargs or {})
+    except AssertionError as error:
+        raise UserError(f"dynamic_shapes: {error}") from error
     state = get_rng_state()
     try:
         graph = _ExportTracer(inputs).trace(mod)

@@ -133,6 +133,8 @@ class NestedTensor:
     def __getitem__(self, index: Any) -> Tensor:
         if not isinstance(index, int):
             raise UnsupportedError("nested tensors take one whole number as an index, that of a tensor in the batch")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} is outside a batch of {len(self)} tensors")
         return self.unbind()[index]
 
     def __repr__(self) -> str:
@@ -342,8 +344,9 @@ def _apply(name: str, function: Callable[..., Any], args: Sequence[Any], kwargs:
                 f"{name}: nested tensors with different lengths or dims: {first.shape} ({first._lengths()}) and "
                 f"{other.shape} ({other._lengths()})"
             )
+    before = 0
     if name in _OF_DIMS:
-        args, kwargs = _dims_of_rows(name, first, list(args), kwargs)
+        args, kwargs, before = _dims_of_rows(name, first, list(args), kwargs)
 
     def rows(value: Any) -> Any:
         if isinstance(value, NestedTensor):
@@ -358,33 +361,46 @@ def _apply(name: str, function: Callable[..., Any], args: Sequence[Any], kwargs:
     if first._ragged != 1 and name in ("linear", "layer_norm", "matmul", "__matmul__", "rms_norm"):
         _refuse(f"{name} after transpose")
     made = function(*map(rows, args), **{key: rows(value) for key, value in kwargs.items()})
-    return _nested_again(name, first, made)
+    return _nested_again(name, first, made, before)
 
 
-def _nested_again(name: str, first: NestedTensor, made: Any) -> Any:
+def _nested_again(name: str, first: NestedTensor, made: Any, before: int) -> Any:
+    """Results of all rows as nested tensors; `before`: how many of the dims that may be gone come before the ragged
+    one.
+    """
     if isinstance(made, (tuple, list)):
-        parts = [_nested_again(name, first, one) for one in made]
+        parts = [_nested_again(name, first, one, before) for one in made]
         return type(made)(*parts) if hasattr(made, "_fields") else type(made)(parts)
     if not isinstance(made, Tensor):
         return made
     if not made.ndim or made.shape[0] != first._values.shape[0]:
         _refuse(name)
-    return first._with(made)
+    ragged = first._ragged - (before if made.ndim < first._values.ndim else 0)
+    return NestedTensor(made, first._offsets, first.layout, first._size, ragged)
 
 
-def _dims_of_rows(name: str, first: NestedTensor, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """The arguments with the dim of the rows in place of that of the nested tensor."""
+def _dims_of_rows(name: str, first: NestedTensor, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, int]:
+    """The arguments with the dims of the rows in place of those of the nested tensor, and how many of these come before
+    the ragged one.
+    """
     place = {"split": 2, "chunk": 2, "topk": 2, "normalize": 2}.get(name, 1)
-    usual = {"normalize": 1, "sort": -1, "topk": -1, "glu": -1}.get(name)
-    if "dim" in kwargs:
-        kwargs = {**kwargs, "dim": first._dim(kwargs["dim"])}
-    elif len(args) > place and isinstance(args[place], int) and not isinstance(args[place], bool):
-        args = [*args[:place], first._dim(args[place]), *args[place + 1 :]]
-    elif usual is not None:
-        kwargs = {**kwargs, "dim": first._dim(usual)}
-    elif name in ("softmax", "log_softmax", "softmin"):
-        _refuse(f"{name} without dim")
-    return args, kwargs
+    positional = "dim" not in kwargs and len(args) > place and args[place] is not None
+    given: Any = args[place] if positional else kwargs.get("dim")
+    if given is None:
+        given = {"normalize": 1, "sort": -1, "topk": -1, "glu": -1}.get(name)
+    several = isinstance(given, (tuple, list))
+    dims: list[Any] = list(given) if several else [given]
+    if not all(type(dim) is int for dim in dims):
+        if name in ("softmax", "log_softmax", "softmin"):
+            _refuse(f"{name} without dim")
+        return args, kwargs, 0  # of all elements, or another argument
+    rows = [first._dim(dim) for dim in dims]
+    moved = rows if several else rows[0]
+    if positional:
+        args = [*args[:place], moved, *args[place + 1 :]]
+    else:
+        kwargs = {**kwargs, "dim": moved}
+    return args, kwargs, sum(dim % first.ndim < first._ragged for dim in dims)
 
 
 def _refuse(name: str) -> NoReturn:
@@ -472,10 +488,14 @@ def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: layout = s
     if dim != 1:
         raise RuntimeError(f"narrow: the ragged dim is 1, not {dim}")
 
-    def numbers(given: Any) -> list[int]:
-        return [given] * tensor.shape[0] if isinstance(given, int) else [int(n) for n in given]
+    def numbers(name: str, given: Any) -> list[int]:
+        found = given.tolist() if isinstance(given, Tensor) else given
+        found = [found] * tensor.shape[0] if isinstance(found, int) else [int(n) for n in found]
+        if len(found) != tensor.shape[0]:
+            raise RuntimeError(f"narrow: {name} has {len(found)} numbers for a batch of {tensor.shape[0]}")
+        return found
 
-    pieces = zip(tensor, numbers(start), numbers(length), strict=True)
+    pieces = zip(tensor, numbers("start", start), numbers("length", length), strict=True)
     return _of_parts([part.narrow(0, begin, count) for part, begin, count in pieces], layout)
 
 

@@ -73,8 +73,8 @@ class LowRank(Module):
         return magnitude / self.row_lengths(name).to(magnitude.dtype)
 
     def row_lengths(self, name: str) -> Tensor:
-        """The lengths (out,) of the rows of W + scaling B A. Without gradients they are kept until a value changes: the
-        next token does not compute them again.
+        """The lengths (out,) of the rows of W + scaling B A. They are kept until a value changes: the next token and
+        the other batches of a step do not compute them again.
         """
         first, second, _ = self.factors(name)
         state = tuple((value.storage, value.storage.version) for value in (self.weight, first, second))
@@ -83,8 +83,8 @@ class LowRank(Module):
             with no_grad():
                 matrix = self.matrix()
                 known = state, (matrix + (second @ first).to(matrix.dtype) * self.scalings[name]).norm(2, 1)
-            if is_grad_enabled():  # a training changes them, and the matrices may be gathered for this call alone
-                self.lengths.pop(name, None)
+            if is_grad_enabled() and not all(value.is_parameter for value in (self.weight, first, second)):
+                self.lengths.pop(name, None)  # nn/fully_sharded.py has gathered the matrices for this call alone
             else:
                 self.lengths[name] = known
         return known[1]

@@ -238,6 +238,16 @@ def test_a_checkpoint_is_written_while_the_training_goes_on(tmp_path: Path, monk
     assert_same(found, state_of_one())
     later = checkpoint.async_save(found, checkpoint_id=tmp_path)
     assert checkpoint.async_save(found, checkpoint_id=tmp_path).result(60) is None and later.done()
+
+    def slow(folder: Path, stem: str, pieces: Any) -> list[str]:
+        sleep(0.05)
+        return written(folder, stem, pieces)
+
+    monkeypatch.setattr(files, "_write", slow)
+    for call in (checkpoint.save, checkpoint.load):  # both wait for it
+        later = checkpoint.async_save(found, checkpoint_id=tmp_path)
+        call(found, checkpoint_id=tmp_path)
+        assert later.done()
     assert len(list(tmp_path.iterdir())) == 2
 
 

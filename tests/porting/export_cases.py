@@ -98,6 +98,8 @@ def _of_several_sizes(t: Any) -> list[Any]:
             lambda: make.export(lambda x: x, (t.ones(1),)), lambda: make.export(model, t.ones(3, 4)),
             lambda: make.export(model, (t.ones(1), 1.0, t.ones(1))),
             lambda: make.export(model, (t.ones(3, 4),), dynamic_shapes={"q": {0: batch}}),
+            lambda: make.export(t.nn.ReLU(), (t.ones(9, 4),), dynamic_shapes=({0: batch},)),
+            lambda: make.export(model, (t.ones(3, 4),), {"y": t.ones(1, 4)}, **settings),
         ),
     ]  # fmt: skip
 

@@ -34,6 +34,15 @@ def _attended(t: Any, **settings: Any) -> list[Any]:
     return _parts(attend(q, q, q, **settings))
 
 
+def _reduced_heads(t: Any) -> list[Any]:
+    """What is left of the dims before the ragged one and behind it, of which torch takes few of nested tensors."""
+    x = _heads(t)
+    if t.__name__ == "torch":
+        return [y for part in x.unbind() for y in (part.logsumexp(0), part.std(2), part.amax((0, 2)))]
+    several = (x.logsumexp(1), x.std((3,)), x.amax((1, 3)))
+    return [y for parts in zip(*(one.unbind() for one in several), strict=True) for y in parts]
+
+
 def _leaf(t: Any) -> list[Any]:
     parts = [_rows(t, 2, 3).requires_grad_(), _rows(t, 1, 3).requires_grad_()]
     whole = t.nested.as_nested_tensor(parts, layout=t.jagged)
@@ -73,6 +82,7 @@ _CALLS: dict[str, Any] = {
     "heads": lambda t: _parts(_heads(t)),
     "heads and back": lambda t: _parts(_heads(t).transpose(1, 2).flatten(-2)),
     "dims": lambda t: _parts(_batch(t).view(2, -1, 2, 2).transpose(2, 3)),
+    "fewer dims": _reduced_heads,
     "two dims on": lambda t: _parts(_heads(t).transpose(2, 3)),
     "attention": _attended,
     "causal attention": lambda t: _attended(t, is_causal=True),

@@ -210,18 +210,20 @@ def async_save(
 ) -> Future[None]:
     """As `save`, but returns when this process has a copy of what it writes; a thread writes it, while the training
     goes on. The Future's result() waits until the checkpoint is whole, and raises the errors of any process. One
-    checkpoint is written at a time: the next call waits for the one before. So does the end of the program.
+    checkpoint is written at a time: the next call of this, `save` or `load` waits for it. So does the end of the
+    program.
     """
-    if _WRITING:
-        wait([_WRITING.pop()])  # whose errors its own Future has
     ranks = _Ranks(process_group)
     plan = _planned(state_dict, Path(checkpoint_id), ranks)
     with no_grad():
-        plan.pieces = [(piece, own.detach().to("cpu").clone()) for piece, own in plan.pieces]
+        plan.pieces = [(piece, own.detach().to("cpu", copy=True)) for piece, own in plan.pieces]
     if IN_BROWSER:  # which has no threads
         done: Future[None] = Future()
-        plan.write_alone(ranks.size)
-        done.set_result(None)
+        try:
+            plan.write_alone(ranks.size)
+            done.set_result(None)
+        except Exception as error:
+            done.set_exception(error)
         return done
     writer = ThreadPoolExecutor(1, "checkpoint")
     _WRITING.append(writer.submit(plan.write_alone, ranks.size))
@@ -260,7 +262,7 @@ class _Plan:
         """Writes the checkpoint with the other processes, without a call of theirs: each notes in a file which files it
         has written, and the first one makes the checkpoint of them.
         """
-        mine = self._note(self.rank, "written")
+        mine, before = self._note(self.rank, "written"), set[str]()
         try:
             names = self.write()
             with open_sink(mine) as file:
@@ -268,17 +270,26 @@ class _Plan:
             if self.rank == 0:
                 notes = [self._note(rank, "written") for rank in range(size)]
                 self._wait(lambda: all(path.exists() for path in notes))
-                _remove(self.folder, self.commit([name for path in notes for name in json.loads(path.read_text())]))
+                before = self.commit([name for path in notes for name in json.loads(path.read_text())])
             else:
                 self._wait(lambda: any(name.startswith(self.token) for name in _files_in(self.folder)))
         except BaseException as error:
             self.discard()
-            with suppress(OSError):  # a full disk has room for a name, at least
-                self._note(self.rank, "failed").touch()
-                self._note(self.rank, "failed").write_text(f"{type(error).__name__}: {error}")
+            with suppress(OSError):
+                self._tell_failure(f"{type(error).__name__}: {error}")
             raise
         finally:
             mine.unlink(missing_ok=True)
+        _remove(self.folder, before)  # a failure here leaves the new checkpoint whole
+
+    def _tell_failure(self, text: str) -> None:
+        """Tells the others, who find the whole text or no file."""
+        note = self._note(self.rank, "failed")
+        try:
+            with open_sink(note) as file:
+                file.write(text.encode())
+        except OSError:
+            note.touch()  # a full disk has room for a name, at least
 
     def _note(self, rank: int, ending: str) -> Path:
         """The file by which a rank tells the others something."""
@@ -303,8 +314,15 @@ def _files_in(folder: Path) -> list[str]:
     return _manifest(folder).files if (folder / MANIFEST).is_file() else []
 
 
+def _wait_for_writing() -> None:
+    """Waits for the checkpoint that a thread of this process writes. Its errors are those of its own Future."""
+    while _WRITING:
+        wait([_WRITING.pop()])
+
+
 def _planned(state_dict: Mapping[str, Any], folder: Path, ranks: _Ranks) -> _Plan:
     """What each process writes of a state."""
+    _wait_for_writing()
     named = ranks.together("save", lambda: _named(state_dict))
     tensors = {name: value for name, (value, _) in named.items() if isinstance(value, Tensor)}
     pieces = ranks.together("save", lambda: [box for name, x in tensors.items() for box in boxes(name, x)])
@@ -544,6 +562,7 @@ def load(
 
     KeyError for names that the checkpoint lacks; ArgumentError for other shapes; FileFormatError for damaged files.
     """
+    _wait_for_writing()
     ranks = _Ranks(process_group)
     with ExitStack() as files:
 

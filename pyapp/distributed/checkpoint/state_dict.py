@@ -195,6 +195,7 @@ def get_optimizer_state_dict(
     than a number for each element of a divided parameter.
     """
     options, names = options or StateDictOptions(), _names(_bare(model))
+    kept = not options.full_state_dict or _is_kept(model, options)
     state: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
     for optimizer in _each(optimizers):
@@ -204,13 +205,13 @@ def get_optimizer_state_dict(
         for number, entry in given["state"].items():
             parameter = every[int(number)]
             state[_name_of(names, parameter)] = {key: _own(value, parameter, options) for key, value in entry.items()}
-            if options.full_state_dict and not _is_kept(model, options):
-                state.clear()
+            if not kept:
+                state.clear()  # one parameter's at a time
         if begun:
             optimizer.state.clear()
         for group, own in zip(given["param_groups"], optimizer.param_groups, strict=True):
             groups.append({**group, "params": [_name_of(names, parameter) for parameter in own["params"]]})
-    if options.full_state_dict and not _is_kept(model, options):
+    if not kept:
         return {}
     found = {"state": state, "param_groups": groups}
     return _flat(found) if options.flatten_optimizer_state_dict else found
@@ -227,22 +228,20 @@ def _flat(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _deep(state: Mapping[str, Any], optimizers: list[Optimizer], names: Mapping[int, str]) -> dict[str, Any]:
     """What `_flat` was made of. StateError where the state has no group of a parameter."""
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}  # of "state.NAME" and "param_groups.NAME"
+    for path, value in state.items():
+        start, _, key = path.rpartition(".")
+        entries.setdefault(start, {})[key] = value
     groups = []
     for optimizer in optimizers:
         for own in optimizer.param_groups:
             every = [_name_of(names, parameter) for parameter in own["params"]]
-            for name in every:
-                start = f"state.{name}."
-                entry = {key[len(start) :]: value for key, value in state.items() if key.startswith(start)}
-                if entry:
-                    entries[name] = entry
-            start = f"param_groups.{every[0]}." if every else ""
-            group = {key[len(start) :]: value for key, value in state.items() if start and key.startswith(start)}
-            if every and not group:
+            group = entries.get(f"param_groups.{every[0]}") if every else {}
+            if group is None:
                 raise StateError(f"the state has no group of the parameter {every[0]}")
             groups.append({**group, "params": every})
-    return {"state": entries, "param_groups": groups}
+    found = {start.removeprefix("state."): entry for start, entry in entries.items() if start.startswith("state.")}
+    return {"state": found, "param_groups": groups}
 
 
 def get_state_dict(

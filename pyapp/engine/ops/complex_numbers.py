@@ -174,7 +174,9 @@ def _d_angle(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
     return (where(square == 0, 0.0, x * 1j / where(square == 0, 1.0, square)) * g,)
 
 
-_angle_of_real = element_function(lambda x, half: (x.sign().minimum(0.0) * half).abs().where(x.abs() > -1.0, x), 1, 1)
+_angle_of_real = element_function(
+    lambda x, half_turn: (x.sign().minimum(0.0) * half_turn).abs().where(x.abs() > -1.0, x), 1, 1
+)
 
 
 @function(method=True)
