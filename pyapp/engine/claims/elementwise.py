@@ -46,22 +46,25 @@ def _of_any(name: str) -> Any:
     rounds = name in ROUNDS_NUMBERS
 
     def compute(a: Tensor, b: Any, own: bool = False) -> Any:
-        if not (isinstance(b, Tensor) or type(b) in (int, float, bool)):
+        with_tensor = isinstance(b, Tensor)
+        if not with_tensor and type(b) not in (int, float, bool):
             return NotImplemented
-        kind = common_dtype(a, b)
+        kind = a.dtype  # the common one, in the usual cases
+        if b.dtype is not kind if with_tensor else not (kind.is_floating_point and a.shape):
+            kind = common_dtype(a, b)
         if name in _FLOAT_RESULT and not kind.has_gradient:
             kind = _dtype.Default.dtype
         if kind not in types or (name == "sub" and _dtype.bool_ in (a.dtype, getattr(b, "dtype", of_number(b)))):
             return NotImplemented
         number: int | None = 0
         other: Tensor | None = None
-        if isinstance(b, Tensor):
-            other = in_type(b, kind)
+        if with_tensor:
+            other = b if b.dtype is kind else in_type(b, kind)
         else:
             if rounds and (kind is _BF16 or kind is _F16):
                 b = rounded(b, kind)
             number = number_slot(b, kind)
-        whole, a = a, in_type(a, kind)
+        whole, a = a, a if a.dtype is kind else in_type(a, kind)
         shape, strides, count, slots = _geometry(
             a.shape, a.strides, None if other is None else other.shape, None if other is None else other.strides, name
         )

@@ -9,7 +9,7 @@ from ..blocks.layout import BLOCK_TYPES
 from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..op import claims
-from ..operands import dense
+from ..operands import dense, is_half
 from ..quant import is_transposed
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type
@@ -72,7 +72,7 @@ def _one_hot(x: Tensor, classes: int) -> Any:
 
 @claims("embedding_backward")
 def _embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
-    if not (g.dtype is weight.dtype is _F32) or ids.dtype not in (_I32, _dtype.int64):
+    if g.dtype is not _F32 or not (weight.dtype is _F32 or is_half(weight)) or ids.dtype not in (_I32, _dtype.int64):
         return NotImplemented
     g, ids = dense(g), dense(ids)
     grad = empty_contiguous(weight.shape, _F32, weight.device)
@@ -86,4 +86,4 @@ def _embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
         weight.shape[0],
         ids.dtype.itemsize,
     )
-    return grad, None
+    return in_type(grad, weight.dtype), None

@@ -38,12 +38,13 @@ def _no_blocks(x: Tensor, name: str) -> None:
 def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     if shape == x.shape:
         return make(x.storage, shape, x.strides, x.dtype, x.offset)
-    _no_blocks(x, "reshape")
+    if x.dtype.is_quantized:
+        _no_blocks(x, "reshape")
     strides = view_strides(x.shape, x.strides, shape)
     if strides is None:
         x = x.clone()
         strides = contiguous_strides(shape)
-    return _alias(x, shape, strides)
+    return make(x.storage, shape, strides, x.dtype, x.offset)
 
 
 @function(method=True, arguments="input shape")
@@ -105,6 +106,8 @@ def _view_as_dtype(x: Tensor, dtype: DType) -> Tensor:
 @view_op(lambda g, _, x, dims: (g.permute(tuple(dims.index(i) for i in range(len(dims)))),), name="_permute")
 def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     shape, strides = x.shape, x.strides
+    if dims == (1, 0):  # a transpose, without loops
+        return make(x.storage, shape[::-1], strides[::-1], x.dtype, x.offset)
     return make(x.storage, tuple([shape[d] for d in dims]), tuple([strides[d] for d in dims]), x.dtype, x.offset)
 
 
@@ -148,9 +151,10 @@ def swapaxes(x: Tensor, axis0: int, axis1: int) -> Tensor:
 @function(method=True, in_place="shape")
 def t(x: Tensor) -> Tensor:
     """Transposes a matrix."""
-    if x.ndim > 2:
+    rank = len(x.shape)
+    if rank > 2:
         raise ValueError(f"t: takes up to 2 dims, got {describe(x)}; use transpose or mT")
-    return _permute.call(x, (1, 0) if x.ndim == 2 else tuple(range(x.ndim)))
+    return _permute.call(x, (1, 0) if rank == 2 else tuple(range(rank)))
 
 
 @view_op(lambda g, _, x, shape: (_fold(g, x),), name="_expand")
