@@ -9,8 +9,6 @@ them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,13 +16,13 @@ import torch
 import transformers
 
 from pyapp.models._index import MODEL_TYPES, TASKS
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models import neobert_reference
 from tests.models.encoder_configs import CONFIGS, LENGTH, MASKED, batch, page
-from tests.models.seeded import direction, draw
+from tests.models.seeded import direction, draw, rounded
+from tests.models.seeded_folders import along
 
 ENTITIES = ("luke", "luke_words")
-FOLDER = Path(__file__).with_name("golden_encoders")
 CLASSES = {
     "features": "AutoModel",
     "masked-lm": "AutoModelForMaskedLM",
@@ -280,15 +278,16 @@ def shown(x: Any) -> Any:
     return x if x.ndim == 2 else x[rows, places]
 
 
-def rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+def golden(name: str) -> dict[str, Any]:
+    tasks = [task for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]] if task in CLASSES]
+    return {task: of_task(name, task) for task in tasks if (name, task) not in MASKED}
 
 
-def golden(name: str, task: str) -> dict[str, Any]:
+def of_task(name: str, task: str) -> dict[str, Any]:
     model = model_of(name, task)
     found = outputs(model, name, task)
     picked = shown(found)
-    (picked * torch.from_numpy(direction(task, tuple(picked.shape))).float()).sum().backward()
+    along(picked, task).backward()
     parameters = {}
     for key, parameter in model.named_parameters():
         grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
@@ -297,9 +296,4 @@ def golden(name: str, task: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        tasks = [task for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]] if task in CLASSES]
-        tasks = [task for task in tasks if (name, task) not in MASKED]
-        found = {task: golden(name, task) for task in tasks}
-        print(name, write_json(FOLDER / f"{name}.json", found, separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

@@ -9,25 +9,21 @@ tests.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
-from tests.models.make_golden_encoders import rounded
-from tests.models.seeded import direction, draw
+from tests.goldens import write_each, write_json
+from tests.models.seeded import direction, draw, rounded
+from tests.models.seeded_folders import along, configuration
 from tests.models.sequence_configs import CONFIGS, HEAD_IDS, HEAD_MASK, HEADS, IDS, MASK, MOST, SEARCHES, TEXTS
-
-FOLDER = Path(__file__).with_name("golden_sequences")
 
 
 def model_of(name: str, salt: int) -> Any:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(**config)
-    made._attn_implementation = "eager"
+    config = CONFIGS[name]
+    made = configuration(config, eager=True)
     model = transformers.AutoModelForSeq2SeqLM.from_config(made).float().eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
@@ -88,7 +84,7 @@ def golden(name: str) -> dict[str, Any]:
     given = {"input_ids": IDS, "attention_mask": MASK, "decoder_input_ids": TEXTS}
     options = {"use_cache": False} if model.config.model_type == "fsmt" else {}  # whose texts are seen whole with one
     logits = model(**{key: torch.tensor(value) for key, value in given.items()}, **seeing(model), **options).logits
-    (logits * torch.from_numpy(direction("logits", tuple(logits.shape))).float()).sum().backward()
+    along(logits, "logits").backward()
     parameters = {}
     for key, parameter in model.named_parameters():
         if parameter.grad is not None:
@@ -114,7 +110,7 @@ def golden_head(name: str, task: str) -> dict[str, Any]:
     found = model(input_ids=torch.tensor(HEAD_IDS), attention_mask=torch.tensor(HEAD_MASK))
     answers = task == "question-answering"
     outputs = torch.stack([found.start_logits, found.end_logits], -1) if answers else found.logits
-    (outputs * torch.from_numpy(direction(task, tuple(outputs.shape))).float()).sum().backward()
+    along(outputs, task).backward()
     parameters = {
         key: rounded([(parameter.grad.double().numpy() * direction(key, parameter.shape)).sum()])[0]
         for key, parameter in model.named_parameters() if parameter.grad is not None
@@ -123,9 +119,7 @@ def golden_head(name: str, task: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     for name in {name for name, _ in HEADS}:
         heads = {task: golden_head(name, task) for kind, task in HEADS if kind == name}
-        write_json(FOLDER / f"{name}_heads.json", heads)
-    for name in (name for name in sys.argv[1:] or CONFIGS if name in CONFIGS):
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+        write_json(Path(__file__).with_name("golden_sequences") / f"{name}_heads.json", heads)
+    write_each(__file__, CONFIGS, golden)

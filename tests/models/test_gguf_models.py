@@ -257,6 +257,9 @@ def test_unknown_architectures_are_named(tmp_path: Path) -> None:
     write_gguf(path, {}, {"general.architecture": "rwkv9"})
     with pytest.raises(ModelError, match="'rwkv9' is not known.*llama"):
         load(path)
+    write_gguf(path, {}, {"general.architecture": "llama"})
+    with pytest.raises(ModelError, match="has a vocabulary and no weights"):
+        load(path)
 
 
 def test_tensors_of_another_shape_are_named(tmp_path: Path) -> None:

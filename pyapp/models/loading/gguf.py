@@ -389,7 +389,12 @@ def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[s
 
 
 def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
-    """The configuration of a GGUF file in the form of config.json."""
+    """The configuration of a GGUF file in the form of config.json. ModelError for a vocabulary alone."""
+    if not checkpoint.tensors:
+        raise ModelError(
+            "this file has a vocabulary and no weights", where=checkpoint.source.name,
+            hint="Give the model's own file; those whose names have vocab are for tests of tokenizers",
+        )  # fmt: skip
     prefix, form = f"{values['general.architecture']}.", form.named(values["general.architecture"])
     own = {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
     found: dict[str, Any] = {"model_type": model_type}
