@@ -388,6 +388,34 @@ def _cases() -> dict[str, Case]:
             lambda P, x: P.nn.functional.batch_norm(x, None, None, training=True),
             (f(64, 128, 2, 2),),
         ),
+        "group_norm rows": (lambda P, x: P.nn.functional.group_norm(x, 4), (f(8, 8),)),
+        "cross_entropy none": (
+            lambda P, x, t: P.nn.functional.cross_entropy(x, t, reduction="none"),
+            (f(256, 256), i(256, 256)),
+        ),
+        "topk int64": (lambda P, x: x.topk(4, 1)[0], (i(1000, 256, 256),)),
+        "expand": (lambda P, x: x.expand(2, 256, 256), (f(256, 256),)),
+        "embedding bf16": (
+            lambda P, x, w: P.nn.functional.embedding(x, w.bfloat16()),
+            (i(256, 256), f(256, 256)),
+        ),
+        "layer_norm bf16": (lambda P, x: P.nn.functional.layer_norm(x.bfloat16(), (512,)), (m,)),
+        "batch_norm bf16": (
+            lambda P, x, w, b: P.nn.functional.batch_norm(
+                x.bfloat16(), None, None, w.bfloat16(), b.bfloat16(), training=True
+            ),
+            (m, f(512), f(512)),
+        ),
+        "rows of a list": (lambda P, x: x.bfloat16()[[0, 2, 3]], (m,)),
+        "solve_triangular": (
+            lambda P, x, y: P.linalg.solve_triangular(x + 32 * P.eye(256), y, upper=False),
+            (f(256, 256), f(256, 256)),
+        ),
+        "lerp weights": (lambda P, x, y, w: P.lerp(x, y, w), (m, f(512, 512), u(512, 512))),
+        "regression": (
+            lambda P, x, y, w, b: ((x.detach() * w + b - y.detach()) ** 2).mean(),
+            (f(10, 1), f(10, 1), f(1), f(1)),
+        ),
         "bce with logits small": (lambda P, x, y: P.nn.functional.binary_cross_entropy_with_logits(x, y), (s, u(8))),
         "multinomial replaced": (lambda P, x: P.multinomial(x, 1, True), (u(32, 8),)),
         "complex mul": (lambda P, x, y: P.complex(x, y) * P.complex(y, x), (m, m)),

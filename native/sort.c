@@ -2,7 +2,7 @@
  * requested one. To find the first few of many, only what may be among them is collected, and sorted now and then. */
 #include "elements.h"
 
-enum { SHORT = 48, PIECE = 64 };
+enum { SHORT = 48, PIECE = 64, FEW = 16 };
 #define TYPES_FLOAT32 (TYPES_HALF | BIT(TYPE_float32)) /* whose keys have 32 bits */
 
 typedef struct entry {
@@ -141,6 +141,35 @@ static int may_come_before(const view *line, int64_t at, int64_t n, float last, 
     return any;
 }
 
+#if !defined(__wasm__)
+/* The first `count` entries of the sorted line, each put among those that are known. other has room for PIECE entries,
+ * or for all of the line. */
+static const entry *few_of(entry *x, entry *other, int64_t count, const view *line, uint64_t flip, int descending)
+{
+    const int64_t length = line->size[0];
+    float last = 0;
+    read_keys(x, line, 0, count, flip);
+    insertion_sort(x, count);
+    for (int64_t at = count, n; at < length; at += n) {
+        n = length - at < PIECE ? length - at : PIECE;
+        if (type_in(line->type, TYPES_FLOAT32))
+            last = *read_floats(&last, line, x[count - 1].index, 1);
+        if (!may_come_before(line, at, n, last, descending))
+            continue;
+        read_keys(other, line, at, n, flip);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t j = count - 1;
+            if (other[i].key >= x[j].key) /* equal elements that come later are not among the first */
+                continue;
+            for (; j > 0 && x[j - 1].key > other[i].key; j--)
+                x[j] = x[j - 1];
+            x[j] = other[i];
+        }
+    }
+    return x;
+}
+#endif
+
 /* The first `count` entries of the sorted line. x and other have room for `room` entries: for all of the line, or for
  * PIECE more than `count`. */
 static const entry *first_of(entry *x, entry *other, int64_t room, int64_t count, const view *line, int descending)
@@ -148,6 +177,10 @@ static const entry *first_of(entry *x, entry *other, int64_t room, int64_t count
     const uint64_t flip = descending ? UINT64_MAX : 0;
     const int64_t length = line->size[0];
     int64_t found = room, at = room;
+#if !defined(__wasm__)
+    if (count <= FEW && count < length)
+        return few_of(x, other, count, line, flip, descending);
+#endif
     read_keys(x, line, 0, room, flip);
     for (;;) {
         entry *const sorted = sort_entries(x, other, found);

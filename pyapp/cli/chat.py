@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pyapp import tasks
 from pyapp.cli.grouped import FILE_LIMIT, command, generation_options, settings_of
 from pyapp.cli.running import (
     READER_LEFT,
@@ -238,7 +239,6 @@ class Talk:
 
     async def _open(self, cancel: Cancel) -> AsyncIterator[Event]:
         """Loads the model. One that cannot chat is refused before somebody writes to it."""
-        from pyapp import tasks
         from pyapp.tasks.chat import NO_TEMPLATE
         from pyapp.text.chat.chat_template import no_template
 
@@ -405,8 +405,6 @@ class Talk:
 
     def _answer(self) -> int:
         """Answers the last message; without success the message is removed."""
-        from pyapp import tasks
-
         kept = Keeping(JsonView() if self._as_json else ChatView(self._thoughts))
         try:
             code = forward(

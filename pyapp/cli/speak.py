@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pyapp import tasks
 from pyapp.cli.grouped import command
 from pyapp.cli.running import (
     WORDS,
@@ -198,8 +199,6 @@ def _speak(
     options: dict[str, Any], as_json: bool, file: str | None,
 ) -> int:  # fmt: skip
     """Speaks one text; the exit code."""
-    from pyapp import tasks
-
     view = SpeakJson(target, file) if as_json else SpeakView(target)
     return write_sound(
         view,

@@ -11,11 +11,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError
+from .device import cpu
+from .dtype import float32
 from .grad_mode import ANOMALY, GROUPS, STATE, WATCHERS
-from .launch import note_gradient
+from .launch import KERNELS, note_gradient
 from .shape import is_packed
 from .storage import CAPTURES
-from .tensor import Tensor, empty_contiguous
+from .tensor import Tensor, empty_contiguous, set_attribute
 from .thread_local import ThreadLocal
 
 if TYPE_CHECKING:
@@ -217,11 +219,19 @@ class Node:
         return f"<{self.name()} object at {id(self):#x}>"
 
     def _versions(self) -> list[int]:
-        args: Any = (self.args or ()) if self.op.saves_inputs else ()
-        if self.read is not None:
-            args = [args[i] for i in self.read if i < len(args)]
-        found = [a.storage.version for a in args if isinstance(a, Tensor)]
-        return found if self.output is None else [*found, self.output.storage.version]
+        found: list[int] = []  # by loops: each node runs this
+        args = self.args if self.op.saves_inputs else None
+        if args and self.read is None:
+            for a in args:
+                if isinstance(a, Tensor):
+                    found.append(a.storage.version)
+        elif args:
+            for i in self.read:  # type: ignore[union-attr]
+                if i < len(args) and isinstance(args[i], Tensor):
+                    found.append(args[i].storage.version)
+        if self.output is not None:
+            found.append(self.output.storage.version)
+        return found
 
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
         """(edge, gradient) for each input that needs a gradient."""
@@ -335,6 +345,12 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
             raise RuntimeError(
                 "backward: a complex number needs a gradient argument; only real ones do not (take .abs(), .real …)"
             )
+        if (
+            type(tensor) is Tensor and tensor.dtype is float32 and tensor.device is cpu
+        ):  # without the frames of new_ones
+            one = empty_contiguous(tensor.shape, float32)
+            KERNELS["fill_f32"].launch(0, one, 1, 1.0)
+            return one
         return tensor.new_ones(tensor.shape)
     if gradient.shape != tensor.shape:
         raise ArgumentError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")
@@ -609,8 +625,9 @@ class _Delivery:
             note_gradient(tensor, known)
         if known is None:
             hooks = (tensor.node or tensor).hooks  # hooks may have kept the gradient
-            tensor._grad = gradient if STATE.enabled else self._own(gradient.clone() if hooks else gradient)
-        elif STATE.enabled or known.requires_grad or known.dtype is not gradient.dtype or not known.is_contiguous():
+            own = gradient if STATE.enabled else self._own(gradient.clone() if hooks else gradient)
+            set_attribute(tensor, "_grad", own)
+        elif STATE.enabled or known._requires_grad or known.dtype is not gradient.dtype or not known.is_contiguous():
             tensor._grad = known + gradient
         else:
             known._accumulate(gradient)

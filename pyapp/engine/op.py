@@ -180,7 +180,8 @@ class Op:
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result, by the fastest way that takes these arguments; leaves no node of its own."""
-        if not isinstance(args[0], Tensor):
+        first = args[0]
+        if not isinstance(first, Tensor) and not (type(first) is list and first and isinstance(first[0], Tensor)):
             args = _with_tensor_first(args)
             _check_first(self.name, args)
         if self.claim is not None:
@@ -373,7 +374,9 @@ def read_crosswise(edges: tuple[Any, ...]) -> tuple[int, ...]:
     """The arguments of a product that its gradient reads: each one if the other one wants a gradient (its edge is not
     None). They must not change before the backward pass. `reads` of an op says this; None: all that the op saves.
     """
-    return tuple(i for i in (0, 1) if edges[1 - i] is not None)
+    if edges[0] is None:
+        return () if edges[1] is None else (0,)
+    return (1,) if edges[1] is None else (0, 1)
 
 
 def named_first(name: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import inf
 from struct import error, pack
 from typing import Any
@@ -13,7 +14,7 @@ from .device import Device, cpu
 from .dtype import DType, of_number, result_dtype
 from .lazy import np
 from .numpy_arrays import to_bits
-from .shape import normalize_dim
+from .shape import Shape, dense_layout, normalize_dim
 from .storage import Storage
 from .tensor import Tensor, make
 from .user_errors import describe
@@ -37,6 +38,11 @@ def common_dtype(*operands: Any) -> DType:
                     break
             else:
                 return kind
+    if len(operands) == 2:
+        x, number = operands if isinstance(operands[0], Tensor) else operands[::-1]
+        if (type(number) is int or type(number) is float) and isinstance(x, Tensor) and x.shape:
+            if x.dtype.is_floating_point and not x.dtype.is_storage_only:
+                return x.dtype
     return result_dtype([with_priority(x) for x in operands])
 
 
@@ -147,14 +153,19 @@ def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
     if not isinstance(x, Tensor) or not x._requires_grad:
         return None
     if gradient.shape != x.shape:
-        extra = gradient.ndim - x.ndim
-        dims = [
-            *range(extra),
-            *(i + extra for i, size in enumerate(x.shape) if size == 1 and gradient.shape[i + extra] != 1),
-        ]
-        gradient = gradient.sum(dims, keepdim=True)
-        gradient = gradient.reshape(x.shape) if extra else gradient
+        dims, keepdim, moved = _repeated_dims(gradient.shape, x.shape)
+        gradient = gradient.sum(dims, keepdim)
+        gradient = gradient.reshape(x.shape) if moved else gradient
     return gradient if gradient.dtype is x.dtype else gradient.to(x.dtype)
+
+
+@lru_cache(4096)
+def _repeated_dims(wide: Shape, shape: Shape) -> tuple[tuple[int, ...], bool, bool]:
+    """(the dims that a broadcast of `shape` repeats; whether a sum over them keeps them; whether dims of size one are
+    left before those of the shape)."""
+    extra = len(wide) - len(shape)
+    within = [i + extra for i, size in enumerate(shape) if size == 1 and wide[i + extra] != 1]
+    return (*range(extra), *within), bool(within), bool(extra and within)
 
 
 def refuse_complex(name: str, *operands: Any) -> None:
@@ -172,7 +183,7 @@ def is_plain(x: Any) -> bool:
 
 def dense(x: Tensor) -> Tensor:
     """x itself if it is dense, otherwise a dense copy."""
-    if x.is_contiguous():
+    if x.strides == dense_layout(x.shape)[1] or x.is_contiguous():
         return x
     return x.contiguous() if x.dtype.is_quantized else x.clone()
 

@@ -472,7 +472,7 @@ class Tensor(_Slots, TensorMethods):
         if CAPTURES.count:
             note_gradient(self)
         if gradient is None:
-            self._grad = None
+            set_attribute(self, "_grad", None)
             return
         if not isinstance(gradient, Tensor):
             raise TypeError(f"grad: takes a Tensor or None, not {type(gradient).__name__}")

@@ -235,7 +235,8 @@ async def begin_chat(
     prompt = await context.aside(
         lambda: chat_prompt(model, chat.messages, chat.asked, options, chat.tools, variables(model), interface)
     )
-    running = await submit(context, model, [prompt], count, interface.messages, chat.priority, interface=interface)
+    running = await submit(context, model, [prompt], count, interface.messages, chat.priority, interface=interface,
+                           tools=chat.tools)  # fmt: skip
     return model, prompt, running
 
 

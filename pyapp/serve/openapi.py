@@ -134,7 +134,8 @@ TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=arr
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
                         loaded={"type": "boolean"}, languages=array(TEXT), translates={"type": "boolean"},
                         voices=whole(1), root=TEXT, parent={"type": "null"}, max_model_len=whole(1), type=TEXT,
-                        display_name=TEXT, created_at=TEXT)  # fmt: skip
+                        display_name=TEXT, created_at=TEXT, name=TEXT, endpoints=array(TEXT), finetuned=FLAG,
+                        is_deprecated=FLAG, context_length=whole(1))  # fmt: skip
 STATUS = an_object(status=TEXT)
 COHERE_FIELDS: dict[str, Schema] = {
     **{COHERE.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
@@ -282,8 +283,10 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/metrics"): Route("Figures for Prometheus", "text/plain"),
     ("GET", "/openapi.json"): Route("This description", OBJECT),
     ("GET", "/v1/models"): Route(
-        "The models (OpenAI, Anthropic, vLLM)",
-        an_object(object=TEXT, data=array(MODEL_ENTRY), has_more={"type": "boolean"}, first_id=TEXT, last_id=TEXT),
+        "The models (OpenAI, Anthropic, Cohere, vLLM)",
+        an_object(object=TEXT, data=array(MODEL_ENTRY), has_more=FLAG, first_id=TEXT, last_id=TEXT,
+                  models=array(MODEL_ENTRY), next_page_token={"type": "null"}),
+        query={"endpoint": one_of("chat", "embed", "rerank"), "default_only": FLAG},
     ),
     ("GET", "/v1/models/{name:path}"): Route("A model", MODEL_ENTRY),
     ("POST", "/v1/chat/completions"): Route(

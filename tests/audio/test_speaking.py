@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Error, Notice, Progress, Sound
 from pyapp.models.loading.voice import LoadedVoice, load_voice
 from tests.models.test_voices import make, write
-from tests.together import fewer_in_browser
+from tests.together import collect, fewer_in_browser
 
 TEXT = "This is it. That one is not!\nA hen."
 
@@ -40,13 +38,6 @@ def voice(tmp_path: Path) -> Path:
 
 def events_of(loaded: LoadedVoice, text: str, **options: Any) -> list[Any]:
     return [event for event in speak_events(loaded, text, SpeakOptions(**options), Cancel()) if event is not None]
-
-
-def collect(stream: AsyncIterator[Any]) -> list[Any]:
-    async def run() -> list[Any]:
-        return [event async for event in stream]
-
-    return asyncio.run(run())
 
 
 def test_sentences_are_spoken_one_by_one(loaded: LoadedVoice) -> None:

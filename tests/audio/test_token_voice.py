@@ -35,6 +35,7 @@ from tests.models.test_codecs import write as write_codec
 from tests.models.voice_folders import write_folder
 from tests.models.xcodec_configs import CONFIGS as XCODECS
 from tests.models.xcodec_configs import weights as xcodec_weights
+from tests.text.tokenizer_documents import document, template, whole_words
 
 WORDS = ["<unk>", "<s>", "<|eot_id|>", *(f"{voice}:" for voice in VOICES), "hello", "there"]
 CUSTOM = len(WORDS)  # the number of <custom_token_0>
@@ -46,21 +47,9 @@ FRAMES = [[3, 9, 1, 0, 15, 7, 2], [4, 8, 5, 6, 14, 10, 11]]
 def tokenizer_json(custom: Sequence[str] = ()) -> str:
     """Whole words, and the tokens of codes."""
     custom = custom or [f"<custom_token_{number}>" for number in range(COUNT - CUSTOM)]
-    special = [(0, "<unk>"), (1, "<s>"), (2, "<|eot_id|>"), *((CUSTOM + i, name) for i, name in enumerate(custom))]
-    template = {
-        "type": "TemplateProcessing", "pair": [],
-        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
-    }  # fmt: skip
-    return json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "decoder": None,
-        "added_tokens": [
-            {"id": i, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-             "normalized": False} for i, name in special
-        ],
-        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": template,
-        "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "<unk>"},
-    })  # fmt: skip
+    special = {"<unk>": 0, "<s>": 1, "<|eot_id|>": 2} | {name: CUSTOM + i for i, name in enumerate(custom)}
+    parts = {"pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": template({"<s>": 1}, "<s> $A")}
+    return json.dumps(document(whole_words(WORDS, "<unk>"), special, **parts))
 
 
 class Chain(Module):

@@ -238,6 +238,10 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda x: F.cross_entropy(x, int32(1, 0, 2, 2, 0, 1).reshape(2, 3), ignore_index=0, label_smoothing=0.2),
         [normal(2, 3, 3)],
     ),
+    "cross_entropy_rows": (
+        lambda x: F.cross_entropy(x, int32(1, 0, 8, -100, 3), reduction="none", label_smoothing=0.1),
+        [normal(5, 9)],
+    ),
     "nll_loss": (lambda x: F.nll_loss(x, int32(1, 0, 8, -100, 3)), [normal(5, 9)]),
     "nll_loss_of_places": (
         lambda x: F.nll_loss(x, int32(1, 0, 2, 2, 0, 1).reshape(2, 3), ignore_index=0),

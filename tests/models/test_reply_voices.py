@@ -5,7 +5,6 @@ codes of a reply, and sound; voices, the task and the command.
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,13 @@ from pyapp.models.qwen_omni import Speaking, renamed
 from pyapp.nn.audio import code_wave
 from tests.models.reply_voice_configs import ASKED, CONFIGS, DRAWN, MOST, ROLE, VOICE, recorded, weights
 from tests.models.seeded import shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.test_described_voices import letters
 from tests.models.voice_folders import drawn, write_folder
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
 RATE = 24000
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_reply_voices", name)
+golden = golden_in("golden_reply_voices")
 
 
 def known() -> dict[str, Any]:

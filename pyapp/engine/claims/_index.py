@@ -38,8 +38,9 @@ LATE = {
         logsumexp
     """,
     "losses": """
-        _cross_entropy _cross_entropy_planes _nll_loss _weighted_cross_entropy cross_entropy_backward
-        cross_entropy_planes_backward nll_loss_backward weighted_cross_entropy_backward
+        _cross_entropy _cross_entropy_planes _cross_entropy_rows _nll_loss _weighted_cross_entropy
+        cross_entropy_backward cross_entropy_planes_backward cross_entropy_rows_backward nll_loss_backward
+        weighted_cross_entropy_backward
     """,
     "optimizer_steps": """
         adafactor_step adamw_step muon_step scale_all sums_of_squares

@@ -13,6 +13,7 @@ from ..launch import KERNELS
 from ..op import OPS, claims
 from ..operands import dense
 from ..ops.view import copy_strided
+from ..shape import contiguous_strides
 from ..tensor import Tensor, empty_contiguous, make
 from .convolution import (
     _WINDOWS,
@@ -69,15 +70,28 @@ def _phases(size: int, out: int, kernel: int, stride: int, before: int, dilation
 
 def _taps_of(weight: Tensor, phases: tuple[_Phase, ...], groups: int) -> Tensor:
     """The taps of weight (O, C / groups, D, H, W) that phases name, last first, as a weight (C, O / groups, ...)."""
-    outputs, inner = weight.shape[:2]
-    each, strides = outputs // groups, weight.strides
+    shape, strides, at, joined = _layout_of_taps(weight.shape, weight.strides, phases, groups)
+    taps = empty_contiguous(shape, _F32, weight.device)
+    copy_strided(taps, make(weight.storage, shape, strides, _F32, weight.offset + at))
+    return _in_shape(taps, joined)
+
+
+@lru_cache(1024)
+def _layout_of_taps(
+    weight: Three, strides: Three, phases: tuple[_Phase, ...], groups: int
+) -> tuple[Three, Three, int, Three]:
+    """(shape, strides and offset of the taps in a weight of this shape and these strides; their shape as a weight)."""
+    outputs, inner = weight[:2]
+    each = outputs // groups
     shape = (groups, inner, each, *(p.taps for p in phases))
     back = tuple(-p.step * s for p, s in zip(phases, strides[2:], strict=True))
     at = sum((p.first_tap + p.step * (p.taps - 1)) * s for p, s in zip(phases, strides[2:], strict=True))
-    source = make(weight.storage, shape, (each * strides[0], strides[1], strides[0], *back), _F32, weight.offset + at)
-    taps = empty_contiguous(shape, _F32, weight.device)
-    copy_strided(taps, source)
-    return taps.reshape(groups * inner, *shape[2:])
+    return shape, (each * strides[0], strides[1], strides[0], *back), at, (groups * inner, *shape[2:])
+
+
+def _in_shape(x: Tensor, shape: Three) -> Tensor:
+    """A dense tensor in another shape of as many elements."""
+    return make(x.storage, shape, contiguous_strides(shape), _F32, x.offset)
 
 
 def _input_gradient(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, bias: Tensor | None = None) -> Tensor:
@@ -108,25 +122,33 @@ def _transposed_in_two(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, b
 
 def _by_phases(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps) -> Tensor:
     """The same for any dims, as a convolution of g for each remainder of the stride, without a bias."""
-    batch, channels = g.shape[0], weight.shape[1] * steps.groups
-    rule = zip(sizes, g.shape[2:], weight.shape[2:], steps.stride, steps.sides, steps.dilation, strict=True)
-    along = [_phases(n, out, k, s, before, d) for n, out, k, s, (before, _), d in rule]
-    whole = empty_contiguous((batch, channels, *sizes), _F32, g.device)
-    if any(p.taps == 0 for phases in along for p in phases):
+    complete, rounds = _rounds(sizes, g.shape[2:], weight.shape[2:], steps)
+    if complete and prod(steps.stride) == 1:
+        phases, own = rounds[0]
+        return _convolve(g, _taps_of(weight, phases, steps.groups), None, own)
+    whole = empty_contiguous((g.shape[0], weight.shape[1] * steps.groups, *sizes), _F32, g.device)
+    if not complete:
         fill_zero(whole)
-    for phases in product(*along):
-        if prod(p.taps for p in phases) == 0:
-            continue
-        part = _convolve(
-            g, _taps_of(weight, phases, steps.groups), None,
-            _Steps((1, 1, 1), tuple(p.sides for p in phases), tuple(p.dilation for p in phases), steps.groups),
-        )  # fmt: skip
-        if prod(steps.stride) == 1:
-            return part
+    for phases, own in rounds:
+        part = _convolve(g, _taps_of(weight, phases, steps.groups), None, own)
         at = sum(p.first * s for p, s in zip(phases, whole.strides[2:], strict=True))
         strides = (*whole.strides[:2], *_times(whole.strides[2:], steps.stride))
         copy_strided(make(whole.storage, part.shape, strides, _F32, at), part)
     return whole
+
+
+@lru_cache(1024)
+def _rounds(
+    sizes: Three, out: Three, kernel: Three, steps: _Steps
+) -> tuple[bool, tuple[tuple[tuple[_Phase, ...], _Steps], ...]]:
+    """Whether the convolutions write every element; and for each of them its phases and its geometry."""
+    rule = zip(sizes, out, kernel, steps.stride, steps.sides, steps.dilation, strict=True)
+    along = [_phases(n, o, k, s, before, d) for n, o, k, s, (before, _), d in rule]
+    found = [phases for phases in product(*along) if all(p.taps for p in phases)]
+    return bool(found) and all(p.taps for phases in along for p in phases), tuple(
+        (phases, _Steps((1, 1, 1), tuple(p.sides for p in phases), tuple(p.dilation for p in phases), steps.groups))
+        for phases in found
+    )
 
 
 def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps, by_output: Callable[[], Tensor]) -> Tensor:
@@ -146,7 +168,8 @@ def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps, by_out
         1, steps.groups, outputs // steps.groups, batch, *out, x.strides[0], *_times(strides, steps.stride),
         *kernel, inner, *_times(strides, steps.dilation), 1, 0, inner * x.strides[1],
     )  # fmt: skip
-    return dense(by_tap.permute(0, 4, 1, 2, 3))
+    turned, (a, b, c, d, e) = (outputs, inner, *kernel), by_tap.strides
+    return dense(make(by_tap.storage, turned, (a, e, b, c, d), _F32))
 
 
 def _by_output(g: Tensor) -> Callable[[], Tensor]:
@@ -155,7 +178,8 @@ def _by_output(g: Tensor) -> Callable[[], Tensor]:
 
     def by_output() -> Tensor:
         if not made:
-            made.append(dense(g.permute(1, 0, 2, 3, 4)))
+            (n, o, *rest), (near, far, *steps) = g.shape, g.strides
+            made.append(dense(make(g.storage, (o, n, *rest), (far, near, *steps), _F32, g.offset)))
         return made[0]
 
     return by_output
@@ -207,9 +231,9 @@ def _claim_gradients(
         steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)
         by_output = _by_output(g3)
         if x.requires_grad:
-            grad_x = input_gradient(g3, w3, x3.shape[2:], steps).reshape(*x.shape)
+            grad_x = _in_shape(input_gradient(g3, w3, x3.shape[2:], steps), x.shape)
         if weight.requires_grad:
-            grad_weight = weight_gradient(g3, x3, w3, steps, by_output).reshape(*weight.shape)
+            grad_weight = _in_shape(weight_gradient(g3, x3, w3, steps, by_output), weight.shape)
         if bias is not None and bias.requires_grad:
             grad_bias = _bias_gradient(by_output())
         return grad_x, grad_weight, grad_bias

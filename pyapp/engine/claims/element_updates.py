@@ -72,16 +72,23 @@ def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbe
         if not is_half(tensors[0]) or IN_BROWSER or tensors[0].device is not cpu:
             return NotImplemented
         half = CODES[kind]
-    first, y, count = result_like(tensors[0])
-    given: list[Tensor] = [y, first]
+    base = tensors[0]
+    if 0 in base.strides and not any(base.strides):  # one element, repeated
+        base = next((x for x in tensors if x.shape == base.shape and any(x.strides)), base)
+    first, y, count = result_like(base)
+    given: list[Tensor] = [y]
     single = 0
     for x in tensors:
         if x.dtype is not kind or (x.shape != y.shape and (x is tensors[0] or x.numel() != 1 or x.ndim > y.ndim)):
             return NotImplemented
         if x.device is not first.device:  # a number of the CPU, which the ops take
             return NotImplemented
-    for at, x in enumerate(tensors[1:], 2):
+    for at, x in enumerate(tensors, 1):
         if x.shape != y.shape:
+            single |= 1 << at
+        elif x is base:
+            x = first
+        elif x.strides != y.strides and not any(x.strides):
             single |= 1 << at
         elif x.strides != y.strides:
             if not y.is_contiguous():

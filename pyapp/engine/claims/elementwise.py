@@ -34,7 +34,7 @@ K = KERNELS
 
 
 _BINARY, _UNARY, _UNARY_STRIDED = K["binary"], K["unary"], K["unary_strided"]
-_FLOAT_RESULT = ("div",)  # of integers, too
+_FLOAT_RESULT = ("div", "atan2", "copysign", "hypot")  # of integers, too
 
 
 def _of_any(name: str) -> Any:
@@ -46,25 +46,32 @@ def _of_any(name: str) -> Any:
     rounds = name in ROUNDS_NUMBERS
 
     def compute(a: Tensor, b: Any, own: bool = False) -> Any:
-        if not (isinstance(b, Tensor) or type(b) in (int, float, bool)):
+        with_tensor = isinstance(b, Tensor)
+        if not with_tensor and type(b) not in (int, float, bool):
             return NotImplemented
-        kind = common_dtype(a, b)
+        kind = a.dtype  # the common one, in the usual cases
+        if b.dtype is not kind if with_tensor else not (kind.is_floating_point and a.shape):
+            kind = common_dtype(a, b)
         if name in _FLOAT_RESULT and not kind.has_gradient:
             kind = _dtype.Default.dtype
         if kind not in types or (name == "sub" and _dtype.bool_ in (a.dtype, getattr(b, "dtype", of_number(b)))):
             return NotImplemented
         number: int | None = 0
         other: Tensor | None = None
-        if isinstance(b, Tensor):
-            other = in_type(b, kind)
+        if with_tensor:
+            other = b if b.dtype is kind else in_type(b, kind)
         else:
             if rounds and (kind is _BF16 or kind is _F16):
                 b = rounded(b, kind)
             number = number_slot(b, kind)
-        whole, a = a, in_type(a, kind)
+        whole, a = a, a if a.dtype is kind else in_type(a, kind)
         shape, strides, count, slots = _geometry(
             a.shape, a.strides, None if other is None else other.shape, None if other is None else other.strides, name
         )
+        if slots is None and not own and a.device is not cpu:  # more dims than a record has; NumPy takes them
+            a, other = dense(a.expand(shape)), None if other is None else dense(other.expand(shape))
+            again = None if other is None else other.shape, None if other is None else other.strides
+            shape, strides, count, slots = _geometry(a.shape, a.strides, *again, name)
         if slots is None or number is None:
             return NotImplemented
         out = _dtype.bool_ if result == "bool" else kind
@@ -134,8 +141,8 @@ def _function_of_any(name: str) -> Any:
 
     def compute(x: Tensor, *settings: float, own: bool = False) -> Any:
         kind = x.dtype
-        if not (kind.has_gradient or whole):
-            kind = _dtype.Default.dtype
+        if not kind.has_gradient and (not whole or (result == "bool" and kind not in types)):
+            kind = _dtype.Default.dtype  # isnan and others have none of integers: each is finite as a float, too
         if kind not in types or len(x.shape) > 6:
             return NotImplemented
         slots = without
@@ -706,12 +713,14 @@ def _clone(x: Tensor) -> Any:
 
 
 def _cast_any(x: Tensor, dtype: Any) -> Any:
-    if x.dtype not in CODES or dtype not in CODES or len(x.shape) > 6:
+    if x.dtype not in CODES or dtype not in CODES:
         return NotImplemented
+    shape, strides = x.shape, x.strides
+    if len(shape) > 6:
+        x = dense(x)
+        shape, strides = (x.numel(),), (1,)
     y = empty_contiguous(x.shape, dtype, x.device)
-    K["cast"].launch(
-        x.numel() >> 8, y, x, CODES[dtype], CODES[x.dtype], len(x.shape), *padded(x.shape), *padded(x.strides)
-    )
+    K["cast"].launch(x.numel() >> 8, y, x, CODES[dtype], CODES[x.dtype], len(shape), *padded(shape), *padded(strides))
     return y
 
 

@@ -9,7 +9,7 @@ from ..blocks.layout import BLOCK_TYPES
 from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..op import claims
-from ..operands import dense
+from ..operands import dense, is_half
 from ..quant import is_transposed
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type
@@ -42,6 +42,8 @@ def _embedding(weight: Tensor, ids: Tensor) -> Any:
         rows = empty_contiguous((*ids.shape, columns), kind, weight.device)
         _COPY.launch(count * columns >> 10, rows, weight, ids, *sizes, kind.itemsize, by.itemsize)
         return rows
+    if kind.is_quantized and by is not _I32:  # what is out of range stays so
+        ids, by = in_type(ids.clamp(-1, vocabulary), _I32), _I32
     found = _EMBEDDING.get(kind) if by is _I32 else None
     if found is None:
         if kind.itemsize != 2 or not kind.is_floating_point:
@@ -70,7 +72,7 @@ def _one_hot(x: Tensor, classes: int) -> Any:
 
 @claims("embedding_backward")
 def _embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
-    if not (g.dtype is weight.dtype is _F32) or ids.dtype not in (_I32, _dtype.int64):
+    if g.dtype is not _F32 or not (weight.dtype is _F32 or is_half(weight)) or ids.dtype not in (_I32, _dtype.int64):
         return NotImplemented
     g, ids = dense(g), dense(ids)
     grad = empty_contiguous(weight.shape, _F32, weight.device)
@@ -84,4 +86,4 @@ def _embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
         weight.shape[0],
         ids.dtype.itemsize,
     )
-    return grad, None
+    return in_type(grad, weight.dtype), None

@@ -11,7 +11,7 @@ from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..launch import capturing
 from ..op import claims, claims_in_place
-from ..operands import dense
+from ..operands import check_number, dense
 from ..ops.create import zeros
 from ..ops.index import _basic, fill_
 from ..ops.view import copy_strided
@@ -258,19 +258,29 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
 
 @claims("_put")
 def _put_at(x: Tensor, value: Any, index: Any) -> Any:
-    """Of whole dims and tensors of integers, one for each dim; a value of the result's shape."""
-    if not isinstance(value, Tensor) or value.dtype is not x.dtype or value.device is not x.device:
+    """Of whole dims and tensors of integers, one for each of the first dims; a number, or a value of the result's
+    shape."""
+    if isinstance(value, Tensor):
+        if value.dtype is not x.dtype or value.device is not x.device:
+            return NotImplemented
+    elif type(value) is not int and not (type(value) is float and x.dtype.has_gradient):
         return NotImplemented
-    if type(index) is not tuple or len(index) != len(x.shape) or not x.is_contiguous():
+    index = index if type(index) is tuple else (index,)
+    if len(index) > len(x.shape) or not x.is_contiguous() or x.dtype not in CODES:
         return NotImplemented
     for entry in index:
         if entry.dtype.category != 1 if isinstance(entry, Tensor) else not isinstance(entry, slice) or entry != _ALL:
             return NotImplemented
     y = x.clone()
-    chosen = _chosen(y, index)
-    if chosen is None or value.shape != chosen.result() or not _put(chosen, value, "set"):
+    chosen = _chosen(y, (*index, *(_ALL,) * (len(x.shape) - len(index))))
+    if chosen is None:
         return NotImplemented
-    return y
+    if not isinstance(value, Tensor):
+        check_number("setitem", value, x.dtype)
+        value = fill_(empty_contiguous((), x.dtype, x.device), value)
+    elif value.shape != chosen.result():
+        return NotImplemented
+    return y if _put(chosen, value, "set") else NotImplemented
 
 
 @claims_in_place("_index_add")
@@ -303,7 +313,7 @@ def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Any:
     if (not isinstance(source, Tensor) or not source.shape) and _fill_chosen(x, entries, source):
         return x
     if not isinstance(source, Tensor):
-        if x.device is cpu and not capturing():
+        if x.device is cpu and not capturing() and not x.dtype.is_bits:
             return NotImplemented  # NumPy's way is faster
         source = fill_(empty_contiguous((), x.dtype, x.device), source)
     chosen = _chosen(x, entries)

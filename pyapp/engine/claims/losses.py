@@ -165,6 +165,40 @@ def _weighted_cross_entropy(
     return loss.sum() / weights.sum()
 
 
+@claims("_cross_entropy_rows")
+def _cross_entropy_rows(
+    logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> Any:
+    if not _takes_weighted(logits, weight):
+        return NotImplemented
+    weight = weight if weight is None else dense(weight)
+    return _rows_of_weighted(dense(logits), _class_numbers(targets), weight, smoothing, ignore_index)[0]
+
+
+def _gradient_of_weighted(
+    each: Tensor, logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> tuple[Any, ...]:
+    """From the gradient of each row's loss; of rows that do not count nothing is read."""
+    gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
+    _CROSS_ENTROPY_BACKWARD.launch(
+        logits.numel() >> 7, gradient, dense(each), logits, targets, weight,
+        *logits.shape, ignore_index, CODES[logits.dtype], CODES[targets.dtype], smoothing,
+    )  # fmt: skip
+    return gradient, None, None, None, None
+
+
+@claims("cross_entropy_rows_backward")
+def _cross_entropy_rows_backward(
+    g: Tensor, logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> Any:
+    if not _takes_weighted(logits, weight) or g.dtype is not logits.dtype:
+        return NotImplemented
+    if weight is not None and weight.requires_grad:
+        return NotImplemented
+    weight = weight if weight is None else dense(weight)
+    return _gradient_of_weighted(g, dense(logits), _class_numbers(targets), weight, smoothing, ignore_index)
+
+
 @claims("weighted_cross_entropy_backward")
 def _weighted_cross_entropy_backward(
     g: Tensor, logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
@@ -173,16 +207,11 @@ def _weighted_cross_entropy_backward(
         return NotImplemented
     if weight is not None and weight.requires_grad:
         return NotImplemented
-    (rows, columns), weight = logits.shape, weight if weight is None else dense(weight)
+    weight = weight if weight is None else dense(weight)
     logits, targets = dense(logits), _class_numbers(targets)
     if weight is None:
         total = in_type((targets != ignore_index).sum(), logits.dtype)
     else:
         total = _rows_of_weighted(logits, targets, weight, smoothing, ignore_index)[1].sum()
-    gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
-    each = (g / total).expand(rows).contiguous()  # of rows that do not count nothing is read
-    _CROSS_ENTROPY_BACKWARD.launch(
-        logits.numel() >> 7, gradient, each, logits, targets, weight,
-        rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], smoothing,
-    )  # fmt: skip
-    return gradient, None, None, None, None
+    each = (g / total).expand(logits.shape[:1])
+    return _gradient_of_weighted(each, logits, targets, weight, smoothing, ignore_index)

@@ -11,12 +11,12 @@ from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..launch import launch_all
 from ..op import claims
-from ..operands import dense, is_plain
+from ..operands import dense, is_half, is_plain
 from ..shape import normalize_dim
 from ..storage import Storage
-from ..tensor import Tensor, empty_contiguous
+from ..tensor import Tensor, empty_contiguous, make
 from .conversions import WIDENING
-from .layouts import rows_of
+from .layouts import in_type, rows_of
 
 _F32 = _dtype.float32
 _FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
@@ -156,18 +156,24 @@ def _normalize_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | Non
 
 
 _SHORTEST = 16  # elements that lie together; shorter segments leave vectors empty
+_FEW = 1 << 9  # elements of short segments that the kernel takes, too
 _MOST_TURNED = 1 << 17  # elements of (N, C) whose two copies cost less than the definition
 
 
-def _channel_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
-    """The layout of rows and weights for `normalize`; None where the definition is faster."""
+def _channel_rows(x: Tensor, groups: int, plain: bool) -> tuple[int, ...] | None:
+    """The layout of rows and weights (`plain`: there are none) for `normalize`; None where the definition is faster."""
     samples, channels = x.shape[:2]
     length = prod(x.shape[2:])
-    if x.dtype not in (_F32, _dtype.float64) or length < _SHORTEST or not x.numel() or not x.is_contiguous():
+    if x.dtype not in (_F32, _dtype.float64) or not x.numel() or not x.is_contiguous():
         return None
+    short = length < _SHORTEST
     if not groups:
-        return channels, samples, length, length, channels * length, channels, 1, 0, 0
+        return None if short else (channels, samples, length, length, channels * length, channels, 1, 0, 0)
     each = channels // groups
+    if short and plain:  # the channels of a group are one segment
+        return samples * groups, 1, each * length, each * length, 0, 1, 0, 0, 0
+    if short and x.numel() > _FEW:
+        return None
     return samples * groups, each, length, each * length, length, groups, each, 1, 0
 
 
@@ -187,7 +193,8 @@ def _turned_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
 
 def _turned(x: Tensor) -> Tensor:
     """(N, C, ...) as a dense (C, N, ...), and back."""
-    return dense(x.transpose(0, 1))
+    (n, c, *rest), (near, far, *steps) = x.shape, x.strides
+    return dense(make(x.storage, (c, n, *rest), (far, near, *steps), x.dtype, x.offset))
 
 
 def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
@@ -199,7 +206,7 @@ def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
 def _channel_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int, epsilon: float
 ) -> Any:
-    rows = _channel_rows(x, groups)
+    rows = _channel_rows(x, groups, weight is bias is None)
     turns = rows is None
     rows = _turned_rows(x, groups) if rows is None else rows
     if rows is None or not _are_for(x, weight, bias):
@@ -219,7 +226,7 @@ def _channel_norm_backward(
     g: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int,
     epsilon: float,
 ) -> Any:  # fmt: skip
-    rows = _channel_rows(x, groups)
+    rows = _channel_rows(x, groups, weight is bias is None)
     turns, wanted = rows is None, x.requires_grad
     rows = _turned_rows(x, groups) if rows is None else rows
     if rows is None or statistics is None or g.dtype is not x.dtype or not _are_for(x, weight, bias):
@@ -245,8 +252,19 @@ def _channel_norm_backward(
     return grad_x, None if weight is None else grad_weight, None if bias is None else grad_bias
 
 
+def _in_float32(compute: Any, *given: Any) -> Any:
+    """What `compute(*given)` gives of 16-bit floats, computed in float32: each in the dtype of the argument that it
+    belongs to, after the first."""
+    found = compute(*[in_type(x, _F32) if isinstance(x, Tensor) else x for x in given])
+    if found is NotImplemented:
+        return found
+    return tuple([in_type(y, x.dtype) for y, x in zip(found, given[1:], strict=False)])
+
+
 @claims("rms_norm_backward")
 def _rms_norm_backward(g: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> Any:
+    if is_half(x):
+        return _in_float32(_rms_norm_backward, g, x, weight, epsilon)
     if not (x.dtype is weight.dtype is g.dtype is _F32):
         return _normalize_backward(g, x, weight, None, epsilon)
     x, weight, g = dense(x), dense(weight), dense(g)
@@ -287,6 +305,8 @@ def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) 
 
 @claims("layer_norm_backward")
 def _layer_norm_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Any:
+    if is_half(x):
+        return _in_float32(_layer_norm_backward, g, x, weight, bias, epsilon)
     if g.dtype is not _F32 or not _takes_norm(x, weight, bias):
         return _normalize_backward(g, x, weight, bias, epsilon)
     x, g = dense(x), dense(g)

@@ -8,9 +8,11 @@ from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
+from ..device import cpu
 from ..dtype import DType, as_dtype
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
+from ..launch import launch_all
 from ..op import claims
 from ..operands import check_extreme, check_place, dense, is_half
 from ..shape import Shape, dense_layout, is_packed, normalize_dim, normalize_dims, reduced_dims
@@ -23,6 +25,7 @@ _F32 = _dtype.float32
 _REDUCE = K["reduce"]
 _OPCODES = opcodes("reduce")
 _WIDE = 64  # columns of rows whose peak a kernel of its own finds
+_MOST_REPEATED = 1 << 8  # elements that the kernel reads one by one
 _MOST_APART = 1 << 14  # elements that lie apart, which the kernel of var reads twice
 
 
@@ -32,6 +35,8 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
     code, types, _ = _OPCODES[name]
     if x.dtype not in types:
         return NotImplemented
+    if 0 in x.strides and name == "sum" and x.numel() > _MOST_REPEATED and _repeats_beside(x, dims):
+        return _sum_of_one(x, dims, keepdim, dtype)
     result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
     if order is not None:
         if name == "sum" and x.dtype is _F32 is dtype and dims and dims[-1] - dims[0] >= len(dims):
@@ -40,6 +45,19 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
     y = empty_contiguous(result, dtype, x.device)
     _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *slots, correction)
     return y
+
+
+def _repeats_beside(x: Tensor, dims: Sequence[int]) -> bool:
+    """Whether x, as an expanded tensor, has the same elements all along a dim that is not among these."""
+    return any(n > 1 and not step and d not in dims for d, (n, step) in enumerate(zip(x.shape, x.strides, strict=True)))
+
+
+def _sum_of_one(x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType) -> Tensor:
+    """The sum of one of the repetitions, repeated."""
+    sizes = tuple([n if step or d in dims else 1 for d, (n, step) in enumerate(zip(x.shape, x.strides, strict=True))])
+    y = _reduce("sum", make(x.storage, sizes, x.strides, x.dtype, x.offset), dims, True, dtype)
+    whole = y.expand(tuple([1 if d in dims else n for d, n in enumerate(x.shape)]))
+    return dense(whole if keepdim else whole.squeeze(tuple(dims)))
 
 
 def _sum_in_steps(x: Tensor, dims: tuple[int, ...], result: Shape) -> Tensor:
@@ -244,6 +262,32 @@ def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
         return _sum_of_any(x, dim, keepdim, dtype)
     y = empty_contiguous(shape, _F32, x.device)
     kernel.launch(work, y, x, rows, columns, columns)
+    return y
+
+
+_DIV = K["div_f32"]
+
+
+@claims("mean")
+@claims("_mean")
+def _mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Of a dense float32 tensor, where one kernel sums: the sums, divided where they lie."""
+    if dtype is not None or x.dtype is not _F32 or not x.is_contiguous() or x.device is not cpu:
+        return NotImplemented
+    key = x.shape, tuple(dim) if dim.__class__ is list else dim, keepdim
+    try:
+        plan = _SUMS.get(key)
+    except TypeError:
+        return NotImplemented
+    if plan is None or plan[0] is None:
+        return NotImplemented  # `sum` plans it
+    kernel, work, rows, columns, shape = plan
+    y = empty_contiguous(shape, _F32, cpu)
+    count = y.numel()
+    launch_all(
+        work, (kernel, y, x, rows, columns, columns),
+        (_DIV, y, y, None, count, count, 1, 0, 0, float(rows * columns // count)),
+    )  # fmt: skip
     return y
 
 

@@ -19,6 +19,7 @@ from ..op import op, primitive, view_op
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, make
 from ..user_errors import describe
+from .element_updates import element_function
 from .elementwise.arithmetic import sign
 from .elementwise.select import where
 from .stacking import stack
@@ -173,6 +174,9 @@ def _d_angle(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
     return (where(square == 0, 0.0, x * 1j / where(square == 0, 1.0, square)) * g,)
 
 
+_angle_of_real = element_function(lambda x, half: (x.sign().minimum(0.0) * half).abs().where(x.abs() > -1.0, x), 1, 1)
+
+
 @function(method=True)
 @op(vjp=_d_angle)
 def angle(x: Tensor) -> Tensor:
@@ -181,7 +185,7 @@ def angle(x: Tensor) -> Tensor:
         return imag(x).atan2(real(x))
     if not x.dtype.is_floating_point:
         x = x.to(_dtype.Default.dtype)
-    return where(x.isnan(), x, where(x < 0, pi, 0.0).to(x.dtype))
+    return _angle_of_real(x, pi)
 
 
 def _d_sgn(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor]:

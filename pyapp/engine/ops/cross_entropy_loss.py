@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import dtype as _dtype
 from ..declare import function
 from ..op import op
+from ..operands import is_half
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
@@ -62,11 +63,10 @@ def _cross_entropy_planes(logits: Tensor, targets: Tensor, ignore_index: int) ->
 cross_entropy_planes_backward = fused_gradient(_cross_entropy_planes)
 
 
-@op()
-def _weighted_cross_entropy(
+def _rows_and_weights(
     logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
-) -> Tensor:
-    """The mean of logits (N, C) and targets (N,), with class weights (C,) and label smoothing: as torch's."""
+) -> tuple[Tensor, Tensor]:
+    """The loss of each row (N,), and the weight of its target; both 0 where it is ignored."""
     scores = logits.log_softmax(-1)
     ignored = targets == ignore_index
     safe = targets.masked_fill(ignored, 0).to(_dtype.int64)
@@ -77,21 +77,49 @@ def _weighted_cross_entropy(
     values = own * factor * (1 - smoothing)
     if smoothing:
         values = values - (scores if weight is None else scores * weight).sum(-1) * (smoothing / scores.shape[-1])
-    return values.masked_fill(ignored, 0.0).sum() / factor.masked_fill(ignored, 0.0).sum()
+    return values.masked_fill(ignored, 0.0), factor.masked_fill(ignored, 0.0)
+
+
+@op()
+def _weighted_cross_entropy(
+    logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> Tensor:
+    """The mean of logits (N, C) and targets (N,), with class weights (C,) and label smoothing: as torch's."""
+    values, factor = _rows_and_weights(logits, targets, weight, smoothing, ignore_index)
+    return values.sum() / factor.sum()
 
 
 weighted_cross_entropy_backward = fused_gradient(_weighted_cross_entropy)
 
 
-def weighted_cross_entropy(
+@op()
+def _cross_entropy_rows(
     logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
 ) -> Tensor:
-    """The mean of logits (..., C) and integer targets (...), with class weights (C,) and label smoothing."""
+    """The losses (N,) of which _weighted_cross_entropy is the mean."""
+    return _rows_and_weights(logits, targets, weight, smoothing, ignore_index)[0]
+
+
+cross_entropy_rows_backward = fused_gradient(_cross_entropy_rows)
+
+
+def weighted_cross_entropy(
+    logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int, mean: bool = True
+) -> Tensor:
+    """The mean of logits (..., C) and integer targets (...), with class weights (C,) and label smoothing; or the loss
+    of each target (...).
+    """
+    if is_half(logits):
+        wide = weight if weight is None else weight.to(_dtype.float32)
+        losses = weighted_cross_entropy(logits.to(_dtype.float32), targets, wide, smoothing, ignore_index, mean)
+        return losses.to(logits.dtype)
     count, classes = targets.numel(), logits.shape[-1]
+    compute = _weighted_cross_entropy if mean else _cross_entropy_rows
     try:
-        return _weighted_cross_entropy(
+        losses = compute(
             reshaped(logits, (count, classes)), reshaped(targets, (count,)), weight, smoothing, ignore_index
         )
+        return losses if mean else reshaped(losses, targets.shape)
     except IndexError:
         found = f"{int(targets.amin())} .. {int(targets.amax())}"
         raise IndexError(f"cross_entropy: targets {found} are outside 0 .. {classes - 1}") from None
@@ -108,5 +136,7 @@ def cross_entropy_of_planes(logits: Tensor, targets: Tensor, ignore_index: int =
 
 def nll_loss(scores: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
     """The mean of -scores[target] of log-probabilities scores (..., C) and integer targets (...)."""
+    if is_half(scores):
+        return nll_loss(scores.to(_dtype.float32), targets, ignore_index).to(scores.dtype)
     count = targets.numel()
     return _nll_loss(reshaped(scores, (count, scores.shape[-1])), reshaped(targets, (count,)), ignore_index)

@@ -6,6 +6,7 @@ from math import prod
 
 from ..autocast import in_full_precision_on_cards
 from ..declare import function
+from ..launch import constants
 from ..lazy import np
 from ..numpy_arrays import int64_tensor
 from ..op import op
@@ -75,6 +76,15 @@ def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     """Distances of all pairs of rows (N, M) → (N (N - 1) / 2,)."""
     if x.ndim != 2:
         raise ValueError(f"pdist: takes rows (N, M), not {describe(x)}")
-    places = np.arange(x.shape[0])
-    above = int64_tensor(np.flatnonzero(places[:, None] < places))  # the diagonal
-    return reshape(cdist(x, x, p, MODES[2]), -1).index_select(0, above)
+    find = _known_above if x.shape[0] <= _MOST_KNOWN else _above_diagonal
+    return reshape(cdist(x, x, p, MODES[2]), -1).index_select(0, find(x.shape[0]))
+
+
+def _above_diagonal(size: int) -> Tensor:
+    """Where the elements above the diagonal of a square matrix lie: (N (N - 1) / 2,) int64."""
+    places = np.arange(size)
+    return int64_tensor(np.flatnonzero(places[:, None] < places))
+
+
+_MOST_KNOWN = 512  # rows of which the places are kept
+_known_above = constants(4)(_above_diagonal)

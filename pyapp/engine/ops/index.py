@@ -115,10 +115,10 @@ def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[in
 
 
 def _listed(x: Tensor, entries: Sequence[Any]) -> tuple[Any, ...]:
-    """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU."""
+    """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU, or of bits for NumPy."""
     if list in map(type, entries):
         entries = [(np.asarray(e) if e else np.zeros(0, "int64")) if isinstance(e, list) else e for e in entries]
-    if x.device is not cpu:
+    if x.device is not cpu or x.dtype.is_bits:
         entries = [tensor_of(e) if isinstance(e, np.ndarray) else e for e in entries]
     return tuple(entries)
 
@@ -228,7 +228,9 @@ def _put(x: Tensor, value: Any, index: Any) -> Tensor:
 
 @_put.gradient
 def _d_put(g: Tensor, _: Any, x: Tensor, value: Any, index: Any) -> Any:
-    seen = unbroadcast(getitem(g.contiguous(), index), value)
+    seen = None
+    if isinstance(value, Tensor) and value.requires_grad:
+        seen = unbroadcast(getitem(g.contiguous(), index), value)
     return _put(g, 0.0, index) if x.requires_grad else None, seen
 
 

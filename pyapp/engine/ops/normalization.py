@@ -37,6 +37,11 @@ def scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return x if bias is None else x + per_channel(bias, x.ndim)
 
 
+def widened(x: Tensor, *given: Tensor | None) -> list[Any]:
+    """Weights and statistics of 16 bits in float32 where x is float32, so that kernels take them."""
+    return [w.to(float32) if w is not None and x.dtype is float32 and is_half(w) else w for w in given]
+
+
 def standardized(x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """(x - mean) / sqrt(var + eps) over dims; mean and var with these dims kept."""
     mean = x.mean(dims, True)
@@ -186,6 +191,7 @@ def group_norm(
         raise ValueError(f"group_norm: {describe(x)} does not make {num_groups} groups of channels")
     if is_half(x):
         return group_norm(x.to(float32), num_groups, weight, bias, eps).to(x.dtype)
+    weight, bias = widened(x, weight, bias)
     statistics = _space_for_statistics(x, x.shape[0] * num_groups, weight, bias)
     found: Tensor = _channel_norm(x, weight, bias, statistics, num_groups, eps)
     return found

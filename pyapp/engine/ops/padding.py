@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import UnsupportedValueError
 from ..declare import function
+from ..launch import constants
 from ..lazy import np
 from ..numpy_arrays import array_of, int64_tensor, tensor_of
 from ..op import op, primitive
@@ -26,15 +27,19 @@ def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Tensor
     return tensor_of(np.pad(array_of(x), widths, constant_values=value), x.dtype)
 
 
-def _positions(mode: str, size: int, before: int, after: int) -> Any:
-    """The index in a dim of each element of the padded dim."""
+def _positions(mode: str, size: int, before: int, after: int) -> Tensor:
+    """The index (int64) in a dim of each element of the padded dim."""
     at = np.arange(-before, size + after, dtype=np.int64)
     if mode == "replicate":
-        return np.clip(at, 0, size - 1)
+        return int64_tensor(np.clip(at, 0, size - 1))
     if mode == "circular":
-        return at % size
+        return int64_tensor(at % size)
     at = np.abs(at)
-    return np.where(at >= size, 2 * (size - 1) - at, at)
+    return int64_tensor(np.where(at >= size, 2 * (size - 1) - at, at))
+
+
+_MOST_KNOWN = 1 << 12  # elements of a dim of which the positions are kept
+_known_positions = constants(32)(_positions)
 
 
 @op()
@@ -42,7 +47,8 @@ def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> 
     """Widens dims by elements of x: mode "reflect", "replicate" or "circular"."""
     for dim, (before, after) in enumerate(widths):
         if before or after:
-            x = x.index_select(dim, int64_tensor(_positions(mode, x.shape[dim], before, after)))
+            find = _known_positions if x.shape[dim] + before + after <= _MOST_KNOWN else _positions
+            x = x.index_select(dim, find(mode, x.shape[dim], before, after))
     return x
 
 

@@ -32,13 +32,14 @@ def _ones_before(x: Tensor, dim: int) -> Tensor:
 
 
 def _d_prod(g: Tensor, y: Tensor, x: Tensor, dim: int, keepdim: bool) -> Any:
-    """The product divided by the element, as in torch, where the host can see that none is zero. Else the product of
-    all other elements, so that zeros are exact too; where it is NaN or infinite and no element is zero, the quotient.
+    """The product divided by the element, as in torch, where the host can see that no element is zero. Else the product
+    of all others, so that zeros are exact too; where it is NaN or infinite and no element is zero, the quotient.
     """
     if not x.numel():
         return (x * 0,)
     if not STATE.enabled and x.device.backend.host_visible and not capturing():
-        if isfinite(abs((1.0 / y + y * 0.0).sum().item())):  # no product is zero or infinite
+        # No product is zero or infinite; or it is so by underflow or overflow alone.
+        if isfinite(abs((1.0 / y + y * 0.0).sum().item())) or bool(x.all()):
             return (_spread(g * y, x, dim, keepdim) / x,)
     others = _ones_before(x, dim) * flip(_ones_before(flip(x, dim), dim), dim)
     whole = _spread(y, x, dim, keepdim)

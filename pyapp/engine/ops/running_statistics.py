@@ -11,11 +11,11 @@ from ..dtype import float32
 from ..element_programs import ElementProgram
 from ..op import op
 from ..operands import is_half
-from ..tensor import Tensor
+from ..tensor import Tensor, empty_contiguous, make
 from ..user_errors import describe
 from .composite_gradient import definition_gradient
 from .element_updates import update_elements
-from .normalization import _channel_norm, _space_for_statistics, per_channel
+from .normalization import _channel_norm, _space_for_statistics, per_channel, widened
 
 
 def batch_normalized(
@@ -24,19 +24,37 @@ def batch_normalized(
     """x (N, C, ...) by the statistics of each channel, times weight plus bias (C,); mean and variance (C,), outside the
     graph.
     """
-    statistics = x.detach().new_empty((x.shape[1], 3))
+    channels, (weight, bias) = x.shape[1], widened(x, weight, bias)
+    statistics = empty_contiguous((channels, 3), x.dtype, x.device)
     y = _channel_norm(x, weight, bias, statistics, 0, eps)
-    return y, statistics[:, 0], statistics[:, 1]
+    mean, var = (make(statistics.storage, (channels,), (3,), x.dtype, at) for at in (0, 1))
+    return y, mean, var
 
 
-_moved = ElementProgram(lambda running, value, kept, share, scale: (running * kept + value * scale * share, None), 2, 3)
+_moved = ElementProgram(
+    lambda mean, var, new_mean, new_var, kept, share, scale: (
+        mean * kept + new_mean * share, var * kept + new_var * scale * share, None, None,
+    ),
+    4, 3,
+)  # fmt: skip
 
 
-def track(running: Tensor | None, value: Tensor, momentum: float, scale: float = 1.0) -> None:
-    """Moves a running statistic towards value times scale."""
-    if running is not None:
-        with no_grad():
-            update_elements(running, (value.detach().to(running.dtype),), _moved, (1 - momentum, momentum, scale))
+def track(
+    running_mean: Tensor | None, running_var: Tensor | None, mean: Tensor, var: Tensor, momentum: float, scale: float
+) -> None:
+    """Moves the running statistics that there are towards mean, and var times scale."""
+    if running_mean is running_var is None:
+        return
+    with no_grad():
+        kind = (running_mean if running_var is None else running_var).dtype  # type: ignore[union-attr]
+        mean, var = (x.detach().to(kind) for x in (mean, var))
+        first, second = (
+            own if own is not None and own.dtype is kind else new.clone()
+            for own, new in ((running_mean, mean), (running_var, var))
+        )
+        update_elements(first, (second, mean, var), _moved, (1 - momentum, momentum, scale))
+        if running_mean is not None and first is not running_mean:
+            track(running_mean, None, mean, var, momentum, scale)
 
 
 @op()
@@ -80,7 +98,7 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var")
-        found: Tensor = _batch_norm(x, running_mean, running_var, weight, bias, eps)
+        found: Tensor = _batch_norm(x, *widened(x, running_mean, running_var, weight, bias), eps)
         return found
     count = x.numel() // max(1, x.shape[1])
     if not x.numel():  # nothing to normalise, and no statistics
@@ -90,8 +108,7 @@ def batch_norm(
     if count < 2:
         raise ValueError(f"batch_norm: training needs more than one value per channel, got {describe(x)}")
     y, mean, var = batch_normalized(x, weight, bias, eps)
-    track(running_mean, mean, momentum)
-    track(running_var, var, momentum, count / (count - 1))
+    track(running_mean, running_var, mean, var, momentum, count / (count - 1))
     return y
 
 
@@ -113,13 +130,12 @@ def instance_norm(
     count = prod(x.shape[2:])
     if count < 2:
         raise ValueError(f"instance_norm: needs more than one value per channel, got {describe(x)}")
-    samples, channels = x.shape[:2]
+    (samples, channels), (weight, bias) = x.shape[:2], widened(x, weight, bias)
     statistics = _space_for_statistics(x, samples * channels, weight, bias)
     if statistics is None and running_mean is not None:
         statistics = x.new_empty((samples * channels, 3))
     y: Tensor = _channel_norm(x, weight, bias, statistics, channels, eps)
     if statistics is not None:
         mean, var, _ = statistics.reshape(samples, channels, 3).mean(0).unbind(1)
-        track(running_mean, mean, momentum)
-        track(running_var, var, momentum, count / (count - 1))
+        track(running_mean, running_var, mean, var, momentum, count / (count - 1))
     return y

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..autograd import STATE
 from ..declare import attribute, function, method
+from ..device import cpu
 from ..dtype import DType, as_dtype
 from ..launch import KERNELS, recorder, stop_capture
 from ..lazy import np
@@ -37,12 +38,13 @@ def _no_blocks(x: Tensor, name: str) -> None:
 def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     if shape == x.shape:
         return make(x.storage, shape, x.strides, x.dtype, x.offset)
-    _no_blocks(x, "reshape")
+    if x.dtype.is_quantized:
+        _no_blocks(x, "reshape")
     strides = view_strides(x.shape, x.strides, shape)
     if strides is None:
         x = x.clone()
         strides = contiguous_strides(shape)
-    return _alias(x, shape, strides)
+    return make(x.storage, shape, strides, x.dtype, x.offset)
 
 
 @function(method=True, arguments="input shape")
@@ -104,6 +106,8 @@ def _view_as_dtype(x: Tensor, dtype: DType) -> Tensor:
 @view_op(lambda g, _, x, dims: (g.permute(tuple(dims.index(i) for i in range(len(dims)))),), name="_permute")
 def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     shape, strides = x.shape, x.strides
+    if dims == (1, 0):  # a transpose, without loops
+        return make(x.storage, shape[::-1], strides[::-1], x.dtype, x.offset)
     return make(x.storage, tuple([shape[d] for d in dims]), tuple([strides[d] for d in dims]), x.dtype, x.offset)
 
 
@@ -147,9 +151,10 @@ def swapaxes(x: Tensor, axis0: int, axis1: int) -> Tensor:
 @function(method=True, in_place="shape")
 def t(x: Tensor) -> Tensor:
     """Transposes a matrix."""
-    if x.ndim > 2:
+    rank = len(x.shape)
+    if rank > 2:
         raise ValueError(f"t: takes up to 2 dims, got {describe(x)}; use transpose or mT")
-    return _permute.call(x, (1, 0) if x.ndim == 2 else tuple(range(x.ndim)))
+    return _permute.call(x, (1, 0) if rank == 2 else tuple(range(rank)))
 
 
 @view_op(lambda g, _, x, shape: (_fold(g, x),), name="_expand")
@@ -322,8 +327,15 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 def copy_strided(target: Tensor, source: Tensor) -> bool:
     """Copies elements of one dtype between layouts with a kernel; False when it cannot."""
     rank = len(target.shape)
-    if target.dtype.is_quantized or rank > 6 or target.dtype is not source.dtype or target.shape != source.shape:
+    if target.dtype.is_quantized or target.dtype is not source.dtype or target.shape != source.shape:
         return False
+    if rank > 6:
+        if target.device is cpu:  # NumPy takes any number
+            return False
+        from ..many_dims import copy_in_pieces  # late: few tensors have so many
+
+        copy_in_pieces(copy_strided, target, source)
+        return True
     pad = (0,) * (6 - rank)
     _COPY.launch(target.numel() >> 10, target, source, target.dtype.itemsize, rank,
         *target.shape, *pad, *target.strides, *pad, *source.strides, *pad,
@@ -416,11 +428,11 @@ def _d_as_strided(
     """
     theirs, own = _places(size, stride, offset), _places(x.shape, x.strides, x.offset)
     memory = g.new_zeros(max(theirs.max(initial=-1), own.max(initial=-1)) + 1)
-    memory = memory.index_add(0, from_numpy(theirs), g.reshape(-1))
+    memory = memory.index_add(0, from_numpy(theirs).to(g.device), g.reshape(-1))
     counts = np.bincount(own, minlength=1)
-    found = memory.index_select(0, from_numpy(own))
+    found = memory.index_select(0, from_numpy(own).to(g.device))
     if counts.max() > 1:
-        found = found / from_numpy(counts[own]).to(g.dtype)
+        found = found / from_numpy(counts[own]).to(device=g.device, dtype=g.dtype)
     return (found.reshape(x.shape),)
 
 

@@ -176,8 +176,7 @@ class BatchNorm(_NormBase):
         with no_grad():
             self.num_batches_tracked.add_(1)
         share = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
-        by_statistics.track(self.running_mean, mean, share)
-        by_statistics.track(self.running_var, var, share, correction)
+        by_statistics.track(self.running_mean, self.running_var, mean, var, share, correction)
 
 
 class BatchNorm1d(BatchNorm):

@@ -55,8 +55,8 @@ def _index_loss(
         return nll_of_rows(scores * weight, target, ignore_index) / nll_of_rows(
             (-weight).expand(scores.shape), target, ignore_index
         )
-    kept = target != ignore_index
-    safe = target.masked_fill(target == ignore_index, 0).to(int64)
+    ignored = target == ignore_index
+    safe = target.masked_fill(ignored, 0).to(int64)
     picked = scores.gather(-1, safe.unsqueeze(-1)).squeeze(-1)  # (...)
     factor = None if weight is None else ops.index_select(weight, 0, safe.reshape(-1)).reshape(safe.shape)
     values = -picked if factor is None else picked * -factor
@@ -64,9 +64,9 @@ def _index_loss(
         every = (scores if weight is None else scores * weight).sum(-1)
         values = values * (1 - smoothing) - every * (smoothing / scores.shape[-1])
     # Scores of ignored targets count nowhere, nor do their gradients, even where they are infinite or the mean is NaN.
-    values = ops.where(kept, values, 0.0)
+    values = values.masked_fill(ignored, 0.0)
     if reduction == "mean":
-        counts = kept.to(scores.dtype)
+        counts = (~ignored).to(scores.dtype)
         return values.sum() / (counts if factor is None else factor * counts).sum()
     return reduce(name, values, reduction)
 
@@ -130,8 +130,10 @@ def _cross_entropy(
     if target.dtype.is_floating_point:
         return _probability_loss(input, logits, target, weight, reduction, label_smoothing)
     fits = logits.shape[:-1] == target.shape and target.dtype.category == 1
-    if fits and reduction == "mean" and not (weight is not None and weight.requires_grad):
-        return weighted_cross_entropy(logits, target, weight, float(label_smoothing), ignore_index)
+    if fits and not (weight is not None and weight.requires_grad):
+        mean = reduction == "mean"
+        found = weighted_cross_entropy(logits, target, weight, float(label_smoothing), ignore_index, mean)
+        return found if mean else reduce("cross_entropy", found, reduction)
     scores = logits.log_softmax(-1)
     return _index_loss("cross_entropy", scores, target, weight, ignore_index, reduction, label_smoothing)
 

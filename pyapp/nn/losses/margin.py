@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...engine import Tensor, int64, ops
 from ...engine.autocast import in_full_precision
@@ -67,6 +68,19 @@ def _hinge(x: Tensor) -> Tensor:
     return _hinge_values(x)
 
 
+def _d_short_of_margin(g: Tensor, _: Any, x: Tensor, column: Tensor, p: int, margin: float) -> Any:
+    short = x + (margin - x.gather(-1, column))
+    part = (_hinge_slope(g, short) if p == 1 else g * _hinge(short) * 2.0).scatter(-1, column, 0.0)
+    return (part.scatter(-1, column, -part.sum(-1, True)),)
+
+
+@op(vjp=_d_short_of_margin)
+def _short_of_margin(x: Tensor, column: Tensor, p: int, margin: float) -> Tensor:
+    """max(0, margin - x[target] + x)^p of scores (..., C), 0 for the target; `column` (..., 1) has the targets."""
+    short = _hinge(x + (margin - x.gather(-1, column))).scatter(-1, column, 0.0)
+    return short if p == 1 else short * short
+
+
 @in_full_precision
 def multi_margin_loss(
     input: Tensor,
@@ -90,9 +104,7 @@ def multi_margin_loss(
     input = input.reshape(1) if not input.ndim else input
     index = target.to(int64)
     column = index.unsqueeze(-1)
-    short = _hinge(input + (margin - input.gather(-1, column))).scatter(-1, column, 0.0)
-    if p == 2:
-        short = short * short
+    short: Tensor = _short_of_margin(input, column, p, margin)
     if weight is not None:
         short = short * ops.index_select(weight, 0, index.reshape(-1)).reshape((*index.shape, 1))
     return reduce("multi_margin_loss", short.mean(-1) if reduction != "mean" else short, reduction)

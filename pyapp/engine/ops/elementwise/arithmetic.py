@@ -25,15 +25,15 @@ from .select import where
 
 def _d_mul(g: Tensor, _: Any, a: Any, b: Any) -> Any:
     return (
-        unbroadcast(g * b, a) if a.requires_grad else None,
-        unbroadcast(g * a, b) if isinstance(b, Tensor) and b.requires_grad else None,
+        unbroadcast(g * b, a) if a._requires_grad else None,
+        unbroadcast(g * a, b) if isinstance(b, Tensor) and b._requires_grad else None,
     )
 
 
 def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
     return (
-        unbroadcast(g / b, a) if a.requires_grad else None,
-        unbroadcast(-g * a / (b * b), b) if isinstance(b, Tensor) and b.requires_grad else None,
+        unbroadcast(g / b, a) if a._requires_grad else None,
+        unbroadcast(-g * a / (b * b), b) if isinstance(b, Tensor) and b._requires_grad else None,
     )
 
 
@@ -44,12 +44,12 @@ def _d_pow(g: Tensor, _: Any, a: Tensor, b: Any) -> Any:
     grad_a = None
     if isinstance(b, (int, float)) and b == 2 and a.dtype in _IN_PROGRAMS and g.dtype is a.dtype:
         return _d_square(g, a), None
-    if a.requires_grad:  # the slope of x ** 0 is 0, also for x = 0
+    if a._requires_grad:  # the slope of x ** 0 is 0, also for x = 0
         slope = a if isinstance(b, (int, float)) and b == 2 else a ** (b - 1)
         part = g * b * slope
         never = b == 0
         grad_a = unbroadcast(where(never, 0.0, part) if isinstance(never, Tensor) else g * 0 if never else part, a)
-    if isinstance(b, Tensor) and b.requires_grad:
+    if isinstance(b, Tensor) and b._requires_grad:
         rises = (b.real if b.dtype.is_complex else b) >= 0  # below, 0 ** b is infinite and falls
         flat = (a == 0).logical_and(rises)
         return grad_a, unbroadcast(g * where(flat, 0.0, a**b * where(flat, 1.0, a).log()), b)
@@ -72,7 +72,7 @@ sub = binary(
     lambda: np.subtract,
     lambda g, _, a, b: (
         unbroadcast(g, a),
-        unbroadcast(-g, b) if isinstance(b, Tensor) and b.requires_grad else None,
+        unbroadcast(-g, b) if isinstance(b, Tensor) and b._requires_grad else None,
     ),
     saves="none",
     synonyms="subtract",
@@ -208,22 +208,40 @@ _addcmul = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * val
 _addcdiv = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * value / tensor2, 3, 1)
 
 
+def _d_lerp_of_alike(g: Tensor, _: Any, x: Tensor, end: Tensor, weight: Any) -> Any:
+    moves = isinstance(weight, Tensor) and weight.requires_grad
+    return (
+        unbroadcast(g * (1 - weight), x) if x.requires_grad else None,
+        unbroadcast(g * weight, end) if end.requires_grad else None,
+        unbroadcast(g * (end - x), weight) if moves else None,
+    )
+
+
+@op(vjp=_d_lerp_of_alike, name="_lerp_of_alike")
+def _lerp_of_alike(x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """lerp of tensors of one dtype, by real weights."""
+    if isinstance(weight, Tensor):
+        return _in_float32(_lerp_by_tensor, x, end, weight)
+    compute, share = (_lerp_from_start, weight) if weight.__abs__() < 0.5 else (_lerp_from_end, 1 - weight)
+    return compute(x, end, share) if x.dtype in _IN_PROGRAMS else _in_float32(compute, x, end, share)
+
+
 @function(method=True, in_place=True)
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     """x + weight (end - x), from the nearer of both ends, so that a weight of 1 gives `end`. TypeError for integers."""
     if not (x.dtype.has_gradient or end.dtype.has_gradient):
         raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
+    if x.dtype is end.dtype and not isinstance(weight, complex):
+        if not isinstance(weight, Tensor) or weight.dtype is x.dtype:
+            found: Tensor = _lerp_of_alike(x, end, weight)
+            return found
     if isinstance(weight, Tensor):
         return _in_float32(_lerp_by_tensor, x, end, weight)
     near = weight.__abs__() < 0.5
     if isinstance(weight, complex):
         return x + (end - x) * weight if near else end - (end - x) * (1 - weight)
     compute, share = (_lerp_from_start, weight) if near else (_lerp_from_end, 1 - weight)
-    return (
-        compute(x, end, share)
-        if x.dtype in _IN_PROGRAMS and x.dtype is end.dtype
-        else _in_float32(compute, x, end, share)
-    )
+    return _in_float32(compute, x, end, share)
 
 
 @function(method=True, in_place=True)

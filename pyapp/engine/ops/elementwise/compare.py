@@ -85,4 +85,7 @@ def allclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal
 @function(method=True)
 def equal(a: Tensor, b: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
-    return a.shape == b.shape and bool((dequantize(a) == dequantize(b)).all())
+    if a.shape != b.shape:
+        return False
+    a, b = (dequantize(x) if x.dtype.is_quantized else x for x in (a, b))
+    return bool((a == b).all())

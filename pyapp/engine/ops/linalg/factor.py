@@ -20,7 +20,7 @@ from ..diagonals import diag_embed
 from ..stacking import cat
 from ..view import expand
 from .lapack import _checked, _lapack, _square, result_of
-from .solve import solve, solve_triangular
+from .solve import solve_triangular
 from .svd import _further_columns
 
 
@@ -28,7 +28,8 @@ def _d_cholesky(g: Tensor, y: Tensor, x: Tensor) -> Any:
     """Murray 2016, arXiv 1602.07527."""
     inner = (y.mH @ g).tril()
     inner = inner + inner.tril(-1).mH
-    return (solve(y.mH, solve(y.mH, inner.mH).mH) * 0.5,)  # L⁻ᴴ inner L⁻¹ / 2
+    half = solve_triangular(y.mH, inner.mH, upper=True).mH
+    return (solve_triangular(y.mH, half, upper=True) * 0.5,)  # L⁻ᴴ inner L⁻¹ / 2
 
 
 @function(method=True)

@@ -8,9 +8,11 @@ from typing import Any
 from ... import dtype as _dtype
 from ...autocast import converted, in_lower_precision, lower_precision
 from ...declare import function, method
+from ...device import cpu
+from ...launch import constants
 from ...lazy import np
 from ...native import IN_BROWSER
-from ...numpy_arrays import array_of, tensor_of
+from ...numpy_arrays import array_of, int64_tensor, tensor_of
 from ...op import op, parts_of, primitive, read_crosswise
 from ...operands import common_dtype, same_device
 from ...quant import dequantize
@@ -19,6 +21,7 @@ from ...tensor import Tensor
 from ...user_errors import describe, names_itself
 from ..create import arange
 from ..reordering import flip
+from ..selection import _index_select
 from ..stacking import cat
 from ..view import expand, reshape, reshaped
 
@@ -264,11 +267,24 @@ def multi_dot(tensors: Any) -> Tensor:
     return chain[0]
 
 
+_FEW = 1 << 12  # numbers of vectors whose components are taken where they lie
+
+
+@constants(1)
+def _turns() -> tuple[Tensor, Tensor]:
+    """The components of a vector after each, and those after these."""
+    return int64_tensor(np.array([1, 2, 0])), int64_tensor(np.array([2, 0, 1]))
+
+
 def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     """The vector product along a dim of three; broadcast."""
     d = normalize_dim(dim, a.ndim, "cross")
     if a.ndim != b.ndim or not a.ndim or a.shape[d] != 3 or b.shape[d] != 3:
         raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
+    if a.device is cpu is b.device and max(a.numel(), b.numel()) <= _FEW:
+        first, second = _turns()
+        ahead, behind = _index_select(a, d, first), _index_select(a, d, second)
+        return ahead * _index_select(b, d, second) - behind * _index_select(b, d, first)
     a, b = (x.movedim(d, 0).contiguous() for x in (a, b))  # (3, ...): three long rows
     turned = a * b.roll(-1, 0) - b * a.roll(-1, 0)  # begins with the last component
     return turned.roll(-1, 0).movedim(0, d).contiguous()

@@ -9,6 +9,7 @@ from ...autocast import full_precision
 from ...autograd import STATE
 from ...declare import function
 from ...device import cpu
+from ...launch import capturing
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive
@@ -77,6 +78,32 @@ def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
     else:
         a = a.triu() if upper else a.tril()
     return _solve(a, b)
+
+
+_BLOCK = 32  # rows that LAPACK solves at once
+
+
+@_solve_triangular.kernel("cpu")
+def _by_blocks(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Any:
+    """By substitution of blocks: NumPy has no function that knows of triangles."""
+    size = a.shape[-1]
+    if size <= _BLOCK or capturing() or a.dtype is not b.dtype or not a.dtype.has_gradient or a.dtype.itemsize < 4:
+        return NotImplemented
+    matrix, rest = a.array(), b.array()
+    x = np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), rest.dtype)
+    starts = range(0, size, _BLOCK)
+    for first in reversed(starts) if upper else starts:
+        last = min(first + _BLOCK, size)
+        known = slice(last, size) if upper else slice(0, first)
+        block = (np.triu if upper else np.tril)(matrix[..., first:last, first:last])
+        if unit:
+            block[..., range(last - first), range(last - first)] = 1
+        right = rest[..., first:last, :] - matrix[..., first:last, known] @ x[..., known, :]
+        try:
+            x[..., first:last, :] = np.linalg.solve(block, right)
+        except np.linalg.LinAlgError:
+            return NotImplemented  # the definition decides
+    return tensor_of(x, b.dtype)
 
 
 @function(arguments="A B")
