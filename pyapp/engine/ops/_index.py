@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .activation import softplus as softplus
     from .activation import softsign as softsign
     from .activation import tanhshrink as tanhshrink
+    from .channel_norms import group_norm as group_norm
+    from .channel_norms import local_response_norm as local_response_norm
     from .channels_last import avg_pool2d_channels_last as avg_pool2d_channels_last
     from .channels_last import conv2d_channels_last as conv2d_channels_last
     from .channels_last import expanded_depthwise_conv2d_channels_last as expanded_depthwise_conv2d_channels_last
@@ -273,9 +275,7 @@ if TYPE_CHECKING:
     from .memory import empty_strided as empty_strided
     from .memory import from_file as from_file
     from .memory import frombuffer as frombuffer
-    from .normalization import group_norm as group_norm
     from .normalization import layer_norm as layer_norm
-    from .normalization import local_response_norm as local_response_norm
     from .normalization import normalize as normalize
     from .normalization import rms_norm as rms_norm
     from .norms import frobenius_norm as frobenius_norm
@@ -685,7 +685,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "greater": "elementwise.compare",
     "greater_equal": "elementwise.compare",
     "grid_sample": "resample",
-    "group_norm": "normalization",
+    "group_norm": "channel_norms",
     "gt": "elementwise.compare",
     "gumbel_softmax": "softmaxes",
     "half": "torch_synonyms",
@@ -757,7 +757,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "linear_scan": "recurrences",
     "linspace": "spacing",
     "lobpcg": "linalg.lobpcg",
-    "local_response_norm": "normalization",
+    "local_response_norm": "channel_norms",
     "log": "elementwise.exponential",
     "log10": "elementwise.exponential",
     "log1p": "elementwise.exponential",
@@ -1622,7 +1622,7 @@ OP_MODULES: dict[str, str] = {
     "_cached_attention": "kv_cache",
     "_cached_self_attention": "kv_cache",
     "_cat": "stacking",
-    "_channel_norm": "normalization",
+    "_channel_norm": "channel_norms",
     "_chosen_eigenpairs": "linalg.lobpcg",
     "_clamp": "elementwise.limits",
     "_convolution": "conv",
@@ -1774,7 +1774,7 @@ OP_MODULES: dict[str, str] = {
     "cast": "elementwise.cast",
     "ceil": "elementwise.rounding",
     "celu": "activation",
-    "channel_norm_backward": "normalization",
+    "channel_norm_backward": "channel_norms",
     "cholesky": "linalg.factor",
     "clone": "elementwise.cast",
     "computed_elements": "element_updates",
