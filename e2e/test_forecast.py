@@ -217,6 +217,9 @@ def test_tables_that_cannot_be_forecast(visit: ForecastPage) -> None:
     page.evaluate("pyappPage.forecast.drop([new File(['x\\n' + '1\\n'.repeat(20000)], 'long.csv')])")
     expect(page.locator("#forecast-note")).to_contain_text("The last 16,384 lines of long.csv")
     assert page.evaluate("pyappPage.forecast.series.values.length") == 16384
+    visit.field.fill("x\n" + "2\n" * 20000)  # as a paste
+    expect(page.locator("#forecast-note")).to_contain_text("The last 16,384 lines of the pasted text")
+    assert page.evaluate("pyappPage.forecast.series.values") == [2] * 16384
 
 
 def test_a_forecast_is_stopped(visit: ForecastPage) -> None:

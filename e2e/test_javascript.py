@@ -232,8 +232,26 @@ def test_what_is_wrong(run: Script) -> None:
           picture: await (await engine.load("read", "reader")).run("a text").then(() => "", said),
           left: (await run).reason,
           aborted: (await model.run("Once", {}, { signal: aborted.signal })).reason,
+          tasks: await engine.models("sing").catch(said),
+          nothing: (await model.run("Once", null, { signal: aborted.signal })).reason,
+          samples: await (await engine.load("transcribe", "speech")).listen().push([0]).catch(said),
+          engines: [
+            { thread: 2 }, { threads: -2 }, { hub: "hub" }, { precision: "slow" }, { task: "sing" },
+          ].map((options) => {
+            try {
+              return new Engine(options).close();
+            } catch (error) {
+              return said(error);
+            }
+          }),
         };
     """)
+    assert found["engines"] == [
+        'There is no option "thread". ', "This is no number of threads. -2", "This is no address of a hub. hub",
+        'There is no precision "slow". ', 'There is no task "sing". ',
+    ]  # fmt: skip
+    assert found["tasks"] == found["task"] and found["nothing"] == "cancelled"
+    assert found["samples"] == "These are no samples. "
     assert found["left"] == found["aborted"] == "cancelled"
     assert found["task"] == 'There is no task "sing". '
     assert found["name"] == "There is no such model. none"

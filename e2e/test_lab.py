@@ -51,6 +51,11 @@ def test_the_first_lesson_is_shown_and_runs(lab: LabPage) -> None:
     assert lab.page.evaluate("crossOriginIsolated")
     expect(lab.page.locator("#lab-lessons button").first).to_contain_text("Tensors and gradients")
     expect(lab.cell(1).locator("h2")).to_have_text("Tensors and gradients")
+    # Files that arrive after Python has started do not hide that it runs.
+    lab.page.evaluate(
+        "pyappPage.lab.python.engine.dispatchEvent(new CustomEvent('notice', { detail: { notice: 'bytes' } }))"
+    )
+    expect(lab.page.locator("#lab-status")).to_have_text("Python is ready")
     lab.page.locator("#lab-run").click()
     lab.wait_idle()
     assert "shape: (2, 3)" in lab.texts(2)

@@ -184,6 +184,13 @@ def test_copy(story: StoryPage, browser: BrowserContext) -> None:
     story.page.get_by_role("button", name="Copy text").click()
     expect(story.page.locator("#copy")).to_have_text("Copied")
     assert story.page.evaluate("navigator.clipboard.readText()") == text
+    # Pages of http:// addresses cannot write to the clipboard.
+    story.page.evaluate("navigator.clipboard.writeText('') && (navigator.clipboard.writeText = undefined)")
+    story.page.evaluate("document.getElementById('copy').textContent = 'Copy text'")
+    story.page.locator("#copy").click()
+    expect(story.page.locator("#copy")).to_have_text("Copied")
+    assert story.page.evaluate("navigator.clipboard.readText()") == text
+    story.page.evaluate("delete navigator.clipboard.writeText")
 
 
 def test_everything_by_keyboard(story: StoryPage) -> None:

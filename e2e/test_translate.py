@@ -113,10 +113,9 @@ def test_a_text_is_translated_in_parts_kept_and_saved(translate: TranslatePage, 
     page.locator("#translate-prefix").fill("")
     page.locator("#translate-prefix").blur()
     page.locator("#translate-division").select_option("sentences")
-    # A text file takes the place of what is in the field, which can undo it.
-    (tmp_path / "a.txt").write_text("the green house.\n")
-    page.evaluate("pyappPage.translate.drop([new File(['the green house.\\n'], 'a.txt')])")
-    expect(translate.field).to_have_value("the green house.")
+    # A text file takes the place of what is in the field, which can undo it, however many lines it has.
+    page.evaluate("pyappPage.translate.drop([new File(['the green house.\\n'.repeat(3000)], 'a.txt')])")
+    expect(translate.field).to_have_value("the green house.\n" * 2999 + "the green house.")
     page.keyboard.press("Control+z")
     expect(translate.field).to_have_value("the cat sat on the mat " * 10)
     # Stopped, what was written is kept; a reload shows it again.

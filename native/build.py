@@ -3,7 +3,8 @@ threads).
 
 Needs a C compiler only (`CC`, `CFLAGS` are honoured); for Windows it is the one of PyPI's package ziglang, which also
 builds for Windows elsewhere: `… host --system windows`. Imported by the wheel's build hook: `build_host(out)` and
-`build_wasm(out)` return the files that they left in `out`; what is up to date is not built again.
+`build_wasm(out)` return the files that they left in `out`; what is up to date is not built again. Objects are kept in
+build/objects: after a change, the sources that it concerns are compiled.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +30,8 @@ NATIVE = Path(__file__).resolve().parent
 DEFAULT_OUT = NATIVE.parent / "pyapp" / "_native"
 POOL_OUT = NATIVE.parent / "build" / "pool"
 SANITIZED_OUT = NATIVE.parent / "build" / "sanitized"
+OBJECTS = NATIVE.parent / "build" / "objects"
+OBJECTS_DAYS = 7  # objects that no build has used for so long are deleted
 TYPE_GROUPS = {
     "floats": ["float16", "bfloat16", "float32", "float64"],
     "integers": ["uint8", "int8", "int16", "int32", "int64"],
@@ -95,11 +99,12 @@ RELAXED_CLANG = [
 EMCC_LINK = ["-O1", "-sSIDE_MODULE=2", "-sEXPORTED_FUNCTIONS=" + ",".join("_pyapp_" + name for name in EXPORTS)]
 EMCC_WITH_LLVM_17 = (3, 1, 40)
 RELAXED_LINK = ["--shared", "--experimental-pic", "--no-entry", "--unresolved-symbols=import-dynamic", "--strip-all"]
+RELAXED_LINK += ["--compress-relocations"]  # without the padding of addresses, 5 kB; emcc does it
 # A module of its own over shared memory, which is created outside and grows to 4 GiB. 1 MiB of stack below all data, as
 # natively; JavaScript gives each helper another. The linker leaves out what nobody exports or calls.
 POOL = [*WASM, "-matomics", "-mmutable-globals", "-fno-PIC"]
 POOL_LINK = ["--no-entry", "--import-memory", "--shared-memory", f"--max-memory={2**32}", "--stack-first"]
-POOL_LINK += ["-z", f"stack-size={2**20}", "--strip-all", "--gc-sections"]
+POOL_LINK += ["-z", f"stack-size={2**20}", "--strip-all", "--gc-sections", "--compress-relocations"]
 POOL_EXPORTS = ["pool_run", "pool_help", "pool_lose", "pyapp_signature", "pyapp_instruction_set"]
 POOL_EXPORTS += ["__stack_pointer", "__heap_base"]
 
@@ -220,19 +225,52 @@ def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
     return jobs
 
 
+@functools.cache
+def identity(*compiler: str) -> str:
+    """What a compiler says of its version: another one makes other objects, and brings other system headers."""
+    return run([*compiler, "--version"])
+
+
+def with_headers(source: Path, generated: dict[str, str]) -> dict[str, str]:
+    """Name to text of a source and of all headers of ours that it includes; `generated` are those of no file."""
+    texts: dict[str, str] = {}
+    names = [source.name]
+    while names:
+        name = names.pop()
+        if name not in texts:
+            texts[name] = generated[name] if name in generated else (source.parent / name).read_text("utf-8")
+            names += re.findall(r'^\s*#\s*include\s+"([^"]+)"', texts[name], re.MULTILINE)
+    return texts
+
+
 def compile_all(compiler: Sequence[str], flags: Sequence[str], jobs: list[Job], folder: Path) -> list[str]:
-    """Compiles into `folder`, a few at a time; the objects' paths."""
-    (folder / "slots.h").write_text(slots_header(), "utf-8")
+    """The objects' paths. Those that are not in OBJECTS are compiled, a few at a time, with `folder` for headers.
+
+    An object is named by the hash of all that makes it: the compiler, the flags, the source and its headers.
+    """
+    generated = {"slots.h": slots_header()}
+    for header, text in generated.items():
+        (folder / header).write_text(text, "utf-8")
+    OBJECTS.mkdir(parents=True, exist_ok=True)
 
     def compile_one(job: Job) -> str:
         source, name, own = job
-        target = folder / f"{name}.o"
-        headers = [f"-I{NATIVE}", f"-I{folder}"]
-        run([*compiler, *COMMON, *WARNINGS, *headers, *own, *flags, "-c", str(source), "-o", str(target)])
+        command = [*compiler, *COMMON, *WARNINGS, f"-I{NATIVE}", *own, *flags, "-c", str(source)]
+        parts = (command, identity(*compiler), sorted(with_headers(source, generated).items()))
+        target = OBJECTS / f"{name}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.o"
+        try:
+            os.utime(target)
+        except FileNotFoundError:
+            run([*command, f"-I{folder}", "-o", str(folder / target.name)])
+            place(folder / target.name, target)
         return str(target)
 
     with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        return list(pool.map(compile_one, jobs))
+        objects = list(pool.map(compile_one, jobs))
+    for old in OBJECTS.glob("*.o"):
+        if old.stat().st_mtime < time.time() - OBJECTS_DAYS * 86400:
+            old.unlink(missing_ok=True)
+    return objects
 
 
 def up_to_date(target: Path, key: str) -> bool:
@@ -248,14 +286,18 @@ def build_key(*settings: object) -> str:
     return digest.hexdigest()
 
 
-def finish(built: Path, target: Path, key: str) -> Path:
-    """Moves the library into place in one step, so that a reader never sees half of it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+def place(built: Path, target: Path) -> None:
+    """Copies a file into place in one step, so that a reader never sees half of it."""
     staged = target.with_suffix(f".new{os.getpid()}")
     shutil.copyfile(built, staged)
     os.replace(staged, target)
+
+
+def finish(built: Path, target: Path, key: str) -> None:
+    """The library, in its place, with its key beside it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    place(built, target)
     target.with_suffix(".key").write_text(key)
-    return target
 
 
 def copy_header(out: Path) -> Path:

@@ -131,6 +131,15 @@ INLINE void pack_windows(float *to, const product *p, const void *source, int64_
 
 enum { FEW = 2, TAPS = 256, DIRECT_VECTORS = 4 };
 
+/* The first n of LANES elements from x on, `step` apart. */
+SMALL_CODE static vfloat vload_step_part(const float *x, int64_t step, int64_t n)
+{
+    float part[LANES] = {0};
+    for (int i = 0; i < n; i++)
+        part[i] = x[i * step];
+    return vload(part);
+}
+
 /* LANES elements from x on, `step` apart; at least the first n of them. */
 INLINE vfloat vload_step(const float *x, const int64_t step, int64_t n)
 {
@@ -138,10 +147,12 @@ INLINE vfloat vload_step(const float *x, const int64_t step, int64_t n)
         return vload(x);
     if (step == 2)
         return vload_even(x);
-    float part[LANES] = {0};
-    for (int i = 0; i < LANES && i < n; i++)
-        part[i] = x[i * step];
-    return vload(part);
+    if (n < LANES)
+        return vload_step_part(x, step, n);
+    float whole[LANES];
+    for (int i = 0; i < LANES; i++)
+        whole[i] = x[i * step];
+    return vload(whole);
 }
 
 /* `vectors` (a constant) vectors of one row of outputs, of which `count` elements exist: c = start + sum of a[i] x. */

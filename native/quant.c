@@ -103,10 +103,19 @@ INLINE int quantize_rows(const launch *record, int worker, int workers, const in
 }
 
 KERNEL(quantize_rows) { return quantize_rows(record, worker, workers, KIND_F32); }
-KERNEL(quantize_rows_f16) { return quantize_rows(record, worker, workers, KIND_F16); }
-KERNEL(quantize_rows_bf16) { return quantize_rows(record, worker, workers, KIND_BF16); }
+/* In the page, activations are float32 as a rule. */
+COMPACT int quantize_f16(const launch *record, int worker, int workers)
+{
+    return quantize_rows(record, worker, workers, KIND_F16);
+}
+COMPACT int quantize_bf16(const launch *record, int worker, int workers)
+{
+    return quantize_rows(record, worker, workers, KIND_BF16);
+}
+KERNEL(quantize_rows_f16) { return quantize_f16(record, worker, workers); }
+KERNEL(quantize_rows_bf16) { return quantize_bf16(record, worker, workers); }
 
-KERNEL(quantize_q8_0)
+COMPACT int quantize_bands(const launch *record, int worker, int workers)
 {
     uint8_t *packed = record->pointers[quantize_q8_0_packed];
     const float *x = record->pointers[quantize_q8_0_x];
@@ -129,6 +138,8 @@ KERNEL(quantize_q8_0)
         }
     return KERNEL_OK;
 }
+
+KERNEL(quantize_q8_0) { return quantize_bands(record, worker, workers); }
 
 /* blocks: GGML's, row after row; columns must be whole blocks. */
 KERNEL(pack_q8_0)

@@ -62,7 +62,7 @@ static int64_t partition(candidates *c, int64_t low, int64_t high, int64_t pivot
 
 /* Puts the smallest prefix in descending order whose mass reaches the goal (passes it, when strict) at the front, its
  * last candidate at its end, and returns its length, at least 1. The mass of a candidate is its value, or 1. */
-static int64_t select_prefix(candidates *c, double goal, int counting, int strict)
+static __attribute__((noinline)) int64_t select_prefix(candidates *c, double goal, int counting, int strict)
 {
     int64_t low = 0, high = c->count;
     double before = 0;
@@ -84,7 +84,7 @@ static int64_t select_prefix(candidates *c, double goal, int counting, int stric
 }
 
 /* Drops the candidates below the threshold; the order of the others stays. */
-static void keep_at_least(candidates *c, float threshold)
+static __attribute__((noinline)) void keep_at_least(candidates *c, float threshold)
 {
     int64_t kept = 0;
     for (int64_t start = 0; start < c->count; start += 64) {
@@ -118,7 +118,7 @@ static void keep_top(candidates *c, int64_t k)
 }
 
 /* Sum of the weights that are at least the threshold, always in eight lanes: the same on every platform. */
-static double mass_at_least(const candidates *c, float threshold)
+static __attribute__((noinline)) double mass_at_least(const candidates *c, float threshold)
 {
     typedef float eight __attribute__((vector_size(32), aligned(4), may_alias));
     typedef int32_t mask __attribute__((vector_size(32)));
@@ -145,7 +145,7 @@ static void to_weights(candidates *c, float largest, float temperature)
 }
 
 /* select_prefix by weight, after thresholds have fallen until enough passes, to `floor` at most. */
-static int64_t select_mass(candidates *c, double goal, float floor, int strict)
+static __attribute__((noinline)) int64_t select_mass(candidates *c, double goal, float floor, int strict)
 {
     float threshold = 0.125f;
     while (threshold > floor && mass_at_least(c, threshold) <= goal)
@@ -181,7 +181,7 @@ static int prepare(candidates *c, const float *logits, const int32_t *history, i
 
 /* Keeps the smallest set of candidates whose mass reaches the share `typical`, those first whose surprise -log p is closest
  * to the entropy. |-log p - entropy| <= d is a window of weights around exp(sum p log w): d is found by bisection. */
-static void keep_typical(candidates *c, double typical)
+static __attribute__((noinline)) void keep_typical(candidates *c, double typical)
 {
     double sum = 0, mean = 0;
     for (int64_t i = 0; i < c->count; i++) {

@@ -22,8 +22,8 @@ TOP_LEVEL = {
         set_default_dtype
     """,
     "engine.memory_format": """
-        channels_last channels_last_3d contiguous_format layout memory_format preserve_format sparse_coo sparse_csc
-        sparse_csr strided
+        channels_last channels_last_3d contiguous_format jagged layout memory_format preserve_format sparse_coo
+        sparse_csc sparse_csr strided
     """,
     "engine.shape": """
         Size

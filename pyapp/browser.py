@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
@@ -174,9 +174,15 @@ class Channel:
         self._due = time.perf_counter() + FRAME
 
 
-async def run(number: int, method: str, params: Any, send: Callable[[str], None]) -> None:
-    """Runs one task and sends its events, as JSON lists; `cancel(number)` ends it. The last event is Done or Error."""
+def run(number: int, method: str, params: Any, send: Callable[[str], None]) -> Coroutine[Any, Any, None]:
+    """Runs one task and sends its events, as JSON lists; `cancel(number)` ends it, also before the coroutine has begun.
+    The last event is Done or Error.
+    """
     cancel = _running[number] = PageCancel(number)
+    return _run(number, cancel, method, params, send)
+
+
+async def _run(number: int, cancel: Cancel, method: str, params: Any, send: Callable[[str], None]) -> None:
     channel = Channel(send)
     at_once.set(channel.put)
     try:

@@ -5,13 +5,15 @@ the modules that are imported at the start; the others stay source, which is sma
 
     imports    statements; the modules that they import are compiled
     install    wheels to unpack before that
-    archives   [{source, target, place, optimize}]: archive to read, archive to write, folder that it will be used from,
-               and compile()'s level: 2 leaves out docstrings and assertions
+    archives   [{source, target, place, optimize, bare}]: archive to read, archive to write, folder that it will be used
+               from, and compile()'s level: 2 leaves out docstrings and assertions; `bare` leaves out what nobody reads
+               in a tab: the docstrings and type hints of private functions
     stored     true: members are not deflated (for precompressed copies of the whole archive)
 """
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import importlib._bootstrap_external as bootstrap
@@ -37,9 +39,28 @@ def imported(statements: str) -> set[str]:
     return {spec.origin for spec in specs if spec and spec.origin}
 
 
-def byte_code(source: bytes, filename: str, optimize: int) -> bytes:
+def without_private_notes(source: bytes) -> ast.Module:
+    """The tree of a module whose private functions have neither docstrings nor type hints. The Lab shows those of
+    others, also of methods such as __init__."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if not node.name.startswith("_") or node.name.endswith("__"):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.copy_location(ast.Pass(), node.body[0])]
+        node.returns = None
+        for argument in ast.walk(node.args):
+            if isinstance(argument, ast.arg):
+                argument.annotation = None
+    return tree
+
+
+def byte_code(source: bytes, filename: str, optimize: int, bare: bool) -> bytes:
     """A .pyc that is valid whatever the time stamps are (PEP 552, unchecked)."""
-    code = compile(source, filename, "exec", dont_inherit=True, optimize=optimize)
+    text = without_private_notes(source) if bare else source
+    code = compile(text, filename, "exec", dont_inherit=True, optimize=optimize)
     return bytes(
         bootstrap._code_to_hash_pyc(  # type: ignore[attr-defined]
             code, importlib.util.source_hash(source), False
@@ -47,14 +68,14 @@ def byte_code(source: bytes, filename: str, optimize: int) -> bytes:
     )
 
 
-def convert(members: dict[str, bytes], place: str, wanted: set[str], optimize: int) -> dict[str, bytes]:
+def convert(members: dict[str, bytes], place: str, wanted: set[str], optimize: int, bare: bool) -> dict[str, bytes]:
     """`members` of an archive used from `place`, with x.py replaced by x.pyc where it is among `wanted`; without
     docstrings all are, since some modules mend those of others."""
     converted = {}
     for name, data in members.items():
         path = f"{place}/{name}"
         if name.endswith(".py") and (path in wanted or optimize == NO_DOCSTRINGS):
-            converted[f"{name}c"] = byte_code(data, path, optimize)
+            converted[f"{name}c"] = byte_code(data, path, optimize, bare)
         else:
             converted[name] = data
     return converted
@@ -100,9 +121,10 @@ def main(job: dict) -> None:
         with zipfile.ZipFile(archive["source"]) as source:
             members = {info.filename: source.read(info) for info in source.infolist() if not info.is_dir()}
         place = archive["place"].replace("{site-packages}", SITE_PACKAGES)
-        members = without_descriptions(convert(members, place, wanted, archive["optimize"]))
+        members = without_descriptions(convert(members, place, wanted, archive["optimize"], archive["bare"]))
         write_record(members)
         write(members, archive["target"], method)
 
 
-main(json.loads(globals()["job"]))
+if "job" in globals():
+    main(json.loads(globals()["job"]))

@@ -103,7 +103,7 @@ def _hasty(image: bytes) -> list[str]:
 
 # Values of dims by which kernels choose their variants: numbers of rows, tokens, heads, columns and blocks; codes of
 # types.
-SIZES_TRIED = (0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 96, 128, 200, 256, 300)
+SIZES_TRIED = (0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 96, 128, 200, 256, 300, 4096)
 TYPES_TRIED = [CODES[kind] for kind in (float32, float16, bfloat16, uint8)]
 BLOCKS_TRIED = [kind.code for kind in BLOCK_TYPES.values()]  # the types of linear_blocks
 

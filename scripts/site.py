@@ -130,6 +130,7 @@ def compiled_archives(ours: Path, numpy: Path, plain_host: bool) -> dict[str, Pa
                 "target": str(folder / path.name),
                 "place": place,
                 "optimize": 2 if path == numpy else 0,  # who asks NumPy for help() in a tab has none
+                "bare": path == ours,
             }
             for path, place in places.items()
         ],

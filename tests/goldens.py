@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,16 @@ def write_json(path: Path, new: Any, **options: Any) -> int:
     """Writes nested lists and dicts, and gives the number of characters; `options` are those of json.dumps."""
     old = json.loads(path.read_text("utf-8")) if path.exists() else None
     return path.write_text(json.dumps(kept(new, old), **options) + "\n", "utf-8")
+
+
+def write_each(script: str, names: Iterable[str], golden: Callable[[str], Any], **options: Any) -> None:
+    """Writes golden_X/NAME.json, where the script is make_golden_X.py, with golden(NAME) for each name, or for those
+    that the command line has.
+    """
+    folder = Path(script).with_name(Path(script).stem.removeprefix("make_"))
+    folder.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or names:
+        print(name, write_json(folder / f"{name}.json", golden(name), separators=(",", ":"), **options))
 
 
 def write_rows(path: Path, new: dict[str, Any], **options: Any) -> int:

@@ -12,8 +12,11 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pytest
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -59,6 +62,14 @@ class Hub:
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    def use(self, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+        """Makes this the hub that pyapp asks, with a cache of its own."""
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.lower(), raising=False)
+        monkeypatch.setenv("HF_ENDPOINT", self.address)
+        monkeypatch.setenv("HF_HUB_CACHE", str(cache))
 
     def downloads(self) -> list[Request]:
         return [request for request in self.log if request.method == "GET" and request.path.startswith("/storage/")]

@@ -12,7 +12,6 @@ import random
 import re
 import shutil
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from pyapp import hub
 from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError, PyappError, StorageFullError
 from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.hub import download, http
+from tests import hub_server as server
 
 pytestmark = pytest.mark.native_only
 pytest.importorskip("huggingface_hub")
@@ -35,16 +35,6 @@ TEXT = b'{"model": {"type": "BPE"}}' * 100
 REPO = "someone/tiny"
 
 
-def _load_server() -> Any:
-    spec = importlib.util.spec_from_file_location("hub_server", Path(__file__).with_name("hub_server.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["hub_server"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-server = _load_server()
 Fault = server.Fault
 
 
@@ -54,11 +44,7 @@ def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     files = {REPO: {"model.bin": WEIGHTS, "tokenizer.json": TEXT, "README.md": b"# hello\n", "other/tok1.bin": b"x"}}
     running = server.Hub(files)
     running.start()
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", running.address)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    running.use(monkeypatch, tmp_path / "cache")
     monkeypatch.setattr(http, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
     yield running

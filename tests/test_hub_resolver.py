@@ -24,11 +24,7 @@ def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     """A local hub and an empty cache."""
     running = Hub({REPO: {"model.bin": b"weights", "tokenizer.json": b"{}"}})
     running.start()
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", running.address)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    running.use(monkeypatch, tmp_path / "cache")
     yield running
     running.stop()
 
@@ -63,6 +59,10 @@ def test_a_gguf_in_several_parts(remote: Hub) -> None:
     remote.files[REPO]["q8.gguf"] = b"q8"
     with pytest.raises(ModelNotFoundError, match=r"several models: q4-00001-of-00002.gguf, q8.gguf"):
         hub.resolve(REPO)
+    assert hub.resolve(f"{REPO}:Q4").model == found  # as llama.cpp and Ollama name it
+    assert hub.resolve(f"{REPO}:Q8").model.read_bytes() == b"q8"
+    with pytest.raises(ModelNotFoundError, match="has no file 'Q5'; it has q4"):
+        hub.resolve(f"{REPO}:Q5")
 
 
 def test_models_of_a_task() -> None:

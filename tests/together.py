@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 IN_BROWSER = sys.platform == "emscripten"
@@ -31,3 +32,12 @@ def check_each(check: Callable[..., object], cases: Iterable[tuple[Any, ...]]) -
             failed.append(error)
     if failed:
         raise ExceptionGroup(f"{len(failed)} cases failed", failed)
+
+
+def collect(events: AsyncIterator[Any]) -> list[Any]:
+    """All events of a task."""
+
+    async def run() -> list[Any]:
+        return [event async for event in events]
+
+    return asyncio.run(run())

@@ -33,9 +33,14 @@ export class Engine {
    * @param {string} [options.hub] where models are found by name
    * @param {"fast" | "exact"} [options.precision] "fast": floating-point weights become 8-bit while they are read
    * @param {keyof Tasks} [options.task] what it does first: the parts that this needs are fetched while Python starts
-   * @param {(progress: Progress) => void} [options.onProgress] of the start
+   * @param {(progress: Progress) => void} [options.onProgress] of the start; throws UserError for options that there are not
    */
-  constructor({ threads = "auto", hub = DEFAULT_HUB, precision = "fast", task, onProgress = () => {} } = {}) {
+  constructor({ threads = "auto", hub = DEFAULT_HUB, precision = "fast", task, onProgress = () => {}, ...unknown } = {}) {
+    for (const name of Object.keys(unknown)) throw new UserError(`There is no option "${name}".`, { hint: "The options are threads, hub, precision, task and onProgress." });
+    if (threads !== "auto" && !(threads >= 1)) throw new UserError("This is no number of threads.", { where: String(threads), hint: 'Give one from 1 to 8, or "auto".' });
+    if (!["fast", "exact"].includes(precision)) throw new UserError(`There is no precision "${precision}".`, { hint: 'Give "fast" or "exact".' });
+    if (task !== undefined) checkTask(task);
+    checkAddress(hub);
     this.hub = hub;
     this.precision = precision;
     /** The files of the user or of the page, by the id of their model: a worker that is started anew gets them again. @type {Map<string, {task: keyof Tasks, files: {file: File, path: string}[]}>} */
@@ -70,6 +75,7 @@ export class Engine {
 
   /** The models that this site names, and those that were downloaded. @param {keyof Tasks} [task] @returns {Promise<ListedModel[]>} */
   async models(task) {
+    if (task !== undefined) checkTask(task);
     const { models } = await this.worker.call("models.list");
     return models.filter((/** @type {ListedModel} */ model) => !task || model.task === task);
   }
@@ -83,7 +89,7 @@ export class Engine {
    * @param {LoadOptions} [options] @returns {Promise<Model<K>>} throws UserError: `what`, `where`, `hint`
    */
   async load(task, source, { signal, onProgress = () => {} } = {}) {
-    if (!Object.hasOwn(TASKS, task)) throw new UserError(`There is no task "${task}".`, { hint: `The tasks are ${Object.keys(TASKS).join(", ")}.` });
+    checkTask(task);
     const onEvent = (/** @type {import("./modules/shared/protocol.js").TaskEvent} */ event) => event.type === "progress" && onProgress(event);
     const id = typeof source === "string" ? await this.#named(task, source, { signal, onEvent }) : await this.#files(task, source, signal);
     const { type: _, reason: __, ...about } = await this.worker.call(TASKS[task].load, { model: id, task }, { signal, onEvent });
@@ -156,18 +162,32 @@ export class Model {
    * @param {Tasks[K]["input"]} input @param {object} [options] @param {{signal?: AbortSignal}} [control]
    * @returns {Run<Tasks[K]["result"]>}
    */
-  run(input, options = {}, { signal } = {}) {
-    return new Run(this.engine.worker, TASKS[this.task], this.#request, input, options, signal);
+  run(input, options, control) {
+    return new Run(this.engine.worker, TASKS[this.task], this.#request, input, options ?? {}, control?.signal);
   }
 
   /** Transcribes sound while it comes, by `push` and `finish` of what this returns. @param {object} [options] @param {{signal?: AbortSignal}} [control] */
-  listen(options = {}, { signal } = {}) {
+  listen(options, control) {
     if (this.task !== "transcribe") throw new UserError("This model does not transcribe speech.", { where: this.id, hint: 'Load one for the task "transcribe".' });
-    return new Listening(this.engine.worker, LISTEN, this.#request, options, signal);
+    return new Listening(this.engine.worker, LISTEN, this.#request, options ?? {}, control?.signal);
   }
 }
 
 export { Listening, Run };
+
+/** @param {string} task */
+function checkTask(task) {
+  if (!Object.hasOwn(TASKS, task)) throw new UserError(`There is no task "${task}".`, { hint: `The tasks are ${Object.keys(TASKS).join(", ")}.` });
+}
+
+/** @param {string} hub */
+function checkAddress(hub) {
+  try {
+    new URL(hub);
+  } catch {
+    throw new UserError("This is no address of a hub.", { where: String(hub), hint: `Give it whole, as "${DEFAULT_HUB}".` });
+  }
+}
 
 /** What all paths begin with: a folder, or nothing. @param {string[]} paths */
 function commonFolder(paths) {

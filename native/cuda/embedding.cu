@@ -3,7 +3,8 @@
 #include "indices.h"
 #include "vectors.h"
 
-DEVICE void check_ids(const launch &record, int32_t *status, int64_t tokens, int64_t vocabulary, int64_t id_bytes)
+DEVICE void check_ids(const launch &record, int32_t *status, const void *ids, int64_t tokens, int64_t vocabulary,
+                      int64_t id_bytes)
 {
     if (!are_index_bytes(id_bytes)) {
         report(KERNEL_BAD_ARGUMENT);
@@ -11,7 +12,7 @@ DEVICE void check_ids(const launch &record, int32_t *status, int64_t tokens, int
     }
     FOR_EACH(i, tokens)
     {
-        const int64_t id = index_at(record.pointers[embedding_copy_ids], i, id_bytes);
+        const int64_t id = index_at(ids, i, id_bytes);
         if (id < 0 || id >= vocabulary)
             report(KERNEL_INDEX_RANGE);
     }
@@ -23,7 +24,8 @@ STEP(embedding_copy, 0, PARTS(tokens, 256), 256, 0)
     if (d[embedding_copy_element_bytes] < 1)
         report(KERNEL_BAD_ARGUMENT);
     else
-        check_ids(record, status, d[embedding_copy_tokens], d[embedding_copy_vocabulary], d[embedding_copy_id_bytes]);
+        check_ids(record, status, record.pointers[embedding_copy_ids], d[embedding_copy_tokens],
+                  d[embedding_copy_vocabulary], d[embedding_copy_id_bytes]);
 }
 
 KERNEL(embedding_copy, PARTS(tokens *columns, 1024), 256, 0)
@@ -52,6 +54,42 @@ KERNEL(embedding_copy, PARTS(tokens *columns, 1024), 256, 0)
     }
 }
 
+STEP(embedding_bag_f32, 0, PARTS(MAX(tokens, bags), 256), 256, 0)
+{
+    const int64_t *d = record.dims, bags = d[embedding_bag_f32_bags], tokens = d[embedding_bag_f32_tokens];
+    const int64_t *starts = (const int64_t *)record.pointers[embedding_bag_f32_starts];
+    check_ids(record, status, record.pointers[embedding_bag_f32_ids], tokens, d[embedding_bag_f32_vocabulary],
+              d[embedding_bag_f32_id_bytes]);
+    if (!starts && tokens % bags)
+        report(KERNEL_BAD_ARGUMENT);
+    FOR_EACH(bag, starts ? bags : 0)
+    if (starts[bag] < (bag ? starts[bag - 1] : 0) || starts[bag] > tokens)
+        report(KERNEL_INDEX_RANGE);
+}
+
+KERNEL(embedding_bag_f32, CHOOSE(MIN(bags, columns) < 0, -1, PARTS(bags *columns, 128)), 128, 0)
+{
+    const int64_t *d = record.dims, bags = d[embedding_bag_f32_bags], tokens = d[embedding_bag_f32_tokens];
+    const int64_t columns = d[embedding_bag_f32_columns];
+    const int64_t *starts = (const int64_t *)record.pointers[embedding_bag_f32_starts];
+    const float *w = (const float *)record.pointers[embedding_bag_f32_w];
+    if (failed)
+        return;
+    FOR_EACH(i, bags * columns)
+    {
+        const int64_t bag = quotient(i, columns), column = i - bag * columns, each = tokens / bags;
+        const int64_t from = starts ? starts[bag] : bag * each;
+        const int64_t to = !starts ? from + each : bag + 1 < bags ? starts[bag + 1] : tokens;
+        const float scale = d[embedding_bag_f32_mean] && to > from ? 1.0f / (float)(to - from) : 1.0f;
+        float sum = 0;
+#pragma unroll 4
+        for (int64_t t = from; t < to; t++)
+            sum += w[index_at(record.pointers[embedding_bag_f32_ids], t, d[embedding_bag_f32_id_bytes]) * columns +
+                     column];
+        ((float *)record.pointers[embedding_bag_f32_y])[i] = sum * scale;
+    }
+}
+
 DEVICE void widen_rows(const launch &record, int type)
 {
     const int64_t *d = record.dims, columns = d[embedding_f16_columns];
@@ -65,7 +103,8 @@ DEVICE void widen_rows(const launch &record, int type)
 
 STEP(embedding_f16, 0, PARTS(tokens, 256), 256, 0)
 {
-    check_ids(record, status, record.dims[embedding_f16_tokens], record.dims[embedding_f16_vocabulary], 4);
+    check_ids(record, status, record.pointers[embedding_f16_ids], record.dims[embedding_f16_tokens],
+              record.dims[embedding_f16_vocabulary], 4);
 }
 
 KERNEL(embedding_f16, PARTS(tokens *columns, 256), 256, 0)
@@ -76,7 +115,8 @@ KERNEL(embedding_f16, PARTS(tokens *columns, 256), 256, 0)
 
 STEP(embedding_bf16, 0, PARTS(tokens, 256), 256, 0)
 {
-    check_ids(record, status, record.dims[embedding_bf16_tokens], record.dims[embedding_bf16_vocabulary], 4);
+    check_ids(record, status, record.pointers[embedding_bf16_ids], record.dims[embedding_bf16_tokens],
+              record.dims[embedding_bf16_vocabulary], 4);
 }
 
 KERNEL(embedding_bf16, PARTS(tokens *columns, 256), 256, 0)
@@ -87,7 +127,7 @@ KERNEL(embedding_bf16, PARTS(tokens *columns, 256), 256, 0)
 
 STEP(embedding_backward_f32, 0, PARTS(tokens, 256), 256, 0)
 {
-    check_ids(record, status, record.dims[embedding_backward_f32_tokens],
+    check_ids(record, status, record.pointers[embedding_backward_f32_ids], record.dims[embedding_backward_f32_tokens],
               record.dims[embedding_backward_f32_vocabulary], record.dims[embedding_backward_f32_id_bytes]);
 }
 

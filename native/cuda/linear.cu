@@ -3,6 +3,7 @@
  * weights: tensor cores take x as the sum of two or three bfloat16, which have 16 or 24 bits of it, and float16 weights as
  * the sum of two, which have all. */
 #include "gated.h"
+#include "multiprocessors.h"
 #include "normed_row.h"
 #include "positions.h"
 #include "product.h"
@@ -14,8 +15,12 @@
 #define PLAIN_BLOCKS PARTS(outputs, 8)
 #define FEW_BLOCKS CHOOSE(rows <= 1, PLAIN_BLOCKS, CHOOSE(rows <= 8, PARTS(outputs, 16), PARTS(outputs, 32)))
 #define FEW_FLOAT_KIND CHOOSE(rows > FEW_FLOAT_ROWS, 0, 1 + (rows > 1))
-#define FEW_KIND CHOOSE(rows > FEW_ROWS, 0, 1 + (rows > 1) + (rows > 8) + (rows > 16))
-enum { FEW_WARPS = 8, PIECE = 8, PLAIN_AHEAD = 4 };
+/* One row of so few outputs that a multiprocessor has two blocks of them at most: registers for loads take no room from others. */
+#define IS_SHORT (outputs <= 2 * 8 * MULTIPROCESSORS)
+#define FEW_KIND                                                                                                       \
+    CHOOSE(rows > FEW_ROWS, 0, CHOOSE(rows > 1, 2 + (rows > 8) + (rows > 16), CHOOSE(IS_SHORT, SHORT_KIND, 1)))
+#define SHORT_KIND 5
+enum { FEW_WARPS = 8, PIECE = 8, PLAIN_AHEAD = 4, SHORT_AHEAD = 8 /* loads of a lane under way */ };
 
 DEVICE bool is_aligned(const void *p, int64_t stride, int bytes)
 {
@@ -112,21 +117,22 @@ DEVICE bool has_aligned_pieces(const linear_task &t)
     return ((uint64_t)t.x | (uint64_t)t.w) % 16 == 0 && t.x_stride % PIECE == 0 && t.inputs % PIECE == 0;
 }
 
-/* X: the type of x, y and residual; W: of the weights. For rows from `first` on, up to ROWS. */
-template <int X, int W, int ROWS, bool ALIGNED> DEVICE void plain_rows(const linear_task &t, int64_t first)
+/* X: the type of x, y and residual; W: of the weights. For rows from `first` on, up to ROWS. AHEAD pieces of the weights are
+ * on their way at a time; their number changes no bit. */
+template <int X, int W, int ROWS, bool ALIGNED, int AHEAD> DEVICE void plain_rows(const linear_task &t, int64_t first)
 {
     FOR_EACH_BLOCK(block, PARTS(t.outputs, FEW_WARPS))
     {
         const int64_t output = block * FEW_WARPS + WARP, w_row = output * t.inputs;
         float sums[ROWS] = {0};
         if (output < t.outputs)
-            for (int64_t start = PIECE * LANE; start < t.inputs; start += 32 * PIECE * PLAIN_AHEAD) {
-                piece<W> w[PLAIN_AHEAD];
+            for (int64_t start = PIECE * LANE; start < t.inputs; start += 32 * PIECE * AHEAD) {
+                piece<W> w[AHEAD];
 #pragma unroll
-                for (int i = 0; i < PLAIN_AHEAD; i++)
+                for (int i = 0; i < AHEAD; i++)
                     w[i].template load<ALIGNED, true>(t.w, w_row + start + 32 * PIECE * i, w_row + t.inputs);
 #pragma unroll
-                for (int i = 0; i < PLAIN_AHEAD; i++) {
+                for (int i = 0; i < AHEAD; i++) {
                     const int64_t k = start + 32 * PIECE * i;
 #pragma unroll
                     for (int r = 0; r < ROWS; r++)
@@ -279,24 +285,27 @@ template <int X, int W, int TILES, int EIGHTS> DEVICE void fragment_rows(const l
     }
 }
 
-template <int X, int W, int ROWS> DEVICE void plain_groups(const linear_task &t)
+template <int X, int W, int ROWS, int AHEAD = PLAIN_AHEAD> DEVICE void plain_groups(const linear_task &t)
 {
     const bool aligned = has_aligned_pieces(t);
     for (int64_t first = 0; first < t.rows; first += ROWS)
         if (aligned)
-            plain_rows<X, W, ROWS, true>(t, first);
+            plain_rows<X, W, ROWS, true, AHEAD>(t, first);
         else
-            plain_rows<X, W, ROWS, false>(t, first);
+            plain_rows<X, W, ROWS, false, PLAIN_AHEAD>(t, first);
 }
 
 /* Up to FEW_ROWS rows. Variants by FEW_KIND have no more registers than they need. */
 template <int X, int W> DEVICE void few_rows(const linear_task &t, uint8_t *shared)
 {
-    const int64_t rows = t.rows;
-    const int kind = FEW_KIND;
+    const int64_t rows = t.rows, outputs = t.outputs;
+    const int kind = W == TYPE_float32 ? FEW_FLOAT_KIND : FEW_KIND;
     if (COMPILED(VARIED == 1) && kind == 1)
         plain_groups<X, W, 1>(t);
-    else if (COMPILED(VARIED > 1) && (W == TYPE_float32 || !HAS_TENSOR_CORES || !has_aligned_pieces(t)))
+    else if (W != TYPE_float32 && COMPILED(VARIED == SHORT_KIND) && kind == SHORT_KIND)
+        plain_groups<X, W, 1, SHORT_AHEAD>(t);
+    else if (COMPILED(VARIED > 1 && VARIED < SHORT_KIND) &&
+             (W == TYPE_float32 || !HAS_TENSOR_CORES || !has_aligned_pieces(t)))
         plain_groups<X, W, W == TYPE_float32 ? FEW_FLOAT_ROWS : 4>(t);
     else if (W != TYPE_float32 && COMPILED(VARIED == 2) && kind == 2)
         fragment_rows<X, W, 1, 1>(t, shared);

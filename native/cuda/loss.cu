@@ -4,22 +4,18 @@
 #include "indices.h"
 
 /* Checks the targets, and counts those that are not ignored, in one block. */
-SCRATCH(cross_entropy_f32, 8)
-STEP(cross_entropy_f32, 1, 1, 256, 0)
+DEVICE void count_targets(const launch &record, int32_t *status, unsigned char *scratch, const void *targets,
+                          int64_t rows, int64_t columns, int64_t ignored, int64_t bytes, void *counted)
 {
-    const int64_t *d = record.dims, ignored = d[cross_entropy_f32_ignore_index];
-    const void *targets = record.pointers[cross_entropy_f32_targets];
-    const int64_t bytes = d[cross_entropy_f32_target_bytes];
-    float *counted = (float *)record.pointers[cross_entropy_f32_count];
     int count = 0;
     bool bad = false;
-    FOR_THREADS(row, are_index_bytes(bytes) ? d[cross_entropy_f32_rows] : 0)
+    FOR_THREADS(row, are_index_bytes(bytes) ? rows : 0)
     {
         const int64_t target = index_at(targets, row, bytes);
-        bad = bad || (target != ignored && (target < 0 || target >= d[cross_entropy_f32_columns]));
+        bad = bad || (target != ignored && (target < 0 || target >= columns));
         count += target != ignored;
     }
-    if (d[cross_entropy_f32_rows] && !are_index_bytes(bytes))
+    if (rows && !are_index_bytes(bytes))
         report(KERNEL_BAD_ARGUMENT);
     else if (bad)
         report(KERNEL_INDEX_RANGE);
@@ -27,19 +23,34 @@ STEP(cross_entropy_f32, 1, 1, 256, 0)
     if (threadIdx.x == 0) {
         *(int32_t *)scratch = count;
         if (counted && !failed)
-            *counted = (float)count;
+            *(float *)counted = (float)count;
     }
+}
+
+/* What a target's loss is multiplied with in the gradient. */
+DEVICE float share_of(const void *scale, const unsigned char *scratch)
+{
+    const int count = *(const int32_t *)scratch;
+    return (scale ? *(const float *)scale : 1.0f) / (float)(count ? count : 1);
+}
+
+#define COUNT_TARGETS(name, rows, columns)                                                                             \
+    count_targets(record, status, scratch, record.pointers[name##_targets], rows, columns,                             \
+                  record.dims[name##_ignore_index], record.dims[name##_target_bytes], record.pointers[name##_count])
+
+SCRATCH(cross_entropy_f32, 8)
+STEP(cross_entropy_f32, 1, 1, 256, 0)
+{
+    COUNT_TARGETS(cross_entropy_f32, record.dims[cross_entropy_f32_rows], record.dims[cross_entropy_f32_columns]);
 }
 
 KERNEL(cross_entropy_f32, rows, 512, 0)
 {
     const int64_t *d = record.dims, columns = d[cross_entropy_f32_columns];
-    const float *scale = (const float *)record.pointers[cross_entropy_f32_scale];
     float *loss = (float *)record.pointers[cross_entropy_f32_loss];
     if (failed)
         return;
-    const int count = *(const int32_t *)scratch;
-    const float each = (scale ? *scale : 1.0f) / (float)(count ? count : 1);
+    const float each = share_of(record.pointers[cross_entropy_f32_scale], scratch);
     FOR_EACH_BLOCK(row, d[cross_entropy_f32_rows])
     {
         const float *logits = (const float *)record.pointers[cross_entropy_f32_logits] + row * columns;
@@ -60,6 +71,74 @@ KERNEL(cross_entropy_f32, rows, 512, 0)
             entropy_gradient<4>(grad, logits, columns, TYPE_float32, of, target, each);
         if (loss && threadIdx.x == 0)
             loss[row] = logf(of.sum) - (own - of.largest);
+    }
+}
+
+SCRATCH(nll_loss_f32, 8)
+STEP(nll_loss_f32, 1, 1, 256, 0)
+{
+    COUNT_TARGETS(nll_loss_f32, record.dims[nll_loss_f32_rows], record.dims[nll_loss_f32_columns]);
+}
+
+KERNEL(nll_loss_f32, PARTS(rows *MAX(columns, 1), 256), 256, 0)
+{
+    const int64_t *d = record.dims, columns = d[nll_loss_f32_columns], ignored = d[nll_loss_f32_ignore_index];
+    const void *targets = record.pointers[nll_loss_f32_targets];
+    const float *scores = (const float *)record.pointers[nll_loss_f32_scores];
+    float *loss = (float *)record.pointers[nll_loss_f32_loss];
+    float *grad = (float *)record.pointers[nll_loss_f32_grad_scores];
+    if (failed)
+        return;
+    const float each = share_of(record.pointers[nll_loss_f32_scale], scratch);
+    FOR_EACH(row, loss ? d[nll_loss_f32_rows] : 0)
+    {
+        const int64_t target = index_at(targets, row, d[nll_loss_f32_target_bytes]);
+        loss[row] = target == ignored ? 0.0f : -scores[row * columns + target];
+    }
+    FOR_EACH(i, grad ? d[nll_loss_f32_rows] * columns : 0)
+    {
+        const int64_t row = quotient(i, columns), target = index_at(targets, row, d[nll_loss_f32_target_bytes]);
+        grad[i] = target != ignored && target == i - row * columns ? -each : 0.0f;
+    }
+}
+
+SCRATCH(cross_entropy_planes_f32, 8)
+STEP(cross_entropy_planes_f32, 1, 1, 256, 0)
+{
+    const int64_t *d = record.dims;
+    COUNT_TARGETS(cross_entropy_planes_f32, d[cross_entropy_planes_f32_batch] * d[cross_entropy_planes_f32_places],
+                  d[cross_entropy_planes_f32_classes]);
+}
+
+/* A thread has a place, whose classes lie `places` apart: neighbours read neighbours. */
+KERNEL(cross_entropy_planes_f32, CHOOSE(MIN(MIN(batch, classes), places) < 0, -1, PARTS(batch *places, 128)), 128, 0)
+{
+    const int64_t *d = record.dims, classes = d[cross_entropy_planes_f32_classes];
+    const int64_t places = d[cross_entropy_planes_f32_places];
+    float *loss = (float *)record.pointers[cross_entropy_planes_f32_loss];
+    if (failed || !classes)
+        return;
+    const float each = share_of(record.pointers[cross_entropy_planes_f32_scale], scratch);
+    FOR_EACH(i, d[cross_entropy_planes_f32_batch] * places)
+    {
+        const int64_t image = quotient(i, places), begin = image * classes * places + i - image * places;
+        const int64_t target =
+            index_at(record.pointers[cross_entropy_planes_f32_targets], i, d[cross_entropy_planes_f32_target_bytes]);
+        const bool kept = target != d[cross_entropy_planes_f32_ignore_index];
+        const float *x = (const float *)record.pointers[cross_entropy_planes_f32_logits] + begin;
+        float *grad = (float *)record.pointers[cross_entropy_planes_f32_grad_logits];
+        const float own = kept ? x[target * places] : 0.0f;
+        float largest = -INFINITE, total = 0;
+        for (int64_t k = 0; k < classes; k++)
+            largest = Larger()(largest, x[k * places]);
+        for (int64_t k = 0; k < classes; k++)
+            total += expf(x[k * places] - largest);
+        for (int64_t k = 0; k < classes && grad; k++) { /* grad may be the logits */
+            const float part = expf(x[k * places] - largest) / total;
+            grad[begin + k * places] = kept ? (part - (k == target ? 1.0f : 0.0f)) * each : 0.0f;
+        }
+        if (loss)
+            loss[i] = kept ? logf(total) - (own - largest) : 0.0f;
     }
 }
 

@@ -14,7 +14,7 @@ from pyapp.errors import FileFormatError
 from pyapp.events import Notice
 from pyapp.formats.source import AnySource, ByteSource
 
-from .constants import SAMPLE_RATE
+from .constants import LARGEST_SAMPLE, SAMPLE_RATE
 from .decoders import ArrayDecoder, Decoder, PipeWavDecoder, open_decoder, open_stream
 from .quality import OffsetFilter, Quality
 from .resampling import Resampler, mix_channels
@@ -81,9 +81,10 @@ class AudioReader:
             )  # fmt: skip
 
     def _check(self, block: NDArray[np.float32]) -> None:
-        if not np.isfinite(block).all():
+        if block.size and not -LARGEST_SAMPLE < block.min() <= block.max() < LARGEST_SAMPLE:
+            wrong = f"larger than {LARGEST_SAMPLE:g}" if np.isfinite(block).all() else "NaN or infinite"
             raise FileFormatError(
-                f"there are NaN or infinite samples after {self.seconds:.1f} s", where=self.name,
+                f"there are samples that are {wrong} after {self.seconds:.1f} s", where=self.name,
                 hint="Export the recording again, as 16-bit samples",
             )  # fmt: skip
 

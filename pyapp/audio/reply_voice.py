@@ -30,6 +30,9 @@ TURN, ROLE = "<|im_start|>{}\n{}<|im_end|>\n", "<|im_start|>assistant\n"
 WISH = "Read this text aloud, word by word: {}"
 MOST = 4096  # moments of a text
 PENALTY = 1.05
+# Characters of a reply that are spoken at once: about a minute, for which MOST is enough; False: of Qwen2.5-Omni, which
+# has 50 moments a second instead of 12.5.
+AT_ONCE = {False: 800, True: 3200}
 # As their authors draw: the temperature, and of how many codes, and of which share; of the codes of a moment, too.
 DRAWS = {False: (0.9, 40, 0.8), True: (0.9, 50, 1.0)}
 MORE = (1.0, 50, 0.8)
@@ -75,6 +78,29 @@ class ReplyVoice(Voice):
         said = TURN.format("user", self._words.guard(wish))
         whole = said if self.config.newer else TURN.format("system", SYSTEM) + said
         found: list[int] = self._words.encode_guarded(whole)
+        return found
+
+    def asked_in(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The tokens of a conversation, mappings with role and content, as the talker reads it; recordings and pictures
+        in it are left out. Qwen3-Omni's reads what users say alone.
+        """
+        turns = [] if self.config.newer else [("system", SYSTEM)]
+        for message in messages:
+            role, content = message["role"], message.get("content") or ""
+            text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+            if role == "user" or (role == "assistant" and not self.config.newer):
+                turns.append((role, self._words.guard(text)))
+        found: list[int] = self._words.encode_guarded("".join(TURN.format(*turn) for turn in turns))
+        return found
+
+    def reply_passages(self, sentences: Sequence[str]) -> list[str]:
+        """Sentences of a reply, of which those are together that are spoken at once."""
+        found: list[str] = []
+        for sentence in sentences:
+            if found and len(found[-1]) + len(sentence) < AT_ONCE[self.config.newer]:
+                found[-1] += f" {sentence}"
+            else:
+                found.append(sentence)
         return found
 
     def spoken(

@@ -12,7 +12,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.text.tokenization.voice_tokenizer import ReadText
 
-from .processors import LevelledSampleProcessor
+from .processors.samples import LevelledSampleProcessor
 from .voice import Voice, finite
 
 if TYPE_CHECKING:

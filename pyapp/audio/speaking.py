@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from pyapp.audio.replies import said_of
 from pyapp.audio.voice import samples_of
 from pyapp.audio.wav import as_pcm
 from pyapp.dataclass import dataclass
@@ -143,16 +144,22 @@ def speak(
     return samples, loaded.model.sample_rate
 
 
-def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) -> Iterator[Event | None]:
+def speak_events(
+    loaded: Any, text: str, options: SpeakOptions, cancel: Cancel, reply_to: Sequence[Mapping[str, Any]] | None = None
+) -> Iterator[Event | None]:
     """Speaks a text: a Sound for each sentence as soon as it is computed, Progress in characters, a Notice of letters
     and digits that the model does not know, and Done with `duration` in seconds, `rate` in samples a second and
     `sentences`; None between steps of the work.
+
+    reply_to: the text is a reply to this conversation (mappings with role and content), as language models write it:
+    the marks of Markdown are not said, and one without anything to say has no sound. Models that also write (Qwen-Omni)
+    speak it as their own reply, others as any text.
 
     Raises OptionError for a text without anything to say or that the model cannot read, and for a speaker that it has
     not; ModelError if what it computes is not sound; Cancelled once `cancel` is set.
     """
     model = loaded.model
-    check_text(text)
+    check_text(text, reply_to is not None)
     options = named(loaded, options)
     if options.description is not None and not loaded.described:
         raise OptionError(
@@ -160,12 +167,12 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
             hint="Leave it out, or choose a model that a text describes, such as parler-tts/parler-tts-mini-v1",
         )  # fmt: skip
     tokenizer = loaded.reader(options.speaker)
-    if options.speaker and options.speaker >= loaded.speakers:
-        has = "one voice" if loaded.speakers == 1 else f"the voices 0 to {loaded.speakers - 1}"
-        raise OptionError(f"{options.speaker} is too large: the model has {has}", where="speaker")
     parts: list[tuple[str, Any]] = []
     unknown: dict[str, None] = {}
-    said = pieces(text)
+    said = pieces(text if reply_to is None else said_of(text))
+    asked = model.asked_in(reply_to) if reply_to is not None and hasattr(model, "asked_in") else None
+    if asked is not None:
+        said = model.reply_passages(said)
     for number, part in enumerate(model.passages(said) if hasattr(model, "passages") else said):
         read = tokenizer.read(part, options.phonemes)
         unknown |= dict.fromkeys(read.unknown)
@@ -173,7 +180,7 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
         if number % READ_AT_ONCE == READ_AT_ONCE - 1:
             cancel.check()
             yield None
-    if not parts:
+    if not parts and reply_to is None:
         raise OptionError(
             "there is nothing to say that the model knows", where="text", hint="Write letters of its language"
         )
@@ -187,7 +194,9 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
     samples = 0
     for number, (part, read) in enumerate(parts):
         heard, generator = bytearray(), Generator().manual_seed(options.seed_of(number))
-        if hasattr(model, "spoken"):  # it writes codes (pyapp.audio.token_voice)
+        if asked is not None:
+            steps = model.replied(asked, read.ids, options, options.seed_of(number))
+        elif hasattr(model, "spoken"):  # it writes codes (pyapp.audio.token_voice)
             steps = model.spoken(read.ids, options, generator, options.seed_of(number))
         else:
             steps = _sentence(model, read.ids, options, generator)
@@ -206,11 +215,16 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
 def named(loaded: Any, options: SpeakOptions) -> SpeakOptions:
     """The settings with the number of the voice that they name. OptionError for a voice that the model has not."""
     names, known = options.voice_names(), loaded.voices
+    if options.speaker and options.speaker >= loaded.speakers:
+        has = "one voice" if loaded.speakers == 1 else f"the voices 0 to {loaded.speakers - 1}"
+        raise OptionError(f"{options.speaker} is too large: the model has {has}", where="speaker")
     if not names:
         return options
     if not known:
         raise OptionError(
-            "the model's voices have no names", where="voice", hint="Give the number: --speaker (in Python speaker=)"
+            "the model's voices have no names",
+            where="voice",
+            hint="Give the number: --speaker (in Python speaker=), in pyapp chat --voice-name",
         )
     for name in names:
         if name not in known:
@@ -222,13 +236,13 @@ def named(loaded: Any, options: SpeakOptions) -> SpeakOptions:
     return replace(options, speaker=0 if mixed else known.index(names[0]), voice=mixed)
 
 
-def check_text(text: str) -> None:
+def check_text(text: str, may_be_empty: bool = False) -> None:
     """OptionError for a text that is empty or too long, and for anything else."""
     if not isinstance(text, str):
         raise OptionError(f"must be a text, not {type(text).__name__}", where="text")
     if len(text) > MOST_CHARACTERS:
         raise OptionError(f"{len(text):,} characters are more than {MOST_CHARACTERS:,}", where="text")
-    if not text.strip():
+    if not text.strip() and not may_be_empty:
         raise OptionError("there is nothing to say", where="text")
 
 

@@ -50,27 +50,18 @@ class TextTokens:
         return ReadText(tuple(self.words.encode(f" {text}", bos=False, eos=False, parse_special=False)), ())
 
 
-class TokenVoice:
-    """A language model that speaks, and the codec (pyapp.models.snac) that makes sound of its tokens. ModelError for a
-    tokenizer without the tokens of codes, and for a codec of other codebooks.
+class LanguageVoice:
+    """Base of a language model that speaks, with the codec that makes sound of its tokens. `needed`: names of tokens;
+    ModelError for a tokenizer without one of them, of which `hint` names another model.
     """
 
-    def __init__(self, language: Any, tokenizer: Any, codec: Any) -> None:
-        strides = getattr(codec.config, "vq_strides", None)
-        if strides is None or [*strides] != [4, 2, 1]:
-            raise ModelError(
-                "its codec is not a SNAC with three codebooks", hint="Give hubertsiuzdak/snac_24khz as the codec"
-            )
-        self.language, self.codec, self.entries = language, codec, codec.config.codebook_size
-        self._words = tokenizer
-        last = FIRST_CODE + FRAME * self.entries - 1
-        for name in (*BEFORE, *AFTER, TOKEN.format(SPEECH_ENDS), TOKEN.format(FIRST_CODE), TOKEN.format(last)):
+    def __init__(self, language: Any, tokenizer: Any, codec: Any, needed: Sequence[str], hint: str) -> None:
+        self.language, self.codec, self._words = language, codec, tokenizer
+        for name in needed:
             if name not in tokenizer.special_names:
                 raise ModelError(
-                    f"its tokenizer has no token {name}: it is not a voice that writes codes",
-                    hint="Choose a model such as canopylabs/orpheus-3b-0.1-ft",
-                )
-        self._first = self._number(TOKEN.format(FIRST_CODE))
+                    f"its tokenizer has no token {name}: it is not a voice that writes codes", hint=hint
+                )  # fmt: skip
 
     def _number(self, name: str) -> int:
         [found] = self._words.encode(name, bos=False, eos=False)
@@ -93,6 +84,44 @@ class TokenVoice:
         found: int = self.codec.sample_rate
         return found
 
+    def written(self, prompt: Sequence[int], ends: int, sampling: SamplingOptions) -> Iterator[int | None]:
+        """The tokens that the model writes after a prompt, up to `ends`; None between steps."""
+        most = sampling.max_new_tokens
+        assert most is not None
+        session = Session(self.language, len(prompt) + most)
+        sampler = Sampler(sampling, session.vocab_size, session.capacity + 1, session.device)
+        sampler.accept(prompt, prompt=True)
+        logits = session.feed(prompt)
+        for count in range(most):
+            token = sampler.sample(logits)
+            if token == ends:
+                return
+            sampler.accept((token,))
+            yield token
+            if count % TOKENS_AT_ONCE == 0:
+                yield None
+            logits = session.step(token)
+
+
+class TokenVoice(LanguageVoice):
+    """A language model that writes the codes of SNAC (pyapp.models.snac). ModelError for a tokenizer without the tokens
+    of codes, and for a codec of other codebooks.
+    """
+
+    def __init__(self, language: Any, tokenizer: Any, codec: Any) -> None:
+        strides = getattr(codec.config, "vq_strides", None)
+        if strides is None or [*strides] != [4, 2, 1]:
+            raise ModelError(
+                "its codec is not a SNAC with three codebooks", hint="Give hubertsiuzdak/snac_24khz as the codec"
+            )
+        self.entries = codec.config.codebook_size
+        last = FIRST_CODE + FRAME * self.entries - 1
+        needed = (*BEFORE, *AFTER, *(TOKEN.format(number) for number in (SPEECH_ENDS, FIRST_CODE, last)))
+        super().__init__(
+            language, tokenizer, codec, needed, "Choose a model such as canopylabs/orpheus-3b-0.1-ft"
+        )  # fmt: skip
+        self._first = self._number(TOKEN.format(FIRST_CODE))
+
     def prompt(self, voice: str, ids: Sequence[int]) -> list[int]:
         """The tokens of a text `ids` in the model's form."""
         before, after = ([self._number(name) for name in names] for names in (BEFORE, AFTER))
@@ -108,22 +137,14 @@ class TokenVoice:
             temperature=TEMPERATURE, top_p=TOP_P, repetition_penalty=PENALTY, seed=seed % (1 << 31),
             max_new_tokens=MOST_TOKENS,
         )  # fmt: skip
-        session = Session(self.language, len(prompt) + MOST_TOKENS)
-        sampler = Sampler(sampling, session.vocab_size, session.capacity + 1, session.device)
-        sampler.accept(prompt, prompt=True)
         codes: list[int] = []
-        logits = session.feed(prompt)
-        for count in range(MOST_TOKENS):
-            token = sampler.sample(logits)
-            if token == ends:
-                break
-            sampler.accept((token,))
+        for token in self.written(prompt, ends, sampling):
+            if token is None:
+                yield None
+                continue
             code = token - self._first - len(codes) % FRAME * self.entries
             if 0 <= code < self.entries:  # what is not a code at its place is left out
                 codes.append(code)
-            if count % TOKENS_AT_ONCE == 0:
-                yield None
-            logits = session.step(token)
         if len(codes) < FRAME:
             return
         yield None

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.constants import LARGEST_SAMPLE, SAMPLE_RATE
 from pyapp.audio.mel import DECADES, FFT_SIZE, HOP, SMALLEST_POWER, mel_filters, mel_logs
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError, shown
@@ -86,8 +86,9 @@ def checked(samples: Any) -> NDArray[np.float32]:
         raise OptionError(f"must be mono samples (samples,), not {shown(samples)}", where="audio") from None
     if found.ndim != 1:
         raise OptionError(f"must be mono samples (samples,), not {found.shape}", where="audio")
-    if not np.isfinite(found).all():
-        raise OptionError("holds samples that are not finite", where="audio")
+    if found.size and not -LARGEST_SAMPLE < found.min() <= found.max() < LARGEST_SAMPLE:
+        beyond = "are not finite" if not np.isfinite(found).all() else f"are above {LARGEST_SAMPLE:g}"
+        raise OptionError(f"holds samples that {beyond}", where="audio")
     return found
 
 

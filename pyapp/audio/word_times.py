@@ -79,6 +79,10 @@ def add_word_times(
     """
     if not drafts:
         return
+    if frames < FRAMES_PER_TOKEN:  # nothing can have been said in so little sound
+        for draft in drafts:
+            draft.end = draft.start
+        return
     texts = [[token for token in draft.tokens if token < tokenizer.eot] for draft in drafts]
     words = align(model, tokenizer, [token for text in texts for token in text], audio, frames, language, options.task)
     durations = sorted(word.duration for word in words if word.duration)

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from pyapp import __version__
+from pyapp import __version__, tasks
 from pyapp.cli import forecasting, pages, pictures, sounds, texts
 from pyapp.cli.chat import chat
 from pyapp.cli.finetune import finetune, merge
@@ -212,7 +212,6 @@ def generate(
     MODEL is an embedded model's name, a file, a folder, or a name on the hub such as
     karpathy/tinyllamas:stories15M.bin; by default the embedded story model.
     """
-    from pyapp import tasks
     from pyapp.tasks.keeper import known
 
     if server is not None and processes > 1:
@@ -241,8 +240,6 @@ def generate(
 @json_option
 def models(as_json: bool) -> int:
     """List the named models, and the architectures that can be loaded from folders and from the hub."""
-    from pyapp import tasks
-
     return forward(lambda cancel: tasks.models(), JsonView() if as_json else ModelsView())
 
 
@@ -251,8 +248,6 @@ def models(as_json: bool) -> int:
 @json_option
 def inspect(file: str, as_json: bool) -> int:
     """Print the content of a model file, a folder or a named model: its configuration, metadata, and tensors."""
-    from pyapp import tasks
-
     return forward(lambda cancel: tasks.inspect(file, cancel=cancel), JsonView() if as_json else InspectView())
 
 
@@ -274,8 +269,6 @@ def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str
     reads). A mixture gives some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not
     converted.
     """
-    from pyapp import tasks
-
     return forward(
         lambda cancel: tasks.quantize(source, target, kind, imatrix=imatrix, keep=keep, cancel=cancel),
         JsonView() if as_json else QuantizeView(),
@@ -325,8 +318,6 @@ def story(**settings: Any) -> int:
 
     Ctrl-C writes a checkpoint; the same command continues from it. The same seed gives the same model.
     """
-    from pyapp import tasks
-
     return run_training(tasks.train_story, TrainView(), **settings)
 
 
@@ -338,8 +329,6 @@ def speech(**settings: Any) -> int:
     Needs the program espeak-ng. Ctrl-C writes a checkpoint; the same command continues from it. The same seed gives
     the same model with the same version of espeak-ng.
     """
-    from pyapp import tasks
-
     return run_training(tasks.train_speech, SpeechTrainView(), **settings)
 
 
@@ -352,8 +341,6 @@ def train_reader(**settings: Any) -> int:
     Needs fontconfig, fonts and word lists (docs/reader.md lists Debian's packages). Ctrl-C writes a checkpoint; the
     same command continues from it. The same seed gives the same model with the same fonts.
     """
-    from pyapp import tasks
-
     return run_training(tasks.train_reader, ReaderTrainView(), **settings)
 
 

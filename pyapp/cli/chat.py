@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pyapp import tasks
 from pyapp.cli.grouped import FILE_LIMIT, command, generation_options, settings_of
 from pyapp.cli.running import (
     READER_LEFT,
@@ -23,8 +25,9 @@ from pyapp.cli.running import (
     server_option,
     threads_option,
 )
+from pyapp.cli.speak import SpeakJson, SpeakView, write_sound
 from pyapp.cli.views import JsonView, StoryView, View, plain
-from pyapp.errors import PyappError
+from pyapp.errors import Cancelled, PyappError
 from pyapp.events import Cancel, Done, Event, Thought, Token
 from pyapp.formats.sink import open_sink
 from pyapp.text.generation.options import SamplingOptions
@@ -59,6 +62,11 @@ BLOCK = '"""'
               help="A recording for the first message, to a model that hears; may be given again.")  # fmt: skip
 @click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
+@click.option("--voice", metavar="MODEL",
+              help="A model that speaks the answers, as of pyapp speak, into answer-1.wav, answer-2.wav …")  # fmt: skip
+@click.option("--voice-name", metavar="NAME", help="Which of its voices, by its name or its number.")
+@click.option("--speech", "folder", type=click.Path(exists=True, file_okay=False, writable=True),
+              help="The folder for the spoken answers.  [default: the current folder]")  # fmt: skip
 @adapter_option
 @projector_option
 @server_option
@@ -76,6 +84,9 @@ def chat(
     images: tuple[str, ...],
     recordings: tuple[str, ...],
     load_file: str | None,
+    voice: str | None,
+    voice_name: str | None,
+    folder: str | None,
     tokenizer: str | None,
     adapter: str | None,
     projector: str | None,
@@ -98,9 +109,13 @@ def chat(
     source = Path(template_file).read_text(encoding="utf-8") if template_file else None
     if model is None and server is None:
         raise click.UsageError("Missing argument 'MODEL', or option '--server'.")
+    if voice is None and (voice_name is not None or folder is not None):
+        raise click.UsageError("--voice-name and --speech go together with --voice.")
     chosen = {"tokenizer": tokenizer, "adapter": adapter, "projector": projector}
     talk = Talk(model_or_server(model, server), chosen, draft, source, options, as_json, thoughts)
     talk.pictures, talk.recordings = list(images), list(recordings)
+    if voice is not None:
+        talk.speech = SpokenAnswers(voice, voice_name, Path(folder or "."), as_json)
     if load_file:
         talk.conversation = Conversation.from_json(read_file(load_file), load_file)
     if system is not None:
@@ -165,6 +180,45 @@ class Keeping(View):
         self._view.close()
 
 
+class SpokenAnswers:
+    """Speaks answers by a voice of its own, into a folder. `name`: the name or the number of the model's voice."""
+
+    def __init__(self, model: str, name: str | None, folder: Path, as_json: bool) -> None:
+        self._model, self._name, self._folder, self._as_json = model, name, folder, as_json
+        self._loaded: Any = None
+        self._options: Any = None
+
+    async def load(self, cancel: Cancel) -> AsyncIterator[Event]:
+        """Progress. OptionError for a voice that the model has not."""
+        from pyapp.audio.speaking import SpeakOptions, named
+        from pyapp.tasks.core import Step
+        from pyapp.tasks.keeper import Keeper, keeper
+
+        own = Keeper()  # beside the model that writes
+        own.device, own.devices = keeper.device, keeper.devices
+        async with Step(own.get("speak", self._model, None, None, cancel)) as loading:
+            async for event in loading:
+                yield event
+        self._loaded, name = loading.value, self._name
+        number = name is not None and name.isascii() and name.isdecimal() and name not in self._loaded.voices
+        self._options = named(
+            self._loaded, SpeakOptions(speaker=int(name or 0)) if number else SpeakOptions(voice=name)
+        )
+
+    def speak(self, messages: Sequence[Mapping[str, Any]], text: str) -> int:
+        """Speaks the answer to a conversation; the exit code."""
+        from pyapp import tasks
+
+        numbers = (number for number in count(1) if not (self._folder / f"answer-{number}.wav").exists())
+        target = self._folder / f"answer-{next(numbers)}.wav"
+        view = SpeakJson(target, str(target)) if self._as_json else SpeakView(target)
+        return write_sound(
+            view,
+            lambda cancel: tasks.speak(text, self._options, model=self._loaded, reply_to=messages, cancel=cancel),
+            target, quietly=True,
+        )  # fmt: skip
+
+
 class Talk:
     """The loop over messages and commands."""
 
@@ -177,6 +231,7 @@ class Talk:
         self.conversation: Conversation = Conversation()
         self.pictures: list[str] = []  # to be shown with the next message
         self.recordings: list[str] = []  # to be played with it
+        self.speech: SpokenAnswers | None = None
         self._model, self._chosen, self._draft, self._template = model, chosen, draft, template
         self._options, self._as_json, self._thoughts = options, as_json, thoughts
         self._typed = sys.stdin is not None and sys.stdin.isatty()
@@ -184,7 +239,6 @@ class Talk:
 
     async def _open(self, cancel: Cancel) -> AsyncIterator[Event]:
         """Loads the model. One that cannot chat is refused before somebody writes to it."""
-        from pyapp import tasks
         from pyapp.tasks.chat import NO_TEMPLATE
         from pyapp.text.chat.chat_template import no_template
 
@@ -192,6 +246,13 @@ class Talk:
         needed = (
             self._template is None and not files.keys() - {"tokenizer"} and not isinstance(self._model, tasks.Remote)
         )
+        if self.speech is not None:
+            try:
+                async for event in self.speech.load(cancel):
+                    yield event
+            except (PyappError, OSError, Cancelled) as error:
+                yield tasks.error_event(error)
+                return
         loading = tasks.load_chat if needed else tasks.load
         async for event in loading(self._model, cancel=cancel, **files):
             if isinstance(event, Done) and event.results.get("template") is False:
@@ -344,8 +405,6 @@ class Talk:
 
     def _answer(self) -> int:
         """Answers the last message; without success the message is removed."""
-        from pyapp import tasks
-
         kept = Keeping(JsonView() if self._as_json else ChatView(self._thoughts))
         try:
             code = forward(
@@ -359,6 +418,10 @@ class Talk:
         except KeyboardInterrupt:  # a second Ctrl-C
             code = 0
         if isinstance(kept.last, Done) and "text" in kept.last.results:
+            text = kept.last.results["text"]
+            if self.speech is not None and text.strip() and code != READER_LEFT:
+                spoken = self.speech.speak(self.conversation.messages, text)
+                self._code = 1 if spoken == 1 and not self._typed else self._code
             self.conversation.answer(kept.last.results["text"], kept.last.results["thoughts"])
         else:
             self.conversation.undo()

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from pyapp import tasks
 from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option
 from pyapp.cli.together import processes_option, shard_option, train_together
@@ -262,8 +263,6 @@ def finetune(
 
     Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
     """
-    from pyapp import tasks
-
     source = click.get_current_context().get_parameter_source
     given = {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
     device = given.pop("device", None)
@@ -300,8 +299,6 @@ class MergeView(QuantizeView):
 @json_option
 def merge(model: str, adapter: str, out: str, tokenizer: str | None, dtype: str | None, as_json: bool) -> int:
     """Write MODEL with a LoRA ADAPTER in its weights into the folder OUT, as a model of its own."""
-    from pyapp import tasks
-
     view: View = JsonView() if as_json else MergeView()
     return forward(
         lambda cancel: tasks.merge(model, adapter, out, tokenizer=tokenizer, dtype=dtype, cancel=cancel), view

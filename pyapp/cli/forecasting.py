@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
 
+from pyapp import tasks
 from pyapp.cli.grouped import command
 from pyapp.cli.running import WORDS, device_option, forward, json_option, threads_option, type_option
 from pyapp.cli.texts import file_argument, model_option, named, read_text
@@ -119,21 +121,18 @@ class ForecastView(ItemsView):
 @threads_option
 @json_option
 def forecast(
-    file: str, model: str, columns: tuple[str, ...], delimiter: str, dtype: str | None,
-    as_json: bool, **options: Any,
+    file: str, columns: tuple[str, ...], delimiter: str, as_json: bool, **settings: Any
 ) -> int:  # fmt: skip
     """Forecast columns of FILE, a CSV file ("-": stdin) with a line for each moment, the newest last, with a model such
     as google/timesfm-2.0-500m-pytorch or amazon/chronos-bolt-small. The names are in the first line; where it has only
     numbers, the columns are 1, 2 …
     """
-    from pyapp import tasks
-
     between = "\t" if delimiter == "tab" else delimiter
     if len(between) != 1 or between in '\r\n"':
         raise click.BadParameter("give one character, or tab.", param_hint="--delimiter")
     series = read_columns(file, between, columns)
     view: View = JsonView() if as_json else ForecastView()
-    return forward(lambda cancel: tasks.forecast(series, model=model, dtype=dtype, cancel=cancel, **options), view)
+    return forward(partial(tasks.forecast, series, **settings), view)
 
 
 COMMANDS = (forecast,)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pyapp import tasks, vision
 from pyapp.cli.grouped import command
 from pyapp.cli.running import WORDS, check_folder_of, forward, forward_items, usual_options
 from pyapp.cli.texts import label_lines, model_option, own_labels, top_answers, top_labels, vector
@@ -34,23 +36,15 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Pat
 @top_labels
 @usual_options
 def classify_image(
-    files: tuple[str, ...], model: str, labels: str | None, template: str | None, top: int, dtype: str | None,
-    as_json: bool,
+    files: tuple[str, ...], labels: str | None, template: str | None, as_json: bool, **settings: Any
 ) -> int:  # fmt: skip
     """Label each IMAGE with a model such as ViT: its labels with their probabilities, then its name. With --labels, any
     labels: a model such as CLIP or SigLIP says how well each fits.
     """
-    from pyapp import tasks
-
     chosen = own_labels(labels, template)
-
-    more: dict[str, Any] = {"model": model, "dtype": dtype, "top": top}
-
-    def look(cancel: Any) -> Any:
-        if chosen is None:
-            return tasks.classify_images(list(files), cancel=cancel, **more)
-        return tasks.match_images(list(files), chosen, template=template, cancel=cancel, **more)
-
+    look = partial(tasks.classify_images, list(files), **settings)
+    if chosen is not None:
+        look = partial(tasks.match_images, list(files), chosen, template=template, **settings)
     return forward_items(look, as_json, label_lines(files))
 
 
@@ -60,18 +54,12 @@ def classify_image(
 @model_option
 @top_answers
 @usual_options
-def answer_image(question: str, files: tuple[str, ...], model: str, top: int, dtype: str | None, as_json: bool) -> int:
+def answer_image(question: str, files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     """Answer QUESTION about each IMAGE with a model such as ViLT (dandelin/vilt-b32-finetuned-vqa), which chooses among
     the answers that it knows: these with their probabilities, then the picture's name. Models that write their answers
     are asked with caption --prompt, and in a chat.
     """
-    from pyapp import tasks
-
-    return forward_items(
-        lambda cancel: tasks.answer_images(list(files), question, model=model, dtype=dtype, top=top, cancel=cancel),
-        as_json,
-        label_lines(files),
-    )
+    return forward_items(partial(tasks.answer_images, list(files), question, **settings), as_json, label_lines(files))
 
 
 @command("classify-video", short_help="Label videos.")
@@ -79,17 +67,11 @@ def answer_image(question: str, files: tuple[str, ...], model: str, top: int, dt
 @model_option
 @top_labels
 @usual_options
-def classify_video(files: tuple[str, ...], model: str, top: int, dtype: str | None, as_json: bool) -> int:
+def classify_video(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     """Label each VIDEO with a model such as VideoMAE: its labels with their probabilities, then its name. A VIDEO is a
     file (MP4, WebM … with pip install 'pyapp[media]'; a moving GIF), or a folder of its frames.
     """
-    from pyapp import tasks
-
-    return forward_items(
-        lambda cancel: tasks.classify_videos(list(files), model=model, dtype=dtype, top=top, cancel=cancel),
-        as_json,
-        label_lines(files),
-    )
+    return forward_items(partial(tasks.classify_videos, list(files), **settings), as_json, label_lines(files))
 
 
 @command("embed-image", short_help="Turn pictures and texts into vectors.")
@@ -97,15 +79,11 @@ def classify_video(files: tuple[str, ...], model: str, top: int, dtype: str | No
 @model_option
 @click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
 @usual_options
-def embed_image(files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, as_json: bool) -> int:
+def embed_image(files: tuple[str, ...], texts: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     """Compute the vector of each IMAGE, then of each --text, with a model such as CLIP: a JSON array per line."""
-    from pyapp import tasks
-
     if not files and not texts:
         raise click.UsageError("Give pictures, or texts with --text.")
-    return forward_items(
-        lambda cancel: tasks.embed_images(list(files), texts, model=model, dtype=dtype, cancel=cancel), as_json, vector
-    )
+    return forward_items(partial(tasks.embed_images, list(files), texts, **settings), as_json, vector)
 
 
 def drawn_files(files: Sequence[str], folder: str | None) -> list[Path]:
@@ -163,19 +141,18 @@ def drawer(files: Sequence[str], folder: str | None, drawn: Callable[[Any, Any],
     return draw
 
 
-def drawing(events: Any, draw: Callable[[int, Any], None]) -> Any:
-    """The events of a task; `draw` gets each Item's index and values first, and its errors become the last event."""
-    from pyapp.tasks import task
+def drawing(start: Callable[..., Any], draw: Callable[[int, Any], None]) -> Callable[..., Any]:
+    """The task `start`; `draw` gets each Item's index and values first, and its errors become the last event."""
 
-    @task
-    async def stream() -> Any:
-        async with aclosing(events):
+    @tasks.task
+    async def stream(cancel: Any) -> Any:
+        async with aclosing(start(cancel=cancel)) as events:
             async for event in events:
                 if isinstance(event, Item):
                     draw(event.index, event.values)
                 yield event
 
-    return stream()
+    return stream
 
 
 folder_option = click.option(
@@ -201,14 +178,12 @@ folder_option = click.option(
 @folder_option
 @usual_options
 def detect(
-    files: tuple[str, ...], model: str, labels: str | None, template: str | None, threshold: float | None,
-    folder: str | None, dtype: str | None, as_json: bool,
+    files: tuple[str, ...], labels: str | None, template: str | None, threshold: float | None, folder: str | None,
+    as_json: bool, **settings: Any,
 ) -> int:  # fmt: skip
     """Find the objects in each IMAGE with a model such as YOLOS; with --labels, objects of any names. A line for each
     object: label, probability, box (left, top, right, bottom in pixels) and the picture's name.
     """
-    from pyapp import tasks, vision
-
     chosen = own_labels(labels, template)
     threshold = 0.5 if threshold is None and chosen is None else threshold
     draw = drawer(files, folder, lambda image, values: vision.draw_boxes(image, values["objects"]))
@@ -223,13 +198,10 @@ def detect(
             click.echo(f"note: {files[index]}: no object is more probable than {least}", err=True)
         return rows
 
-    def look(cancel: Any) -> Any:
-        options: dict[str, Any] = {"model": model, "dtype": dtype, "threshold": threshold, "cancel": cancel}
-        if chosen is None:
-            return tasks.detect_objects(list(files), **options)
-        return tasks.detect_labels(list(files), chosen, template=template, **options)
-
-    return forward_items(lambda cancel: drawing(look(cancel), draw), as_json, lines)
+    look = partial(tasks.detect_objects, list(files), threshold=threshold, **settings)
+    if chosen is not None:
+        look = partial(tasks.detect_labels, list(files), chosen, template=template, threshold=threshold, **settings)
+    return forward_items(drawing(look, draw), as_json, lines)
 
 
 @command(short_help="Estimate how far the pixels are.")
@@ -240,13 +212,11 @@ def detect(
     help="Where the pictures of depth go, as PNG: a folder, or of one picture a file NAME.png.",
 )  # fmt: skip
 @usual_options
-def depth(files: tuple[str, ...], model: str, target: str | None, dtype: str | None, as_json: bool) -> int:
+def depth(files: tuple[str, ...], target: str | None, as_json: bool, **settings: Any) -> int:
     """Write how far the pixels of each IMAGE are with a model such as Depth Anything, as a picture of 16 bits of grey:
     a line with the numbers of black and white, and the picture's name. Metric models have metres, others nearness,
     where white is near.
     """
-    from pyapp import tasks
-
     if target is None and not as_json:
         raise click.UsageError("Say where the pictures of depth go: --output FOLDER (or take them from --json).")
     targets = made_files(files, target)
@@ -254,13 +224,8 @@ def depth(files: tuple[str, ...], model: str, target: str | None, dtype: str | N
     def lines(index: int, values: Any) -> list[str]:
         return [f"{values['least']:.6g} {values['most']:.6g}\t{targets[index]}"]
 
-    return forward_items(
-        lambda cancel: drawing(
-            tasks.estimate_depth(list(files), model=model, dtype=dtype, cancel=cancel), png_writer(targets)
-        ),
-        as_json,
-        lines,
-    )
+    look = partial(tasks.estimate_depth, list(files), **settings)
+    return forward_items(drawing(look, png_writer(targets)), as_json, lines)
 
 
 @command(short_help="Make pictures larger, or cleaner.")
@@ -275,15 +240,10 @@ def depth(files: tuple[str, ...], model: str, target: str | None, dtype: str | N
     help="Pixels of a side of the parts in which a picture is computed; smaller ones take less memory. 0: as a whole.",
 )  # fmt: skip
 @usual_options
-def upscale(
-    files: tuple[str, ...], model: str, target: str | None, tile: int, dtype: str | None,
-    as_json: bool,
-) -> int:  # fmt: skip
+def upscale(files: tuple[str, ...], target: str | None, as_json: bool, **settings: Any) -> int:
     """Make each IMAGE larger with a model such as Swin2SR (caidas/swin2SR-classical-sr-x2-64), as many times as the
     model does it, or cleaner: a line with the new width and height, and the file.
     """
-    from pyapp import tasks
-
     if target is None and not as_json:
         raise click.UsageError("Say where the pictures go: --output NAME.png or FOLDER (or take them from --json).")
     targets = made_files(files, target)
@@ -291,13 +251,8 @@ def upscale(
     def lines(index: int, values: Any) -> list[str]:
         return [f"{values['size'][1]} x {values['size'][0]}\t{targets[index]}"]
 
-    return forward_items(
-        lambda cancel: drawing(
-            tasks.upscale_images(list(files), model=model, dtype=dtype, tile=tile, cancel=cancel), png_writer(targets)
-        ),
-        as_json,
-        lines,
-    )
+    work = partial(tasks.upscale_images, list(files), **settings)
+    return forward_items(drawing(work, png_writer(targets)), as_json, lines)
 
 
 def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
@@ -337,15 +292,13 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
 @folder_option
 @usual_options
 def pose(
-    files: tuple[str, ...], model: str, detector: str | None, threshold: float, boxes: list[list[float]],
-    folder: str | None, dtype: str | None, as_json: bool,
+    files: tuple[str, ...], detector: str | None, threshold: float, boxes: list[list[float]], folder: str | None,
+    as_json: bool, **settings: Any,
 ) -> int:  # fmt: skip
     """Find the points of the bodies of persons in each IMAGE with a model such as ViTPose: a line for each point, with
     the person's number, the point's name, how likely it is there, x and y in pixels, and the picture's name. Without
     --box and --detector, a person fills the picture.
     """
-    from pyapp import tasks, vision
-
     if boxes and (detector or len(files) > 1):
         raise click.UsageError("--box is of one picture, and does not go with --detector.")
     draw = drawer(files, folder, lambda image, values: vision.draw_boxes(image, values["objects"]))
@@ -364,21 +317,11 @@ def pose(
     given: Any = [boxes] if boxes else None
     if detector is not None:
         given = persons
-        code = forward(
-            lambda cancel: drawing(
-                tasks.detect_objects(list(files), model=detector, threshold=threshold, cancel=cancel), keep
-            ),
-            View(),
-        )
-        if code:
+        find = partial(tasks.detect_objects, list(files), model=detector, threshold=threshold)
+        if code := forward(drawing(find, keep), View()):
             return code
-    return forward_items(
-        lambda cancel: drawing(
-            tasks.estimate_poses(list(files), model=model, dtype=dtype, boxes=given, cancel=cancel), draw
-        ),
-        as_json,
-        lines,
-    )
+    look = partial(tasks.estimate_poses, list(files), boxes=given, **settings)
+    return forward_items(drawing(look, draw), as_json, lines)
 
 
 @command("key-points", short_help="Find points that are easily found again.")
@@ -387,29 +330,18 @@ def pose(
 @click.option("--top", type=click.IntRange(min=1), help="How many points, the surest first. [default: all]")
 @folder_option
 @usual_options
-def key_points(
-    files: tuple[str, ...], model: str, top: int | None, folder: str | None, dtype: str | None,
-    as_json: bool,
-) -> int:  # fmt: skip
+def key_points(files: tuple[str, ...], folder: str | None, as_json: bool, **settings: Any) -> int:
     """Find the points of each IMAGE that are easily found again from elsewhere, with a model such as SuperPoint
     (magic-leap-community/superpoint): a line for each point, with x and y in pixels, how surely there is one, and the
     picture's name. --json has what the points look like too.
     """
-    from pyapp import tasks, vision
-
     draw = drawer(files, folder, lambda image, values: vision.draw_points(image, values["points"]))
 
     def lines(index: int, values: Any) -> list[str]:
         return [f"{x:.1f} {y:.1f}\t{sure:.4f}\t{files[index]}" for x, y, sure in values["points"]]
 
-    return forward_items(
-        lambda cancel: drawing(
-            tasks.detect_points(list(files), model=model, dtype=dtype, top=top, descriptors=as_json, cancel=cancel),
-            draw,
-        ),
-        as_json,
-        lines,
-    )
+    look = partial(tasks.detect_points, list(files), descriptors=as_json, **settings)
+    return forward_items(drawing(look, draw), as_json, lines)
 
 
 @command("match-points", short_help="Find the same points in two pictures.")
@@ -419,16 +351,11 @@ def key_points(
 @click.option("--top", type=click.IntRange(min=1), help="How many matches, the surest first. [default: all]")
 @folder_option
 @usual_options
-def match_points(
-    first: str, files: tuple[str, ...], model: str, top: int | None, folder: str | None, dtype: str | None,
-    as_json: bool,
-) -> int:  # fmt: skip
+def match_points(first: str, files: tuple[str, ...], folder: str | None, as_json: bool, **settings: Any) -> int:
     """Find the points of the picture FIRST in each IMAGE, with a model such as LightGlue (ETH-CVG/lightglue_superpoint)
     or SuperGlue: a line for each, with x and y in the first picture and in the other one, in pixels, how sure it is,
     and the other picture's name.
     """
-    from pyapp import tasks, vision
-
     draw = drawer(
         files, folder,
         lambda image, values: vision.draw_matches(vision.read_image(first), image, values["matches"]),
@@ -439,13 +366,8 @@ def match_points(
             f"{x:.1f} {y:.1f}\t{u:.1f} {v:.1f}\t{sure:.4f}\t{files[index]}" for x, y, u, v, sure in values["matches"]
         ]
 
-    return forward_items(
-        lambda cancel: drawing(
-            tasks.match_points(first, list(files), model=model, dtype=dtype, top=top, cancel=cancel), draw
-        ),
-        as_json,
-        lines,
-    )
+    look = partial(tasks.match_points, first, list(files), **settings)
+    return forward_items(drawing(look, draw), as_json, lines)
 
 
 point_option = click.option(
@@ -459,6 +381,17 @@ other_point_option = click.option(
 box_option = click.option(
     "--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object."
 )
+
+
+def prompts(points: list[list[float]], others: list[list[float]]) -> dict[str, Any]:
+    """The points of an object, and those that are not of it, as tasks take them."""
+    return {"points": [*points, *others], "labels": [1] * len(points) + [0] * len(others)}
+
+
+def areas_of(values: Any) -> Any:
+    """(H, W): the number of each pixel's area, of an Item with the runs of these numbers."""
+    numbers, lengths = zip(*values["runs"], strict=True)
+    return np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
 
 
 @command(short_help="Label the areas of pictures.")
@@ -483,16 +416,14 @@ box_option = click.option(
 @folder_option
 @usual_options
 def segment(
-    files: tuple[str, ...], model: str, points: list[list[float]], others: list[list[float]],
-    box: list[float] | None, labels: str | None, template: str | None, threshold: float | None, everything: bool,
-    points_per_side: int | None, folder: str | None, dtype: str | None, as_json: bool,
+    files: tuple[str, ...], points: list[list[float]], others: list[list[float]], box: list[float] | None,
+    labels: str | None, template: str | None, threshold: float | None, everything: bool, points_per_side: int | None,
+    folder: str | None, as_json: bool, **settings: Any,
 ) -> int:  # fmt: skip
     """Label each pixel of each IMAGE with a model such as SegFormer: the labels with their shares of the picture, then
     its name. With --point or --box, a model such as SAM cuts out the object there, with --everything all objects; with
     --labels, a model such as CLIPSeg finds what these name.
     """
-    from pyapp import tasks, vision
-
     words = own_labels(labels, template)
     if words is not None and (points or others or box):
         raise click.UsageError("--labels does not go with --point, --not-point and --box.")
@@ -504,11 +435,9 @@ def segment(
         raise click.UsageError("--points-per-side needs --everything.")
 
     def drawn(image: Any, values: Any) -> Any:
-        numbers, lengths = zip(*values["runs"], strict=True)
-        areas = np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
         names = {found["number"]: found["label"] for found in values["segments"]}
         known = [names.get(number, "") for number in range(max(names, default=0) + 1)]
-        return vision.draw_areas(image, areas, known)
+        return vision.draw_areas(image, areas_of(values), known)
 
     draw = drawer(files, folder, drawn)
 
@@ -516,23 +445,19 @@ def segment(
         found = ", ".join(f"{entry['label']} {entry['share']:.4f}" for entry in values["segments"])
         return [f"{found}\t{files[index]}"]
 
-    def run(cancel: Any) -> Any:
-        if words is not None:
-            more = {} if threshold is None else {"threshold": threshold}
-            return tasks.segment_labels(
-                list(files), words, model=model, dtype=dtype, template=template, cancel=cancel, **more
-            )
-        if everything:
-            side = {} if points_per_side is None else {"points_per_side": points_per_side}
-            return tasks.cut_out_everything(list(files), model=model, dtype=dtype, cancel=cancel, **side)
-        if not (points or others or box):
-            return tasks.segment_images(list(files), model=model, dtype=dtype, cancel=cancel)
-        kinds = [1] * len(points) + [0] * len(others)
-        return tasks.cut_out_objects(
-            list(files), model=model, dtype=dtype, points=[*points, *others], labels=kinds, box=box, cancel=cancel
-        )
-
-    return forward_items(lambda cancel: drawing(run(cancel), draw), as_json, lines)
+    if threshold is not None:
+        settings["threshold"] = threshold
+    if points_per_side is not None:
+        settings["points_per_side"] = points_per_side
+    if words is not None:
+        look = partial(tasks.segment_labels, list(files), words, template=template, **settings)
+    elif everything:
+        look = partial(tasks.cut_out_everything, list(files), **settings)
+    elif points or others or box:
+        look = partial(tasks.cut_out_objects, list(files), **prompts(points, others), box=box, **settings)
+    else:
+        look = partial(tasks.segment_images, list(files), **settings)
+    return forward_items(drawing(look, draw), as_json, lines)
 
 
 @command(short_help="Follow an object through a video.")
@@ -547,38 +472,26 @@ def segment(
 @folder_option
 @usual_options
 def follow(
-    video: str, model: str, points: list[list[float]], others: list[list[float]], box: list[float] | None, frame: int,
-    folder: str | None, dtype: str | None, as_json: bool,
+    video: str, points: list[list[float]], others: list[list[float]], folder: str | None, as_json: bool, **settings: Any
 ) -> int:  # fmt: skip
     """Cut out of each frame of the folder FRAMES what points or a box show in one of them, with a model such as SAM 2
     (facebook/sam2.1-hiera-tiny): of each frame the part that the object covers and how probably it is there, then the
     frame's name. The frames from that one on come first, then those before it, the last one first.
     """
-    from pyapp import tasks, vision
     from pyapp.vision.videos import files_in
 
     frames = [str(path) for path in files_in(video)]
 
-    def drawn(image: Any, values: Any) -> Any:
-        numbers, lengths = zip(*values["runs"], strict=True)
-        areas = np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
-        return vision.draw_areas(image, areas, ["", "object"])
-
-    draw = drawer(frames, folder, drawn)
+    draw = drawer(
+        frames, folder, lambda image, values: vision.draw_areas(image, areas_of(values), ["", "object"])
+    )  # fmt: skip
 
     def lines(index: int, values: Any) -> list[str]:
         found = ", ".join(f"{entry['share']:.4f} {entry['score']:.4f}" for entry in values["segments"])
         return [f"{found}\t{Path(frames[index]).name}"]
 
-    kinds = [1] * len(points) + [0] * len(others)
-
-    def run(cancel: Any) -> Any:
-        return tasks.follow_objects(
-            video, model=model, dtype=dtype, points=[*points, *others], labels=kinds, box=box, frame=frame,
-            cancel=cancel,
-        )  # fmt: skip
-
-    return forward_items(lambda cancel: drawing(run(cancel), draw), as_json, lines)
+    look = partial(tasks.follow_objects, video, **prompts(points, others), **settings)
+    return forward_items(drawing(look, draw), as_json, lines)
 
 
 @command(short_help="Say what pictures show.")
@@ -603,17 +516,12 @@ def follow(
     help="The TrueType file in which Pix2Struct's questions are drawn.  [default: Arial, from the hub]",
 )
 @usual_options
-def caption(files: tuple[str, ...], model: str, dtype: str | None, as_json: bool, **options: Any) -> int:
+def caption(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     """Write what each IMAGE shows with a model such as BLIP or Florence-2, or its answer to a --prompt: a line for each
     picture.
     """
-    from pyapp import tasks
-
-    return forward_items(
-        lambda cancel: tasks.read_images(list(files), model=model, dtype=dtype, cancel=cancel, **options),
-        as_json,
-        lambda index, values: [" ".join(values["text"].split())],
-    )
+    look = partial(tasks.read_images, list(files), **settings)
+    return forward_items(look, as_json, lambda index, values: [" ".join(values["text"].split())])
 
 
 def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[tuple[str, float]]:
@@ -709,17 +617,12 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 )
 @click.option("--prior", metavar="MODEL", help="The prior of Würstchen.  [default: MODEL-prior, or in its folder]")
 @usual_options
-def imagine(
-    prompts: tuple[str, ...], model: str, output: str, dtype: str | None, as_json: bool,
-    **options: Any,
-) -> int:  # fmt: skip
+def imagine(prompts: tuple[str, ...], output: str, as_json: bool, **settings: Any) -> int:
     """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
     3.5), FLUX.1 (also Fill and Kontext), FLUX.2 klein, Z-Image, Qwen-Image, PixArt-Sigma, Sana or Würstchen: the names
     of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is white
     there is drawn anew. FLUX.1 Kontext and FLUX.2 change the picture as the prompt says.
     """
-    from pyapp import tasks
-
     path = Path(output)
     if path.suffix.lower() not in ("", ".png"):
         raise click.BadParameter(
@@ -729,13 +632,10 @@ def imagine(
     several = len(prompts) > 1
     targets = [path.with_stem(f"{path.stem}-{i + 1}") if several else path for i in range(len(prompts))]
 
+    draw = partial(tasks.imagine, list(prompts), **settings)
     return forward_items(
-        lambda cancel: drawing(
-            tasks.imagine(list(prompts), model=model, dtype=dtype, cancel=cancel, **options), png_writer(targets)
-        ),
-        as_json,
-        lambda index, values: [str(targets[index])],
-    )
+        drawing(draw, png_writer(targets)), as_json, lambda index, values: [str(targets[index])]
+    )  # fmt: skip
 
 
 COMMANDS = (

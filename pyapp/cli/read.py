@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from pyapp import tasks
 from pyapp.cli.grouped import command
 from pyapp.cli.running import device_option, forward, json_option, threads_option, type_option
 from pyapp.cli.texts import INPUT_LIMIT
@@ -133,8 +134,6 @@ def read(
     The embedded reader knows print in western European languages. For handwriting name a model such as TrOCR, which
     reads one line, or with --layout page the lines that are found.
     """
-    from pyapp import tasks
-
     sources = _sources(files)
     password = _password_of(sources, password)
     view: View = JsonView() if as_json else ReadingView(form, files, tables)

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 
 import click
 
+from pyapp import tasks
 from pyapp.cli.views import ItemsView, JsonView, View, plain
 from pyapp.engine.device import as_device
 from pyapp.errors import NO_ROOM, PyappError
@@ -81,8 +82,6 @@ device_option = click.option(
 
 def _set_threads(context: click.Context, parameter: click.Parameter, threads: int | None) -> None:
     if threads is not None:
-        from pyapp import tasks
-
         tasks.set_threads(threads)
 
 
@@ -206,11 +205,11 @@ def check_folder_of(path: Path, wrong: Callable[[str], Exception]) -> None:
         raise wrong(f"{str(path)!r} cannot be written to: take another folder, or change its access rights.")
 
 
-def forward(start: Callable[[Cancel], Any], view: View, *, keeps_state: bool = False) -> int:
-    """Shows every event of a task; returns the exit code. keeps_state: as for Cancel.set_by_interrupt."""
+def forward(start: Callable[..., Any], view: View, *, keeps_state: bool = False) -> int:
+    """Shows every event of the task start(cancel=…); returns the exit code. keeps_state is set_by_interrupt's."""
 
     async def show_all() -> None:
-        async for event in start(cancel):
+        async for event in start(cancel=cancel):
             view.show(event)
 
     cancel = Cancel()
@@ -225,7 +224,7 @@ def forward(start: Callable[[Cancel], Any], view: View, *, keeps_state: bool = F
     return {"error": 1, "cancelled": STOPPED}.get(view.outcome, 0)
 
 
-def forward_items(start: Callable[[Cancel], Any], as_json: bool, lines: Callable[[int, Any], Sequence[str]]) -> int:
+def forward_items(start: Callable[..., Any], as_json: bool, lines: Callable[[int, Any], Sequence[str]]) -> int:
     """As forward, of a task that yields Items: shows the lines of each, by its index and values, or JSON."""
     return forward(start, JsonView() if as_json else ItemsView(lines))
 

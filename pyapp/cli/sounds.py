@@ -4,10 +4,12 @@ everything else on stderr.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
+from pyapp import tasks
 from pyapp.cli.grouped import command
 from pyapp.cli.running import (
     WORDS,
@@ -32,24 +34,16 @@ from pyapp.cli.texts import label_lines, model_option, own_labels, top_labels, v
 @top_labels
 @usual_options
 def classify_sound(
-    files: tuple[str, ...], model: str, labels: str | None, template: str | None, top: int, dtype: str | None,
-    as_json: bool,
+    files: tuple[str, ...], labels: str | None, template: str | None, as_json: bool, **settings: Any
 ) -> int:  # fmt: skip
     """Label each SOUND with a model such as the Audio Spectrogram Transformer (what sounds), or wav2vec 2.0, HuBERT or
     WavLM with labels (a command, a feeling, a language): its labels with their probabilities, then its name. With
     --labels, any labels: a model such as CLAP says how well each fits.
     """
-    from pyapp import tasks
-
     chosen = own_labels(labels, template)
-
-    more: dict[str, Any] = {"model": model, "dtype": dtype, "top": top}
-
-    def hear(cancel: Any) -> Any:
-        if chosen is None:
-            return tasks.classify_sounds(list(files), cancel=cancel, **more)
-        return tasks.match_sounds(list(files), chosen, template=template, cancel=cancel, **more)
-
+    hear = partial(tasks.classify_sounds, list(files), **settings)
+    if chosen is not None:
+        hear = partial(tasks.match_sounds, list(files), chosen, template=template, **settings)
     return forward_items(hear, as_json, label_lines(files))
 
 
@@ -59,11 +53,10 @@ def classify_sound(
 @click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, show_default=True,
               help="The least probability of a label at a moment.")  # fmt: skip
 @usual_options
-def label_sound(files: tuple[str, ...], model: str, threshold: float, dtype: str | None, as_json: bool) -> int:
+def label_sound(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     """Find when each label holds in each SOUND, such as who speaks, with a model that labels moments
     (anton-l/wav2vec2-base-superb-sd): the first and the last second, the label and its probability, then the file.
     """
-    from pyapp import tasks
 
     def lines(index: int, values: Any) -> list[str]:
         return [
@@ -71,8 +64,7 @@ def label_sound(files: tuple[str, ...], model: str, threshold: float, dtype: str
             for part in values["labels"]
         ]
 
-    more: dict[str, Any] = {"model": model, "dtype": dtype, "threshold": threshold}
-    return forward_items(lambda cancel: tasks.label_moments(list(files), cancel=cancel, **more), as_json, lines)
+    return forward_items(partial(tasks.label_moments, list(files), **settings), as_json, lines)
 
 
 @command("embed-sound", short_help="Turn recordings and texts into vectors.")
@@ -80,17 +72,13 @@ def label_sound(files: tuple[str, ...], model: str, threshold: float, dtype: str
 @model_option
 @click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
 @usual_options
-def embed_sound(files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, as_json: bool) -> int:
+def embed_sound(files: tuple[str, ...], texts: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     """Compute the vector of each SOUND, then of each --text, with a model such as CLAP: a JSON array per line. Or with
     a model of voices, such as microsoft/wavlm-base-plus-sv: those of one speaker point in nearly one direction.
     """
-    from pyapp import tasks
-
     if not files and not texts:
         raise click.UsageError("Give recordings, or texts with --text.")
-    return forward_items(
-        lambda cancel: tasks.embed_sounds(list(files), texts, model=model, dtype=dtype, cancel=cancel), as_json, vector
-    )
+    return forward_items(partial(tasks.embed_sounds, list(files), texts, **settings), as_json, vector)
 
 
 class MusicView(SpeakView):
@@ -128,8 +116,6 @@ def compose(
     """Make music that TEXT describes ("a calm piano in the rain"), with a model such as facebook/musicgen-small, into a
     file.
     """
-    from pyapp import tasks
-
     [target] = targets_of((), output, as_json)
     view = SpeakJson(target, None) if as_json else MusicView(target)
     return write_sound(

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pyapp import tasks
 from pyapp.cli.grouped import command
 from pyapp.cli.running import (
     WORDS,
@@ -92,7 +93,8 @@ class SpeakJson(SpeakView):
               'WAVE files named like the texts; "-": a WAVE file on stdout, sentence by sentence.')  # fmt: skip
 @optional_model
 @click.option("--codec", metavar="MODEL",
-              help="The codec of a model that writes codes (of Orpheus hubertsiuzdak/snac_24khz), or the vocoder of "
+              help="The codec of a model that writes codes (of Orpheus hubertsiuzdak/snac_24khz, of Llasa "
+              "HKUSTAudio/xcodec2-hf), or the vocoder of "
               "SpeechT5. [default: of SpeechT5 microsoft/speecht5_hifigan, of MetaVoice "
               "facebook/encodec_24khz]")  # fmt: skip
 @click.option("--voices", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
@@ -197,8 +199,6 @@ def _speak(
     options: dict[str, Any], as_json: bool, file: str | None,
 ) -> int:  # fmt: skip
     """Speaks one text; the exit code."""
-    from pyapp import tasks
-
     view = SpeakJson(target, file) if as_json else SpeakView(target)
     return write_sound(
         view,
@@ -208,8 +208,10 @@ def _speak(
     )
 
 
-def write_sound(view: SpeakView, events: Any, target: Path | None, as_json: bool) -> int:
-    """Runs the task `events(cancel)` and writes the sound that `view` has kept of it; the exit code."""
+def write_sound(view: SpeakView, events: Any, target: Path | None, quietly: bool) -> int:
+    """Runs the task `events(cancel)` and writes the sound that `view` has kept of it; the exit code. `quietly`: the
+    file's name goes to stderr.
+    """
     code = forward(events, view)
     if target is None or code == 1 or not view.pcm:
         return code
@@ -219,5 +221,5 @@ def write_sound(view: SpeakView, events: Any, target: Path | None, as_json: bool
     data = encoded(view.pcm, view.rate, BY_SUFFIX[target.suffix.lower()])
     with open_sink(path) as sink:
         sink.write(data)
-    click.echo(path, err=as_json or code != 0)
+    click.echo(path, err=quietly or code != 0)
     return code

@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
+from pyapp import tasks
 from pyapp.cli.grouped import command
 from pyapp.cli.running import (
     WORDS,
@@ -24,7 +26,7 @@ from pyapp.cli.running import (
     type_option,
     usual_options,
 )
-from pyapp.cli.views import JsonView, RankView, View
+from pyapp.cli.views import JsonView, RankView
 from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER
 
 INPUT_LIMIT = 1 << 30  # bytes of a file of texts
@@ -98,6 +100,10 @@ def read_text(file: str, parameter: str = "FILE") -> str:
         ) from None
 
 
+TABLES = (".csv", ".tsv")  # the ends of names of tables
+MARKUP = (".html", ".htm")  # and of web pages
+
+
 def is_page_file(file: str) -> bool:
     """Whether FILE is a picture or a PDF, and not a text."""
     from pyapp.vision.reading import is_page
@@ -163,20 +169,12 @@ def weights_of_words(index: int, values: Any) -> list[str]:
 @threads_option
 @json_option
 def embed(
-    file: str,
-    model: str | None,
-    server: str | None,
-    dtype: str | None,
-    as_json: bool,
-    sparse: bool,
-    tokens: bool,
+    file: str, model: str | None, server: str | None, dtype: str | None, as_json: bool, sparse: bool, tokens: bool,
     **options: Any,
-) -> int:
+) -> int:  # fmt: skip
     """Compute the embedding of each line of FILE ("-": stdin): a JSON array per line; with --sparse an object of words
     and their weights, with --tokens an array of arrays. Empty lines are left out.
     """
-    from pyapp import tasks
-
     numbered = numbered_lines(file)
     texts = list(numbered.values())
     if left_out := max(numbered) - len(texts):
@@ -188,9 +186,7 @@ def embed(
     if tokens:
         if given := [f"--{name}" for name in ("normalize", "dimensions") if options.pop(name) is not None]:
             raise click.UsageError(f"{', '.join(given)} does not go with --tokens.")
-        return forward_items(
-            lambda cancel: tasks.embed_every_token(texts, cancel=cancel, **more, **options), as_json, vector
-        )
+        return forward_items(partial(tasks.embed_every_token, texts, **more, **options), as_json, vector)
     if options["role"] is not None and not sparse:
         raise click.UsageError("--role goes with --tokens.")
     if not sparse:
@@ -198,8 +194,8 @@ def embed(
     if sparse:
         if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
             raise click.UsageError(f"{', '.join(given)} does not go with --sparse.")
-        return forward_items(lambda cancel: tasks.embed_sparse(texts, cancel=cancel, **more), as_json, weights_of_words)
-    return forward_items(lambda cancel: tasks.embed(texts, cancel=cancel, **more, **options), as_json, vector)
+        return forward_items(partial(tasks.embed_sparse, texts, **more), as_json, weights_of_words)
+    return forward_items(partial(tasks.embed, texts, **more, **options), as_json, vector)
 
 
 @command(short_help="Label each line of a file.")
@@ -208,28 +204,17 @@ def embed(
 @server_option
 @top_option
 @usual_options
-def classify(
-    file: str,
-    model: str | None,
-    server: str | None,
-    top: int | None,
-    dtype: str | None,
-    as_json: bool,
-) -> int:
+def classify(file: str, model: str | None, server: str | None, as_json: bool, **settings: Any) -> int:
     """Label each line of FILE ("-": stdin): the line, then its labels with their probabilities.
 
     Of a picture or a PDF each page is labelled, by the words that the embedded reader finds in it and, with models such
     as LayoutLMv3, by their places and the picture.
     """
-    from pyapp import tasks
-
-    more: dict[str, Any] = {"model": chosen_model(model, server), "dtype": dtype, "top": top}
+    settings["model"] = chosen_model(model, server)
     if is_page_file(file):
-        return forward_items(
-            lambda cancel: tasks.classify_pages([file], cancel=cancel, **more), as_json, label_lines(None)
-        )
+        return forward_items(partial(tasks.classify_pages, [file], **settings), as_json, label_lines(None))
     texts = read_lines(file)
-    return forward_items(lambda cancel: tasks.classify(texts, cancel=cancel, **more), as_json, label_lines(texts))
+    return forward_items(partial(tasks.classify, texts, **settings), as_json, label_lines(texts))
 
 
 @command(short_help="Order lines by how well they answer a query.")
@@ -241,28 +226,16 @@ def classify(
 @click.option("--prompt", type=WORDS, help="Put this before the query; a language model gets it as its task.")
 @usual_options
 def rerank(
-    query: str, file: str, model: str | None, server: str | None, top: int | None, prompt: str | None,
-    dtype: str | None, as_json: bool,
+    query: str, file: str, model: str | None, server: str | None, prompt: str | None, as_json: bool, **settings: Any
 ) -> int:  # fmt: skip
     """Order the lines of FILE ("-": stdin) by how well they answer QUERY, by a cross-encoder, a model of late
     interaction such as ColBERT, a language model that was made to rank, or an embedder.
     """
-    from pyapp import tasks
-
     texts = read_lines(file)
-    view: View = JsonView() if as_json else RankView(texts)
-    return forward(
-        lambda cancel: tasks.rerank(
-            query,
-            texts,
-            model=chosen_model(model, server),
-            dtype=dtype,
-            top=top,
-            cancel=cancel,
-            **({} if prompt is None else {"prompt": prompt}),
-        ),
-        view,
-    )
+    settings["model"] = chosen_model(model, server)
+    if prompt is not None:
+        settings["prompt"] = prompt
+    return forward(partial(tasks.rerank, query, texts, **settings), JsonView() if as_json else RankView(texts))
 
 
 @command("fill-mask", short_help="Find words for [MASK] in a text.")
@@ -270,20 +243,16 @@ def rerank(
 @model_option
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Words for each masked one.")
 @usual_options
-def fill_mask(text: str, model: str, top: int, dtype: str | None, as_json: bool) -> int:
+def fill_mask(text: str, as_json: bool, **settings: Any) -> int:
     """Find the words that may stand for [MASK] (of some models <mask> or <special1>) in TEXT; "-" reads lines from
     stdin.
     """
-    from pyapp import tasks
-
     texts = read_lines(text) if text == "-" else [text]
 
     def lines(index: int, values: Any) -> list[str]:
         return [f"{word['score']:.4f}\t{word['word']}\t{word['text']}" for mask in values["masks"] for word in mask]
 
-    return forward_items(
-        lambda cancel: tasks.fill_mask(texts, model=model, dtype=dtype, top=top, cancel=cancel), as_json, lines
-    )
+    return forward_items(partial(tasks.fill_mask, texts, **settings), as_json, lines)
 
 
 @command(short_help="Translate or summarise each line of a file.")
@@ -308,23 +277,17 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, as_json: bool)
     "--no-repeat-ngram-size", metavar="N", type=click.IntRange(min=0), help="No sequence of N tokens occurs twice."
 )
 @usual_options
-def translate(file: str, model: str, dtype: str | None, as_json: bool, **options: Any) -> int:
+def translate(file: str, as_json: bool, **settings: Any) -> int:
     """Translate or summarise each line of FILE ("-": stdin) with a model such as OPUS-MT, NLLB, T5 or BART. Empty lines
     stay empty.
     """
-    from pyapp import tasks
-
     texts = numbered_lines(file)
     numbers = [0, *texts]
 
     def lines(index: int, values: Any) -> list[str]:
         return [""] * (numbers[index + 1] - numbers[index] - 1) + [values["text"]]
 
-    return forward_items(
-        lambda cancel: tasks.translate(list(texts.values()), model=model, dtype=dtype, cancel=cancel, **options),
-        as_json,
-        lines,
-    )
+    return forward_items(partial(tasks.translate, list(texts.values()), **settings), as_json, lines)
 
 
 @command(short_help="Find names and other parts in each line.")
@@ -338,8 +301,7 @@ def translate(file: str, model: str, dtype: str | None, as_json: bool, **options
 @password_option
 @usual_options
 def label(
-    file: str, model: str, aggregation: str | None, password: str | None, dtype: str | None,
-    as_json: bool,
+    file: str, aggregation: str | None, password: str | None, as_json: bool, **settings: Any
 ) -> int:  # fmt: skip
     """Find the names and other labelled parts in each line of FILE ("-": stdin).
 
@@ -348,9 +310,8 @@ def label(
     number of the page, the box of the part in pixels (left, top, right, bottom), the label, the probability and the
     part.
     """
-    from pyapp import tasks
-
-    given = {} if aggregation is None else {"aggregation": aggregation}
+    if aggregation is not None:
+        settings["aggregation"] = aggregation
     if is_page_file(file):
 
         def on_page(index: int, values: Any) -> list[str]:
@@ -359,13 +320,7 @@ def label(
                 for part in values["entities"]
             ]
 
-        return forward_items(
-            lambda cancel: tasks.label_on_pages(
-                [file], model=model, dtype=dtype, password=password, cancel=cancel, **given
-            ),
-            as_json,
-            on_page,
-        )
+        return forward_items(partial(tasks.label_on_pages, [file], password=password, **settings), as_json, on_page)
     texts = numbered_lines(file)
     numbers = list(texts)
 
@@ -374,11 +329,7 @@ def label(
             f"{numbers[index]}\t{part['label']}\t{part['score']:.4f}\t{part['word']}" for part in values["entities"]
         ]
 
-    return forward_items(
-        lambda cancel: tasks.label(list(texts.values()), model=model, dtype=dtype, cancel=cancel, **given),
-        as_json,
-        lines,
-    )
+    return forward_items(partial(tasks.label, list(texts.values()), **settings), as_json, lines)
 
 
 @command(short_help="Answer a question with a part of a text.")
@@ -392,29 +343,33 @@ def label(
 @password_option
 @usual_options
 def answer(
-    question: str, file: str, model: str, password: str | None, dtype: str | None, as_json: bool,
-    **options: Any,
+    question: str, file: str, password: str | None, as_json: bool, **settings: Any
 ) -> int:  # fmt: skip
     """Answer QUESTION with a part of the text of FILE ("-": stdin): the probability, then the part.
 
     FILE may be a picture or a PDF: the embedded reader finds its words, and models such as LayoutLM read their places
     too. A line then has the number of the page, the box of the answer in pixels (left, top, right, bottom), the
     probability and the answer.
-    """
-    from pyapp import tasks
 
+    Of a web page (.html) the texts are read; models such as MarkupLM read their places in the page's tree too.
+
+    A model such as TAPAS answers from a table: FILE ends with .csv or .tsv, and its first line has the names of the
+    columns. The line has the mean probability of the cells, the answer, and behind it what was done with the cells.
+    """
+    if file.lower().endswith(TABLES):
+
+        def of_table(index: int, values: Any) -> list[str]:
+            return [f"{values['score']:.4f}\t{values['answer']}\t{values['aggregation'] or ''}".rstrip()]
+
+        common = {name: settings[name] for name in ("model", "dtype")}
+        return forward_items(partial(tasks.answer_from_table, [question], file, **common), as_json, of_table)
     if is_page_file(file):
 
         def on_page(index: int, values: Any) -> list[str]:
             return [f"{place(found)}\t{found['score']:.4f}\t{found['answer']}" for found in values["answers"]]
 
-        return forward_items(
-            lambda cancel: tasks.answer_from_pages(
-                [question], [file], model=model, dtype=dtype, password=password, cancel=cancel, **options
-            ),
-            as_json,
-            on_page,
-        )
+        look = partial(tasks.answer_from_pages, [question], [file], password=password, **settings)
+        return forward_items(look, as_json, on_page)
     context = read_text(file)
     if not context.strip():
         raise click.BadParameter(f"{named(file)} has no text.", param_hint="FILE")
@@ -422,11 +377,9 @@ def answer(
     def lines(index: int, values: Any) -> list[str]:
         return [f"{found['score']:.4f}\t{found['answer']}" for found in values["answers"]]
 
-    return forward_items(
-        lambda cancel: tasks.answer([question], [context], model=model, dtype=dtype, cancel=cancel, **options),
-        as_json,
-        lines,
-    )
+    if file.lower().endswith(MARKUP):
+        return forward_items(partial(tasks.answer_from_markup, [question], context, **settings), as_json, lines)
+    return forward_items(partial(tasks.answer, [question], [context], **settings), as_json, lines)
 
 
 COMMANDS = (embed, classify, rerank, fill_mask, translate, label, answer)

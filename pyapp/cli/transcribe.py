@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from pyapp import tasks
 from pyapp.audio.options import AUTO, TASKS, TranscribeOptions
 from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript
@@ -314,8 +315,6 @@ def networks_in(vad: str | None, speaker_model: str | None, folder: Path | None)
 
 def load(model: Any, as_json: bool) -> int:
     """Loads the model; the exit code if that fails, or if Ctrl-C came, though it be at the very end."""
-    from pyapp import tasks
-
     stops: list[Cancel] = []
 
     def begin(cancel: Cancel) -> Any:
@@ -327,8 +326,6 @@ def load(model: Any, as_json: bool) -> int:
 
 
 def start(file: str, options: TranscribeOptions, model: Any, beside: dict[str, Any]) -> Callable[[Cancel], Any]:
-    from pyapp import tasks
-
     return lambda cancel: tasks.transcribe(
         stdin_until(cancel) if file == STDIN else file, options, model=model, cancel=cancel, **beside
     )

@@ -110,6 +110,14 @@ def read_csv(
     FileFormatError names the line whose number of cells is wrong. OptionError for an unknown encoding, and for a
     delimiter that is not one character.
     """
+    names, rows = read_cells(path, delimiter=delimiter, header=header, encoding=encoding)
+    return Table({name: _column([row[k] for row in rows]) for k, name in enumerate(names)})
+
+
+def read_cells(
+    path: str | os.PathLike[str], *, delimiter: str = ",", header: bool | Sequence[str] = True, encoding: str = "utf-8"
+) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns of a CSV file, and its rows of texts; as `read_csv`."""
     if len(delimiter) != 1:
         raise OptionError(f"read_csv: the delimiter is one character, not {shown(delimiter)}")
     reader: Any = None
@@ -143,7 +151,7 @@ def read_csv(
         if len(row) != len(names):
             what, hint = f"line {line:,} has {len(row)} cells, expected {len(names)}", "Give the delimiter= of the file"
             raise FileFormatError(what, where=str(path), hint=hint)
-    return Table({name: _column([row[k] for _, row in rows]) for k, name in enumerate(names)})
+    return names, [row for _, row in rows]
 
 
 def undecodable_line(path: str | os.PathLike[str], encoding: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from ..engine.ops import erf, erfinv, full_like, rand, randn, where, zeros_like
 from ..engine.tensor import Tensor
 from .constraints import interval, nonnegative, positive, real
-from .distribution import Distribution, as_tensors
+from .distribution import Distribution, as_tensors, inner
 
 EULER = 0.57721566490153286060
 
@@ -30,13 +30,7 @@ class _LocationScale(Distribution):
         self.loc, self.scale = as_tensors(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mean = mode = inner("loc")
 
     def _standard(self, value: Tensor) -> Tensor:
         return (value - self.loc) / self.scale

@@ -11,7 +11,7 @@ from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
 from .constraints import integer_interval, multinomial, nonnegative, nonnegative_integer, real, simplex, unit_interval
 from .discrete import Bernoulli, Binary, Categorical, one_of
-from .distribution import Distribution, as_tensors
+from .distribution import Distribution, as_tensors, inner
 from .gamma import Gamma
 
 
@@ -156,13 +156,8 @@ class Multinomial(Distribution):
         else:
             self._validate_args = Distribution._validate_args
 
-    @property
-    def probs(self) -> Tensor:
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        return self._categorical.logits
+    probs = inner("_categorical.probs")
+    logits = inner("_categorical.logits")
 
     def _given_names(self) -> tuple[str, ...]:
         return self._categorical._given_names()

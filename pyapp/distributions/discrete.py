@@ -9,6 +9,7 @@ from ..engine import no_grad
 from ..engine.dtype import int64
 from ..engine.ops import arange, eye, log_softmax, logsigmoid, multinomial, rand, softmax, where
 from ..engine.ops.embedding_lookup import one_hot
+from ..engine.shape import Size
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
 from .constraints import boolean, integer_interval, real, simplex, unit_interval
@@ -105,6 +106,11 @@ class Categorical(Distribution):
         return ("logits",) if self._probs is None else ("probs",)
 
     @property
+    def param_shape(self) -> Any:
+        """The shape of the weights or logits: those of the batch, and the classes."""
+        return Size((*self._batch_shape, self._num_events))
+
+    @property
     def support(self) -> Any:
         return integer_interval(0, self._num_events - 1)
 
@@ -138,10 +144,7 @@ class Categorical(Distribution):
     def _classes(self, sample_shape: Any) -> Tensor:
         with no_grad():
             rows = self.probs.reshape(-1, self._num_events)
-            count = 1
-            for size in sample_shape:
-                count *= size
-            drawn = multinomial(rows, count, True)  # (rows, count)
+            drawn = multinomial(rows, math.prod(sample_shape), True)  # (rows, count)
             return drawn.t().reshape((*sample_shape, *self._batch_shape))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
+from operator import attrgetter
 from typing import Any
 
 from ..engine import no_grad
@@ -24,6 +25,11 @@ def as_tensors(*values: Any) -> list[Tensor]:
     place = tensors[0].device if tensors else None
     every = at_home(tuple(v if isinstance(v, Tensor) else tensor(v, dtype=kind, device=place) for v in values))
     return list(broadcast_tensors(*every))
+
+
+def inner(path: str) -> Any:
+    """A property that is another attribute, such as "base_dist.rate" of the distribution inside."""
+    return property(attrgetter(path))
 
 
 class Distribution:
@@ -197,17 +203,9 @@ class Independent(Distribution):
         base = self.base_dist.support
         return base if base is None else independent(base, self.reinterpreted_batch_ndims)
 
-    @property
-    def mode(self) -> Tensor:
-        return self.base_dist.mode
-
-    @property
-    def mean(self) -> Tensor:
-        return self.base_dist.mean
-
-    @property
-    def variance(self) -> Tensor:
-        return self.base_dist.variance
+    mode = inner("base_dist.mode")
+    mean = inner("base_dist.mean")
+    variance = inner("base_dist.variance")
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return self.base_dist.sample(sample_shape)

@@ -14,7 +14,7 @@ from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
 from .constraints import nonnegative, positive, real, simplex, unit_interval
-from .distribution import Distribution, as_tensors
+from .distribution import Distribution, as_tensors, inner
 
 if TYPE_CHECKING:
     import numpy
@@ -265,9 +265,7 @@ class StudentT(Distribution):
         found = self.scale.square() * self.df / (self.df - 2)
         return where(self.df > 2, found, where(self.df > 1, full_like(self.df, math.inf), math.nan))
 
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mode = inner("loc")
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

@@ -9,7 +9,7 @@ from ..engine.ops import cholesky, inverse, randn, solve_triangular
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
 from .constraints import positive, real, real_vector
-from .distribution import Distribution
+from .distribution import Distribution, inner
 
 
 class LowRankMultivariateNormal(Distribution):
@@ -38,13 +38,7 @@ class LowRankMultivariateNormal(Distribution):
         weighed = self.cov_factor.mT / self.cov_diag.unsqueeze(-2) @ self.cov_factor
         return cholesky(weighed + weighed.new_ones(weighed.shape[-1]).diag())
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mean = mode = inner("loc")
 
     @property
     def variance(self) -> Tensor:

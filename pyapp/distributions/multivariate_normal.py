@@ -10,7 +10,7 @@ from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
 from ..errors import LinAlgError
 from .constraints import lower_cholesky, positive_definite, real, real_vector, symmetric
-from .distribution import Distribution
+from .distribution import Distribution, inner
 
 
 class MultivariateNormal(Distribution):
@@ -58,13 +58,7 @@ class MultivariateNormal(Distribution):
     def precision_matrix(self) -> Tensor:
         return inverse(self.covariance_matrix)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mean = mode = inner("loc")
 
     @property
     def variance(self) -> Tensor:

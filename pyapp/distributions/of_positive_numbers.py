@@ -9,7 +9,7 @@ from ..engine.ops import digamma, lgamma, where, zeros_like
 from ..engine.tensor import Tensor
 from .constraints import Constraint, greater_than_eq, interval, nonnegative, positive, real, unit_interval
 from .continuous import EULER, Cauchy, Normal, _uniform
-from .distribution import Distribution, as_tensors
+from .distribution import Distribution, as_tensors, inner
 from .gamma import Gamma
 
 
@@ -118,9 +118,7 @@ class _Half(Distribution):
         self._base = self._kind(0.0, scale, validate_args)
         super().__init__(self._base.batch_shape, validate_args=validate_args)
 
-    @property
-    def scale(self) -> Tensor:
-        return self._base.scale
+    scale = inner("_base.scale")
 
     @property
     def mode(self) -> Tensor:
@@ -167,9 +165,7 @@ class HalfCauchy(_Half):
     def mean(self) -> Tensor:
         return self.scale * math.inf
 
-    @property
-    def variance(self) -> Tensor:
-        return self._base.variance
+    variance = inner("_base.variance")
 
 
 class InverseGamma(Distribution):
@@ -183,13 +179,8 @@ class InverseGamma(Distribution):
         self.base_dist = Gamma(concentration, rate, validate_args)
         super().__init__(self.base_dist.batch_shape, validate_args=validate_args)
 
-    @property
-    def concentration(self) -> Tensor:
-        return self.base_dist.concentration
-
-    @property
-    def rate(self) -> Tensor:
-        return self.base_dist.rate
+    concentration = inner("base_dist.concentration")
+    rate = inner("base_dist.rate")
 
     @property
     def mean(self) -> Tensor:
@@ -334,9 +325,7 @@ class GeneralizedPareto(Distribution):
         shape = where(self.concentration < 1, self.concentration, 0.0)
         return where(self.concentration < 1, self.loc + self.scale / (1 - shape), math.inf)
 
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mode = inner("loc")
 
     @property
     def variance(self) -> Tensor:

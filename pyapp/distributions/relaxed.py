@@ -11,7 +11,7 @@ from ..engine.ops.dtype_limits import finfo
 from ..engine.tensor import Tensor
 from .constraints import real, real_vector, simplex, unit_interval
 from .discrete import Bernoulli, Categorical, OneHotCategorical
-from .distribution import Distribution
+from .distribution import Distribution, inner
 from .transformed import TransformedDistribution
 from .transforms import ExpTransform, SigmoidTransform
 
@@ -34,13 +34,8 @@ class _LogitRelaxedBernoulli(Distribution):
         self.temperature, self._discrete = temperature, Bernoulli(probs, logits, validate_args)
         super().__init__(self._discrete.batch_shape, validate_args=False)
 
-    @property
-    def logits(self) -> Tensor:
-        return self._discrete.logits
-
-    @property
-    def probs(self) -> Tensor:
-        return self._discrete.probs
+    logits = inner("_discrete.logits")
+    probs = inner("_discrete.probs")
 
     def _given_names(self) -> tuple[str, ...]:
         return self._discrete._given_names()
@@ -65,9 +60,9 @@ class RelaxedBernoulli(TransformedDistribution):
         base = _LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
         super().__init__(base, SigmoidTransform(), validate_args)
 
-    temperature = property(lambda self: self.base_dist.temperature)
-    logits = property(lambda self: self.base_dist.logits)
-    probs = property(lambda self: self.base_dist.probs)
+    temperature = inner("base_dist.temperature")
+    logits = inner("base_dist.logits")
+    probs = inner("base_dist.probs")
 
     def _given_names(self) -> Any:
         return self.base_dist._given_names()
@@ -86,13 +81,8 @@ class _ExpRelaxedCategorical(Distribution):
         shape = self._categorical.logits.shape
         super().__init__(shape[:-1], shape[-1:], False)
 
-    @property
-    def logits(self) -> Tensor:
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Tensor:
-        return self._categorical.probs
+    logits = inner("_categorical.logits")
+    probs = inner("_categorical.probs")
 
     def _given_names(self) -> tuple[str, ...]:
         return self._categorical._given_names()
@@ -121,9 +111,9 @@ class RelaxedOneHotCategorical(TransformedDistribution):
         base = _ExpRelaxedCategorical(temperature, probs, logits, validate_args)
         super().__init__(base, ExpTransform(), validate_args)
 
-    temperature = property(lambda self: self.base_dist.temperature)
-    logits = property(lambda self: self.base_dist.logits)
-    probs = property(lambda self: self.base_dist.probs)
+    temperature = inner("base_dist.temperature")
+    logits = inner("base_dist.logits")
+    probs = inner("base_dist.probs")
 
     def _given_names(self) -> Any:
         return self.base_dist._given_names()

@@ -8,7 +8,7 @@ from ..engine import no_grad
 from ..engine.tensor import Tensor
 from .constraints import over_dims, positive, real, simplex
 from .continuous import Normal
-from .distribution import Distribution, Independent, as_tensors
+from .distribution import Distribution, Independent, as_tensors, inner
 from .transforms import ComposeTransform, StickBreakingTransform, Transform, sum_last
 
 
@@ -89,10 +89,5 @@ class LogisticNormal(TransformedDistribution):
         self._normal = base
         super().__init__(base, StickBreakingTransform(), validate_args)
 
-    @property
-    def loc(self) -> Tensor:
-        return self._normal.loc
-
-    @property
-    def scale(self) -> Tensor:
-        return self._normal.scale
+    loc = inner("_normal.loc")
+    scale = inner("_normal.scale")

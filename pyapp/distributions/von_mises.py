@@ -10,7 +10,7 @@ from ..engine.ops import cos, rand, where, zeros
 from ..engine.ops.elementwise.bessel import i0e, i1e
 from ..engine.tensor import Tensor
 from .constraints import positive, real
-from .distribution import Distribution, as_tensors
+from .distribution import Distribution, as_tensors, inner
 
 
 class VonMises(Distribution):
@@ -23,14 +23,7 @@ class VonMises(Distribution):
         self.loc, self.concentration = as_tensors(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    @property
-    def mean(self) -> Tensor:
-        """The mean direction."""
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mean = mode = inner("loc")
 
     @property
     def variance(self) -> Tensor:

@@ -1,16 +1,31 @@
-"""Views of more dims than the kernels that copy them have."""
+"""Views of more dims than the kernel that copies them has."""
 
 from __future__ import annotations
 
-from .storage import Storage
+from collections.abc import Callable
+from itertools import product
+
 from .tensor import Tensor, make
 
+MOST = 6  # of a record
 
-def with_gaps(x: Tensor) -> Tensor:
-    """A view of another device as a view of the same strides on the CPU, and so with what lies between its elements:
-    there NumPy brings it in order, which a device without a kernel would ask the CPU for."""
-    reach = [(size - 1) * stride for size, stride in zip(x.shape, x.strides, strict=True)] if x.numel() else []
-    first, last = (x.offset + sum(step for step in reach if (step > 0) == ahead) for ahead in (False, True))
-    size = x.dtype.itemsize
-    storage = Storage.of_bytes(x.storage.read(first * size, (last + 1 - first) * size if x.numel() else 0))
-    return make(storage, x.shape, x.strides, x.dtype, x.offset - first)
+
+def copy_in_pieces(copy: Callable[[Tensor, Tensor], object], target: Tensor, source: Tensor) -> None:
+    """Copies a view into another one of its shape and dtype by `copy`, which takes six dims. Dims whose elements follow
+    one another in both views are one; of the others the shortest are taken one place at a time.
+    """
+    dims: list[tuple[int, int, int]] = []  # size and both strides
+    for size, to, step in zip(target.shape, target.strides, source.strides, strict=True):
+        if size == 1:
+            continue
+        if dims and dims[-1][1] == size * to and dims[-1][2] == size * step:
+            size *= dims.pop()[0]
+        dims.append((size, to, step))
+    outer = sorted(dims, key=lambda dim: dim[0])[: max(len(dims) - MOST, 0)]
+    for dim in outer:
+        dims.remove(dim)
+    shape, *strides = ((*part,) for part in zip(*dims, strict=True)) if dims else ((), (), ())
+    for place in product(*(range(size) for size, _, _ in outer)):
+        at = [sum(i * dim[1 + view] for i, dim in zip(place, outer, strict=True)) for view in range(2)]
+        views = zip((target, source), strides, at, strict=True)
+        copy(*(make(x.storage, shape, own, x.dtype, x.offset + start) for x, own, start in views))

@@ -36,6 +36,7 @@ channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 preserve_format = memory_format("preserve_format")
 strided = layout("strided")
+jagged = layout("jagged")  # of nested tensors (nested.py)
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
 sparse_csc = layout("sparse_csc")
@@ -57,5 +58,5 @@ def order_of(name: str, format: Any, ndim: int) -> tuple[int, ...] | None:
 
 __top_level__ = [
     "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
-    "sparse_coo", "sparse_csc", "sparse_csr", "strided",
+    "jagged", "sparse_coo", "sparse_csc", "sparse_csr", "strided",
 ]  # fmt: skip

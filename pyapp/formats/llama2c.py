@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -106,7 +107,7 @@ class Llama2cFile(Checkpoint):
             self.tensors[name] = self._info(name, place)
 
     def _info(self, name: str, place: Place) -> TensorInfo:
-        count = _numel(place.shape)
+        count = prod(place.shape)
         if place.scales:
             return TensorInfo(name, "q8_group", place.shape, count + 4 * (count // self.group_size))
         return TensorInfo(name, "float32", place.shape, 4 * count)
@@ -122,7 +123,7 @@ class Llama2cFile(Checkpoint):
         place = self._places[info.name]
         if not place.scales:
             return read_dense(self.source, place.offset, info, finite, device)
-        count = _numel(place.shape)
+        count = prod(place.shape)
         quants = self.source.read(place.offset, count)
         scales = self.source.read(place.scales, 4 * (count // self.group_size))
         if finite:
@@ -134,7 +135,7 @@ class Llama2cFile(Checkpoint):
         group = self.group_size
         if shape[1] % group and group % quant.BLOCK == 0:
             # One group per row of a (groups, group) matrix: the kernels can unpack it even if groups cross rows.
-            rows = quant.from_groups(quants, scales, (_numel(shape) // group, group), group)
+            rows = quant.from_groups(quants, scales, (prod(shape) // group, group), group)
             return quant.dequantize(rows).reshape(shape)
         return quant.from_groups(quants, scales, shape, group)
 
@@ -201,7 +202,7 @@ def _check_group(header: Header, source: ByteSource) -> None:
     group, limit = header.group_size, LIMITS["group_size"]
     require(1 <= group <= limit, source, f"group_size is {group}, expected a number from 1 to {limit:,}", HINT)
     for name, shape in tensor_shapes(header.config, header.tied):
-        count = _numel(shape)
+        count = prod(shape)
         require(
             len(shape) == 1 or count % group == 0, source,
             f"group_size is {group}, expected a divisor of the {count:,} values of {name}", HINT,
@@ -258,7 +259,7 @@ def layout(header: Header) -> tuple[dict[str, Place], int]:
     offset = header.offset
     order = legacy_order if header.version == 0 else tensor_shapes
     for name, shape in order(header.config, header.tied):
-        count = _numel(shape)
+        count = prod(shape)
         if header.group_size and len(shape) == 2:
             places[name] = Place(shape, offset, offset + count)
             offset += count + 4 * (count // header.group_size)
@@ -272,13 +273,6 @@ def layout(header: Header) -> tuple[dict[str, Place], int]:
 def _describe(header: Header) -> str:
     shown = " ".join(f"{field}={value}" for field, value in header.config.items())
     return f"a llama2.c v{header.version} checkpoint with {shown}"
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 # -- writing

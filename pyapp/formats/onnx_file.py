@@ -33,6 +33,11 @@ NODES_LIMIT = 1 << 20  # of a file
 RANK_LIMIT = 64
 NUMBERS_LIMIT = 1 << 24  # of a list in an attribute
 SMALL = 1 << 12  # bytes; smaller tensors are kept in memory
+FIELD_NUMBERS = 32  # those of the messages are below
+# The fields of an attribute with one value, or with several, and the codes of their types.
+ONE_VALUE = {2: 1, 3: 2, 4: 3, 5: 4, 6: 5, 14: 13, 22: 11}
+SEVERAL_VALUES = {7: 6, 8: 7, 9: 8, 10: 9, 11: 10, 15: 14, 23: 12}
+TYPE_KINDS = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse", 9: "optional"}
 HINT = "The file is damaged, or no ONNX model: export or download it again"
 
 # Element types by their codes in the file.
@@ -332,32 +337,26 @@ class _Reader(MessageReader):
             model.functions[function.domain, function.name, function.overload] = function
         return model
 
-    def _message(self, f: Field) -> Field:
-        if f.kind != BYTES:
-            raise self.broken(f"field {f.number} is not a message")
-        return f
+    def _once(self, f: Field) -> dict[int, Field]:
+        """The fields of a message that has each once, by their numbers; of several the last counts."""
+        return {part.number: part for part in self.inside(f) if part.number < FIELD_NUMBERS}
+
+    def _text(self, parts: dict[int, Field], number: int) -> str:
+        return self.text_of(parts[number], TEXT_LIMIT) if number in parts else ""
 
     def _opset(self, f: Field) -> tuple[str, int]:
-        domain, version = "", 1
-        for part in self.fields(self._message(f).start, f.end):
-            if part.number == 1:
-                domain = self.text_of(part, TEXT_LIMIT)
-            elif part.number == 2:
-                version = self.int_of(part)
-        return domain_of(domain), version
+        parts = self._once(f)
+        return domain_of(self._text(parts, 1)), self.int_of(parts[2]) if 2 in parts else 1
 
     def _pair(self, f: Field) -> tuple[str, str]:
-        found = {1: "", 2: ""}
-        for part in self.fields(self._message(f).start, f.end):
-            if part.number in found:
-                found[part.number] = self.text_of(part, TEXT_LIMIT)
-        return found[1], found[2]
+        parts = self._once(f)
+        return self._text(parts, 1), self._text(parts, 2)
 
     def graph(self, f: Field, depth: int) -> GraphRecord:
         if depth > DEPTH_LIMIT:
             raise self.broken(f"graphs are nested more than {DEPTH_LIMIT} deep")
         graph = GraphRecord()
-        for part in self.fields(self._message(f).start, f.end):
+        for part in self.inside(f):
             match part.number:
                 case 1:
                     graph.nodes.append(self.node(part, depth))
@@ -383,7 +382,7 @@ class _Reader(MessageReader):
         if self._nodes > NODES_LIMIT:
             raise self.broken(f"it has more than {NODES_LIMIT:,} nodes")
         node = Node("", "", "", [], [])
-        for part in self.fields(self._message(f).start, f.end):
+        for part in self.inside(f):
             match part.number:
                 case 1:
                     node.inputs.append(self.text_of(part, TEXT_LIMIT))
@@ -405,52 +404,26 @@ class _Reader(MessageReader):
 
     def _attribute(self, f: Field, values: dict[str, Any], references: dict[str, str], depth: int) -> None:
         name, reference, kind = "", "", 0
-        single: dict[int, Any] = {}
-        lists: dict[int, list[Any]] = {7: [], 8: [], 9: [], 10: [], 11: [], 15: [], 23: []}
-        for part in self.fields(self._message(f).start, f.end):
-            match part.number:
-                case 1:
-                    name = self.text_of(part, TEXT_LIMIT)
-                case 21:
-                    reference = self.text_of(part, TEXT_LIMIT)
-                case 20:
-                    kind = self.int_of(part)
-                case 2:
-                    single[1] = self.float_of(part)
-                case 3:
-                    single[2] = self.int_of(part)
-                case 4:
-                    single[3] = self.bytes_of(part, 1 << 26)
-                case 5:
-                    single[4] = self.tensor(part)
-                case 6:
-                    single[5] = self.graph(part, depth + 1)
-                case 22:
-                    single[11] = self.sparse(part)
-                case 14:
-                    single[13] = self._type(part, 0)
-                case 7:
-                    lists[7] += self.floats_of(part, NUMBERS_LIMIT)
-                case 8:
-                    lists[8] += self.ints_of(part, NUMBERS_LIMIT)
-                case 9:
-                    lists[9].append(self.bytes_of(part, TEXT_LIMIT))
-                case 10:
-                    lists[10].append(self.tensor(part))
-                case 11:
-                    lists[11].append(self.graph(part, depth + 1))
-                case 15:
-                    lists[15].append(self._type(part, 0))
-                case 23:
-                    lists[23].append(self.sparse(part))
+        single: dict[int, Any] = {}  # by the codes of their types
+        lists: dict[int, list[Any]] = {}
+        for part in self.inside(f):
+            if part.number == 1:
+                name = self.text_of(part, TEXT_LIMIT)
+            elif part.number == 21:
+                reference = self.text_of(part, TEXT_LIMIT)
+            elif part.number == 20:
+                kind = self.int_of(part)
+            elif part.number in ONE_VALUE:
+                single[ONE_VALUE[part.number]] = self._values(part, depth)[0]
+            elif part.number in SEVERAL_VALUES:
+                lists.setdefault(SEVERAL_VALUES[part.number], []).extend(self._values(part, depth))
         if not name:
             raise self.broken(f"an attribute at byte {f.start:,} has no name")
         if reference:
             references[name] = reference
             return
-        several = {6: 7, 7: 8, 8: 9, 9: 10, 10: 11, 14: 15, 12: 23}
-        if kind in several:
-            values[name] = lists[several[kind]]
+        if kind in SEVERAL_VALUES.values():
+            values[name] = lists.get(kind, [])
         elif kind in single:
             values[name] = single[kind]
         elif kind in (1, 2, 3):  # a value of zero is not written
@@ -460,57 +433,58 @@ class _Reader(MessageReader):
         else:
             raise self.broken(f"attribute {name!r} has no value of its type {kind}")
 
-    def _value_info(self, f: Field) -> ValueInfo:
-        name, kind = "", ValueType("unknown")
-        for part in self.fields(self._message(f).start, f.end):
-            if part.number == 1:
-                name = self.text_of(part, TEXT_LIMIT)
-            elif part.number == 2:
-                kind = self._type(part, 0)
-        return ValueInfo(name, kind)
+    def _values(self, part: Field, depth: int) -> list[Any]:
+        """The values in a field of an attribute."""
+        match part.number:
+            case 2:
+                return [self.float_of(part)]
+            case 3:
+                return [self.int_of(part)]
+            case 4:
+                return [self.bytes_of(part, 1 << 26)]
+            case 5 | 10:
+                return [self.tensor(part)]
+            case 6 | 11:
+                return [self.graph(part, depth + 1)]
+            case 7:
+                return self.floats_of(part, NUMBERS_LIMIT)
+            case 8:
+                return self.ints_of(part, NUMBERS_LIMIT)
+            case 9:
+                return [self.bytes_of(part, TEXT_LIMIT)]
+            case 14 | 15:
+                return [self._type(part, 0)]
+        return [self.sparse(part)]
 
-    def _type(self, f: Field, depth: int) -> ValueType:
+    def _value_info(self, f: Field) -> ValueInfo:
+        parts = self._once(f)
+        return ValueInfo(self._text(parts, 1), self._type(parts.get(2), 0))
+
+    def _type(self, f: Field | None, depth: int) -> ValueType:
         if depth > DEPTH_LIMIT:
             raise self.broken(f"types are nested more than {DEPTH_LIMIT} deep")
-        for part in self.fields(self._message(f).start, f.end):
-            if part.number in (1, 8):
-                element, shape = "", None
-                for item in self.fields(self._message(part).start, part.end):
-                    if item.number == 1:
-                        element = self._element(self.int_of(item))
-                    elif item.number == 2:
-                        shape = self._shape(item)
-                return ValueType("tensor" if part.number == 1 else "sparse", element, shape)
-            if part.number in (4, 9):
-                inner = ValueType("unknown")
-                for item in self.fields(self._message(part).start, part.end):
-                    if item.number == 1:
-                        inner = self._type(item, depth + 1)
-                return ValueType("sequence" if part.number == 4 else "optional", inner=inner)
-            if part.number == 5:
-                key, inner = "", ValueType("unknown")
-                for item in self.fields(self._message(part).start, part.end):
-                    if item.number == 1:
-                        key = self._element(self.int_of(item))
-                    elif item.number == 2:
-                        inner = self._type(item, depth + 1)
-                return ValueType("map", key, inner=inner)
+        parts = {} if f is None else self._once(f)
+        for number in parts.keys() & TYPE_KINDS.keys():  # one of them
+            kind, inner = TYPE_KINDS[number], self._once(parts[number])
+            if kind in ("sequence", "optional"):
+                return ValueType(kind, inner=self._type(inner.get(1), depth + 1))
+            element = self._element(self.int_of(inner[1])) if 1 in inner else ""
+            if kind == "map":
+                return ValueType(kind, element, inner=self._type(inner.get(2), depth + 1))
+            return ValueType(kind, element, self._shape(inner[2]) if 2 in inner else None)
         return ValueType("unknown")
 
     def _shape(self, f: Field) -> tuple[Dim, ...]:
         dims: list[Dim] = []
-        for part in self.fields(self._message(f).start, f.end):
+        for part in self.inside(f):
             if part.number != 1:
                 continue
-            size: Dim = None
-            for item in self.fields(self._message(part).start, part.end):
-                if item.number == 1:
-                    size = self.int_of(item)
-                    if size < 0:
-                        size = None
-                elif item.number == 2:
-                    size = _size_named(self.text_of(item, TEXT_LIMIT))
-            dims.append(size)
+            size = self._once(part)
+            if 2 in size:
+                dims.append(_size_named(self.text_of(size[2], TEXT_LIMIT)))
+            else:
+                count = self.int_of(size[1]) if 1 in size else -1
+                dims.append(None if count < 0 else count)
             if len(dims) > RANK_LIMIT:
                 raise self.broken(f"a shape has more than {RANK_LIMIT} dims")
         return tuple(dims)
@@ -530,7 +504,7 @@ class _Reader(MessageReader):
         typed: list[Field] = []
         external: dict[str, str] = {}
         texts: list[bytes] = []
-        for part in self.fields(self._message(f).start, f.end):
+        for part in self.inside(f):
             match part.number:
                 case 1:
                     shape += self.ints_of(part, RANK_LIMIT)
@@ -543,7 +517,7 @@ class _Reader(MessageReader):
                 case 8:
                     name = self.text_of(part, TEXT_LIMIT)
                 case 9:
-                    raw = self._message(part)
+                    raw = part
                 case 13:
                     key, value = self._pair(part)
                     external[key] = value
@@ -564,7 +538,7 @@ class _Reader(MessageReader):
         if location == 1:
             return self._external_tensor(made, external)
         if raw is not None:
-            if raw.size != made.nbytes:
+            if raw.kind != BYTES or raw.size != made.nbytes:
                 raise self._lies(made, raw.size)
             if raw.size <= SMALL:
                 made.data = self.bytes_of(raw, SMALL)
@@ -626,15 +600,11 @@ class _Reader(MessageReader):
         return made
 
     def sparse(self, f: Field) -> SparseTensor:
-        values = indices = None
-        shape: list[int] = []
-        for part in self.fields(self._message(f).start, f.end):
-            if part.number == 1:
-                values = self.tensor(part)
-            elif part.number == 2:
-                indices = self.tensor(part)
-            elif part.number == 3:
+        parts, shape = self._once(f), []
+        for part in self.inside(f):
+            if part.number == 3:
                 shape += self.ints_of(part, RANK_LIMIT)
+        values, indices = (self.tensor(parts[number]) if number in parts else None for number in (1, 2))
         if values is None or indices is None or indices.element != "int64":
             raise self.broken(f"the sparse tensor at byte {f.start:,} has no values, or no int64 indices")
         count = values.numel
@@ -647,7 +617,7 @@ class _Reader(MessageReader):
 
     def _function(self, f: Field, opsets: dict[str, int]) -> Function:
         made = Function("", "", "", [], [], [], {}, [], {})
-        for part in self.fields(self._message(f).start, f.end):
+        for part in self.inside(f):
             match part.number:
                 case 1:
                     made.name = self.text_of(part, TEXT_LIMIT)

@@ -72,6 +72,12 @@ class MessageReader:
             yield Field(number, kind, 0, at, at + length)
             at += length
 
+    def inside(self, message: Field, limit: int = FIELDS_LIMIT) -> Iterator[Field]:
+        """The fields of a message."""
+        if message.kind != BYTES:
+            raise self.broken(f"field {message.number} is not a message")
+        return self.fields(message.start, message.end, limit)
+
     def bytes_of(self, field: Field, limit: int) -> bytes:
         """The bytes of a field; at most `limit` of them."""
         if field.kind != BYTES:

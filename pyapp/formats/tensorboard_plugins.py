@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from pyapp.engine.lazy import np
 
-from .tfevents import FLOAT, STRING, field, of_plugin, tensor_of, varint
+from .protobuf import bytes_field, varint
+from .tfevents import FLOAT, STRING, of_plugin, tensor_of
 
 MOST_THRESHOLDS = 127
 _TEXT, _BOOL, _NUMBER = 1, 2, 3  # DATA_TYPE_STRING, DATA_TYPE_BOOL, DATA_TYPE_FLOAT64
@@ -23,7 +24,7 @@ _PRODUCER = 22  # the version of GraphDef that torch writes
 
 def text_value(name: str, text: str) -> bytes:
     """A text, in Markdown."""
-    return of_plugin(f"{name}/text_summary", "text", tensor_of(STRING, (1,), field(8, text.encode())))
+    return of_plugin(f"{name}/text_summary", "text", tensor_of(STRING, (1,), bytes_field(8, text.encode())))
 
 
 def pr_curve(labels: Any, predictions: Any, thresholds: int, weights: Any = None) -> Any:
@@ -50,7 +51,7 @@ def pr_curve(labels: Any, predictions: Any, thresholds: int, weights: Any = None
 def pr_curve_value(name: str, curve: Any) -> bytes:
     """A curve (6, thresholds) as `pr_curve` gives it."""
     data = np.asarray(curve, np.float32)
-    content = field(5, data.astype("<f4").tobytes())
+    content = bytes_field(5, data.astype("<f4").tobytes())
     settings = b"\x10" + varint(min(data.shape[1], MOST_THRESHOLDS))  # num_thresholds
     return of_plugin(name, "pr_curves", tensor_of(FLOAT, data.shape, content), settings)
 
@@ -65,15 +66,15 @@ def hparams_values(
     infos, held = b"", b""
     for name, value in settings.items():
         kind = _BOOL if isinstance(value, bool) else _TEXT if isinstance(value, str) else _NUMBER
-        info = field(1, name.encode()) + b"\x20" + varint(kind)
+        info = bytes_field(1, name.encode()) + b"\x20" + varint(kind)
         if name in choices:
-            info += field(5, b"".join(field(1, _value(choice)) for choice in choices[name]))
-        infos += field(4, info)
+            info += bytes_field(5, b"".join(bytes_field(1, _value(choice)) for choice in choices[name]))
+        infos += bytes_field(4, info)
     for name in sorted(settings):
-        held += field(1, field(1, name.encode()) + field(2, _value(settings[name])))
-    infos += b"".join(field(5, field(1, field(2, name.encode()))) for name in metrics)
-    parts = {"experiment": field(2, infos), "session_start_info": field(3, held),
-             "session_end_info": field(4, b"\x08" + varint(_SUCCESS))}  # fmt: skip
+        held += bytes_field(1, bytes_field(1, name.encode()) + bytes_field(2, _value(settings[name])))
+    infos += b"".join(bytes_field(5, bytes_field(1, bytes_field(2, name.encode()))) for name in metrics)
+    parts = {"experiment": bytes_field(2, infos), "session_start_info": bytes_field(3, held),
+             "session_end_info": bytes_field(4, b"\x08" + varint(_SUCCESS))}  # fmt: skip
     return [of_plugin(f"_hparams_/{part}", "hparams", None, content) for part, content in parts.items()]
 
 
@@ -82,7 +83,7 @@ def _value(value: Any) -> bytes:
     if isinstance(value, bool):
         return b"\x20" + varint(value)
     if isinstance(value, str):
-        return field(3, value.encode())
+        return bytes_field(3, value.encode())
     return b"\x11" + struct.pack("<d", value)
 
 
@@ -99,21 +100,21 @@ class GraphNode(NamedTuple):
 
 def graph_def(nodes: Sequence[GraphNode]) -> bytes:
     """A GraphDef."""
-    return b"".join(field(1, _node(node)) for node in nodes) + field(4, b"\x08" + varint(_PRODUCER))
+    return b"".join(bytes_field(1, _node(node)) for node in nodes) + bytes_field(4, b"\x08" + varint(_PRODUCER))
 
 
 def _node(node: GraphNode) -> bytes:
     parts = [
-        field(1, node.name.encode()),
-        field(2, node.op.encode()),
-        *(field(3, name.encode()) for name in node.inputs),
+        bytes_field(1, node.name.encode()),
+        bytes_field(2, node.op.encode()),
+        *(bytes_field(3, name.encode()) for name in node.inputs),
     ]
     if node.shape is not None:
-        dims = b"".join(field(2, (b"\x08" + varint(size)) if size else b"") for size in node.shape)
-        parts.append(_attribute("_output_shapes", field(1, field(7, dims))))
-    parts.append(_attribute("attr", field(2, node.note.encode())))
+        dims = b"".join(bytes_field(2, (b"\x08" + varint(size)) if size else b"") for size in node.shape)
+        parts.append(_attribute("_output_shapes", bytes_field(1, bytes_field(7, dims))))
+    parts.append(_attribute("attr", bytes_field(2, node.note.encode())))
     return b"".join(parts)
 
 
 def _attribute(name: str, value: bytes) -> bytes:
-    return field(5, field(1, name.encode()) + field(2, value))
+    return bytes_field(5, bytes_field(1, name.encode()) + bytes_field(2, value))

@@ -20,6 +20,7 @@ from pyapp.engine.lazy import np
 
 from .folders import made_folder
 from .png import encode_png
+from .protobuf import bytes_field, varint
 from .sink import full_disk_named
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, with its bits reversed
@@ -58,21 +59,6 @@ def record(data: bytes) -> bytes:
     return length + _masked(length) + data + _masked(data)
 
 
-def varint(value: int) -> bytes:
-    """A whole number; a negative one in ten bytes, as protobuf's int32 and int64 have it."""
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes((*out, value))
-
-
-def field(number: int, data: bytes) -> bytes:
-    """A field of bytes: a text or a message."""
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
 def _event(step: int | None, content: bytes, wall_time: float | None = None) -> bytes:
     head = b"\x09" + struct.pack("<d", time.time() if wall_time is None else wall_time)  # field 1
     return head + (b"" if step is None else b"\x10" + varint(step)) + content
@@ -105,14 +91,15 @@ def picture_bytes(pictures: Any) -> Any:
 
 def tensor_of(kind: int, shape: tuple[int, ...], content: bytes) -> bytes:
     """A TensorProto with the fields of its elements."""
-    dims = b"".join(field(2, (b"\x08" + varint(size)) if size else b"") for size in shape)
-    return b"\x08" + varint(kind) + field(2, dims) + content
+    dims = b"".join(bytes_field(2, (b"\x08" + varint(size)) if size else b"") for size in shape)
+    return b"\x08" + varint(kind) + bytes_field(2, dims) + content
 
 
 def of_plugin(name: str, plugin: str, tensor: bytes | None, content: bytes = b"") -> bytes:
     """A value of a summary that a plugin of TensorBoard shows; `content` is the plugin's own message."""
-    metadata = field(1, field(1, plugin.encode()) + (field(2, content) if content else b""))
-    return field(1, field(1, name.encode()) + (b"" if tensor is None else field(8, tensor)) + field(9, metadata))
+    metadata = bytes_field(1, bytes_field(1, plugin.encode()) + (bytes_field(2, content) if content else b""))
+    held = b"" if tensor is None else bytes_field(8, tensor)
+    return bytes_field(1, bytes_field(1, name.encode()) + held + bytes_field(9, metadata))
 
 
 class EventWriter:
@@ -130,17 +117,17 @@ class EventWriter:
                 except FileExistsError:
                     continue
                 break
-            self._write_event(_event(None, field(3, b"brain.Event:2")))
+            self._write_event(_event(None, bytes_field(3, b"brain.Event:2")))
 
     def purge(self, step: int) -> None:
         """Tells TensorBoard that the run began anew at a step: what earlier files have from there on is not shown."""
-        self._write_event(_event(step, field(7, b"\x08\x01")))  # a SessionLog with the status START
+        self._write_event(_event(step, bytes_field(7, b"\x08\x01")))  # a SessionLog with the status START
 
     def write(self, step: int, values: Mapping[str, float], wall_time: float | None = None) -> None:
         """Numbers of a step, by name."""
         if values:
             summary = b"".join(
-                field(1, field(1, name.encode()) + b"\x15" + struct.pack("<f", value))  # tag, simple_value
+                bytes_field(1, bytes_field(1, name.encode()) + b"\x15" + struct.pack("<f", value))  # tag, simple_value
                 for name, value in values.items()
             )
             self.write_summary(step, summary, wall_time)
@@ -148,7 +135,7 @@ class EventWriter:
     def write_histogram(self, step: int, name: str, values: Any, wall_time: float | None = None) -> None:
         """The distribution of the numbers in an array of any shape."""
         buckets = histogram_of(values)
-        tensor = tensor_of(DOUBLE, buckets.shape, field(4, buckets.tobytes()))
+        tensor = tensor_of(DOUBLE, buckets.shape, bytes_field(4, buckets.tobytes()))
         self.write_summary(step, of_plugin(name, "histograms", tensor), wall_time)
 
     def write_pictures(self, step: int, name: str, pictures: Any, wall_time: float | None = None) -> None:
@@ -156,16 +143,16 @@ class EventWriter:
         height, width = pictures.shape[1:3]
         files = [encode_png(picture) for picture in picture_bytes(pictures[:MOST_PICTURES])]
         texts = [str(width).encode(), str(height).encode(), *files]
-        tensor = tensor_of(STRING, (len(texts),), b"".join(field(8, text) for text in texts))
+        tensor = tensor_of(STRING, (len(texts),), b"".join(bytes_field(8, text) for text in texts))
         self.write_summary(step, of_plugin(name, "images", tensor), wall_time)
 
     def write_graph(self, graph: bytes) -> None:
         """A GraphDef, which has no step."""
-        self._write_event(_event(None, field(4, graph)))
+        self._write_event(_event(None, bytes_field(4, graph)))
 
     def write_summary(self, step: int, summary: bytes, wall_time: float | None = None) -> None:
         """Values of a step: what `of_plugin` gives, one after the other."""
-        self._write_event(_event(step, field(5, summary), wall_time))
+        self._write_event(_event(step, bytes_field(5, summary), wall_time))
 
     def _write_event(self, event: bytes) -> None:
         with full_disk_named(self.path):

@@ -12,7 +12,7 @@ from ..dataclass import dataclass
 from ..engine.device import Device
 from ..engine.dtype import DType
 from .names import PACKAGE, Namespace, base_name, name_of_function
-from .node import Node, Target, map_arg
+from .node import Node, Target, map_aggregate, map_arg
 
 if TYPE_CHECKING:
     from .graph_module import GraphModule
@@ -221,6 +221,16 @@ class Graph:
             known[node] = made.node_copy(node, lambda n: known[n])
         return made
 
+    def __reduce__(self) -> Any:
+        """The nodes in their order, with the numbers of those that they use."""
+        numbers = {node: _Reference(k) for k, node in enumerate(self.nodes)}
+        written = [
+            (node.op, node.target, *(map_arg(given, numbers.__getitem__) for given in (node.args, node.kwargs)),
+             node.name, node.type)
+            for node in self.nodes
+        ]  # fmt: skip
+        return _unpickled, (written,)
+
     # -- cleaning and checking
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
@@ -281,6 +291,22 @@ class Graph:
     def python_code(self, root_module: str = "self", *, verbose: bool = False) -> PythonCode:
         """The graph as a method `forward`, whose first argument is `root_module`."""
         return _Writer(self, root_module).write()
+
+
+class _Reference(int):
+    """The number of a node, in the arguments of another, in a pickle."""
+
+
+def _unpickled(written: list[tuple[Any, ...]]) -> Graph:
+    """The graph of what `__reduce__` gives."""
+    made = Graph()
+    nodes: list[Node] = []
+    for op, target, args, kwargs, name, kind in written:
+        args, kwargs = (
+            map_aggregate(each, lambda a: nodes[a] if isinstance(a, _Reference) else a) for each in (args, kwargs)
+        )
+        nodes.append(made.create_node(op, target, args, kwargs, name, kind))
+    return made
 
 
 class _Writer:

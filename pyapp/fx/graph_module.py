@@ -156,14 +156,23 @@ class GraphModule(Module):
         return _base_of(type(self))(self, copy.deepcopy(self.graph), self._class_name)
 
     def __reduce__(self) -> Any:
-        raise NotImplementedError(
-            "a GraphModule cannot be pickled: save its state_dict, and trace the module again where it is loaded"
-        )
+        """Its modules, and the nodes of its graph; functions by their names, from where they can be imported."""
+        held = {name: value for name, value in vars(self).items() if name not in ("_graph", "_code")}
+        return _unpickled, (_base_of(type(self)), held, self.graph, self._class_name)
 
     def __str__(self) -> str:
         return (
             f"{super().__repr__()}\n\n{self.code}\n# To see more debug info, please use `graph_module.print_readable()`"
         )
+
+
+def _unpickled(kind: type[GraphModule], held: dict[str, Any], graph: Graph, class_name: str) -> GraphModule:
+    """The module of what `__reduce__` gives."""
+    body = _CodeOnlyModule(held)
+    made = kind(body, graph, class_name)
+    for name, value in held.items():  # what the graph does not read: hooks, settings, buffers
+        made.__dict__.setdefault(name, value)
+    return made
 
 
 def _base_of(kind: type[GraphModule]) -> type[GraphModule]:

@@ -81,6 +81,17 @@ class TracerBase:
             f"the program goes through the parts of {obj.node.name}, whose number is not known while it is traced"
         )
 
+    def to_number(self, obj: Proxy) -> Any:
+        """TraceError: what number it is depends on values."""
+        raise TraceError(f"{obj.node.name} is used as a number, which is not known while a program is traced")
+
+    def length(self, obj: Proxy) -> int:
+        """RuntimeError: what `len` gives depends on values."""
+        raise RuntimeError(
+            f"len({obj.node.name}) is not known while a program is traced; write x.shape[0], or fx.wrap('len') at the "
+            "top of the module"
+        )
+
     def keys(self, obj: Proxy) -> Any:
         """What `**obj` reads: `obj.keys()`."""
         return Attribute(obj, "keys")()
@@ -121,15 +132,19 @@ class Proxy:
         return self.tracer.keys(self)
 
     def __len__(self) -> int:
-        raise RuntimeError(
-            f"len({self.node.name}) is not known while a program is traced; write x.shape[0], or fx.wrap('len') at the "
-            "top of the module"
-        )
+        return self.tracer.length(self)
 
     def __index__(self) -> int:
-        raise TraceError(f"{self.node.name} is used as a number, which is not known while a program is traced")
+        return operator.index(self.tracer.to_number(self))
 
-    __int__ = __float__ = __complex__ = __index__
+    def __int__(self) -> int:
+        return int(self.tracer.to_number(self))
+
+    def __float__(self) -> float:
+        return float(self.tracer.to_number(self))
+
+    def __complex__(self) -> complex:
+        return complex(self.tracer.to_number(self))
 
     def __contains__(self, value: Any) -> bool:
         raise TraceError(f"whether {self.node.name} has a value is not known while a program is traced")

@@ -143,7 +143,7 @@ def resolve(
         raise _unknown(text)
     repo, revision, file = match["repo"], match["revision"] or "main", match["file"]
     names = list_files(repo, revision, cancel=cancel, offline=offline, cache_dir=cache_dir)
-    chosen = file or choose_model(names, f"{repo}@{revision}")
+    chosen = _file_of(names, file) if file else choose_model(names, f"{repo}@{revision}")
     chosen = next(iter(part_names(chosen)), chosen)
     if chosen not in names:
         raise ModelNotFoundError(
@@ -293,6 +293,15 @@ def _weights(names: Iterable[str]) -> list[str]:
     """The files of weights; of a GGUF file in several parts, the first."""
     found = [n for n in names if n.lower().endswith(WEIGHTS)]
     return [n for n in found if part_names(n)[:1] == [n] or not _is_other(n)]
+
+
+def _file_of(names: Sequence[str], wanted: str) -> str:
+    """The only GGUF file that is quantised as `wanted`, such as Q4_K_M, as llama.cpp and Ollama name it; without one,
+    or where a file has that name, `wanted`.
+    """
+    quantised = re.compile(rf"(.*[-._])?{re.escape(wanted)}(-00001-of-\d+)?\.gguf", re.I)
+    found = [name for name in _weights(names) if quantised.fullmatch(PurePosixPath(name).name)]
+    return found[0] if len(found) == 1 and wanted not in names else wanted
 
 
 def _is_other(name: str) -> bool:

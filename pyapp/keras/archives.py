@@ -19,7 +19,7 @@ from ..formats.sink import open_sink
 from .call_state import memory_limit
 from .core import Layer
 from .hdf5_by_layer import is_by_layer, read_weights_by_layer
-from .hdf5_weights import WeightsFile, layers_by_path, read_optimizer, read_weights, write_weights
+from .hdf5_weights import WeightsFile, read_optimizer, read_weights, stored_layers, write_weights
 from .keras_configs import Reading, describe_saved
 
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
@@ -85,7 +85,7 @@ def load_archive(filepath: str | Path, compile: bool = True, safe_mode: bool = T
 def _read_assets(model: Layer, archive: zipfile.ZipFile, file: WeightsFile) -> None:
     """Gives layers the vocabularies that they have learned in Keras: assets/PATH/vocabulary.txt."""
     names = set(archive.namelist())
-    for path, layer in layers_by_path(model):
+    for path, layer in stored_layers(model, file):
         name = "/".join(("assets", *path, "vocabulary.txt"))
         if name not in names or not hasattr(layer, "read_vocabulary"):
             continue

@@ -116,7 +116,7 @@ class Layer(Configured, Module):
             setattr(self, key, value)
         input_shape = (input_dim,) if input_shape is None and input_dim is not None else input_shape
         if unknown:
-            raise TypeError(f"{type(self).__name__} has no argument {', '.join(map(repr, sorted(unknown)))}")
+            raise ValueError(f"{type(self).__name__} has no argument {', '.join(map(repr, sorted(unknown)))}")
         self.name = name or unique_name(type(self).__name__)
         self.built = False
         self._remat = STATE.remat
@@ -496,8 +496,17 @@ class Layer(Configured, Module):
                 weight.copy_(value)
         self.weights_were_read()
 
+    def has_no_weights(self) -> bool:
+        """Whether no layer of this class has weights."""
+        return type(self).build is Layer.build and type(self).__module__.startswith("pyapp.") and not self._modules
+
     def count_params(self) -> int:
-        """The number of elements of all weights."""
+        """The number of elements of all weights. ValueError where they are not made yet."""
+        if not self.built and not self.has_no_weights():
+            raise ValueError(
+                f"count_params: layer {self.name} ({type(self).__name__}) has no weights yet: call it, or "
+                "build(input_shape), first"
+            )
         return sum(w.numel() for w in self.weights)
 
     def quantize(self, mode: Any = None, config: Any = None, *, type_check: bool = True) -> None:
@@ -833,7 +842,7 @@ class Layer(Configured, Module):
 
     @property
     def output(self) -> Any:
-        """The symbolic output of the first call. ValueError if there is none."""
+        """The symbolic output of the first call. AttributeError if there is none."""
         return self._first_call().outputs
 
     @property
@@ -844,7 +853,7 @@ class Layer(Configured, Module):
 
     def _first_call(self) -> Call:
         if not self._symbolic_calls:
-            raise ValueError(f"layer {self.name} was never called with symbolic tensors")
+            raise AttributeError(f"layer {self.name} was never called with symbolic tensors")
         return self._symbolic_calls[0]
 
 

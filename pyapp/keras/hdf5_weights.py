@@ -55,26 +55,34 @@ def has_hdf5() -> bool:
 # -- the layers of a model and their paths
 
 
-def layers_by_path(layer: Layer) -> Iterator[tuple[tuple[str, ...], Layer]]:
-    """(names of the attributes, layer) of a model and of all layers inside, each once, in Keras' order."""
-    return _walk(layer, (), set())
+def layers_by_path(layer: Layer, by_attributes: bool = False) -> Iterator[tuple[tuple[str, ...], Layer]]:
+    """(names of the attributes, layer) of a model and of all layers inside, each once, in Keras' order.
+
+    To Keras, `layers` of a Model is an attribute too: layers of attributes with later names are in that list. With
+    `by_attributes` they are where they are assigned, as in files of earlier versions of pyapp.
+    """
+    return _walk(layer, (), set(), by_attributes)
 
 
-def _walk(layer: Layer, path: tuple[str, ...], seen: set[int]) -> Iterator[tuple[tuple[str, ...], Layer]]:
+def _walk(
+    layer: Layer, path: tuple[str, ...], seen: set[int], by_attributes: bool
+) -> Iterator[tuple[tuple[str, ...], Layer]]:
     if id(layer) in seen:
         return
     seen.add(id(layer))
     yield path, layer
     if isinstance(layer, (ModuleLayer, TextVectorization)):
         return
-    for name, child in _attributes(layer):
+    for name, child in _attributes(layer, by_attributes):
         if isinstance(child, Layer):
-            yield from _walk(child, (*path, name), seen)
+            yield from _walk(child, (*path, name), seen, by_attributes)
         else:
-            yield from _walk_list(child, (*path, name), seen)
+            yield from _walk_list(child, (*path, name), seen, by_attributes)
 
 
-def _walk_list(values: Any, path: tuple[str, ...], seen: set[int]) -> Iterator[tuple[tuple[str, ...], Layer]]:
+def _walk_list(
+    values: Any, path: tuple[str, ...], seen: set[int], by_attributes: bool
+) -> Iterator[tuple[tuple[str, ...], Layer]]:
     counts: dict[str, int] = {}
     for value in values.values() if isinstance(values, Mapping) else values:
         is_layer = isinstance(value, Layer)
@@ -83,7 +91,7 @@ def _walk_list(values: Any, path: tuple[str, ...], seen: set[int]) -> Iterator[t
         name = _kind(value) if is_layer else "container"
         counts[name] = counts.get(name, -1) + 1
         inner = (*path, f"{name}_{counts[name]}" if counts[name] else name)
-        yield from _walk(value, inner, seen) if is_layer else _walk_list(value, inner, seen)
+        yield from (_walk if is_layer else _walk_list)(value, inner, seen, by_attributes)
 
 
 def _kind(layer: Any) -> str:
@@ -91,7 +99,7 @@ def _kind(layer: Any) -> str:
     return snake_case(type(layer).__name__)
 
 
-def _attributes(layer: Any) -> list[tuple[str, Any]]:
+def _attributes(layer: Any, by_attributes: bool) -> list[tuple[str, Any]]:
     """The attributes with layers, in the order of their names; private ones come last."""
     found: dict[str, Any] = {}
     lists = {
@@ -103,6 +111,8 @@ def _attributes(layer: Any) -> list[tuple[str, Any]]:
     if structured:
         found["layers"] = layer.layers
     inside = {id(one) for one in found.get("layers", ())}
+    if isinstance(getattr(type(layer), "layers", None), property) and not structured and not by_attributes:
+        found["layers"] = layer.layers
     for name, child in layer._modules.items():
         of_list = any(name.startswith(f"{key}_") and name[len(key) + 1 :].isdigit() for key in lists)
         numbered = id(child) in inside and name.startswith("layer_") and name[6:].isdigit()
@@ -313,6 +323,14 @@ _HINT = (
 )
 
 
+def stored_layers(model: Layer, file: WeightsFile) -> Iterator[tuple[tuple[str, ...], Layer]]:
+    """(path, layer) of a model and of all layers inside: where the file has them, in Keras' order."""
+    earlier = {id(layer): path for path, layer in layers_by_path(model, by_attributes=True)}
+    for path, layer in layers_by_path(model):
+        other = earlier[id(layer)]
+        yield (other if other != path and file.group(path) is None else path), layer
+
+
 def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -> None:
     """Reads the weights of a file into a model. ValueError where they do not fit, before any weight changes; with
     `skip_mismatch` layers that do not fit stay as they are."""
@@ -320,7 +338,7 @@ def read_weights(model: Layer, file: WeightsFile, skip_mismatch: bool = False) -
         raise ValueError(f"{model.name} has no weights yet: call it, or build(input_shape), first")
     found: list[tuple[Tensor, Any, str]] = []
     by_themselves: list[tuple[Layer, dict[str, Any]]] = []
-    for path, layer in layers_by_path(model):
+    for path, layer in stored_layers(model, file):
         if type(layer).load_own_variables is not Layer.load_own_variables:
             by_themselves.append((layer, file.own(file.group((*path, "vars")))))
             continue

@@ -571,8 +571,12 @@ class Reading:
     def sequential(self, kind: Any, given: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
         """A Sequential model of `sequential_config`; `given` is what that is the configuration in."""
         model = kind(name=config.get("name"))
+        made: dict[str, Any] = {}  # by their configurations: a layer that is there twice is one layer
         for layer in config["layers"]:
-            model.add(self.object(layer))
+            key = repr(layer)
+            if key not in made:
+                made[key] = self.object(layer)
+            model.add(made[key])
         shape = config.get("build_input_shape") or (given.get("build_config") or {}).get("input_shape")
         if shape is not None and not model.built:
             model.build(_tuples(shape))

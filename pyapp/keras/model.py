@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ..engine import Tensor, as_dtype
 from ..train.floats import floatx
@@ -100,17 +100,24 @@ class Model(Trainer):
             return super().output
         return self.outputs[0] if len(self.outputs) == 1 else self._structure("outputs")
 
+    def _unknown(self, end: str) -> NoReturn:
+        raise AttributeError(
+            f"model {self.name} has no {end}_shape: a functional model has one, and a Sequential that is built"
+        )
+
     def _structure(self, of: str) -> Any:
         return getattr(self, of) if self.graph is None else getattr(self.graph, of)
 
     @property
     def input_shape(self) -> Any:
-        shapes = [leaf.shape for leaf in self.inputs]
+        """The shape of the input, with None for the batch; of several a list. AttributeError where it is not known."""
+        shapes = [leaf.shape for leaf in self.inputs or self._unknown("input")]
         return shapes[0] if len(shapes) == 1 else shapes
 
     @property
     def output_shape(self) -> Any:
-        shapes = [leaf.shape for leaf in self.outputs]
+        """The shape of the output, with None for the batch; of several a list. AttributeError where it is not known."""
+        shapes = [leaf.shape for leaf in self.outputs or self._unknown("output")]
         return shapes[0] if len(shapes) == 1 else shapes
 
     @property

@@ -142,11 +142,11 @@ class Optimizer(Configured):
     ) -> None:  # fmt: skip
         lr = others.pop("lr", None)
         if lr is not None:
-            raise TypeError(f"{type(self).__name__}: the argument is called learning_rate")
+            raise ValueError(f"{type(self).__name__}: the argument is called learning_rate")
         others.pop("jit_compile", None)
         if any(value is not None for value in others.values()):
             wrong = ", ".join(k for k, v in others.items() if v is not None)
-            raise TypeError(f"{type(self).__name__} has no setting {wrong}")
+            raise ValueError(f"{type(self).__name__} has no setting {wrong}")
         if not 0 <= ema_momentum <= 1:
             raise ValueError(f"{type(self).__name__}: ema_momentum is in [0, 1], not {ema_momentum}")
         for setting, value in (

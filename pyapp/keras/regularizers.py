@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..engine import Tensor, ops
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
 
 
 class Regularizer(Configured):
-    """Base: `regularizer(x)` gives a scalar that is added to the loss."""
+    """Base: `regularizer(x)` gives a scalar that is added to the loss. One of your own may write `__call__` as well."""
 
     keras_module = "keras.regularizers"
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Any) -> Tensor:
+        """The penalty for weights or activations, a tensor or an array."""
+        return self.penalty(ops.as_tensor(x))
+
+    def penalty(self, x: Tensor) -> Tensor:
+        """The penalty, a scalar."""
         raise NotImplementedError
 
 
@@ -25,7 +32,7 @@ class L1L2(Regularizer):
                 raise ValueError(f"{type(self).__name__}: {name} is a number >= 0, not {value}")
         self.l1, self.l2 = float(l1), float(l2)
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def penalty(self, x: Tensor) -> Tensor:
         total = ops.zeros((), device=x.device)
         if self.l1:
             total = total + self.l1 * x.abs().sum()
@@ -56,7 +63,7 @@ class OrthogonalRegularizer(Regularizer):
             raise ValueError(f"OrthogonalRegularizer: mode is rows or columns, not {mode!r}")
         self.factor, self.mode = float(factor), mode
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def penalty(self, x: Tensor) -> Tensor:
         if x.ndim != 2:
             raise ValueError(f"OrthogonalRegularizer: takes a matrix, not {x.ndim} dims")
         rows = x if self.mode == "rows" else x.T

@@ -261,6 +261,10 @@ def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> No
     write_safetensors(os.fspath(path), tensors, {_CONFIG: json.dumps(description)})
 
 
+class MissingFileError(FileNotFoundError, ValueError):
+    """There is no file of this name. Keras raises a ValueError for some forms of files."""
+
+
 def load_model(
     filepath: str | Path, custom_objects: Mapping[str, type] | None = None, compile: bool = True,
     safe_mode: bool = True,
@@ -436,5 +440,8 @@ def _read_weights(
 
 
 def _begin(filepath: str | Path) -> bytes:
-    with open(filepath, "rb") as file:
-        return file.read(8)
+    try:
+        with open(filepath, "rb") as file:
+            return file.read(8)
+    except FileNotFoundError as error:
+        raise MissingFileError(error.errno, "there is no file of this name", os.fspath(filepath)) from None

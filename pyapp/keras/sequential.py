@@ -28,6 +28,7 @@ class Sequential(Model):
         super().__init__(name=name, trainable=trainable)
         self._end: Any = None  # the symbolic output so far
         self._first: KerasTensor | None = None
+        self._ends: list[Any] = []  # the symbolic outputs after each layer
         for layer in layers or ():
             self._add(layer)
         self._count_graph()
@@ -52,9 +53,7 @@ class Sequential(Model):
             self._begin(layer if isinstance(layer, KerasTensor) else layer.tensor)
             return
         layer = as_layer(layer)
-        if any(layer is other for other in self.layers):
-            raise ValueError(f"{self.name}: layer {layer.name} is in the model already")
-        if any(other.name == layer.name for other in self.layers):
+        if any(other.name == layer.name and other is not layer for other in self.layers):
             raise ValueError(f"{self.name}: two layers are called {layer.name!r}")
         if not self.layers and self._first is None and layer.first_input_shape is not None:
             self._begin(KerasTensor(layer.first_input_shape, layer.dtype))
@@ -62,10 +61,15 @@ class Sequential(Model):
             self._begin_as(self.layers[0])
         self._modules[f"layer_{len(self._modules)}"] = layer
         if self._end is not None:
-            with weights_of(self):
-                self._end = record(layer, (self._end,), {})
+            self._record(layer)
             self.built = True
         self._changed_structure()
+
+    def _record(self, layer: Layer) -> None:
+        """The layer's symbolic output becomes that of the model."""
+        with weights_of(self):
+            self._end = record(layer, (self._end,), {})
+        self._ends.append(self._end)
 
     def pop(self, rebuild: bool = True) -> Layer:
         """Removes the last layer."""
@@ -74,9 +78,8 @@ class Sequential(Model):
         layer = self.layers[-1]
         self._modules.popitem()
         if self._first is not None:
-            self._end = self._first
-            for other in self.layers:
-                self._end = other._symbolic_calls[-1].outputs
+            self._ends.pop()
+            self._end = self._ends[-1] if self._ends else self._first
         self._changed_structure()
         return layer
 
@@ -93,8 +96,7 @@ class Sequential(Model):
         inputs = getattr(model, "inputs", None) or []
         if len(inputs) == 1 and isinstance(inputs[0], KerasTensor):
             self._begin(KerasTensor(inputs[0].shape, inputs[0].dtype))
-            with weights_of(self):
-                self._end = record(model, (self._end,), {})
+            self._record(model)
 
     def build(self, input_shape: Any = None) -> None:
         """Makes the weights for inputs of a shape (with the batch's size first, which may be None). ValueError where
@@ -108,6 +110,7 @@ class Sequential(Model):
             self._begin(KerasTensor(input_shape, self.dtype))
             for layer in self.layers:
                 self._end = record(layer, (self._end,), {})
+                self._ends.append(self._end)
             self.built = True
             self._count_graph()
 
@@ -117,6 +120,7 @@ class Sequential(Model):
                 self.build((None, *inputs.shape[1:]))
             except NotImplementedError:  # a layer that cannot say its shapes: the model runs without symbolic tensors
                 self._first = self._end = None
+                self._ends.clear()
         self.built = True
 
     def symbolic_outputs(self, *args: Any, **kwargs: Any) -> Any:

@@ -46,7 +46,7 @@ def summary(
     def add(layers: Iterable[Layer], depth: int) -> None:
         for layer in layers:
             prefix = "   " * depth + "└ " if depth else ""
-            count = f"{layer.count_params():,}" if layer.built or _has_no_weights(layer) else "0 (unbuilt)"
+            count = f"{layer.count_params():,}" if layer.built or layer.has_no_weights() else "0 (unbuilt)"
             row = [f"{prefix}{layer.name} ({_type_name(layer)})", _output_shape(layer), count]
             if branched:
                 row.append(_connections(model, layer))
@@ -58,6 +58,8 @@ def summary(
 
     add(_between(model.operations, layer_range), 0)
     trained, others = model.trainable_weights, model.non_trainable_weights
+    if model.compiled and model.was_evaluated and not model.optimizer.built:
+        model.optimizer.build(trained)  # Keras' evaluate makes the optimiser's state
     optimizer = model.optimizer if model.compiled and model.optimizer.built else None
     states = [] if optimizer is None else optimizer.variables
     lines = [f'Model: "{model.name}"', *_table(titles, rows, _widths(ends, length))]
@@ -95,11 +97,6 @@ def _connections(model: Model, layer: Layer) -> str:
                     number = next(k for k, one in enumerate(maker._symbolic_calls) if one is tensor.call)
                     found.append(f"{maker.name}[{number}][{tensor.index}]")
     return ", ".join(found) or "-"
-
-
-def _has_no_weights(layer: Layer) -> bool:
-    """Whether no layer of this class has weights."""
-    return type(layer).build is Layer.build and type(layer).__module__.startswith("pyapp.") and not layer._modules
 
 
 def _type_name(layer: Layer) -> str:

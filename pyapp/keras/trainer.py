@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -38,6 +39,7 @@ class Trainer(Layer):
         self.optimizer: Any = None
         self.loss: Any = None  # what compile was given
         self.history: History | None = None
+        self.was_evaluated = False
         self._compiled: dict[str, Any] | None = None
 
     @property
@@ -72,7 +74,10 @@ class Trainer(Layer):
             "optimizer": found, "loss": loss, "loss_weights": loss_weights, "metrics": metrics,
             "weighted_metrics": weighted_metrics,
         }  # fmt: skip
-        self.run_eagerly = run_eagerly
+        if run_eagerly and jit_compile is True:
+            warnings.warn("compile: with run_eagerly, jit_compile has no effect", stacklevel=2)
+            jit_compile = False
+        self.run_eagerly, self.was_evaluated = run_eagerly, False
         self.jit_compile = bool(jit_compile)
         self._loss_tracker = Mean(name="loss")
         self._output_trackers: list[Mean] = []
@@ -497,6 +502,7 @@ class Trainer(Layer):
         """The loss and the metrics of data: a list in the order of metrics_names, a number if there is one, or a
         dict."""
         self._must_be_compiled()
+        self.was_evaluated = True
         batches = batches_of(x, y, sample_weight, batch_size)
         _divide(batches, batch_size, steps)
         steps = self._limited(steps, batches)

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from pyapp.audio.processors import StandardizedProcessor
+from pyapp.audio.processors.banks import StandardizedProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.user_errors import describe

@@ -15,7 +15,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import DecoderConfig
-from .loading.gguf import HEAD_NORMS, KEYS, NAMES, Gguf
+from .loading.gguf import HEAD_NORMS, KEYS, NAMES, Gguf, tied
 
 MODEL_TYPES = ("cohere",)
 
@@ -86,7 +86,7 @@ class CohereForCausalLM(RotaryLanguageModel):
 
 
 GGUF = Gguf(
-    "command-r", names=NAMES | HEAD_NORMS,
+    "command-r", names=NAMES | HEAD_NORMS, write=tied,
     keys=KEYS | {"layer_norm_eps": "attention.layer_norm_epsilon", "logit_scale": "logit_scale"},
     read=lambda found, values: found | {
         "attention_bias": "blk.0.attn_q.bias" in values["tensors"],

@@ -14,7 +14,7 @@ from pyapp.nn.decoders.decoder_blocks import ParallelBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
-from .loading.gguf import KEYS, WINDOW, Gguf
+from .loading.gguf import KEYS, WINDOW, Gguf, tied
 
 MODEL_TYPES = ("cohere2",)
 PATTERN = 4  # layers, of which the last one has no window
@@ -73,7 +73,7 @@ class Cohere2ForCausalLM(RotaryLanguageModel):
 
 
 GGUF = Gguf(
-    "cohere2",
+    "cohere2", write=tied,
     keys=KEYS | WINDOW | {"layer_norm_eps": "attention.layer_norm_epsilon", "logit_scale": "logit_scale"},
     read=lambda found, values: found | {"attention_bias": "blk.0.attn_q.bias" in values["tensors"]},
 )  # fmt: skip

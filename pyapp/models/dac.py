@@ -7,7 +7,7 @@ the entry that points the same way as what those before it leave over, in few di
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -84,9 +84,9 @@ class Config(MonoConfig):
 class ResidualUnit(Module):
     """A dilated convolution and one of each moment, with a residual."""
 
-    def __init__(self, width: int, dilation: int) -> None:
+    def __init__(self, width: int, dilation: int, activation: Callable[[int], Module] = Snake) -> None:
         super().__init__()
-        self.snake1, self.snake2 = Snake(width), Snake(width)
+        self.snake1, self.snake2 = activation(width), activation(width)
         self.conv1 = Conv1d(width, width, ENDS, dilation=dilation, padding=(ENDS - 1) * dilation // 2)
         self.conv2 = Conv1d(width, width, 1)
 
@@ -98,10 +98,12 @@ class ResidualUnit(Module):
 class EncoderBlock(Module):
     """Residual units, and a convolution that makes a sound shorter by `stride`."""
 
-    def __init__(self, width: int, stride: int) -> None:
+    def __init__(self, width: int, stride: int, activation: Callable[[int], Module] = Snake) -> None:
         super().__init__()
-        self.res_unit1, self.res_unit2, self.res_unit3 = (ResidualUnit(width, dilation) for dilation in DILATIONS)
-        self.snake1 = Snake(width)
+        self.res_unit1, self.res_unit2, self.res_unit3 = (
+            ResidualUnit(width, dilation, activation) for dilation in DILATIONS
+        )
+        self.snake1 = activation(width)
         self.conv1 = Conv1d(width, 2 * width, 2 * stride, stride, padding=-(-stride // 2))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -126,16 +128,20 @@ class DecoderBlock(Module):
 
 
 class Encoder(Module):
-    """Sound (B, 1, N) → vectors of moments (B, D, T). outputs: D; None: as many as the last block has."""
+    """Sound (B, 1, N) → vectors of moments (B, D, T). outputs: D; None: as many as the last block has. activation:
+    makes one for a number of channels.
+    """
 
-    def __init__(self, config: Config, outputs: int | None = None) -> None:
+    def __init__(
+        self, config: Config, outputs: int | None = None, activation: Callable[[int], Module] = Snake
+    ) -> None:  # fmt: skip
         super().__init__()
         width = config.encoder_hidden_size
         self.conv1 = Conv1d(1, width, ENDS, padding=ENDS // 2)
         self.block = ModuleList(
-            EncoderBlock(width << i, stride) for i, stride in enumerate(config.downsampling_ratios)
+            EncoderBlock(width << i, stride, activation) for i, stride in enumerate(config.downsampling_ratios)
         )  # fmt: skip
-        self.snake1 = Snake(config.hidden_size)
+        self.snake1 = activation(config.hidden_size)
         self.conv2 = Conv1d(config.hidden_size, outputs or config.hidden_size, LAST, padding=LAST // 2)
 
     def forward(self, x: Tensor) -> Tensor:

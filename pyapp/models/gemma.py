@@ -13,7 +13,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
 from .loading.config import DecoderConfig
-from .loading.gguf import Gguf, key_lengths
+from .loading.gguf import Gguf, key_lengths, tied
 
 MODEL_TYPES = ("gemma",)
 # What a model that sees pictures leaves out of its text_config.
@@ -60,6 +60,6 @@ class GemmaForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, OffsetRMSNorm(config.hidden_size, config.rms_norm_eps), stack=RootScaledStack)
 
 
-GGUF = Gguf("gemma", offset="norm.weight", write=key_lengths)
+GGUF = Gguf("gemma", offset="norm.weight", write=lambda config: tied(config) | key_lengths(config))
 
 TASKS = {"causal-lm": GemmaForCausalLM}

@@ -22,7 +22,7 @@ from pyapp.nn.layers.normalization import OffsetRMSNorm
 from .loading.config import require
 from .loading.gemma2_config import NESTED_DEFAULTS as NESTED_DEFAULTS
 from .loading.gemma2_config import Gemma2Config
-from .loading.gguf import KEYS, NAMES, Gguf, key_lengths
+from .loading.gguf import KEYS, NAMES, Gguf, key_lengths, tied
 
 MODEL_TYPES = ("gemma2", "vaultgemma")
 Config = Gemma2Config
@@ -69,7 +69,7 @@ def _implied(config: Any) -> dict[str, Any]:
 
 def _to_gguf(config: Config) -> dict[str, Any]:
     require(config.kind == "gemma2", f"llama.cpp has no form for {config.kind}", "Write safetensors")
-    return key_lengths(config)
+    return tied(config) | key_lengths(config)
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pyapp.audio.processors import PairedSpectrogramProcessor
+from pyapp.audio.processors.spectrograms import PairedSpectrogramProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np

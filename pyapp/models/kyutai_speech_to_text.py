@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pyapp.audio.processors import DelayedSampleProcessor
+from pyapp.audio.processors.samples import DelayedSampleProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.formats.checkpoint import TensorInfo

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pyapp.audio.processors import SlopedSpectrogramProcessor
+from pyapp.audio.processors.banks import SlopedSpectrogramProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.user_errors import describe

@@ -12,27 +12,25 @@ from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, no_grad, ops, quant
+from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
-from pyapp.nn import Conv2d, LayerNorm, Linear, Module
+from pyapp.nn import Conv2d, LayerNorm, Module
 from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
-    BertLayers,
     DenseClassifier,
     DenseClassifierHead,
     Headed,
     LinearHead,
-    as_bias,
     headed,
     visible_keys,
 )  # fmt: skip
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.positions.relative_positions import distance_buckets
 from pyapp.nn.vision.page_encoder import PAGE, PageEncoder, add_tables, placed
+from pyapp.nn.vision.page_layers import PageLayers, part_boxes
 from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import require
-from .loading.encoder_config import BertConfig, check_page
+from .loading.encoder_config import BertConfig, check_biases, check_page
 
 MODEL_TYPES = ("layoutlmv3",)
 IMAGE_PROCESSOR = "LayoutLMv3"  # of files that name none
@@ -80,10 +78,7 @@ class Config(BertConfig):
             f"input_size {self.input_size} with patch_size {self.patch_size} makes {self.side**2:,} patches, expected "
             f"1 to {MOST_PATCHES:,}",
         )
-        for name, bins in (("rel_pos_bins", self.rel_pos_bins), ("rel_2d_pos_bins", self.rel_2d_pos_bins)):
-            require(4 <= bins <= 1 << 12, f"{name} is {bins:,}, expected 4 to {1 << 12:,}")
-        for name, most in (("max_rel_pos", self.max_rel_pos), ("max_rel_2d_pos", self.max_rel_2d_pos)):
-            require(most <= 1 << 16, f"{name} is {most:,}, expected at most {1 << 16:,}")
+        check_biases(self)
 
     @property
     def side(self) -> int:
@@ -115,47 +110,14 @@ class PatchEmbeddings(Module):
         return self.proj(pixel_values).flatten(2).transpose(1, 2)
 
 
-class Layers(BertLayers):
-    """The layers, and the biases of distances that all of them add to their scores."""
+class Layers(PageLayers):
+    """The layers; biases of places count only beside those of positions."""
 
     def __init__(self, config: Config) -> None:
-        heads = config.num_attention_heads
-        super().__init__(config)
-        self.config = config
-        relative, spatial = config.has_relative_attention_bias, config.has_spatial_attention_bias
-        self.rel_pos_bias = Linear(config.rel_pos_bins, heads, bias=False) if relative else None
-        self.rel_pos_x_bias = Linear(config.rel_2d_pos_bins, heads, bias=False) if spatial else None
-        self.rel_pos_y_bias = Linear(config.rel_2d_pos_bins, heads, bias=False) if spatial else None
-
-    def on_page(self, x: Tensor, mask: Tensor | None, positions: Tensor, boxes: Tensor) -> Tensor:
-        """x (B, T, D), mask (B, 1, 1, T), positions (B, T), boxes (B, T, 4) → (B, T, D)."""
-        bias = self._bias(positions, boxes)
-        return self(x, mask if bias is None else as_bias(mask, bias))
+        super().__init__(config, 1 / sqrt(config.hidden_size // config.num_attention_heads))
 
     def _bias(self, positions: Tensor, boxes: Tensor) -> Tensor | None:
-        """The biases (B, H, T, T) of the distances of positions and of the words' left and lower edges; None where the
-        model has none. As in the authors' program, they are not trained further.
-        """
-        config = self.config
-        if self.rel_pos_bias is None:
-            return None
-        with no_grad():
-            bias = _looked_up(self.rel_pos_bias, positions, config.rel_pos_bins, config.max_rel_pos)
-            for layer, edge in ((self.rel_pos_x_bias, 0), (self.rel_pos_y_bias, 3)):
-                if layer is not None:
-                    edges = boxes.narrow(2, edge, 1).squeeze(2)  # (B, T)
-                    bias = bias + _looked_up(layer, edges, config.rel_2d_pos_bins, config.max_rel_2d_pos)
-            return bias / sqrt(config.hidden_size // config.num_attention_heads)
-
-
-def _looked_up(layer: Any, places: Tensor, buckets: int, most: int) -> Tensor:
-    """The biases (B, H, T, T) of the distances of places (B, T), from the query to the key."""
-    # The buckets of all distances from -most to most, from the row of a query at `most` among 2 most + 1 keys.
-    known = distance_buckets(1, 2 * most + 1, buckets, most, first=most).reshape(-1)  # (2 most + 1,)
-    apart = (places.unsqueeze(1) - places.unsqueeze(2)).clamp(-most, most) + most  # (B, T, T): key - query
-    rows = quant.dequantize(layer.weight.detach()).transpose(0, 1).contiguous()  # (buckets, H)
-    table = ops.embedding(rows, known.to(places.device))  # (2 most + 1, H)
-    return ops.embedding(table, apart).permute(0, 3, 1, 2)
+        return None if self.rel_pos_bias is None else super()._bias(positions, boxes)
 
 
 class LayoutLMv3(PageEncoder):
@@ -210,11 +172,7 @@ class LayoutLMv3(PageEncoder):
 
 def patch_boxes(side: int) -> Any:
     """The boxes (1 + side², 4) int32 of the class token, which is of the whole page, and of the patches."""
-    edges = np.arange(side + 1) * PAGE // side
-    top, left = (edges[index].reshape(-1) for index in np.indices((side, side)))
-    bottom, right = (edges[index + 1].reshape(-1) for index in np.indices((side, side)))
-    boxes = np.stack([left, top, right, bottom], -1)
-    return np.concatenate([[[1, 1, PAGE - 1, PAGE - 1]], boxes]).astype(np.int32)
+    return np.concatenate([np.array([[1, 1, PAGE - 1, PAGE - 1]], np.int32), part_boxes(side, side)])
 
 
 class LayoutLMv3ForTokenClassification(LinearHead):

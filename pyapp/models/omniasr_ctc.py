@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn.audio.sound import MomentClassifier, SoundEncoder, SoundLayers, plain_attention

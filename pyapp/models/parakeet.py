@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pyapp.audio.processors import StandardizedProcessor
+from pyapp.audio.processors.banks import StandardizedProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.nn import LSTM, Conv1d, Embedding, Linear, Module

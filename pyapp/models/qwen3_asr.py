@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pyapp.audio.processors import WholeSpectrogramProcessor
+from pyapp.audio.processors.spectrograms import WholeSpectrogramProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.user_errors import describe

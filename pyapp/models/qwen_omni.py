@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pyapp.audio.processors import LongSpectrogramProcessor
+from pyapp.audio.processors.spectrograms import LongSpectrogramProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.buffers import int32_tensor

@@ -14,7 +14,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from pyapp.audio.processors import PairedBankProcessor
+from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.errors import ArgumentError

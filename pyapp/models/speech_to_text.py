@@ -12,7 +12,7 @@ from typing import Any
 
 from pyapp.audio.filter_banks import frames_of
 from pyapp.audio.mel import FFT_SIZE
-from pyapp.audio.processors import CentredBankProcessor
+from pyapp.audio.processors.banks import CentredBankProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.user_errors import describe

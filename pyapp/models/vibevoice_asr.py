@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pyapp.audio.processors import LevelledSampleProcessor
+from pyapp.audio.processors.samples import LevelledSampleProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
 from pyapp.formats.safe_json import check_nesting

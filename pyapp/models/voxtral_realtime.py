@@ -14,7 +14,7 @@ from math import log
 from typing import Any
 
 from pyapp.audio.mel import FFT_SIZE
-from pyapp.audio.processors import SteadySpectrogramProcessor
+from pyapp.audio.processors.spectrograms import SteadySpectrogramProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np

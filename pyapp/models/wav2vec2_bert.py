@@ -8,7 +8,7 @@ Face's files.
 
 from __future__ import annotations
 
-from pyapp.audio.processors import PairedBankProcessor
+from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.nn import Linear, Module
@@ -73,6 +73,11 @@ class Config(FileConfig):
         """The samples between two moments."""
         pooled = self.adapter_stride**self.num_adapter_layers if self.add_adapter else 1
         return PairedBankProcessor.samples * pooled
+
+
+def encoder(config: Config) -> NearConformer:
+    """The encoder of a configuration."""
+    return NearConformer(config)
 
 
 class Wav2Vec2BertForCTC(Module):

@@ -602,26 +602,30 @@ def _places_of(module: Module) -> dict[int, tuple[_Unit, int]]:
     return {id(place.parameter): (unit, i) for unit in _every_unit(module) for i, place in enumerate(unit.places)}
 
 
-def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
-    """The state with whole parameters, on every process, on this device: of modules that fully_shard or
-    nn.tensor_parallel.parallelize has divided. All processes call it."""
+def full_state_dict(module: Module, *, device: Any = "cpu", keep: bool = True) -> dict[str, Any]:
+    """The state with whole parameters, on every process, on this device (None: its own): of modules that
+    fully_shard or nn.tensor_parallel.parallelize has divided. All processes call it; one that does not `keep` it gets
+    an empty one.
+    """
     places, state = _places_of(module), module.state_dict(keep_vars=True)
     wholes: dict[int, list[Tensor]] = {}
     with no_grad():
-        for name, value in state.items():
+        for name, value in list(state.items()):
             if isinstance(value, Tensor) and id(value) in places:
                 unit, i = places[id(value)]
                 if id(unit) not in wholes:
                     wholes.clear()  # one unit's at a time
                     wholes[id(unit)] = unit.stored()
                 whole, place = wholes[id(unit)][i], unit.places[i]
-                state[name] = whole if place.outer is None else whole_of(whole, place.outer, place.outer_groups)
-                state[name] = state[name].to(device)
+                whole = whole if place.outer is None else whole_of(whole, place.outer, place.outer_groups)
             elif isinstance(value, Tensor) and value.part is not None:  # nn.tensor_parallel
-                state[name] = whole_of(value, value.part, value.shard_groups).to(device)
+                whole = whole_of(value, value.part, value.shard_groups)
             elif isinstance(value, Tensor):
-                state[name] = value.detach().to(device)
-    return state
+                whole = value.detach()
+            else:
+                continue
+            state[name] = None if not keep else whole if device is None else whole.to(device)
+    return state if keep else {}
 
 
 def load_full_state_dict(module: Module, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:

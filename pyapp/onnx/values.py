@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any, TypeAlias
 
 from pyapp.engine import Tensor, as_dtype
@@ -206,9 +207,7 @@ def read_now(value: Any) -> Any:
 
 def _from_sparse(stored: SparseTensor, device: Any) -> Any:
     values, indices = array_of(from_stored(stored.values)), array_of(from_stored(stored.indices))
-    count = 1
-    for size in stored.shape:
-        count *= size
+    count = prod(stored.shape)
     if count > 1 << 31:
         raise ModelError(
             f"the sparse tensor {stored.name!r} of shape {stored.shape} has {count:,} elements",

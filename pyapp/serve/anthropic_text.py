@@ -87,13 +87,6 @@ def blocks_of(content: Any, at: str) -> list[Fields]:
     return [Fields(block, f"{at}[{index}]") for index, block in enumerate(content)]
 
 
-def needed_text(fields: Fields, name: str) -> str:
-    found: str | None = fields.text(name)
-    if found is None:
-        raise fields.missing(name)
-    return found
-
-
 def other_block(block: Fields, kind: Any, kinds: str) -> Problem:
     return block.wrong("type", f"blocks of type {kind!r:.40} are not read here, only {kinds}", "unsupported_content")
 
@@ -104,7 +97,7 @@ def text_of(content: Any, at: str) -> str:
     for block in blocks_of(content, at):
         if block.any("type") != "text":
             raise other_block(block, block.any("type"), "text")
-        found.append(needed_text(block, "text"))
+        found.append(block.needed_text("text"))
     return "".join(found)
 
 
@@ -117,7 +110,7 @@ def picture_part(block: Fields) -> Value:
     if kind != "base64":
         what = f"a picture comes as base64, not as {kind!r:.40}: other addresses and files by id are not opened"
         raise source.wrong("type", what, "unsupported_content")
-    data, media = needed_text(source, "data"), source.text("media_type") or "image/png"
+    data, media = source.needed_text("data"), source.text("media_type") or "image/png"
     return {"type": PICTURE, PICTURE: {"url": f"data:{media};base64,{data}"}}
 
 
@@ -128,7 +121,7 @@ def document_text(block: Fields) -> str:
         raise block.missing("source")
     kind, title = source.text("type"), block.text("title")
     if kind == "text":
-        text = needed_text(source, "data")
+        text = source.needed_text("data")
     elif kind == "content":
         text = text_of(source.any("content"), source.name("content"))
     else:
@@ -143,7 +136,7 @@ def part_of(block: Fields) -> Value:
     if kind == "image":
         return picture_part(block)
     if kind == "text":
-        return {"type": "text", "text": needed_text(block, "text")}
+        return {"type": "text", "text": block.needed_text("text")}
     if kind == "document":
         return {"type": "text", "text": document_text(block)}
     if kind == "search_result":
@@ -162,7 +155,7 @@ def of_user(blocks: list[Fields], called: dict[str, str]) -> list[Value]:
         if block.any("type") != "tool_result":
             rest.append(part_of(block))
             continue
-        id = needed_text(block, "tool_use_id")
+        id = block.needed_text("tool_use_id")
         if id not in called:
             raise block.wrong("tool_use_id", f"no message before has a tool_use with the id {id!r:.80}")
         parts = [part_of(one) for one in blocks_of(block.any("content", ""), block.name("content"))]
@@ -179,11 +172,11 @@ def of_assistant(blocks: list[Fields], called: dict[str, str]) -> list[Value]:
     for block in blocks:
         kind = block.text("type")
         if kind == "text":
-            text += needed_text(block, "text")
+            text += block.needed_text("text")
         elif kind == "thinking":
-            thoughts += needed_text(block, "thinking")
+            thoughts += block.needed_text("thinking")
         elif kind == "tool_use":
-            id, name, arguments = needed_text(block, "id"), needed_text(block, "name"), block.mapping("input") or {}
+            id, name, arguments = block.needed_text("id"), block.needed_text("name"), block.mapping("input") or {}
             called[id] = name
             calls.append({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
         elif kind != "redacted_thinking":  # only the server that wrote it can read it
@@ -243,7 +236,7 @@ def tool_of(fields: Fields, at: str, given: Any) -> Value:
     for name in ("defer_loading", "allowed_callers"):
         if tool.any(name) not in (None, False, ["direct"]):
             raise tool.wrong(name, "is not supported: every tool is shown to the model", "unsupported_parameter")
-    function = {"name": needed_text(tool, "name"), "description": tool.text("description")}
+    function = {"name": tool.needed_text("name"), "description": tool.text("description")}
     function["parameters"] = tool.mapping("input_schema")
     if not function["name"] or function["parameters"] is None:
         raise tool.missing("input_schema" if function["name"] else "name")

@@ -90,9 +90,16 @@ async def openapi(request: Request, context: Context) -> Response:
 
 
 async def models(request: Request, context: Context) -> Response:
+    """All models, in the forms of OpenAI and Anthropic (`data`), and of Cohere (`models`: those for `endpoint`, or the
+    one that requests for it get which name none).
+    """
     found = [describe(model) for model in context.models.by_name.values()]
     page = {"has_more": False, "first_id": found[0]["id"], "last_id": found[-1]["id"]}  # Anthropic's, always the whole
-    return JSONResponse({"object": "list", "data": found, **page})
+    asked, listed = request.query_params, found
+    if endpoint := asked.get("endpoint"):
+        listed = [model for model in found if endpoint in model["endpoints"]]
+        listed = listed[:1] if asked.get("default_only") == "true" else listed
+    return JSONResponse({"object": "list", "data": found, **page, "models": listed, "next_page_token": None})
 
 
 async def model(request: Request, context: Context) -> Response:
@@ -104,8 +111,8 @@ async def model(request: Request, context: Context) -> Response:
 
 
 def describe(found: Any) -> dict[str, Any]:
-    """A model in the forms of OpenAI, Anthropic (`type`, `display_name`, `created_at`) and vLLM (`root`, `parent`, and
-    `max_model_len`, the tokens of its context).
+    """A model in the forms of OpenAI, Anthropic (`type`, `display_name`, `created_at`), Cohere (`name`, `endpoints`,
+    `context_length`) and vLLM (`root`, `parent`, and `max_model_len`, the tokens of its context).
     """
     writes = found.task == "generate" and found.loaded is not None
     return {
@@ -113,7 +120,9 @@ def describe(found: Any) -> dict[str, Any]:
         "loaded": found.loaded is not None, "root": found.name, "parent": None,
         "type": "model", "display_name": found.name,
         "created_at": datetime.fromtimestamp(found.created, UTC).isoformat().replace("+00:00", "Z"),
-        **({"max_model_len": found.runner.capacity} if writes else {}),
+        "name": found.name, "endpoints": list(cohere_text.ENDPOINTS.get(found.task, ())), "finetuned": False,
+        "is_deprecated": False,
+        **(dict.fromkeys(("max_model_len", "context_length"), found.runner.capacity) if writes else {}),
         **({"voices": found.loaded.speakers} if found.task == "speak" and found.loaded is not None else {}),
         **(heard_by(found.loaded.tokenizer) if found.task == "transcribe" and found.loaded is not None else {}),
     }  # fmt: skip
@@ -250,6 +259,16 @@ def answer_for(path: str) -> Callable[[Problem], Response]:
     return ollama.answer_of if path.startswith("/api/") else answer_of
 
 
+def instead_of(method: str, path: str) -> str:
+    """What to ask instead of a route that there is not."""
+    known = {(method, path) for method, path, _ in ROUTES}
+    if (method, f"/v1{path}") in known:
+        return f"ask /v1{path} (end the client's base URL with /v1)"
+    if (method, path.removeprefix("/v1")) in known:
+        return f"ask {path.removeprefix('/v1')} (leave /v1 out of the client's base URL)"
+    return INSTEAD.get(path.removeprefix("/v1"), "GET /openapi.json lists those that there are")
+
+
 async def on_http_error(request: Request, error: Exception) -> Response:
     """Unknown routes and methods."""
     assert isinstance(error, HTTPException)
@@ -261,8 +280,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     if (method, path) == ("GET", "/"):
         what = "there is no page here (--page gives one): GET /openapi.json lists the routes"
     if error.status_code == 404:
-        instead = INSTEAD.get(path.removeprefix("/v1"), "GET /openapi.json lists those that there are")
-        what = f"there is no route {path:.100}: {instead}"
+        what = f"there is no route {path:.100}: {instead_of(method, path)}"
     return answer_for(path)(Problem(what, status=error.status_code, headers=error.headers))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ from .served import ServedModel
 from .tool_calls import Tools, ToolSplitter, joined
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-PICTURE = "image_url"  # the type of parts with pictures
+PICTURE, RECORDING = "image_url", "input_audio"  # the types of parts with pictures, and with recordings
 LOWEST = -9999.0  # what OpenAI sends for the logarithm of 0
 Added = tuple[str, str, list[dict[str, Any]]]  # thoughts, text, pieces of calls
 
@@ -44,9 +45,11 @@ class Chat:
     priority: int
 
 
-def parts_of(content: Any, at: str, *kinds: str, picture: str | None = None) -> list[tuple[str, str]]:
+def parts_of(
+    content: Any, at: str, *kinds: str, picture: str | None = None, recording: str | None = None
+) -> list[tuple[str, str]]:  # fmt: skip
     """The (type, text) of the parts of a message's content, which are of these types; a string is one of the first.
-    picture: the type of pictures, where the content may have some; their text is the URL.
+    picture, recording: the types of these, where the content may have some; their text is the URL, or base64.
     """
     if isinstance(content, str):
         return [(kinds[0], content)]
@@ -60,6 +63,9 @@ def parts_of(content: Any, at: str, *kinds: str, picture: str | None = None) -> 
         text = part.get("text", part.get("refusal")) if isinstance(part, dict) else None
         if kind == picture is not None and isinstance(part, dict):
             found.append((picture, url_of(part, f"{at}[{index}]")))
+            continue
+        if kind == recording is not None and isinstance(part, dict):
+            found.append((recording, data_of(part, f"{at}[{index}]")))
             continue
         if kind not in kinds or not isinstance(text, str):
             raise Problem(
@@ -82,14 +88,32 @@ def url_of(part: dict[str, Any], at: str) -> str:
     return found
 
 
+def data_of(part: dict[str, Any], at: str) -> str:
+    """The base64 of a part with a recording, whose file says its form itself."""
+    found = part.get(RECORDING)
+    data = found.get("data") if isinstance(found, dict) else None
+    if not isinstance(data, str):
+        raise Problem(f"{at}: a recording comes as input_audio with data, base64", param=at, code="invalid_type")
+    try:
+        base64.b64decode(data, validate=True)
+    except ValueError:
+        raise Problem(f"{at}: data is not base64", param=at) from None
+    return data
+
+
 def content_of(parts: Sequence[tuple[str, str]], picture: str) -> str | list[dict[str, Any]]:
-    """The content of a message, as pyapp.text.pictures.taken reads it: a text where there are no pictures."""
-    if all(kind != picture for kind, _ in parts):
+    """The content of a message, as pyapp.text.pictures.taken reads it: a text where there is nothing else."""
+
+    def part_of(kind: str, text: str) -> dict[str, Any]:
+        if kind == picture:
+            return {"type": "image_url", "image_url": {"url": text}}
+        if kind == RECORDING:
+            return {"type": "audio", "audio": base64.b64decode(text)}
+        return {"type": "text", "text": text}
+
+    if all(kind not in (picture, RECORDING) for kind, _ in parts):
         return "".join(text for _, text in parts)
-    return [
-        {"type": "image_url", "image_url": {"url": text}} if kind == picture else {"type": "text", "text": text}
-        for kind, text in parts
-    ]
+    return [part_of(*part) for part in parts]
 
 
 def texts_of_messages(messages: Sequence[dict[str, Any]]) -> list[str]:
@@ -101,7 +125,7 @@ def texts_of_messages(messages: Sequence[dict[str, Any]]) -> list[str]:
 
 def messages_of(fields: Fields, plain: Callable[[Any], Any] = lambda message: message) -> list[dict[str, Any]]:
     """The messages, with contents as strings, as chat templates read them, or as lists of parts where they have
-    pictures. `plain` brings those of other interfaces into OpenAI's form.
+    pictures or recordings. `plain` brings those of other interfaces into OpenAI's form.
     """
     given = fields.array("messages")
     if given is None:
@@ -120,8 +144,9 @@ def messages_of(fields: Fields, plain: Callable[[Any], Any] = lambda message: me
             raise fields.wrong(f"{at}.content", "is missing", "missing_required_parameter")
         clean = {name: value for name, value in message.items() if value is not None}
         clean |= {"role": "system" if role == "developer" else role}
-        seen = PICTURE if role == "user" else None
-        parts = parts_of(message.get("content"), f"{at}.content", "text", "refusal", picture=seen)
+        seen, heard = (PICTURE, RECORDING) if role == "user" else (None, None)
+        given_parts = message.get("content")
+        parts = parts_of(given_parts, f"{at}.content", "text", "refusal", picture=seen, recording=heard)
         clean["content"] = content_of(parts, PICTURE)
         calls = clean.get("tool_calls", [])
         if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
@@ -210,7 +235,8 @@ async def begin_chat(
     prompt = await context.aside(
         lambda: chat_prompt(model, chat.messages, chat.asked, options, chat.tools, variables(model), interface)
     )
-    running = await submit(context, model, [prompt], count, interface.messages, chat.priority, interface=interface)
+    running = await submit(context, model, [prompt], count, interface.messages, chat.priority, interface=interface,
+                           tools=chat.tools)  # fmt: skip
     return model, prompt, running
 
 

@@ -22,15 +22,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.sound_files import encoded
 from pyapp.audio.speaking import pieces
 from pyapp.audio.wav import as_pcm, read_wav
+from pyapp.audio.windows import checked
 from pyapp.engine import Tensor
 from pyapp.errors import Cancelled, ModelNotFoundError, OptionError, PyappError, ServerError
 from pyapp.events import Cancel, Done, Event, Item, Language, Metric, Progress, Segment, Sound, Thought, Token
 from pyapp.formats import open_source
 from pyapp.formats.png import encode_png
 from pyapp.formats.safe_json import parse_json
-from pyapp.formats.source import close_source
+from pyapp.formats.source import ByteSource, close_source
 from pyapp.formats.source import read_whole as read_whole_source
 from pyapp.tasks.core import Events, Remote
 from pyapp.text.generation.options import SamplingOptions
@@ -470,11 +473,10 @@ def segments_of(found: Mapping[str, Any]) -> list[Segment]:
 
 
 def with_addresses(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message with its pictures as data: URLs, as OpenAI's interface has them."""
+    """A message with its pictures as data: URLs and its recordings in base64, as OpenAI's interface has them."""
     [plain], pictures = taken([message])
-    if any(isinstance(picture, SoundSource | VideoSource) for picture in pictures):
-        what = "a server takes no recordings or videos in messages"
-        raise OptionError(what, where="messages", hint="Load the model here")
+    if any(isinstance(picture, VideoSource) for picture in pictures):
+        raise OptionError("a server takes no videos in messages", where="messages", hint="Load the model here")
     content = plain.get("content")
     if pictures and isinstance(content, list):
         following = iter(pictures)
@@ -482,7 +484,24 @@ def with_addresses(message: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
+def _as_sound(sound: Any) -> dict[str, Any]:
+    """A recording: its file, or samples at 16 kHz as a WAVE file."""
+    if isinstance(sound, str | os.PathLike | bytes | ByteSource):
+        source = open_source(sound)
+        try:
+            data = bytes(read_whole_source(source))
+        finally:
+            if source is not sound:
+                close_source(source)
+    else:
+        data = encoded(as_pcm(checked(sound)), SAMPLE_RATE, "wav")
+    form = "mp3" if data[:3] == b"ID3" or data[:2] in (b"\xff\xfb", b"\xff\xf3") else "wav"
+    return {"type": "input_audio", "input_audio": {"data": base64.b64encode(data).decode(), "format": form}}
+
+
 def _as_address(picture: Any) -> dict[str, Any]:
+    if isinstance(picture, SoundSource):
+        return _as_sound(picture.source)
     data = encode_png(picture.numpy()) if isinstance(picture, Tensor) else None
     if data is None:
         source = open_source(picture)

@@ -23,6 +23,10 @@ from .served import ServedModel
 from .tool_calls import Tools
 
 WITHOUT_EFFECT = ("safety_mode", "strict_tools")  # a forced call always fits its tool here
+# By task: Cohere's names of what a model does.
+ENDPOINTS = {
+    "generate": ("chat",), "embed": ("embed", "rerank"), "classify": ("rerank",), "rerank": ("rerank",),
+}  # fmt: skip
 REASONS = {"length": "MAX_TOKENS", "tool_calls": "TOOL_CALL", "stop": "COMPLETE"}
 
 

@@ -26,6 +26,7 @@ from .problems import Problem
 from .response_store import ResponseStore
 from .served import Models, ServedModel
 from .settings import Settings
+from .spoken_texts import SpokenTexts
 
 log = logging.getLogger("pyapp.serve")
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class Context:
         self.engine = Engine(tidy=release_memory, blocks=default_pool)
         self.models = Models(settings, self.engine, leader)
         self.responses = ResponseStore(settings.response_bytes)
+        self.spoken_texts = SpokenTexts()
         self.metrics = Metrics(self.engine, self.models, lambda: self.in_flight, lambda: self.responses.nbytes)
         self.connections: Callable[[], int] = lambda: 0  # that are open; the server knows
         self.draining = False

@@ -24,6 +24,7 @@ from .problems import Problem, PromptTooLong, of_event, of_exception
 from .sampling import COMPLETIONS, NAMES, Interface, reason_of
 from .scheduler import Text
 from .served import ServedModel
+from .tool_calls import Tools
 
 
 @dataclass(eq=False)
@@ -139,10 +140,10 @@ class Running:
 
 async def submit(
     context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, param: str, priority: int = 0,
-    scored: int | None = None, interface: Interface = COMPLETIONS,
+    scored: int | None = None, interface: Interface = COMPLETIONS, tools: Tools | None = None,
 ) -> Running:  # fmt: skip
     """`count` texts of each prompt, which the field `param` gave. Those with a lower priority go first. `scored` as in
-    Text.
+    Text. `tools`: those that the form of the texts may be of.
     """
     for prompt in prompts:
         try:
@@ -154,6 +155,8 @@ async def submit(
         try:
             form = await context.aside(lambda: model.runner.form_of(prompts[0].options))
         except PyappError as error:
+            if tools is not None and tools.forced:
+                error = tools.in_request(error, interface.parameters)
             raise of_exception(error, interface.names) from error
     pictures = sum(map(bytes_of, prompts))
     context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts), pictures)

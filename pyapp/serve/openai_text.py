@@ -28,6 +28,7 @@ from .generation import Choice, Prompt, Running, collect, note_done, priority_of
 from .problems import Problem, of_exception
 from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, Asked, asked_of
 from .served import ServedModel
+from .spoken_replies import AskedSpeech, SpokenStream
 from .tool_calls import Tools
 
 
@@ -94,9 +95,7 @@ class ChatAnswer:
                         yield self._chunk(choice, {"role": "assistant", "content": ""})
                 choice = self._choices[index]
                 thought, text, calls = self.take(index, event)
-                scores = None
-                if self._scored and isinstance(event, Token) and event.id is not None:
-                    scores = self._scores([event])
+                scores = self.scores_of(event)
                 if thought:
                     yield self._chunk(choice, {"reasoning_content": thought})
                 if text or scores:
@@ -105,9 +104,32 @@ class ChatAnswer:
                     yield self._chunk(choice, {"tool_calls": calls})
                 if isinstance(event, Done):
                     yield self._chunk(choice, {}, choice.reason)
-        if self._streaming.usage:
-            yield self._line([], {"usage": usage_of(self._choices)})
+        for line in self.usage_lines():
+            yield line
         yield DONE
+
+    def events(self) -> AsyncGenerator[tuple[int, Event], None]:
+        """As Running.events."""
+        return self._running.events()
+
+    def scores_of(self, event: Event) -> dict[str, Any] | None:
+        """The log-probabilities of a token, if they are asked for."""
+        if self._scored and isinstance(event, Token) and event.id is not None:
+            return self._scores([event])
+        return None
+
+    def usage_lines(self) -> list[str]:
+        """The piece with the usage, if it is asked for."""
+        return [self._line([], {"usage": usage_of(self._choices)})] if self._streaming.usage else []
+
+    def piece(self, delta: dict[str, Any], reason: str | None = None, logprobs: Any = None) -> str:
+        """A piece of the first choice."""
+        return self._chunk(self._choices[0], delta, reason, logprobs)
+
+    @property
+    def first(self) -> Choice:
+        """The first choice, which is the only one of answers that are spoken."""
+        return self._choices[0]
 
     def _chunk(self, choice: Choice, delta: dict[str, Any], reason: str | None = None, logprobs: Any = None) -> str:
         piece = {"index": choice.index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
@@ -120,13 +142,13 @@ class ChatAnswer:
     def _scores(self, tokens: Sequence[Token]) -> dict[str, Any]:
         return {"content": named_logprobs(self._model, tokens), "refusal": None}
 
-    def whole(self) -> dict[str, Any]:
-        """The complete answer."""
+    def whole(self, audio: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The complete answer; `audio`: that of a spoken one."""
         return {
             **self._head, "object": "chat.completion", "usage": usage_of(self._choices), "service_tier": None,
             "choices": [
                 {
-                    "index": choice.index, "finish_reason": choice.reason, "message": message_of(choice),
+                    "index": choice.index, "finish_reason": choice.reason, "message": message_of(choice, audio),
                     "logprobs": self._scores(choice.logprobs) if self._scored else None,
                 }
                 for choice in self._choices
@@ -134,10 +156,12 @@ class ChatAnswer:
         }  # fmt: skip
 
 
-def message_of(choice: Choice) -> dict[str, Any]:
-    """The message of a complete answer."""
+def message_of(choice: Choice, audio: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The message of a complete answer. A spoken one has its text as the transcript of `audio`."""
+    written = audio is None and (choice.text or not choice.calls)
     return {
-        "role": "assistant", "content": choice.text if choice.text or not choice.calls else None, "refusal": None,
+        "role": "assistant", "content": choice.text if written else None, "refusal": None,
+        **({} if audio is None else {"audio": audio}),
         **({"reasoning_content": choice.thoughts} if choice.thoughts else {}),
         **({"tool_calls": choice.calls} if choice.calls else {}),
     }  # fmt: skip
@@ -146,7 +170,7 @@ def message_of(choice: Choice) -> dict[str, Any]:
 async def chat_completions(request: Request, context: Context) -> Response:
     fields = Fields(await context.json(request))
     name = fields.text("model")
-    messages = messages_of(fields)
+    messages = messages_of(fields, context.spoken_texts.told)
     scored = fields.flag("logprobs")
     top = fields.whole("top_logprobs", None, 0, 20)
     if top is not None and not scored:
@@ -158,19 +182,21 @@ async def chat_completions(request: Request, context: Context) -> Response:
     for old, new in (("functions", "tools"), ("function_call", "tool_choice")):
         if fields.given(old):
             raise fields.wrong(old, f"is an old field that is not read here: use {new}", "unsupported_parameter")
-    if any(kind != "text" for kind in fields.array("modalities", ())):
-        raise fields.wrong("modalities", 'must be ["text"]: answers are texts', "unsupported_parameter")
+    speech = AskedSpeech(fields, streaming.on, count)
     effort = fields.text("reasoning_effort")
     if effort is not None:
         variables = {"reasoning_effort": effort, **variables}
     fields.end(WITHOUT_EFFECT)
     chat = Chat(name, messages, with_forced_call(fields, asked, tools), tools, priority)
+    reply = await speech.begin(request, context, messages) if speech.wanted else None
     model, prompt, running = await begin_chat(request, context, chat, lambda _: variables, count)
     answer = ChatAnswer(request, model, running, prompt, tools, count, scored, streaming)
     if streaming.on:
-        return stream_of(context, running, answer.chunks())
+        source = answer.chunks() if reply is None else SpokenStream(answer, reply).chunks()
+        return stream_of(context, running, source)
     await collect(request, running, answer.take)
-    return JSONResponse(answer.whole())
+    said = answer.first.text
+    return JSONResponse(answer.whole(await reply.whole(request, said) if reply is not None and said else None))
 
 
 # -- completions

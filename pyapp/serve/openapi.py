@@ -19,6 +19,7 @@ from pyapp.text.generation.options import SEEDS
 from . import anthropic_text, cohere_text, drawing, llama_cpp, ollama, responses
 from .sampling import ANTHROPIC, COHERE, LLAMA_CPP, OLLAMA, WITHOUT_EFFECT
 from .speaking import FASTEST, SLOWEST
+from .spoken_replies import FORMS, KINDS
 
 Schema = dict[str, Any]
 NAMED = re.compile(r"\{(\w+)")  # the named parts of a path
@@ -116,6 +117,12 @@ SCORES = array(an_object(index=whole(0), score=number()))
 GENERATED = an_object(generated_text=TEXT, details=OBJECT)
 USAGE = an_object(prompt_tokens=whole(0), completion_tokens=whole(0), total_tokens=whole(0))
 COMPLETION = an_object(id=TEXT, object=TEXT, created=whole(), model=TEXT, choices=array(OBJECT), usage=USAGE)
+VOICE_FIELDS: dict[str, Schema] = {
+    "voice": {"oneOf": [TEXT, an_object(id=TEXT)], "description": "The number or name of a voice, of models that have "
+              "several; one voice has any name."},
+    "speed": number(SLOWEST, FASTEST, default=1), "seed": whole(0, SOUND_SEEDS - 1, default=0),
+    "instructions": {**TEXT, "description": "Describes the voice, of models that a text describes."},
+}  # fmt: skip
 SOUND_FIELDS: dict[str, Schema] = {
     "file": FILE, "model": MODEL, "language": TEXT, "prompt": TEXT,
     "response_format": one_of("json", "text", "srt", "verbose_json", "vtt", "diarized_json", default="json"),
@@ -127,7 +134,8 @@ TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=arr
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
                         loaded={"type": "boolean"}, languages=array(TEXT), translates={"type": "boolean"},
                         voices=whole(1), root=TEXT, parent={"type": "null"}, max_model_len=whole(1), type=TEXT,
-                        display_name=TEXT, created_at=TEXT)  # fmt: skip
+                        display_name=TEXT, created_at=TEXT, name=TEXT, endpoints=array(TEXT), finetuned=FLAG,
+                        is_deprecated=FLAG, context_length=whole(1))  # fmt: skip
 STATUS = an_object(status=TEXT)
 COHERE_FIELDS: dict[str, Schema] = {
     **{COHERE.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
@@ -275,15 +283,20 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/metrics"): Route("Figures for Prometheus", "text/plain"),
     ("GET", "/openapi.json"): Route("This description", OBJECT),
     ("GET", "/v1/models"): Route(
-        "The models (OpenAI, Anthropic, vLLM)",
-        an_object(object=TEXT, data=array(MODEL_ENTRY), has_more={"type": "boolean"}, first_id=TEXT, last_id=TEXT),
+        "The models (OpenAI, Anthropic, Cohere, vLLM)",
+        an_object(object=TEXT, data=array(MODEL_ENTRY), has_more=FLAG, first_id=TEXT, last_id=TEXT,
+                  models=array(MODEL_ENTRY), next_page_token={"type": "null"}),
+        query={"endpoint": one_of("chat", "embed", "rerank"), "default_only": FLAG},
     ),
     ("GET", "/v1/models/{name:path}"): Route("A model", MODEL_ENTRY),
     ("POST", "/v1/chat/completions"): Route(
         "An answer in a conversation (OpenAI)", COMPLETION,
         {"model": MODEL, "messages": MESSAGES, **SAMPLING, "logprobs": FLAG, "top_logprobs": whole(0, 20),
          "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
-         "parallel_tool_calls": FLAG | {"default": True}, "chat_template_kwargs": OBJECT, "reasoning_effort": TEXT},
+         "parallel_tool_calls": FLAG | {"default": True}, "chat_template_kwargs": OBJECT, "reasoning_effort": TEXT,
+         "modalities": array(one_of(*KINDS)),
+         "audio": {**an_object(format=one_of(*FORMS), model=TEXT, **VOICE_FIELDS),
+                   "description": "How an answer is spoken, if modalities has audio; model: the voice's."}},
         HELLO, ("messages",), streams=True,
     ),
     ("POST", "/v1/completions"): Route(
@@ -357,12 +370,9 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/v1/audio/speech"): Route(
         "The speech of a text (OpenAI)", tuple(dict.fromkeys(form.media for form in FORMATS.values())),
-        {"model": MODEL, "input": TEXT, "voice": {"oneOf": [TEXT, an_object(id=TEXT)], "description": "The number "
-         "or name of a voice, of models that have several; one voice has any name."},
+        {"model": MODEL, "input": TEXT, **VOICE_FIELDS,
          "response_format": one_of(*FORMATS, description="By default mp3, and wav where the server cannot make mp3."),
-         "speed": number(SLOWEST, FASTEST, default=1), "stream_format": one_of("audio", "sse", default="audio"),
-         "seed": whole(0, SOUND_SEEDS - 1, default=0), "phonemes": FLAG,
-         "instructions": {**TEXT, "description": "Describes the voice, of models that a text describes."}},
+         "stream_format": one_of("audio", "sse", default="audio"), "phonemes": FLAG},
         {"input": "It is so.", "voice": "alloy", "response_format": "wav"}, ("input",), streams=True,
     ),
     ("POST", "/v1/images/generations"): Route(

@@ -1,4 +1,4 @@
-"""The pictures of a request: in data: URLs in its messages. Other addresses are not opened."""
+"""The pictures and recordings of a request: in data: URLs and base64 in its messages. No address is opened."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError, PyappError
+from pyapp.tasks.seeing import LONGEST_HEARD
+from pyapp.tasks.sounds import samples_of
 from pyapp.text.chat.chat_template import sources
-from pyapp.text.pictures import Picture, PictureTemplate, SoundSource, VideoSource, check_seeing, sees, taken
+from pyapp.text.pictures import Picture, PictureTemplate, Recording, SoundSource, VideoSource, check_seeing, sees, taken
 from pyapp.vision.reading import read_image
 
 from .problems import Problem
@@ -20,25 +22,29 @@ PIXELS = 1 << 25  # of a picture: 100 MB in memory
 def with_pictures(
     model: ServedModel, messages: Sequence[dict[str, Any]], param: str, counted: bool = True
 ) -> tuple[list[dict[str, Any]], PictureTemplate | None]:
-    """The messages without the pictures in them, and the template that puts these in their places; None where the model
-    sees none. Problem for pictures that cannot be read, and for more than there is room for; `param` is the field with
-    the messages, whose number errors give if they are `counted` as in the request.
+    """The messages without the pictures and recordings in them, and the template that puts these in their places; None
+    where the model sees and hears none. Problem for those that cannot be read, and for more than there is room for;
+    `param` is the field with the messages, whose number errors give if they are `counted` as in the request.
     """
     loaded = model.loaded
     try:
         plain, given = taken(messages)
         if given:
             check_seeing(loaded, given, model.runner.capacity)
-        if any(isinstance(source, SoundSource | VideoSource) for source in given):
-            raise ModelError("recordings and videos in messages are not served")
-        if not sees(loaded.model) or not sources(loaded.tokenizer.settings):
+        if any(isinstance(source, VideoSource) for source in given):
+            raise ModelError("videos in messages are not served")
+        if not (sees(loaded.model) or sees(loaded.model, "audio")) or not sources(loaded.tokenizer.settings):
             if given:
                 raise ModelError("the model has no chat template")
             return plain, None
         pictures: list[Picture] = []
         room = model.runner.capacity
         for source in given:
-            pictures.append(Picture(loaded, read_image(source, limit=PIXELS), room, len(given)))
+            if isinstance(source, SoundSource):
+                samples, _ = samples_of(source.source, LONGEST_HEARD, True)
+                pictures.append(Recording(loaded, samples, room))
+            else:
+                pictures.append(Picture(loaded, read_image(source, limit=PIXELS), room, len(given)))
             room -= len(pictures[-1].ids)
         return plain, PictureTemplate(loaded, pictures)
     except ModelError as error:  # it may name a place on this machine

@@ -11,15 +11,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import math
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from pyapp.audio.activity import find_speech
 from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.live import hears_live, live_options, live_transcriber
 from pyapp.audio.options import TranscribeOptions
@@ -55,15 +58,16 @@ class Heard:
 
 
 class Listener:
-    """Live speech on the engine's thread: a transcriber that gets its sound in turns."""
+    """Live speech on the engine's thread: a transcriber that gets its sound in turns. `ends`: pauses end items."""
 
     def __init__(
-        self, model: Any, options: TranscribeOptions, live: LiveOptions, emit: Callable[[Listener, Heard], None]
+        self, model: Any, options: TranscribeOptions, live: LiveOptions, ends: bool,
+        emit: Callable[[Listener, Heard], None],
     ) -> None:  # fmt: skip
         self.cancel = Cancel()
         self._transcriber: Any = None  # as live_transcriber makes it
         self._arguments = model, options, live
-        self._emit = emit
+        self._ends, self._emit = ends, emit
         self._waiting: deque[Any] = deque()  # samples; None: make all words final
         self.waiting = 0  # samples
 
@@ -73,7 +77,7 @@ class Listener:
         self.waiting += 0 if samples is None else len(samples)
 
     def turn(self) -> bool:
-        """What has arrived, up to the end of an item."""
+        """What has arrived, up to the end of an item: to the first pause, where sound comes faster than it is said."""
         if self.cancel.is_set():
             return False
         if self._transcriber is None:
@@ -89,6 +93,10 @@ class Listener:
         events: list[Event] = []
         if blocks:
             sound = np.concatenate(blocks)
+            live = self._arguments[2]
+            if self._ends and (end := first_pause(sound, live)) < len(sound):
+                self._waiting.extendleft([None, sound[end:]] if committed else [sound[end:]])
+                sound, committed = sound[:end], False
             self.waiting -= len(sound)
             events += self._transcriber.push(sound)
         if committed:
@@ -99,6 +107,19 @@ class Listener:
     def fail(self, error: Exception) -> None:
         self.cancel.set()
         self._emit(self, Heard((), False, 0.0, error=error))
+
+
+def first_pause(sound: Any, live: LiveOptions) -> int:
+    """The samples of `sound` up to where its first pause has lasted long enough to end what was said, at least those
+    that are heard at once; all of them without such a pause.
+    """
+    if len(sound) <= (live.interval + live.pause) * SAMPLE_RATE:
+        return len(sound)
+    for span, following in pairwise(find_speech(sound)):
+        end = max(span.end + live.pause, live.interval)
+        if end <= following.start:
+            return min(len(sound), math.ceil(end * SAMPLE_RATE))
+    return len(sound)
 
 
 @dataclass(frozen=True)
@@ -284,8 +305,9 @@ class Conversation:
         if self._listener is None:
             if not hears_live(self._model.loaded):
                 raise Problem(f"the model {self._model.name!r:.100} hears whole recordings only", param="model")
+            ends = self._session.pause is not None
             live = self._session.live(live_options(self._model.loaded))
-            self._listener = Listener(self._model.loaded, self._session.options, live, self._answer)
+            self._listener = Listener(self._model.loaded, self._session.options, live, ends, self._answer)
         listener, engine, model = self._listener, self._context.engine, self._model
 
         def start() -> None:

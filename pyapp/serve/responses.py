@@ -261,7 +261,8 @@ async def create(request: Request, context: Context) -> Response:
     model = await context.model(request, question.name, "generate")
     options = question.asked.of(model, context.settings)
     prompt = await context.aside(lambda: prompt_of(model, question, options))
-    running = await submit(context, model, [prompt], 1, "input", priority, interface=RESPONSES)
+    running = await submit(context, model, [prompt], 1, "input", priority, interface=RESPONSES,
+                           tools=question.tools)  # fmt: skip
     head = {
         "id": f"resp_{secrets.token_hex(24)}", "object": "response", "created_at": int(time.time()),
         "model": model.name, **question.echo, "temperature": options.temperature, "top_p": options.top_p,

@@ -35,7 +35,8 @@ NAMES = {
 class Interface:
     """What routes call things: `names` of pyapp's settings, `lengths`: the fields for the length of a text, `messages`:
     the field with the conversation. `flat`: forms and tools have their parts in themselves, not in an object.
-    `counted`: each entry of `messages` is one message, so that errors may give its number.
+    `counted`: each entry of `messages` is one message, so that errors may give its number. `parameters`: where a tool
+    has the schema of its arguments.
     """
 
     names: Mapping[str, str]
@@ -43,6 +44,7 @@ class Interface:
     messages: str
     flat: bool = False
     counted: bool = True
+    parameters: str = "function.parameters"
 
     def names_in_conversation(self, where: str | None) -> dict[str, str]:
         """`names`, for the error of a conversation at `where`."""
@@ -58,7 +60,7 @@ RESPONSES = Interface(
         **NAMES, "max_new_tokens": "max_output_tokens", "json_schema": "text.format", "prompt": "input",
         "chat template": "input",
     },
-    ("max_output_tokens",), "input", flat=True, counted=False,
+    ("max_output_tokens",), "input", flat=True, counted=False, parameters="parameters",
 )  # fmt: skip
 _OF_PARAMETERS = (
     "max_new_tokens", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "frequency_penalty", "seed",
@@ -74,7 +76,7 @@ TGI = Interface(
 COHERE = Interface(NAMES | {"top_p": "p", "top_k": "k", "stop": "stop_sequences"}, ("max_tokens",), "messages")
 ANTHROPIC = Interface(
     NAMES | {"stop": "stop_sequences", "json_schema": "output_config.format"}, ("max_tokens",), "messages", flat=True,
-    counted=False,
+    counted=False, parameters="input_schema",
 )  # fmt: skip
 LLAMA_CPP = Interface(
     {

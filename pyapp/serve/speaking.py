@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -42,6 +43,30 @@ def form_of(fields: Fields, usual: str) -> str:
     return form
 
 
+class AskedVoice:
+    """The fields of a request that say how a text is spoken."""
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+        self._description = fields.text("instructions") or None
+        self._rate, self._seed = fields.number("speed", 1.0, SLOWEST, FASTEST), fields.whole("seed", 0, 0, SEEDS - 1)
+        self._voice = _voice(fields)
+
+    def options(self, loaded: Any) -> SpeakOptions:
+        """The settings for a model. Problem for those that it cannot follow."""
+        fields, voice = self._fields, self._voice
+        if self._description is not None and not loaded.described:
+            raise fields.wrong("instructions", "the model follows none", "unsupported_parameter")
+        named = voice if voice is not None and {*voice.split(",")} <= {*loaded.voices} else None
+        speaker = 0 if named else _number(fields, voice, loaded.speakers, loaded.voices)
+        try:
+            return SpeakOptions(
+                speaker=speaker, voice=named, rate=self._rate, seed=self._seed, description=self._description
+            )
+        except OptionError as error:
+            raise fields.wrong(NAMES.get(str(error.where), str(error.where)), error.what) from None
+
+
 async def speech(request: Request, context: Context) -> Response:
     """The speech of a text: as a whole, sentence by sentence, or as server-sent events."""
     fields = Fields(await context.json(request))
@@ -49,22 +74,10 @@ async def speech(request: Request, context: Context) -> Response:
     context.check_length([text], "input")
     form = form_of(fields, "mp3" if can_write("mp3") else "wav")
     sse = fields.text("stream_format", "audio", ("audio", "sse")) == "sse"
-    instructions = fields.text("instructions") or None
-    speed, seed = fields.number("speed", 1.0, SLOWEST, FASTEST), fields.whole("seed", 0, 0, SEEDS - 1)
-    phonemes, voice = fields.flag("phonemes"), _voice(fields)
+    asked, phonemes = AskedVoice(fields), fields.flag("phonemes")
     fields.end()
     model = await context.model(request, name, "speak")
-    loaded = model.loaded
-    if instructions is not None and not loaded.described:
-        raise fields.wrong("instructions", "the model follows none", "unsupported_parameter")
-    named = voice if voice is not None and {*voice.split(",")} <= {*loaded.voices} else None
-    speaker = 0 if named else _number(fields, voice, loaded.speakers, loaded.voices)
-    try:
-        options = SpeakOptions(
-            speaker=speaker, voice=named, rate=speed, seed=seed, phonemes=phonemes, description=instructions
-        )
-    except OptionError as error:
-        raise fields.wrong(NAMES.get(str(error.where), str(error.where)), error.what) from None
+    options = replace(asked.options(model.loaded), phonemes=phonemes)
     return await _spoken(request, context, model, text, options, form, sse)
 
 
@@ -116,20 +129,30 @@ def _number(fields: Fields, voice: str | None, count: int, names: tuple[str, ...
     return int(voice)
 
 
-class Speaking:
-    """A text that is spoken; `close` stops it and gives its place free. `waiting`: its answer has not begun."""
+def samples_of(pcm: bytes) -> Any:
+    """float32 (N,) of 16-bit samples."""
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
 
-    def __init__(self, context: Context, model: ServedModel, text: str, options: SpeakOptions, form: str) -> None:
+
+class Speaking:
+    """A text that is spoken, `reply_to` a conversation if that is given; `close` stops it and gives its place free.
+    `waiting`: its answer has not begun.
+    """
+
+    def __init__(
+        self, context: Context, model: ServedModel, text: str, options: SpeakOptions, form: str,
+        reply_to: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:  # fmt: skip
         self._context, self._model, self._form = context, model, form
         self._answer = answer = Answer(context.deliveries)
-        self._events = self._checked()
+        self._events = self.checked()
         self._resampler: Resampler | None = None
         self._rate = 0
         self._open = self.waiting = True
         context.in_flight += 1
 
         def begin() -> None:
-            events = tasks.speak(text, options, model=model.loaded, cancel=answer.cancel)
+            events = tasks.speak(text, options, model=model.loaded, reply_to=reply_to, cancel=answer.cancel)
             context.engine.activate(Job(events, answer.emit, answer.cancel), model)
 
         context.engine.post(begin)
@@ -145,7 +168,7 @@ class Speaking:
         if self.waiting:
             self.close()
 
-    async def _checked(self) -> AsyncGenerator[Event, None]:
+    async def checked(self) -> AsyncGenerator[Event, None]:
         """The events. Problem for an Error."""
         async with aclosing(self._answer.events()) as events:
             async for event in events:
@@ -169,8 +192,7 @@ class Speaking:
             return sound.pcm
         if self._resampler is None:
             self._resampler = Resampler(sound.rate, PCM_RATE)
-        block = np.frombuffer(sound.pcm, "<i2").astype(np.float32) / np.float32(32768)
-        return as_pcm(self._resampler.process(block))
+        return as_pcm(self._resampler.process(samples_of(sound.pcm)))
 
     def _rest(self) -> bytes:
         """The last samples."""

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
+from pyapp.errors import OptionError, PyappError
 from pyapp.formats.safe_json import parse_json
 from pyapp.text.structured_output.json_schemas import moved
 
@@ -20,6 +21,8 @@ from .fields import Fields
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MOST_TOOLS = 128
 WHOLE = re.compile(r"\s*(\{|\[\s*(\{|$))")  # how an answer begins that may be calls as a whole
+# What an error says of the arguments in a forced call's schema: which of several calls, the place in them, and why.
+IN_CALL = re.compile(r"#(?:/anyOf/(\d+))?/properties/arguments(?=[/:])(.*)", re.DOTALL)
 # The beginning of a forced call up to its arguments: the form gives its parts this order.
 HEAD = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"arguments"\s*:\s*(?=\S)')
 
@@ -71,6 +74,7 @@ class Tools:
             if not isinstance(schema, dict):
                 raise fields.wrong(f"{at}.function.parameters", "must be a JSON schema", "invalid_type")
             self.schemas[name] = schema
+        self._places = {tool["function"]["name"]: index for index, tool in reversed([*enumerate(self.tools)])}
         self.choice = self._choice(fields)
         self.several = fields.flag("parallel_tool_calls", True)
 
@@ -140,9 +144,25 @@ class Tools:
     def forced(self) -> bool:
         return self.choice == "required" or self.choice.startswith("=")
 
+    @property
+    def _wanted(self) -> list[str]:
+        """The tools of which a forced call calls one."""
+        return list(self.schemas) if self.choice == "required" else [self.choice[1:]]
+
+    def in_request(self, error: PyappError, parameters: str) -> PyappError:
+        """An error in the schema of a forced call, with its place in the request; `parameters`: where a tool has the
+        schema of its arguments.
+        """
+        found = IN_CALL.search(": ".join(filter(None, (error.where, error.what))))
+        if found is None:
+            return OptionError(error.what, where="tools", hint=error.hint)
+        tool = self._places[self._wanted[int(found[1] or 0)]]
+        place, _, what = found[2].partition(": ")
+        return OptionError(what, where=f"tools[{tool}].{parameters}: #{place}", hint=error.hint)
+
     def schema(self) -> dict[str, Any]:
         """The JSON schema of a forced call."""
-        names = list(self.schemas) if self.choice == "required" else [self.choice[1:]]
+        names = self._wanted
         places = [f"#/anyOf/{index}" if len(names) > 1 else "#" for index in range(len(names))]
         calls = [
             {

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .everything import cut_out_everything
     from .following import follow_objects
     from .forecasting import forecast
+    from .markup import answer_from_markup
     from .pages import embed_pages, rank_pages
     from .pictures import (
         answer_images,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from .reading import read
     from .sounds import classify_sounds, embed_sounds, label_moments, match_sounds
     from .speaking import speak
+    from .tables import answer_from_table
     from .texts import (
         answer,
         classify,
@@ -87,8 +89,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Draft", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
-    "Partial", "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "answer_from_pages",
-    "answer_images", "chat", "classify", "classify_images", "classify_pages", "classify_sounds", "classify_videos",
+    "Partial", "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "answer_from_markup",
+    "answer_from_pages", "answer_from_table", "answer_images", "chat", "classify", "classify_images", "classify_pages",
+    "classify_sounds", "classify_videos",
     "compose", "cut_out_everything", "cut_out_objects", "detect_labels", "detect_objects", "detect_points", "embed",
     "embed_every_token", "embed_images",
     "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "estimate_poses", "fill_mask",
@@ -109,6 +112,7 @@ __getattr__ = late_names(
         "everything": "cut_out_everything",
         "following": "follow_objects",
         "forecasting": "forecast",
+        "markup": "answer_from_markup",
         "pipelines": "pipeline",
         "pages": "embed_pages rank_pages",
         "pictures": (
@@ -119,6 +123,7 @@ __getattr__ = late_names(
         "reading": "read",
         "sounds": "classify_sounds embed_sounds label_moments match_sounds",
         "speaking": "speak",
+        "tables": "answer_from_table",
         "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate translate_text",
         "videos": "classify_videos",
         "training": "finetune merge train_reader train_speech train_story",

@@ -21,8 +21,8 @@ from pyapp.nn.vision.page_encoder import PAGE
 from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER, best_answers, labelled_spans, word_at
 from pyapp.text.tokenization.encoding import Encoding
 
+from .given_files import check_files, listed
 from .keeper import LOADERS, known
-from .pictures import check_files, listed
 from .reading import NO_TEXT, read_pages
 from .spans import OVERLAP, most_tokens
 from .text_batches import BATCH_SIZE, Work, checked_texts, grouped

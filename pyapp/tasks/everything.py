@@ -16,7 +16,8 @@ from pyapp.events import Done, Item, Progress
 from pyapp.nn.vision.boxes import non_max_suppression
 from pyapp.text.generation.options import check_number
 
-from .pictures import check_files, listed, runs_of, seen_by
+from .given_files import check_files, listed
+from .pictures import runs_of, seen_by
 from .text_batches import Work
 from .texts import stream_of
 

@@ -61,6 +61,7 @@ LOADERS: Mapping[str, Loader] = {
     "translate": load_for("seq2seq-lm"),
     "token-classification": load_for("token-classification"),
     "question-answering": load_for("question-answering"),
+    "answer-table": load_for("table-question-answering"),
     "classify-image": load_picture_model_for("image-classification"),
     "match-image": load_picture_model_for("zero-shot-image-classification"),
     "key-points": load_picture_model_for("keypoint-detection"),

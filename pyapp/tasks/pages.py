@@ -15,7 +15,8 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.events import Done, Item, Progress
 from pyapp.models.sentences.late_interaction import max_similarity
 
-from .pictures import check_files, in_batches, listed
+from .given_files import check_files, listed
+from .pictures import in_batches
 from .text_batches import Work, checked_texts
 from .texts import stream_of
 

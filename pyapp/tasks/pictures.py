@@ -21,6 +21,7 @@ from pyapp.formats.png import encode_png
 from pyapp.text.generation.options import check_number
 from pyapp.vision.processors import Prepared
 
+from .given_files import check_files, listed
 from .matching import embedding_items, prompt_of_labels, vectors_of_labels, vectors_of_texts
 from .text_batches import Work, checked_texts
 from .texts import check_top, ranked, ranked_labels, stream_of
@@ -52,18 +53,6 @@ def in_batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[
 def _together(loaded: Any, batch_size: int) -> int:
     """The pictures of a batch: one, where each keeps its shape."""
     return batch_size if loaded.processor.fixed_size is not None else min(batch_size, 1)
-
-
-def listed(images: Any) -> list[Any]:
-    """One picture, or several, as a list."""
-    return list(images) if isinstance(images, list | tuple) else [images]
-
-
-def check_files(images: Any, *_: Any, **more: Any) -> None:
-    """OSError for a picture whose file is not there."""
-    for image in listed(images):
-        if isinstance(image, str | os.PathLike):
-            os.stat(image)
 
 
 def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, batch_size: int = BATCH_SIZE) -> Work:

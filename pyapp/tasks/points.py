@@ -12,7 +12,8 @@ from pyapp.engine import no_grad
 from pyapp.errors import OptionError
 from pyapp.events import Done, Item, Progress
 
-from .pictures import check_files, in_batches, listed
+from .given_files import check_files, listed
+from .pictures import in_batches
 from .text_batches import Work
 from .texts import check_top, stream_of
 

@@ -25,7 +25,8 @@ from pyapp.vision.page.layout import Layout, layout_steps, whole_line
 from pyapp.vision.page.writers import plain_text
 from pyapp.vision.resampling import resize
 
-from .pictures import BATCH_SIZE, check_files, texts_of_images
+from .given_files import check_files
+from .pictures import BATCH_SIZE, texts_of_images
 from .text_batches import Work
 from .texts import stream_of
 

@@ -15,6 +15,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import ArgumentError, OptionError
 from pyapp.events import Done, Item, Notice, Progress
 
+from .given_files import check_files, listed
 from .matching import embedding_items, vectors_of_labels, vectors_of_texts
 from .text_batches import Work, checked_texts
 from .texts import check_top, ranked, ranked_labels, stream_of
@@ -25,21 +26,9 @@ if TYPE_CHECKING:
 LONGEST = 300.0  # seconds that are heard together
 
 
-def listed(sounds: Any) -> list[Any]:
-    """One recording, or several, as a list."""
-    return list(sounds) if isinstance(sounds, list | tuple) else [sounds]
-
-
 def name_of(sound: Any) -> str | None:
     """What errors call a recording."""
     return os.fspath(sound) if isinstance(sound, str | os.PathLike) else getattr(sound, "name", None)
-
-
-def check_files(sounds: Any, *_: Any, **more: Any) -> None:
-    """OSError for a recording whose file is not there."""
-    for sound in listed(sounds):
-        if isinstance(sound, str | os.PathLike):
-            os.stat(sound)
 
 
 def samples_of(sound: Any, most: float, whole: bool, rate: int = 16000) -> tuple[NDArray[np.float32], bool]:

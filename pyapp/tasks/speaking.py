@@ -26,6 +26,7 @@ async def speak(
     voices: Any = None,
     key: object = None,
     dtype: str | None = None,
+    reply_to: Sequence[Mapping[str, Any]] | None = None,
     cancel: Cancel | None = None,
 ) -> Events:
     """Speaks a text: Progress and the Metric load_time while the model is loaded, then the events of
@@ -35,15 +36,16 @@ async def speak(
     (pyapp.serve.client); `codec`: the codec of a language model that writes codes, such as hubertsiuzdak/snac_24khz of
     canopylabs/orpheus-3b-0.1-ft, or the vocoder of SpeechT5; `voices`: the file of its voices' vectors
     (pyapp.models.loading.voice); `key` identifies models without a name: the last used model is kept. `options` may be
-    a dict of JSON values. `dtype` ("q8_0" …): the type of the matrices.
+    a dict of JSON values. `dtype` ("q8_0" …): the type of the matrices. `reply_to`: the text is a reply to this
+    conversation (see speak_events).
     """
     from pyapp.audio.speaking import SpeakOptions, check_text, speak_events
 
     cancel = cancel or Cancel()
     chosen = options if isinstance(options, SpeakOptions) else SpeakOptions.from_dict(options or {})
-    check_text(text)  # before a model is loaded
+    check_text(text, reply_to is not None)  # before a model is loaded
     if isinstance(model, Remote):
-        only_here(dtype=dtype, codec=codec, voices=voices)
+        only_here(dtype=dtype, codec=codec, voices=voices, reply_to=reply_to)
         async with aclosing(model.speak(text, chosen, cancel)) as forwarded:
             async for told in forwarded:
                 yield told
@@ -57,7 +59,7 @@ async def speak(
         loaded = loading.value
     breath = Breath()
     await breath.take()
-    for step in speak_events(loaded, text, chosen, cancel):
+    for step in speak_events(loaded, text, chosen, cancel, reply_to):
         if step is not None:
             yield step
         await breath.take()

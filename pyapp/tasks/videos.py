@@ -15,13 +15,9 @@ from pyapp.errors import ArgumentError, OptionError
 from pyapp.events import Done, Event, Item, Notice, Progress
 from pyapp.vision.videos import check_video, read_frames
 
+from .given_files import listed
 from .text_batches import Work
 from .texts import check_top, ranked_labels, stream_of
-
-
-def listed(videos: Any) -> list[Any]:
-    """Several videos as a list; one, if it is none."""
-    return list(videos) if isinstance(videos, list | tuple) else [videos]
 
 
 def check_videos(videos: Any, *_: Any, **more: Any) -> None:

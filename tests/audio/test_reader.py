@@ -218,6 +218,8 @@ def test_samples_that_are_none() -> None:
         whole(np.zeros(0, np.float32))
     with pytest.raises(FileFormatError, match="NaN or infinite"):
         whole(np.array([0.0, np.nan], np.float32))
+    with pytest.raises(FileFormatError, match="larger than 1e"):
+        whole(np.array([0.0, 1e30], np.float32))
     for wrong in (np.zeros(5, np.int16), np.zeros((2, 2, 2), np.float32)):
         with pytest.raises(FileFormatError, match="takes floats"):
             open_audio(wrong)

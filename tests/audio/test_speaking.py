@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 
 import pyapp
 from pyapp import tasks
+from pyapp.audio.replies import SentencesInParts, said_of
 from pyapp.audio.sound_files import FORMATS, at_rate, encoded
 from pyapp.audio.speaking import SpeakOptions, pieces, speak, speak_events
 from pyapp.audio.wav import as_pcm, open_wav, wav_head
@@ -21,7 +20,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Error, Notice, Progress, Sound
 from pyapp.models.loading.voice import LoadedVoice, load_voice
 from tests.models.test_voices import make, write
-from tests.together import fewer_in_browser
+from tests.together import collect, fewer_in_browser
 
 TEXT = "This is it. That one is not!\nA hen."
 
@@ -39,13 +38,6 @@ def voice(tmp_path: Path) -> Path:
 
 def events_of(loaded: LoadedVoice, text: str, **options: Any) -> list[Any]:
     return [event for event in speak_events(loaded, text, SpeakOptions(**options), Cancel()) if event is not None]
-
-
-def collect(stream: AsyncIterator[Any]) -> list[Any]:
-    async def run() -> list[Any]:
-        return [event async for event in stream]
-
-    return asyncio.run(run())
 
 
 def test_sentences_are_spoken_one_by_one(loaded: LoadedVoice) -> None:
@@ -220,3 +212,18 @@ def test_forms_that_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="flac needs the package soundfile"):
         encoded(b"", 16000, "flac")
     assert len(at_rate(bytes(200), 16000, 24000)) == 300
+
+
+def test_what_is_said_of_a_reply() -> None:
+    """Marks of Markdown are not said; what is no mark is. Sentences of a text in parts are those of the whole."""
+    for written, said in (
+        ("## A **bold** and *thin* `word`", "A bold and thin word"), ("- one\n- two\n> three", "one\ntwo\nthree"),
+        ("see [the page](https://a.b/c) ~~now~~", "see the page now"), ("a_b_c 2 * 3 * 4 -1", "a_b_c 2 * 3 * 4 -1"),
+        ("```py\nx = 1\n```", "\nx = 1\n"), ("| a | b |\n|---|:-:|\n| 1 | 2 |", "a, b\n\n1, 2"), ("***\n", "\n"),
+    ):  # fmt: skip
+        assert said_of(written) == said
+    text = 'It is so. He said "No." And then?\nYes! e.g. this one。次。 The end'
+    for size in (1, 3, 100):
+        reader = SentencesInParts()
+        found = [one for start in range(0, len(text), size) for one in reader.push(text[start : start + size])]
+        assert [*found, *reader.finish()] == pieces(text)

@@ -1,9 +1,12 @@
-"""Language models that speak by codes of SNAC: the form of a prompt, the order of codes, sound, files and errors."""
+"""Language models that speak by codes of SNAC or X-Codec 2: the form of a prompt, the order of codes, sound,
+files and errors.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,18 +16,26 @@ import pytest
 
 import pyapp
 from pyapp import tasks
+from pyapp.audio.code_voice import SPEECH, TEXT, CodeVoice
+from pyapp.audio.frame_voice import SpokenTokens
 from pyapp.audio.speaking import SpeakOptions, speak
 from pyapp.audio.token_voice import VOICES, TextTokens, TokenVoice, levels_of
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Error, Sound
 from pyapp.formats import write_safetensors
-from pyapp.models.loading.voice import LoadedVoice
+from pyapp.models.loading.voice import LoadedVoice, load_voice
 from pyapp.nn import Embedding, Module
+from pyapp.nn.audio.sound_codes import Codes
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.models.decoder_configs import CONFIGS as DECODERS
+from tests.models.small_models import seeded_model
 from tests.models.test_codecs import make as make_codec
 from tests.models.test_codecs import write as write_codec
+from tests.models.voice_folders import write_folder
+from tests.models.xcodec_configs import CONFIGS as XCODECS
+from tests.models.xcodec_configs import weights as xcodec_weights
+from tests.text.tokenizer_documents import document, template, whole_words
 
 WORDS = ["<unk>", "<s>", "<|eot_id|>", *(f"{voice}:" for voice in VOICES), "hello", "there"]
 CUSTOM = len(WORDS)  # the number of <custom_token_0>
@@ -33,34 +44,22 @@ COUNT = FIRST + 7 * ENTRIES
 FRAMES = [[3, 9, 1, 0, 15, 7, 2], [4, 8, 5, 6, 14, 10, 11]]
 
 
-def tokenizer_json() -> str:
+def tokenizer_json(custom: Sequence[str] = ()) -> str:
     """Whole words, and the tokens of codes."""
-    custom = [f"<custom_token_{number}>" for number in range(COUNT - CUSTOM)]
-    special = [(0, "<unk>"), (1, "<s>"), (2, "<|eot_id|>"), *((CUSTOM + i, name) for i, name in enumerate(custom))]
-    template = {
-        "type": "TemplateProcessing", "pair": [],
-        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
-    }  # fmt: skip
-    return json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "decoder": None,
-        "added_tokens": [
-            {"id": i, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-             "normalized": False} for i, name in special
-        ],
-        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": template,
-        "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "<unk>"},
-    })  # fmt: skip
+    custom = custom or [f"<custom_token_{number}>" for number in range(COUNT - CUSTOM)]
+    special = {"<unk>": 0, "<s>": 1, "<|eot_id|>": 2} | {name: CUSTOM + i for i, name in enumerate(custom)}
+    parts = {"pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": template({"<s>": 1}, "<s> $A")}
+    return json.dumps(document(whole_words(WORDS, "<unk>"), special, **parts))
 
 
 class Chain(Module):
     """Writes given tokens one after the other."""
 
-    def __init__(self, tokens: list[int]) -> None:
+    def __init__(self, tokens: list[int], count: int = COUNT) -> None:
         super().__init__()
-        self.config = SimpleNamespace(vocab_size=COUNT, max_seq_len=4096, to_dict=dict)
-        self.table = Embedding(COUNT, COUNT)
-        rows = np.zeros((COUNT, COUNT), np.float32)
+        self.config = SimpleNamespace(vocab_size=count, max_seq_len=4096, to_dict=dict)
+        self.table = Embedding(count, count)
+        rows = np.zeros((count, count), np.float32)
         for before, after in zip(tokens, tokens[1:], strict=False):
             rows[before, after] = 100
         self.table.weight.data.copy_(pyapp.from_numpy(rows))
@@ -153,6 +152,46 @@ def test_settings_and_codecs_that_do_not_fit() -> None:
     other = make_codec("snac", codebook_size=64)
     with pytest.raises(ModelError, match="custom_token_457"):
         TokenVoice(Chain([1, 2]), tokenizer, other)
+
+
+SPOKEN = [*SPEECH, *TEXT, *(f"<|s_{number}|>" for number in range(480))]
+LLASA = "{% for m in messages %}[{{ m.role }}] {{ m.content }} {% endfor %}"
+
+
+def test_one_code_a_moment(tmp_path: Path) -> None:
+    """Llasa: the conversation of its authors' program, the sound of its codes, and files."""
+    config = XCODECS["xcodec2"]
+    codec = seeded_model(config, "audio-codec", xcodec_weights)
+    settings = {"chat_template": LLASA}
+    tokenizer = Tokenizer(json.loads(tokenizer_json(SPOKEN)), settings)
+    number = {name: CUSTOM + place for place, name in enumerate(SPOKEN)}
+    codes = [7, 479, 0, 250]
+    tokens = [number[SPEECH[0]], *(number[f"<|s_{code}|>"] for code in codes), number[SPEECH[1]]]
+    with pyapp.no_grad():
+        voice = CodeVoice(Chain(tokens, CUSTOM + len(SPOKEN)), tokenizer, codec)
+        wanted = codec.decode(Codes((pyapp.tensor([[codes]]),), (None,)))[0, 0].numpy()
+    ids = voice.prompt("hello <|s_3|> there")
+    places = [ids.index(number[name]) for name in (*TEXT, SPEECH[0])]
+    assert ids[-1] == number[SPEECH[0]] and places == sorted(places) and number["<|s_3|>"] not in ids
+    inside = ids[places[0] + 1 : places[1]]
+    assert inside[0] == WORDS.index("hello") and inside[-1] == WORDS.index("there")
+    loaded = LoadedVoice("voice", voice, SpokenTokens(tokenizer), {})
+    assert loaded.speakers == 1 and not loaded.voices
+    found, rate = speak(loaded, "hello. there", {"noise": 0.1})
+    assert rate == 16000 and np.abs(found - wanted).max() < 1e-4  # both sentences at once
+    with pytest.raises(ModelError, match="SPEECH_GENERATION_START"):
+        CodeVoice(Chain([1, 2]), Tokenizer(json.loads(tokenizer_json())), codec)
+
+    from pyapp.models.llama import TASKS, Config
+
+    small = DECODERS["llama"] | {"vocab_size": CUSTOM + len(SPOKEN), "max_position_embeddings": 40}
+    write_folder(tmp_path / "codec", dict(codec.state_dict()), config)
+    write_folder(tmp_path / "llasa", dict(TASKS["causal-lm"](Config.from_dict(small)).state_dict()), small)
+    (tmp_path / "llasa/tokenizer.json").write_text(tokenizer_json(SPOKEN))
+    (tmp_path / "llasa/tokenizer_config.json").write_text(json.dumps(settings))
+    of_files = load_voice(tmp_path / "llasa", codec=tmp_path / "codec")
+    assert isinstance(of_files.model, CodeVoice) and of_files.model.prompt("hello") == voice.prompt("hello")
+    assert len(speak(of_files, "hello")[0]) % 320 == 0
 
 
 def test_folders(tmp_path: Path) -> None:

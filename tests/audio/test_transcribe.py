@@ -354,6 +354,8 @@ def test_what_a_model_cannot_do_is_said() -> None:
         assert caught.value.where == name
     with pytest.raises(OptionError, match="not finite"):
         transcribe(ToneModel(), np.full(100, np.nan, np.float32))
+    with pytest.raises(OptionError, match="are above 1e"):
+        transcribe(ToneModel(), np.full(100, -1e30, np.float32))
     with pytest.raises(OptionError, match="mono"):
         transcribe(ToneModel(), np.zeros((2, 100), np.float32))
     cancel = Cancel()

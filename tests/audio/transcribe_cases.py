@@ -90,6 +90,8 @@ CASES = [
     Case("words, other punctuation", A, {**WORDS, "prepend_punctuations": " the", "append_punctuations": "s.,"}),
     Case("words of a translation", A, {**WORDS, "task": "translate", "language": "de"}, seconds=40.0),
     Case("words in clips", C, {**WORDS, "clip_timestamps": "2,9,20,48"}),
+    Case("words, a last frame alone", B,
+         {**WORDS, "sample_len": 5, "logprob_threshold": -1.45, "hallucination_silence_threshold": 2.0}, 30.01, 3),
     Case("words, silence skipped", A, {**WORDS, "hallucination_silence_threshold": 2.0}),
     Case("words, much silence skipped", C, {**WORDS, "hallucination_silence_threshold": 0.5}, seconds=50.0),
     Case("words, silence skipped, terse", D, {**WORDS, "hallucination_silence_threshold": 1.0}, seconds=50.0),

@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 
 from pyapp import cli
+from pyapp.audio import read_wav
 from pyapp.formats.png import encode_png
 from tests.models.projector_files import PROJECTOR, write_both
+from tests.models.test_voices import make as make_voice
+from tests.models.test_voices import write as write_voice
 from tests.text.picture_chat_model import photo, write_picture_chat_model
 from tests.text.small_model import write_model
 
@@ -117,6 +120,26 @@ def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.Captur
     for line in ("no/talk.json: there is no folder", "none.json: no such file", "talk.json: this is not UTF-8 text"):
         assert f"{tmp_path}/{line}" in told, told
     assert "Errno" not in told
+
+
+def test_spoken_answers(model: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each answer has a file of its own, which replaces none."""
+    voice = write_voice(tmp_path / "voice", "vits", dict(make_voice("vits").state_dict()))
+    (tmp_path / "answer-1.wav").write_bytes(b"old")
+    spoken = [*model, "--voice", str(voice), "--speech", str(tmp_path)]
+    asked = ["chat", *spoken, *QUICK, "--choice", "it"]
+    told = pytest.importorskip("click.testing").CliRunner().invoke(cli.cli, asked, input="so\nit\n")
+    assert told.exit_code == 0 and told.stdout == "it\nit\n", told.output
+    assert (tmp_path / "answer-1.wav").read_bytes() == b"old"
+    for number in (2, 3):
+        samples, rate = read_wav(tmp_path / f"answer-{number}.wav")
+        assert len(samples) and rate == 16000 and f"answer-{number}.wav" in told.stderr
+    for more, wrong in (
+        (["--voice-name", "9"], "one voice"), (["--voice-name", "ann"], "no names"),
+        (["--voice", str(tmp_path / "none")], "none"),
+    ):  # fmt: skip
+        assert cli.run(["chat", *spoken, *more]) == 1 and wrong in capsys.readouterr().err
+    assert cli.run(["chat", *model, "--speech", str(tmp_path)]) == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")

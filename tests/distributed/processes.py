@@ -517,10 +517,14 @@ def a_model_in_two_processes() -> None:
     whole, _ = load(path)
     every = sum(p.nbytes for p in whole.parameters())
     assert held < 0.51 * every and peak < 0.6 * every + SPARE, (held, peak, every)
+    check_tokens(model, whole, [5, 900, 4000, 33, 2, 71], 24)
+
+
+def check_tokens(model: Any, whole: Any, text: list[int], count: int) -> None:
+    """Both write the same tokens after a text, with nearly the same logits."""
     sessions = [Session(one, capacity=64) for one in (model, whole)]
-    text = [5, 900, 4000, 33, 2, 71]
     logits = [session.feed(text) for session in sessions]
-    for _ in range(24):
+    for _ in range(count):
         close(*logits, 1e-5)
         token = int(logits[1].argmax().item())
         assert int(logits[0].argmax().item()) == token
@@ -535,13 +539,7 @@ def mixtures_of_experts_in_two_processes() -> None:
         parallelize(own, dist.group_or_world(None))
         assert sum(p.numel() for p in own.parameters()) < 0.7 * sum(p.numel() for p in whole.parameters())
         for text in ([5, 90, 4, 33, 2, 71, 8, 9, 60, 1, 12], [7, 3]):
-            sessions = [Session(one, capacity=32) for one in (own, whole)]
-            logits = [session.feed(text) for session in sessions]
-            for _ in range(8):
-                close(*logits, 1e-5)
-                token = int(logits[1].argmax().item())
-                assert int(logits[0].argmax().item()) == token
-                logits = [session.step(token) for session in sessions]
+            check_tokens(own, whole, text, 8)
 
 
 @check

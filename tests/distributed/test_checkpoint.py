@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from math import inf, isnan
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import pyapp
 from pyapp import nn, optim
 from pyapp.distributed import checkpoint
+from pyapp.distributed.checkpoint import files
 from pyapp.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -24,6 +26,7 @@ from pyapp.distributed.checkpoint.state_dict import (
 from pyapp.engine.processes.group import ProcessGroup
 from pyapp.errors import ArgumentError, FileFormatError, ProcessError, StateError
 from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.nn.fully_sharded import fully_shard
 from pyapp.nn.part import Part
 from pyapp.nn.tensor_parallel import parallelize
 from tests.distributed.test_tensor_parallel import TEXT
@@ -195,6 +198,107 @@ def test_values_and_nested_states(tmp_path: Path) -> None:
     with pytest.raises(StateError):
         set_model_state_dict(model, {"weight": model.weight}, options=StateDictOptions())
     assert get_model_state_dict(model)["weight"] is not model.weight
+
+
+def test_a_checkpoint_is_written_while_the_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its values are those of the call. Where it fails on one rank, all are told, and the checkpoint before stays."""
+    written = files._write
+    monkeypatch.setattr(files, "_WRITING", [])  # the ranks are threads of one process here
+
+    def save(group: ProcessGroup) -> Any:
+        state = divided(group.rank(), 2)
+        found = checkpoint.async_save(state, checkpoint_id=tmp_path, process_group=group)
+        files._WRITING.clear()
+        blank(state)
+        return found
+
+    def run(group: ProcessGroup) -> None:
+        save(group).result(60)
+        save(group).result(60)
+
+    def fails(folder: Path, stem: str, pieces: Any) -> list[str]:
+        if stem.endswith("1"):
+            raise OSError("no space left")
+        sleep(0.1)  # the other one has failed before
+        return written(folder, stem, pieces)
+
+    def run_badly(group: ProcessGroup) -> None:
+        with pytest.raises((OSError, ProcessError), match="no space left"):
+            save(group).result(60)
+
+    in_ranks(2, run)
+    monkeypatch.setattr(files, "_write", fails)
+    in_ranks(2, run_badly)
+    monkeypatch.setattr(files, "_write", written)
+    listed = json.loads((tmp_path / "checkpoint.json").read_text())["files"]
+    left = {path.name for path in tmp_path.iterdir()} - {*listed, "checkpoint.json"}
+    assert {name.rpartition(".")[2] for name in left} == {"failed"}
+    found = blank(state_of_one())
+    checkpoint.load(found, checkpoint_id=tmp_path)
+    assert_same(found, state_of_one())
+    later = checkpoint.async_save(found, checkpoint_id=tmp_path)
+    assert checkpoint.async_save(found, checkpoint_id=tmp_path).result(60) is None and later.done()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_rank_0_alone_has_the_whole_state_and_sends_it(flat: bool) -> None:
+    whole = StateDictOptions(full_state_dict=True, cpu_offload=True, flatten_optimizer_state_dict=flat)
+    sent = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True, flatten_optimizer_state_dict=flat)
+
+    def made(group: ProcessGroup | None, value: float) -> tuple[Any, Any]:
+        model = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 1, bias=False))
+        with pyapp.no_grad():
+            for i, parameter in enumerate(model.parameters()):
+                parameter.copy_(pyapp.arange(parameter.numel()).reshape(parameter.shape) * value - i)
+        model[1].weight.requires_grad_(False)
+        if group is not None:
+            fully_shard(model, process_group=group)
+        groups = [{"params": [model[0].weight], "lr": 0.1}, {"params": [model[0].bias], "lr": 0.2}]
+        return model, optim.AdamW(groups)
+
+    def step(model: Any, optimizer: Any) -> None:
+        (model(pyapp.tensor([[1.0, 2.0, 3.0]])) ** 2).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def values(states: tuple[dict[str, Any], dict[str, Any]]) -> dict[str, Any]:
+        """The numbers of both states by their names."""
+        model, optimizer = states
+        if optimizer and not flat:
+            entries = optimizer["state"].items()
+            optimizer = {f"state.{name}.{key}": value for name, entry in entries for key, value in entry.items()}
+            optimizer["param_groups.0.bias.lr"] = states[1]["param_groups"][1]["lr"]
+        every = {**model, **optimizer}
+        return {key: x.tolist() if isinstance(x, pyapp.Tensor) else x for key, x in every.items()}
+
+    alone = made(None, 0.1)
+    step(*alone)
+    states = get_state_dict(*alone, options=whole)
+    again = made(None, 0.3)
+    set_state_dict(*again, model_state_dict=states[0], optim_state_dict=states[1], options=whole)
+    step(*alone)
+    step(*again)
+    wanted = values(get_state_dict(*alone, options=whole))
+    assert values(get_state_dict(*again, options=whole)) == wanted and wanted["param_groups.0.bias.lr"] == 0.2
+
+    def run(group: ProcessGroup) -> dict[str, Any]:
+        first, later = made(group, 0.1), made(group, 0.3)
+        step(*first)
+        model, optimizer = get_state_dict(*first, options=whole)
+        assert bool(model) == bool(optimizer) == (group.rank() == 0)
+        set_state_dict(*later, model_state_dict=model, optim_state_dict=optimizer, options=sent)
+        step(*later)
+        return values(get_state_dict(*later, options=whole))
+
+    found = in_ranks(2, run)
+    assert found[0].keys() >= wanted.keys() and found[1] == {}
+    for name, value in wanted.items():
+        assert found[0][name] == value or pyapp.allclose(pyapp.tensor(found[0][name]), pyapp.tensor(value)), name
+    trained = get_model_state_dict(alone[0], options=StateDictOptions(ignore_frozen_params=True))
+    assert list(trained) == ["0.weight", "0.bias"]
+    with pytest.raises(ValueError, match="full_state_dict=True"):
+        StateDictOptions(broadcast_from_rank0=True)
 
 
 def test_a_state_of_no_step_is_that_of_a_new_optimiser(tmp_path: Path) -> None:

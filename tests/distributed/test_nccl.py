@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp import nn
 from pyapp.engine.device import as_device
+from pyapp.engine.numpy_arrays import to_bits
 from pyapp.engine.processes import collectives, nccl
 from pyapp.engine.processes.communicator import ReduceOp
 from pyapp.engine.processes.group import ProcessGroup
 from pyapp.errors import ProcessError
 from pyapp.models.load import LoadedModel  # noqa: F401 (threads must not import it at once)
+from pyapp.nn.fully_sharded import MixedPrecisionPolicy, fully_shard
 from pyapp.nn.tensor_parallel import parallelize
+from pyapp.optim import SGD
 from tests.distributed.test_tensor_parallel import TEXT, written
 from tests.distributed.thread_ranks import ThreadRank, in_ranks
 from tests.mirror.device import Mirror
@@ -26,7 +30,7 @@ from tests.models.test_decoders import make, numbers
 
 pytestmark = pytest.mark.native_only
 STREAM, COMMUNICATOR, VERSION = 77, 0x5000, 23000
-TYPES = {0: "i1", 1: "u1", 2: "i4", 4: "i8", 6: "f2", 7: "f4", 8: "f8"}
+TYPES = {0: "i1", 1: "u1", 2: "i4", 4: "i8", 6: "f2", 7: "f4", 8: "f8", 9: "u2"}  # 9: the bits of bfloat16
 OPERATIONS = {0: sum, 1: np.prod, 2: np.max, 3: np.min, 4: np.mean}
 
 
@@ -49,10 +53,12 @@ class FakeNccl:
     def __init__(self, host: ThreadRank, mirror: Mirror, version: int = VERSION) -> None:
         self.host, self.mirror, self.version = host, mirror, version
         self.calls: list[str] = []
+        self.kinds: set[int] = set()
         self.sent: dict[int, np.ndarray] | None = None  # within a group of calls: by the rank that gets it
         self.received: list[tuple[int, np.ndarray]] = []
 
     def memory(self, address: int, count: int, kind: int) -> np.ndarray:
+        self.kinds.add(kind)
         size = np.dtype(TYPES[kind]).itemsize * count
         place = (ctypes.c_ubyte * size).from_address(self.mirror.real(address, size))
         return np.frombuffer(place, TYPES[kind])
@@ -140,6 +146,9 @@ class FakeNccl:
 
 
 def reduced(every: list[np.ndarray], op: int) -> np.ndarray:
+    if every[0].dtype == np.uint16:
+        wide = reduced([(bits.astype(np.uint32) << 16).view(np.float32) for bits in every], op)
+        return np.asarray(to_bits(wide, pyapp.bfloat16))
     return np.asarray(sum(every) if op == 0 else OPERATIONS[op](np.stack(every), axis=0))
 
 
@@ -223,6 +232,39 @@ def test_a_model_on_cards_is_that_of_one_process() -> None:
             numbers(model(pyapp.tensor([TEXT]).to("mirror")))
 
     on_cards(work)
+
+
+def trained(model: nn.Module, rows: slice, device: str) -> list[float]:
+    """The losses of two steps with some of two texts."""
+    ids = pyapp.tensor([TEXT, TEXT[::-1]][rows]).to(device)
+    optimizer, losses = SGD(model.parameters(), lr=0.1), []
+    for _ in range(2):
+        optimizer.zero_grad()
+        logits = model(ids[:, :-1]).float()
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("way", ["tensors", "float32", "bfloat16"])
+def test_training_on_cards_is_that_of_one_process(way: str) -> None:
+    """Divided tensors; parameters of which each process keeps a part, whose gradients are sums of what all have."""
+    alone = trained(make("llama", 1), slice(2), "cpu")
+
+    def work(group: ProcessGroup, library: FakeNccl) -> list[float]:
+        model = make("llama", 1)
+        if way == "tensors":
+            return trained(parallelize(model, group, training=True).to("mirror"), slice(2), "mirror")
+        fully_shard(model.to("mirror"), process_group=group, mp_policy=MixedPrecisionPolicy(way))
+        rank = group.rank()
+        found = trained(model, slice(rank, rank + 1), "mirror")
+        assert "reduce_scatter" in library.calls and library.kinds == {9 if way == "bfloat16" else 7}
+        return found
+
+    found = np.mean(on_cards(work), 0)
+    np.testing.assert_allclose(found, alone, rtol=2e-6 if way != "bfloat16" else 3e-3)
 
 
 def test_failures_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

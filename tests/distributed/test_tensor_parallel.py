@@ -322,6 +322,23 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+def reading(path: Path, settings: Any, dtype: str | None) -> tuple[Any, int, Callable[[ProcessGroup], Any]]:
+    """The whole model of a file, the bytes of its tensors, and what a rank does: it loads its part of the model, and
+    returns it, the bytes that it has read, and what it writes.
+    """
+
+    def load(source: Any, group: ProcessGroup | None = None) -> Any:
+        with open_checkpoint(source) as checkpoint:
+            return build(checkpoint, lambda event: None, Cancel(), settings, dtype, group=group)
+
+    def run(group: ProcessGroup) -> Any:
+        source = Counted(path)
+        model = load(source, group)
+        return model, source.bytes_read, written(model)
+
+    return load(path), sum(info.nbytes for info in open_checkpoint(path).tensors.values()), run
+
+
 @pytest.mark.parametrize(
     "kind, dtype", [("safetensors", None), ("safetensors", "q8_0"), ("q8_0", None), ("Q4_K_M", None)]
 )
@@ -329,17 +346,7 @@ def test_each_process_reads_its_parts(files: dict[str, Path], kind: str, dtype: 
     path = files[kind]
     settings = WIDE if kind == "safetensors" else None
 
-    def load(source: Any, group: ProcessGroup | None = None) -> Any:
-        with open_checkpoint(source) as checkpoint:
-            return build(checkpoint, lambda event: None, Cancel(), settings, dtype, group=group)
-
-    whole = load(path)
-    stored = sum(info.nbytes for info in open_checkpoint(path).tensors.values())
-
-    def run(group: ProcessGroup) -> Any:
-        source = Counted(path)
-        model = load(source, group)
-        return model, source.bytes_read, written(model)
+    whole, stored, run = reading(path, settings, dtype)
 
     results = in_ranks(2, run)
     names = dict(whole.named_parameters())
@@ -398,19 +405,9 @@ def test_each_process_reads_its_part_of_every_expert(mixtures: dict[str, Path], 
     path = mixtures[kind]
     settings = MIXTURE if path.suffix == ".safetensors" else None
 
-    def load(source: Any, group: ProcessGroup | None = None) -> Any:
-        with open_checkpoint(source) as checkpoint:
-            return build(checkpoint, lambda event: None, Cancel(), settings, dtype, group=group)
-
-    whole = load(path)
-    stored = sum(info.nbytes for info in open_checkpoint(path).tensors.values())
+    whole, stored, run = reading(path, settings, dtype)
     tokens, logits = written(whole)
     experts = whole.model.layers[0].mlp.experts
-
-    def run(group: ProcessGroup) -> Any:
-        source = Counted(path)
-        model = load(source, group)
-        return model, source.bytes_read, written(model)
 
     widths = []
     for model, read, (own, steps) in in_ranks(2, run):

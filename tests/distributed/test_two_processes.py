@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -66,30 +67,51 @@ def test_a_rank_that_ends_ends_the_others_by_its_name(tmp_path: Path, end: str, 
     assert ended.returncode == code and told in ended.stderr.splitlines()[-1], ended.stderr
 
 
-@pytest.mark.parametrize("end", ["raise SystemExit", "dist.destroy_process_group()"])
-def test_a_rank_that_has_left_is_named(tmp_path: Path, end: str) -> None:
-    """One that ends without an error while the other waits for it: neither waits for ever."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import pyapp\nfrom pyapp import distributed as dist\ndist.init_process_group('mpi')\nx = pyapp.ones(3)\n"
-        f"dist.all_reduce(x)\nif dist.get_rank() == 1:\n    {end}\nelse:\n    dist.all_reduce(x)\n"
-    )
-    ended = run(script)
-    assert ended.returncode == 1 and "all_reduce of 3 float32 in [3] by SUM: rank 1 has left" in ended.stderr
+# What rank 1 does while the other waits for it, and what is said then: neither waits for ever.
+EAGER = """
+import pyapp
+from pyapp import distributed as dist
+dist.init_process_group('mpi')
+x = pyapp.ones(3)
+dist.all_reduce(x)
+if dist.get_rank() == 1:
+    END
+else:
+    dist.all_reduce(x)
+"""
+REPLAYED = """
+import pyapp
+from pyapp import distributed as dist
+from pyapp.engine import capture
+from pyapp.nn.tensor_parallel import sum_of_ranks
+group = dist.init_process_group('mpi')
+x = pyapp.ones(COUNT)
+graph = capture(lambda: sum_of_ranks(x, group) * 0.5)
+graph.replay()
+assert x[0].item() == 4
+if group.rank() == 0:
+    graph.replay()
+"""
+LEFT = {
+    "by an exit": (EAGER.replace("END", "raise SystemExit"), "all_reduce of 3 float32 in [3] by SUM"),
+    "the group": (EAGER.replace("END", "dist.destroy_process_group()"), "all_reduce of 3 float32 in [3] by SUM"),
+    "a small Graph": (REPLAYED.replace("COUNT", "10"), "all_reduce of a Graph"),
+    "a large Graph": (REPLAYED.replace("COUNT", "200_000"), "all_reduce of a Graph"),
+}
 
 
-@pytest.mark.parametrize("count", [10, 200_000])
-def test_a_rank_that_has_left_is_named_where_a_graph_waits(tmp_path: Path, count: int) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import pyapp\nfrom pyapp import distributed as dist\nfrom pyapp.engine import capture\n"
-        "from pyapp.nn.tensor_parallel import sum_of_ranks\ngroup = dist.init_process_group('mpi')\n"
-        f"x = pyapp.ones({count})\ngraph = capture(lambda: sum_of_ranks(x, group) * 0.5)\n"
-        "graph.replay()\nassert x[0].item() == 4\n"
-        "if group.rank() == 0:\n    graph.replay()\n"
-    )
-    ended = run(script)
-    assert ended.returncode == 1 and "all_reduce of a Graph: rank 1 has left" in ended.stderr, ended.stderr
+def test_a_rank_that_has_left_is_named(tmp_path: Path) -> None:
+    """All at once: each waits some seconds before it says so."""
+
+    def ended(item: tuple[str, tuple[str, str]]) -> str | None:
+        name, (program, call) = item
+        script = tmp_path / f"{name}.py"
+        script.write_text(program)
+        done = run(script)
+        return None if done.returncode == 1 and f"{call}: rank 1 has left" in done.stderr else f"{name}\n{done.stderr}"
+
+    with ThreadPoolExecutor(len(LEFT)) as pool:
+        assert not list(filter(None, pool.map(ended, LEFT.items())))
 
 
 def test_a_rank_that_is_absent_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import time
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def test_inspect_of_a_checkpoint(golden: Path, name: str, kind: str) -> None:
     assert found["totals"]["tensors"] == len(found["tensors"]) == 21
     header = 28 + 2 * 4 * 8 * 2 if kind.endswith("0") else 256  # version 0 has the rotary tables, too
     assert found["totals"]["bytes"] == size - header
-    assert found["totals"]["parameters"] == sum(_product(tensor["shape"]) for tensor in found["tensors"])
+    assert found["totals"]["parameters"] == sum(prod(tensor["shape"]) for tensor in found["tensors"])
     assert json.loads(json.dumps(found)) == found
 
 
@@ -127,13 +128,6 @@ def test_inspect_of_other_files(golden: Path) -> None:
     assert inspect(golden / "tokenizer.bin")["config"] == {"vocab_size": 320}
     with pytest.raises(FileFormatError, match="zip archive"):
         inspect(b"PK\x03\x04" + bytes(60))
-
-
-def _product(shape: list[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 # -- NaN and infinity

@@ -25,6 +25,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "inception_v3": ("InceptionV3", {"input_shape": (75, 75, 3), "include_top": False, "pooling": "avg"}),
     "convnext": ("ConvNeXtTiny", SMALL),
     "vgg": ("VGG16", WITHOUT),
+    "nasnet": ("NASNetMobile", {**WITHOUT, "pooling": "avg"}),
 }
 PREDICTED = ("mobilenet", "mobilenet_v2", "mobilenet_v3")  # the smallest ones also compute something
 

@@ -110,12 +110,12 @@ def register(keras: Any) -> dict[str, Any]:
         def __init__(self, units: int, **settings: Any) -> None:
             super().__init__(**settings)
             self.units = units
-            self.first = keras.layers.Dense(units, activation="tanh")
+            self.start = keras.layers.Dense(units, activation="tanh")
             self.blocks = [[Scale(2.0), keras.layers.Dense(units)], [keras.layers.Dense(units)]]
             self.ends = {"last": keras.layers.Dense(1), "scale": Scale(0.5)}
 
         def call(self, inputs: Any) -> Any:
-            x = self.first(inputs)
+            x = self.start(inputs)
             for block in self.blocks:
                 for layer in block:
                     x = layer(x)

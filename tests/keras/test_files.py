@@ -544,3 +544,19 @@ def test_layers_write_and_read_what_they_want(tmp_path: Path) -> None:
     other.load_weights(tmp_path / "model.weights.h5")
     assert other.layers[0].steps == 7
     np.testing.assert_array_equal(other.predict(x, verbose=0), model.predict(x, verbose=0))
+
+
+def test_weights_of_subclasses_where_earlier_versions_put_them(files: Path, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    known = register(keras)
+    model = keras.models.load_model(files / "own.keras", {"Own": known["Own"]}, compile=False)
+    path, before = tmp_path / "own.weights.h5", [weight.numpy().copy() for weight in model.weights]
+    model.save_weights(path)
+    with h5py.File(path, "r+") as file:
+        assert "start" not in file and "vars" in file["layers/dense"]  # as Keras has it: after "layers"
+        file.move("layers/dense", "start")
+        del file["layers"]
+    for weight in model.weights:
+        weight.assign(weight * 0)
+    model.load_weights(path)
+    assert all(np.array_equal(a, b.numpy()) for a, b in zip(before, model.weights, strict=True))

@@ -203,12 +203,16 @@ def test_layers_tell_what_their_cells_and_shapes_are() -> None:
         assert layer.cell.output_size == 3 and layer.cell.state_size == ([3, 3] if states == 2 else 3)
     stacked = layers.RNN([layers.LSTMCell(3), layers.GRUCell(2)])
     assert stacked.cell.state_size == [[3, 3], 2]
-    assert [len(one) if isinstance(one, list) else tuple(one.shape) for one in stacked.get_initial_state(4)] == [
-        2, (4, 2)
+    assert [[tuple(state.shape) for state in one] for one in stacked.get_initial_state(4)] == [
+        [(4, 3), (4, 3)], [(4, 2)]
     ]  # fmt: skip
     attention = layers.MultiHeadAttention(2, 3, output_shape=7)
     assert attention.compute_output_shape((2, 4, 6), (2, 5, 6)) == (2, 4, 7)
     assert attention.compute_output_shape(query_shape=(None, 4, 6), value_shape=(None, 5, 6)) == (None, 4, 7)
+    x = np.ones((2, 4), "float32")
+    _, states = layers.GRUCell(3)(x, [np.zeros((2, 3), "float32")])
+    _, state = layers.GRUCell(3)(x, np.zeros((2, 3), "float32"))
+    assert isinstance(states, list) and tuple(state.shape) == (2, 3)
     cell = layers.LSTMCell(3)
     x = np.ones((2, 4), "float32")
     output, after = cell(x, [np.zeros((2, 3), "float32"), np.zeros((2, 3))])

@@ -226,3 +226,31 @@ def test_numbers_go_to_a_server() -> None:
         keras.callbacks.RemoteMonitor(root).on_epoch_end(0, {})
     with pytest.raises(ValueError, match="the address of a server"):
         keras.callbacks.RemoteMonitor("localhost:9000")
+
+
+def test_a_layer_may_come_twice(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    twice, x = layers.Dense(4, name="twice"), np.float32([[0.5, -1, 2, 0.1]])
+    model = keras.Sequential([keras.Input((4,)), twice, layers.ReLU(), twice])
+    start(model)
+    kernel, bias = model.get_weights()
+    wanted = np.maximum(x @ kernel + bias, 0) @ kernel + bias
+    for path in ("model.keras", "model.safetensors"):
+        model.save(tmp_path / path)
+        again = keras.models.load_model(tmp_path / path)
+        np.testing.assert_allclose(again.predict(x, verbose=0), wanted, rtol=1e-5)
+        assert again.count_params() == 20 and [layer.name for layer in again.layers].count("twice") == 2
+    model.pop()
+    np.testing.assert_allclose(model.predict(x, verbose=0), np.maximum(x @ kernel + bias, 0), rtol=1e-5)
+    with pytest.raises(ValueError, match="has no weights yet"):
+        keras.Sequential([layers.Dense(2)]).count_params()
+
+
+def test_what_evaluate_makes_is_in_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3), layers.Dense(1)])
+    model.compile("adam", "mse")
+    model.predict(np.ones((2, 4)), verbose=0)
+    model.summary()
+    model.evaluate(np.ones((2, 4)), np.ones((2, 1)), verbose=0)
+    model.summary()
+    assert re.findall("Total params: (.*)", capsys.readouterr().out) == ["19 (76.00 B)", "59 (236.00 B)"]

@@ -325,7 +325,7 @@ BAD = [
     (lambda m, x, y: m.compile("adam", "mes") or m.fit(x, y, verbose=0), ValueError, "no loss 'mes'"),
     (lambda m, x, y: m.get_layer("dens"), ValueError, "there are dense, batch_normalization"),
     (lambda m, x, y: m.add(keras.layers.Dense), ValueError, "not the class"),
-    (lambda m, x, y: m.add(keras.layers.Dense(3, activaton="relu")), TypeError, "no argument 'activaton'"),
+    (lambda m, x, y: m.add(keras.layers.Dense(3, activaton="relu")), ValueError, "no argument 'activaton'"),
     (lambda m, x, y: keras.layers.Dense(0), ValueError, "positive integer"),
     (lambda m, x, y: keras.layers.Conv2D(4, 3)(zeros(2, 8, 8)), ValueError, "conv2d .Conv2D..*takes 4 dims"),
     (lambda m, x, y: keras.Model(keras.Input((3,)), keras.Input((3,)) + 1), ValueError, "gap"),

@@ -24,6 +24,15 @@ def _write_views(x: Tensor) -> Tensor:
     return y
 
 
+def _of_many_dims(x: Tensor, p: Tensor) -> Tensor:
+    """Copies, sums and writes of views with more dims than a kernel's record."""
+    turned = x.permute(7, 2, 0, 5, 1, 4, 6, 3)  # (2, 2, 2, 3, 3, 2, 2, 1)
+    y = turned.clone()
+    y.transpose(0, 1)[:, :, :, :, 1:].add_(p.reshape(3, 1, 2, 1, 1)[1:, :, :, :, :].transpose(0, 1))
+    y.transpose(1, 6).copy_(turned.transpose(1, 6) * 2 + y.transpose(1, 6))
+    return y.double().movedim(0, 5).float() + (turned > 0).movedim(0, 5)
+
+
 def _drawn(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """With a seed: the same numbers on every device."""
 
@@ -96,6 +105,11 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "linear_cross_entropy": (
         lambda x, w: F.linear_cross_entropy(x, w, CLASSES.to(x.device), options=PIECES), [normal(5, 4), X]
     ),
+    "many_dims": (_of_many_dims, [normal(2, 3, 2, 1, 2, 3, 2, 2), normal(3, 2)]),
+    "rows_of_blocks": (lambda x: F.embedding(INDEX.to(x.device), x.detach().to("q8_0")), [normal(4, 32)]),
+    "whole_numbers": (lambda x: pyapp.atan2(x.long(), 2 - x.long()) * x.long().isfinite() + x.bool().isnan(), [X]),
+    "transform_of_halves": (lambda x: pyapp.fft.rfft(x.half()).abs(), [normal(3, 12)]),
+    "as_strided": (lambda x: x.as_strided((3, 2), (2, 3), 1), [X]),
     "mvlgamma": (lambda x: pyapp.mvlgamma(x.abs() + 3, 2), [X]),
 }  # fmt: skip
 

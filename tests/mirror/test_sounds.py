@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import pyapp
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models import listener_configs, sound_label_configs, test_listeners, test_sound_labels
 from tests.models.sound_configs import OTHER_DEVICE, SAMPLES, recording

@@ -168,6 +168,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "lilt": {
         "model_type": "lilt", **_SIZES, **_LABELS, "hidden_size": 24, "channel_shrink_ratio": 2, "pad_token_id": 0,
     },
+    "layoutlmv2": {
+        "model_type": "layoutlmv2", **_SIZES, **_LABELS, "coordinate_size": 3, "shape_size": 2, "rel_pos_bins": 8,
+        "max_rel_pos": 4, "rel_2d_pos_bins": 16, "max_rel_2d_pos": 300, "image_feature_pool_shape": [2, 3, 6],
+        "has_visual_segment_embedding": True, "input_size": 32, "detectron2_config_args": {
+            "MODEL.RESNETS.DEPTH": 50, "MODEL.RESNETS.NUM_GROUPS": 2, "MODEL.RESNETS.WIDTH_PER_GROUP": 2,
+            "MODEL.RESNETS.STEM_OUT_CHANNELS": 4, "MODEL.RESNETS.RES2_OUT_CHANNELS": 6,
+            "MODEL.PIXEL_STD": [57.375, 57.12, 58.395],
+        },
+    },
     "layoutlmv3": {
         "model_type": "layoutlmv3", **_SIZES, **_LABELS, "coordinate_size": 3, "shape_size": 2, "input_size": 12,
         "patch_size": 4, "rel_pos_bins": 8, "max_rel_pos": 4, "rel_2d_pos_bins": 16, "max_rel_2d_pos": 300,
@@ -175,6 +184,29 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "layoutlmv3_words": {
         "model_type": "layoutlmv3", **_SIZES, "coordinate_size": 3, "shape_size": 2, "visual_embed": False,
         "has_spatial_attention_bias": False, "id2label": {str(i): f"B-{i}" for i in range(12)},
+    },
+    "splinter": {"model_type": "splinter", **_SIZES, "pad_token_id": 0, "question_token_id": 11},
+    "yoso": {"model_type": "yoso", **_SIZES, **_LABELS, "hash_code_len": 5, "conv_window": 3},
+    "bros": {"model_type": "bros", **_SIZES, **_LABELS, "hidden_size": 64, "pad_token_id": 0},
+    "tapas": {
+        "model_type": "tapas", **_SIZES, **_LABELS, "type_vocab_sizes": [3, 5, 6, 2, 5, 5, 10],
+        "num_aggregation_labels": 4, "temperature": 0.7, "max_num_columns": 5, "max_num_rows": 6,
+        "aggregation_labels": {"0": "NONE", "1": "SUM", "2": "AVERAGE", "3": "COUNT"}, "no_aggregation_label_index": 0,
+    },
+    "markuplm": {
+        "model_type": "markuplm", **_SIZES, **_LABELS, "pad_token_id": 1, "max_xpath_tag_unit_embeddings": 7,
+        "max_xpath_subs_unit_embeddings": 6, "tag_pad_id": 6, "subs_pad_id": 5, "xpath_unit_hidden_size": 3,
+        "max_depth": 4,
+    },
+    "neobert": {"model_type": "neobert", **_SIZES, **_LABELS, "norm_eps": 1e-5, "max_length": 24},
+    "funnel": {
+        "model_type": "funnel", "vocab_size": 40, "block_sizes": [1, 2, 1], "num_decoder_layers": 1, "d_model": 16,
+        "n_head": 2, "d_head": 6, "d_inner": 24, **_LABELS,
+    },
+    "funnel_factorized": {
+        "model_type": "funnel", "vocab_size": 40, "block_sizes": [1, 1], "block_repeats": [1, 2], "d_model": 16,
+        "n_head": 4, "d_head": 4, "d_inner": 24, "num_decoder_layers": 1, **_LABELS, "pooling_type": "max",
+        "attention_type": "factorized", "truncate_seq": False, "pool_q_only": False,
     },
     "openai_privacy_filter": {
         "model_type": "openai_privacy_filter", **_SIZES, "pad_token_id": 0, "num_key_value_heads": 2, "head_dim": 6,
@@ -184,7 +216,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
 _ALIKE = (
     "deberta_words", "data2vec_text", "xlm_roberta_xl", "roberta_prelayernorm", "convbert_base", "ernie", "luke_words",
-    "nystromformer", "xmod_before"
+    "nystromformer", "xmod_before", "splinter", "yoso", "funnel_factorized",
 )  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(
@@ -195,8 +227,9 @@ _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
     "distilbert": {"dim": 32, "hidden_dim": 64}, "xlnet": {"d_model": 32, "d_inner": 64},
     "squeezebert": _WIDE | {"embedding_size": 32}, "xlm": {"emb_dim": 32}, "flaubert": {"emb_dim": 32},
-    "lilt": {"hidden_size": 96, "intermediate_size": 64},
-    **dict.fromkeys(("layoutlmv3", "layoutlmv3_words"), _WIDE | {"coordinate_size": 6, "shape_size": 4}),
+    "lilt": {"hidden_size": 96, "intermediate_size": 64}, "bros": {"hidden_size": 128, "intermediate_size": 64},
+    **dict.fromkeys(("funnel", "funnel_factorized"), {"d_model": 32, "d_inner": 64, "d_head": 16}),
+    **dict.fromkeys(("layoutlmv2", "layoutlmv3", "layoutlmv3_words"), _WIDE | {"coordinate_size": 6, "shape_size": 4}),
 }  # fmt: skip
 # Run as GGUF files, with these fields: what llama.cpp has of an architecture.
 IN_GGUF: dict[str, dict[str, Any]] = {
@@ -205,15 +238,21 @@ IN_GGUF: dict[str, dict[str, Any]] = {
 IN_GGUF["xlm_roberta"] = _WIDE | {"hidden_act": "gelu"}
 IN_GGUF["nomic_moe"] = _WIDE | {"expert_bias": False}
 IN_GGUF |= {"jina_bert": _WIDE, "jina_embeddings_v3": _WIDE, "eurobert": _WIDE | {"mlp_bias": False}}
-# The reference adds the biases by distance to the mask, which a head for multiple choice does not take.
-MASKED = (("jina_bert", "multiple-choice"),)
+# The reference adds the biases by distance to the mask, which a head for multiple choice does not take; the heads of
+# Funnel-Transformer are the same in all its forms.
+MASKED = (
+    ("jina_bert", "multiple-choice"),
+    *(("funnel_factorized", f"{task}-classification") for task in ("sequence", "token")),
+    *(("funnel_factorized", task) for task in ("replaced-tokens", "question-answering", "multiple-choice")),
+    ("funnel_factorized", "masked-lm"),
+)
 # Tokens of two texts, the second with padding at its end.
 IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
 LENGTH = 7
 
 
-def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], list[list[int]] | None]:
-    """(ids, attention mask, type ids or None if the architecture has none)."""
+def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], Any]:
+    """(ids, attention mask, type ids or None if the architecture has none). A token of TAPAS has seven types."""
     padding = config.get("pad_token_id") or 0
     # Long enough to be read in blocks, or of the only length with landmarks.
     times = 3 if "num_random_blocks" in config or config.get("num_landmarks") == LENGTH else 1
@@ -225,14 +264,19 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
         ids, mask = (
             [row[count:] + row[:count] for row, count in zip(rows, (7, 4), strict=True)] for rows in (ids, mask)
         )
+    if config["model_type"] == "tapas":  # a question, the names of two columns, and two cells
+        cells = [(0, 0, 0), (0, 0, 0), (1, 1, 0), (1, 2, 0), (1, 1, 1), (1, 1, 1), (1, 2, 1)]
+        typed = [[*cell, 0, i % 3, 2 * (i % 2), i] for i, cell in enumerate(cells)]
+        return ids, mask, [typed, [*typed[1:3], *typed[5:], *[[0] * 7] * 3]]
     types = [[0] * 4 + [1] * (length - 4)] * 2 if config.get("type_vocab_size", 2) != 1 else [[0] * length] * 2
     return ids, mask, types if config["model_type"] in TYPED else None
 
 
 TYPED = (
     "albert", "bert", "big_bird", "canine", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet",
-    "gte", "layoutlm", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer",
-    "rembert", "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
+    "bros", "funnel", "gte", "layoutlm", "layoutlmv2", "layoutlmv3", "lilt", "luke", "markuplm", "megatron-bert",
+    "mobilebert", "nomic_bert", "nystromformer", "rembert", "roberta", "roformer", "squeezebert", "xlm-roberta",
+    "xlnet",
 )  # fmt: skip
 
 
@@ -243,6 +287,9 @@ def page(config: dict[str, Any]) -> tuple[Any, ...]:
     if config["model_type"] == "luke":
         places = [[[2, 3, -1], [4, -1, -1]], [[1, 2, -1], [-1, -1, -1]]]
         return np.array([[5, 8], [2, 0]], np.int32), np.array(places, np.int32)
+    if config["model_type"] == "markuplm":  # tags of paths, and their numbers
+        units = np.arange(2 * LENGTH * 4).reshape(2, LENGTH, 4)
+        return (units * 5 % 7).astype(np.int32), (units * 3 % 6).astype(np.int32)
     if config["model_type"] not in PAGES:
         return ()
     boxes = np.zeros((2, LENGTH, 4), np.int32)
@@ -253,4 +300,4 @@ def page(config: dict[str, Any]) -> tuple[Any, ...]:
     return (boxes,) if side is None else (boxes, picture(2, side, side))
 
 
-PAGES = ("layoutlm", "layoutlmv3", "lilt")
+PAGES = ("bros", "layoutlm", "layoutlmv2", "layoutlmv3", "lilt")

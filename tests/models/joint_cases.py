@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.models.diffusion_cases import AUTOENCODERS, numbers, text_config
 from tests.models.seeded import picture_weights
+from tests.text.tokenizer_documents import document, numbered, template, whole_words
 
 _FLUX = {
     "in_channels": 16, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 16, "num_attention_heads": 2,
@@ -183,19 +184,11 @@ WORDS = ["<pad>", "</s>", "<unk>", "A", "red", "cat", "on", "!"]
 
 def tokenizer() -> dict[str, Any]:
     """The tokenizer.json of a tokenizer that ends texts as T5's does."""
-    end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return {
-        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "decoder": None,
-        "added_tokens": [{"id": i, "content": word, **flags} for i, word in enumerate(WORDS[:3])],
+    parts = {
         "pre_tokenizer": {"type": "Whitespace"},
-        "post_processor": {
-            "type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}, end],
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, end, {"Sequence": {"id": "B", "type_id": 0}}, end],
-            "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}},
-        },
-        "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "<unk>"},
-    }  # fmt: skip
+        "post_processor": template({"</s>": 1}, "$A </s>", "$A </s> $B </s>"),
+    }
+    return document(whole_words(WORDS, "<unk>"), numbered(WORDS[:3]), **parts)
 
 
 def inputs(name: str) -> dict[str, np.ndarray]:

@@ -8,29 +8,22 @@ shapes of the parameters, and their gradients. The weights are not stored: seede
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.bank_sound_configs import CONFIGS, LABELS, SAMPLES, SETTINGS
 from tests.models.parakeet_configs import sounds
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
-
-FOLDER = Path(__file__).with_name("golden_bank_sounds")
+from tests.models.seeded_folders import configuration, fill
 
 
 def golden(name: str) -> dict[str, Any]:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
-    made._attn_implementation = "eager"
+    made = configuration(CONFIGS[name], eager=True)
     model = transformers.AutoModelForCTC.from_config(made).float().eval()
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    fill(model, sound_weights)
     extractor = transformers.SeamlessM4TFeatureExtractor(**SETTINGS)
     recordings = [sounds(count) for count in SAMPLES]
     alone = extractor(recordings[0], sampling_rate=16000, return_tensors="pt")
@@ -49,8 +42,4 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found["numbers"], found["moments"])
+    write_each(__file__, CONFIGS, golden)

@@ -11,8 +11,6 @@ near to others that rounding decides.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +19,11 @@ from snac import SNAC
 from torch.nn.utils import parametrize
 from transformers import AutoConfig, AutoModel
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.codec_configs import CONFIGS, SAMPLES, mask, noise, sound
-from tests.models.seeded import codec_weights, direction, shown
+from tests.models.seeded import codec_weights, gradients_of, rounded, shown
+from tests.models.seeded_folders import along
 
-FOLDER = Path(__file__).with_name("golden_codecs")
 MARGIN = 1e-4  # between the distances of the two nearest entries
 
 
@@ -66,10 +64,6 @@ def mimi_name(key: str) -> str:
             f"{part}.{part}_transformer", f"{part}_transformer"
         )
     return key.replace("encoder.downsample.", "downsample.").replace("decoder.upsample.", "upsample.")
-
-
-def rounded(values: Any) -> Any:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
 
 
 def watched(model: Any) -> None:
@@ -124,9 +118,9 @@ def golden(name: str) -> dict[str, Any]:
             }
     chunk = samples[..., : config.chunk_length or samples.shape[-1]]
     vectors = model.encoder(chunk)
-    (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
+    along(vectors, "vectors").backward()
     decoded = model._decode_frame(torch.tensor(runs["large"]["codes"][0]))
-    (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
+    along(decoded, "samples").backward()
     vectors = rounded(shown(vectors.detach().numpy(), 200))
     return {"parameters": parameters_of(model), "filed": filed, "vectors": vectors, **runs}
 
@@ -143,9 +137,9 @@ def of_dac(model: Any) -> dict[str, Any]:
             found = model.decode(audio_codes=codes).audio_values[..., :SAMPLES]
         runs[run] = {"codes": [codes.tolist()], "scales": [None], "samples": rounded(shown(found.numpy(), 400))}
     vectors = model.encoder(samples)
-    (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
+    along(vectors, "vectors").backward()
     decoded = model.decoder(model.quantizer.from_codes(torch.tensor(runs["large"]["codes"][0]))[0])
-    (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
+    along(decoded, "samples").backward()
     return {"parameters": parameters_of(model), "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
 
 
@@ -158,9 +152,9 @@ def of_mimi(model: Any) -> dict[str, Any]:
             found = model.decode(codes).audio_values[..., :SAMPLES]
         runs[run] = {"codes": [codes.tolist()], "scales": [None], "samples": rounded(shown(found.numpy(), 400))}
     vectors = model.encoder(samples).latents
-    (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
+    along(vectors, "vectors").backward()
     decoded = model.decode(torch.tensor(runs["large"]["codes"][0])).audio_values
-    (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
+    along(decoded, "samples").backward()
     return {"parameters": parameters_of(model), "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
 
 
@@ -179,9 +173,9 @@ def of_snac(model: Any) -> dict[str, Any]:
             "samples": rounded(shown(found.numpy(), 400)),
         }  # fmt: skip
     vectors = model.encoder(samples)
-    (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
+    along(vectors, "vectors").backward()
     decoded = model.decoder(vectors_of(model, [torch.tensor(own).squeeze(1) for own in runs["large"]["codes"]]))
-    (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
+    along(decoded, "samples").backward()
     return {"parameters": parameters_of(model), "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
 
 
@@ -195,21 +189,9 @@ def vectors_of(model: Any, codes: Any) -> torch.Tensor:
 
 def parameters_of(model: Any) -> dict[str, list[Any]]:
     """The shape of each parameter, and two numbers of its gradient."""
-    found = {}
-    for key, parameter in model.named_parameters():
-        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        found[mimi_name(key)] = [
-            list(parameter.shape),
-            *rounded([grad.sum(), (grad * direction(mimi_name(key), grad.shape)).sum()]),
-        ]
-    return found
+    return gradients_of(model, {key: mimi_name(key) for key, _ in model.named_parameters()})
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, len(found["large"]["codes"]), "chunks", np.shape(found["large"]["codes"][0]))
-        print("  samples up to", max(map(abs, found["large"]["samples"])))
+    write_each(__file__, CONFIGS, golden)

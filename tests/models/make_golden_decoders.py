@@ -10,20 +10,16 @@ seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, LlamaForCausalLM, Mistral4ForCausalLM
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models import based_reference, rwkv_reference
 from tests.models.decoder_configs import CONFIGS
-from tests.models.seeded import direction, draw
+from tests.models.seeded import draw, gradients_of, rounded
 
-FOLDER = Path(__file__).with_name("golden_decoders")
 GIVE_NOTHING = (
     "Exaone4ForCausalLM",
     "Ernie4_5ForCausalLM",
@@ -88,10 +84,6 @@ def greedy(model: Any) -> tuple[list[int], float]:
     return tokens, lead
 
 
-def rounded(values: Any) -> Any:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
-
-
 def golden(name: str) -> dict[str, Any]:
     for salt in range(20):
         model = model_of(name, salt)
@@ -111,10 +103,7 @@ def golden(name: str) -> dict[str, Any]:
     read = model(torch.tensor([TEXT[:-1]]), use_cache=False).logits[0]  # states of caches may change in place
     loss = torch.nn.functional.cross_entropy(read, torch.tensor(TEXT[1:]))
     loss.backward()
-    parameters = {}
-    for key, parameter in model.named_parameters():
-        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
+    parameters = gradients_of(model)
     state = sorted(key for key in model.state_dict() if not key.endswith(COMPUTED))
     return {
         "salt": salt,
@@ -128,7 +117,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

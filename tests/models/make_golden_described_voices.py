@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
@@ -37,7 +36,7 @@ from parler_tts import ParlerTTSConfig, ParlerTTSForConditionalGeneration  # noq
 from parler_tts.dac_wrapper import modeling_dac  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 
-from tests.goldens import write_json  # noqa: E402
+from tests.goldens import write_each  # noqa: E402
 from tests.models.described_voice_configs import (  # noqa: E402
     CODES,
     CONFIGS,
@@ -53,7 +52,6 @@ from tests.models.described_voice_configs import (  # noqa: E402
 )
 from tests.models.seeded import gradients_of, rounded, shown  # noqa: E402
 
-FOLDER = Path(__file__).with_name("golden_described_voices")
 modeling_dac.DAC = partial(
     modeling_dac.DAC, encoder_dim=SIZES["encoder_hidden_size"], encoder_rates=SIZES["downsampling_ratios"],
     decoder_dim=SIZES["decoder_hidden_size"], decoder_rates=SIZES["downsampling_ratios"][::-1],
@@ -118,9 +116,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
-        print(name, found["written"], found["loss"])
+    write_each(__file__, CONFIGS, golden, ensure_ascii=False)

@@ -9,20 +9,16 @@ are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.codec_configs import sound
 from tests.models.dialogue_voice_configs import CODEC, CODES, CONFIGS, GENERATION, HEARD, SAMPLES, SHOWN, TEXT, TEXTS
 from tests.models.seeded import codec_weights, draw, gradients_of, rounded, shown
-
-FOLDER = Path(__file__).with_name("golden_dialogue_voices")
 
 
 def seed(model: Any, weights: Any) -> Any:
@@ -81,8 +77,4 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found["written"], found["written on"])
+    write_each(__file__, CONFIGS, golden)

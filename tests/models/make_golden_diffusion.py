@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import diffusers
-import numpy as np
 import PIL.Image
 import safetensors.torch
 import torch
@@ -51,11 +50,7 @@ from tests.models.diffusion_cases import (
     start_picture,
     vocabulary,
 )
-from tests.models.seeded import picture_weights, shown
-
-
-def rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+from tests.models.seeded import picture_weights, rounded, shown
 
 
 def drawn(model: Any) -> Any:

@@ -10,7 +10,6 @@ tests.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,11 @@ from chronos.chronos2 import Chronos2Model, Chronos2Pipeline
 from chronos.chronos2.config import Chronos2CoreConfig
 from chronos.chronos_bolt import ChronosBoltModelForForecasting, ChronosBoltPipeline
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.forecaster_configs import CLASSES, CONFIGS, GROUPS, HORIZON, LENGTHS, LEVELS, gaps, series
 from tests.models.seeded import direction, picture_weights, rounded
-from tests.models.seeded_folders import load_seeded
+from tests.models.seeded_folders import along, load_seeded
 
-FOLDER = Path(__file__).with_name("golden_forecasters")
 FREQUENCY = 1
 
 
@@ -43,7 +41,7 @@ def model_of(name: str, folder: Path) -> tuple[Any, dict[str, Any]]:
         made, classes = Chronos2CoreConfig(**config), Chronos2Model
     elif kind != "chronos_bolt":
         classes = getattr(transformers, CLASSES[kind])
-    model, stored = load_seeded(classes(made), folder, picture_weights, lambda key: "inv_timescales" not in key)
+    model, stored = load_seeded(classes(made), picture_weights, lambda key: "inv_timescales" not in key, folder)
     known = {key for key, _ in model.named_parameters(remove_duplicate=False)}
     return model.requires_grad_(True), {key: value for key, value in stored.items() if loaded(key) in known}
 
@@ -120,7 +118,7 @@ def golden(name: str) -> dict[str, Any]:
         with torch.no_grad():
             written = forecasts(model, name)
         results = outputs(model, name)
-        total = sum((part * torch.from_numpy(direction(name, tuple(part.shape))).float()).sum() for part in results)
+        total = sum(along(part, name) for part in results)
         total.backward()
         grads = {key: value.grad for key, value in model.named_parameters(remove_duplicate=False)}
         parameters = {}
@@ -131,6 +129,4 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

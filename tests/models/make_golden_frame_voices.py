@@ -9,28 +9,22 @@ weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, CsmForConditionalGeneration
+from transformers import CsmForConditionalGeneration
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.codec_configs import sound
 from tests.models.frame_voice_configs import CONFIGS, IDS, MOMENTS, SAMPLES
 from tests.models.seeded import frame_weights, rounded, shown
-from tests.models.seeded_folders import load_seeded
-
-FOLDER = Path(__file__).with_name("golden_frame_voices")
+from tests.models.seeded_folders import configuration, load_seeded
 
 
 def golden(name: str) -> dict[str, Any]:
     config = dict(CONFIGS[name])
-    made = AutoConfig.for_model(config.pop("model_type"), **config)
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(CsmForConditionalGeneration(made), Path(place), frame_weights)
+    made = configuration(CONFIGS[name])
+    model, stored = load_seeded(CsmForConditionalGeneration(made), frame_weights)
     heard = torch.from_numpy(sound(1, SAMPLES)[:1])
     with torch.no_grad():
         codes = model.codec_model.encode(heard, num_quantizers=config["num_codebooks"]).audio_codes[0]
@@ -66,9 +60,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found["codes"], found["written"])
+    write_each(__file__, CONFIGS, golden)

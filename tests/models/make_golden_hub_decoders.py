@@ -27,7 +27,7 @@ from safetensors.numpy import save_file
 from tests.goldens import write_json
 from tests.models.hub_decoder_configs import CONFIGS, KEPT_LAYERS, expanded, layer_of
 from tests.models.plamo_reference import Plamo2
-from tests.models.seeded import direction, draw
+from tests.models.seeded import direction, draw, rounded
 
 FOLDER = Path(__file__).with_name("golden_hub_decoders")
 STEPS = 8
@@ -93,10 +93,6 @@ class Runner:
         self.length += len(tokens)
         rows = [llama_cpp.llama_get_logits_ith(self.context, i) for i in range(len(tokens))]
         return np.array([np.ctypeslib.as_array(row, (self.words,)) for row in rows], np.float64)
-
-
-def rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
 
 
 def golden(name: str, sources: Path) -> dict[str, Any]:

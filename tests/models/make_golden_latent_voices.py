@@ -9,29 +9,23 @@ are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.codec_configs import sound
 from tests.models.latent_voice_configs import AFTER, CODEC, CONFIGS, GENERATION, IDS, SAMPLES, of_codec, weights
 from tests.models.seeded import rounded, shown
 from tests.models.seeded_folders import load_seeded
-
-FOLDER = Path(__file__).with_name("golden_latent_voices")
 
 
 def seeded(kind: Any, config: dict[str, Any], values: Any) -> tuple[Any, dict[str, list[int]]]:
     """A model with seeded weights, and its tensors as files have them."""
     config = dict(config)
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(kind(made), Path(place), values)
+    model, stored = load_seeded(kind(made), values)
     return model, {key: list(value.shape) for key, value in stored.items()}
 
 
@@ -62,9 +56,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found["frames"], found["scores"], found["sound"][:5])
+    write_each(__file__, CONFIGS, golden)

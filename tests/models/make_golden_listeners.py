@@ -9,7 +9,6 @@ product with a fixed vector. The weights are not stored: seeded.py makes them he
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,25 +16,21 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from transformers import (
-    AutoConfig,
     AutoModelForSpeechSeq2Seq,
     ParakeetFeatureExtractor,
     Speech2TextFeatureExtractor,
     Wav2Vec2FeatureExtractor,
 )
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.listener_configs import BANKS, CONFIGS, MOST, SAMPLES, tokens_of
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
+from tests.models.seeded_folders import configuration
 from tests.models.sound_configs import recording
-
-FOLDER = Path(__file__).with_name("golden_listeners")
 
 
 def model_of(name: str) -> Any:
-    config = dict(CONFIGS[name])
-    made = AutoConfig.for_model(config.pop("model_type"), **config)
-    made._attn_implementation = "eager"
+    made = configuration(CONFIGS[name], eager=True)
     for part in vars(made).values():
         if hasattr(part, "_attn_implementation"):
             part._attn_implementation = "eager"
@@ -86,9 +81,5 @@ def files_of(model: Any) -> list[str]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
-        print(name, found["written"], found["loss"])
+    write_each(__file__, CONFIGS, golden, ensure_ascii=False)

@@ -19,6 +19,7 @@ from transformers import PhiConfig, PhiForCausalLM, SiglipVisionConfig, SiglipVi
 from tests.goldens import write_json
 from tests.models.moondream_configs import BEGIN, BEHIND, CONFIGS, prepared
 from tests.models.seeded import direction, picture_weights, rounded, shown
+from tests.models.seeded_folders import along
 
 FILE = Path(__file__).parent / "golden_moondreams" / "moondream.json"
 TOWER, TEXT = "vision_encoder.encoder.model.visual.", "text_model."
@@ -76,7 +77,7 @@ def golden() -> dict[str, Any]:
     table = text.get_input_embeddings()
     embedded = torch.cat([table(torch.tensor([BEGIN])), seen, table(torch.tensor([BEHIND]))], 1)
     logits = text(inputs_embeds=embedded).logits
-    (logits * torch.from_numpy(direction("moondream", tuple(logits.shape))).float()).sum().backward()
+    along(logits, "moondream").backward()
     grads = in_files(*({name: value.grad for name, value in part.items()} for part in parts))
     with torch.no_grad():
         tokens: list[int] = []

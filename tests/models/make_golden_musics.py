@@ -9,8 +9,6 @@ vector. The weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +17,11 @@ from torch.nn.utils import parametrize
 from transformers import AutoConfig, MusicgenForConditionalGeneration, MusicgenMelodyForConditionalGeneration
 from transformers.audio_utils import chroma_filter_bank
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MELODY, MOMENTS, tune
 from tests.models.seeded import gradients_of, music_weights, rounded, shown
 
 RATES = (32000, 16000)
-FOLDER = Path(__file__).with_name("golden_musics")
 
 
 def model_of(name: str) -> Any:
@@ -103,9 +100,5 @@ def loudest(samples: Any, rate: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
-        print(name, found["written"], found["loss"])
+    write_each(__file__, CONFIGS, golden, ensure_ascii=False)

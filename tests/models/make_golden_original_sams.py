@@ -10,10 +10,8 @@ picture, and the product of each parameter's gradient with a fixed vector. seede
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 os.environ["YOLO_CONFIG_DIR"] = tempfile.mkdtemp()
@@ -22,11 +20,11 @@ import torch
 from segment_anything.modeling import ImageEncoderViT, MaskDecoder, PromptEncoder, Sam, TwoWayTransformer
 from ultralytics.models.sam.modules.tiny_encoder import TinyViT
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.original_sam_configs import BOX, CONFIGS, LABELS, POINTS, SIDES
 from tests.models.seeded import direction, picture, picture_weights, rounded, shown
+from tests.models.seeded_folders import along
 
-FOLDER = Path(__file__).with_name("golden_original_sams")
 HEADS = 8  # of the decoder, which no file says
 
 
@@ -78,7 +76,7 @@ def golden(name: str) -> dict[str, Any]:
         sparse, dense = model.prompt_encoder(given, None if box is None else torch.tensor([box]), None)
         places = model.prompt_encoder.get_dense_pe()
         outputs += model.mask_decoder(seen, places, sparse, dense, multimask_output=box is None)
-    sum((part * torch.from_numpy(direction(name, tuple(part.shape))).float()).sum() for part in outputs).backward()
+    sum(along(part, name) for part in outputs).backward()
     parameters = dict(model.named_parameters())
 
     def of(key: str, value: Any) -> list[Any]:
@@ -93,6 +91,4 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

@@ -9,7 +9,6 @@ for tests/vision/make_golden_processors.py.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,11 @@ import transformers
 from PIL import Image
 from safetensors.torch import load_file
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.page_configs import CLASSES, CONFIGS, PAGES, QUERY, write_page_folder
 from tests.models.seeded import rounded, shown
+from tests.models.seeded_folders import configuration
 from tests.text.picture_chat_model import IDS, PROCESSORS, photo
-
-FOLDER = Path(__file__).with_name("golden_pages")
 
 
 def processor_of(name: str, folder: Path) -> Any:
@@ -44,8 +42,7 @@ def processor_of(name: str, folder: Path) -> Any:
 
 
 def golden(name: str) -> dict[str, Any]:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made = configuration(CONFIGS[name])
     kind = getattr(transformers, CLASSES[name])
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -65,6 +62,4 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

@@ -10,30 +10,22 @@ and in the tests.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from torch.nn.functional import ctc_loss
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.parakeet_configs import CONFIGS, LABELS, SAMPLES, WRITTEN, sounds, weights
-from tests.models.seeded import direction, gradients_of, rounded, shown
-
-FOLDER = Path(__file__).with_name("golden_parakeets")
+from tests.models.seeded import gradients_of, rounded, shown
+from tests.models.seeded_folders import along, configuration, fill
 
 
 def golden(name: str) -> dict[str, Any]:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
-    made._attn_implementation = "eager"
+    made = configuration(CONFIGS[name], eager=True)
     model = getattr(transformers, f"ParakeetFor{name.upper()}")(made).float().eval()
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.copy_(torch.from_numpy(weights(key, tuple(tensor.shape))))
+    fill(model, weights)
     extractor = transformers.ParakeetFeatureExtractor(feature_size=8)
     recordings = [sounds(count) for count in SAMPLES]
     alone = extractor(recordings[0], sampling_rate=16000, return_tensors="pt")
@@ -51,7 +43,7 @@ def golden(name: str) -> dict[str, Any]:
             found["padded"] = rounded(shown((padded * mask.unsqueeze(-1))[:, :moments].numpy(), 96))
     else:
         logits = model(**alone, decoder_input_ids=torch.tensor(WRITTEN)).logits[:, :moments]
-        loss = (logits * torch.from_numpy(direction(name, tuple(logits.shape))).float()).sum()
+        loss = along(logits, name)
         with torch.no_grad():
             lengths = [*range(12, logits.shape[-1])]  # their scores stand after those of pieces
             made = model.generate(
@@ -73,9 +65,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found.get("numbers"), found.get("pieces"))
+    write_each(__file__, CONFIGS, golden)

@@ -8,27 +8,21 @@ weights are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.parallel_voice_configs import CONFIGS, SPEAKER, TEXT, weights
 from tests.models.seeded import rounded, shown
 from tests.models.seeded_folders import load_seeded
-
-FOLDER = Path(__file__).with_name("golden_parallel_voices")
 
 
 def golden(name: str) -> dict[str, Any]:
     config = {key: value for key, value in CONFIGS[name].items() if key != "model_type"}
     made = transformers.FastSpeech2ConformerWithHifiGanConfig(**config)
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(transformers.FastSpeech2ConformerWithHifiGan(made), Path(place), weights)
+    model, stored = load_seeded(transformers.FastSpeech2ConformerWithHifiGan(made), weights)
     speaker = torch.tensor([[SPEAKER]]) if made.model_config.num_speakers else None
     with torch.no_grad():
         found = model(torch.tensor([TEXT]), speaker_ids=speaker, return_dict=True)
@@ -40,8 +34,4 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found["frames"], found["spectrogram"][:6], found["sound"][:8], len(found["tensors"]))
+    write_each(__file__, CONFIGS, golden)

@@ -1,6 +1,6 @@
 """Makes golden_perceivers/CLASS.json with transformers, for each class of perceiver_configs.py:
 
-    PYTHONPATH=. python tests/models/make_golden_perceivers.py
+    PYTHONPATH=. python tests/models/make_golden_perceivers.py [CLASS …]
 
 A file has the names and shapes of the parameters, and the outputs for two texts or pictures. seeded.py makes the
 weights here and in the tests.
@@ -8,13 +8,12 @@ weights here and in the tests.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.perceiver_configs import CONFIGS, IDS, PICTURES
 from tests.models.seeded import picture, picture_weights, rounded, shown
 
@@ -36,7 +35,4 @@ def golden(kind: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    folder = Path(__file__).with_name("golden_perceivers")
-    folder.mkdir(exist_ok=True)
-    for kind in CONFIGS:
-        write_json(folder / f"{kind}.json", golden(kind), separators=(",", ":"))
+    write_each(__file__, CONFIGS, golden)

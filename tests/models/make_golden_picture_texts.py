@@ -9,7 +9,6 @@ after the first text. The weights are not stored: seeded.py makes them here and 
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,13 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, TILED, TOGETHER, tokens
-from tests.models.seeded import direction, picture, picture_weights, shown
-from tests.models.seeded_folders import load_seeded
+from tests.models.seeded import direction, picture, picture_weights, rounded, shown
+from tests.models.seeded_folders import along, configuration, load_seeded
 
 DRAWING = ("model.vqmodel.", "model.generation_")  # Janus's part that draws
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # of norms of batches
-FOLDER = Path(__file__).with_name("golden_picture_texts")
 # Which Llama 4 of transformers 5.24 reads, and nothing sets.
 transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 CLASSES = {
@@ -127,13 +125,8 @@ def tiles_of(name: str, ids: Any, side: int) -> tuple[Any, dict[str, Any]]:
     }
 
 
-def rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
-
-
 def golden(name: str) -> dict[str, Any]:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made = configuration(CONFIGS[name])
     kind = getattr(transformers, CLASSES[made.model_type] + "ForConditionalGeneration")
     rows, count = tokens(name, vectors(name))
     ids = torch.tensor(rows)
@@ -184,7 +177,7 @@ def by_files(
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model, stored = load_seeded(kind(made), folder, weights)
+        model, stored = load_seeded(kind(made), weights, folder=folder)
         stored = {
             key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(DRAWING)
         }
@@ -192,7 +185,7 @@ def by_files(
         mask = (ids != 0).long()
         logits = model(input_ids=ids, attention_mask=mask, **more).logits
         logits = logits * mask.unsqueeze(-1)  # those of padding mean nothing
-        total = (logits * torch.from_numpy(direction(name, tuple(logits.shape))).float()).sum()
+        total = along(logits, name)
         with torch.no_grad():
             written = model.generate(
                 input_ids=ids[:1], attention_mask=mask[:1], max_new_tokens=24, do_sample=False, eos_token_id=None,
@@ -212,6 +205,4 @@ def by_files(
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

@@ -10,19 +10,17 @@ The weights are not stored: seeded.py makes them here and in the tests.
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
 from pyapp.models._index import MODEL_TYPES, TASKS
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.picture_configs import (
     BOXES,
     CLASSES,
@@ -37,10 +35,10 @@ from tests.models.picture_configs import (
     sizes,
 )
 from tests.models.picture_folders import PROCESSORS, phrases_json
-from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.seeded import direction, picture, picture_weights, rounded, shown
+from tests.models.seeded_folders import along, configuration
 from tests.vision.processor_cases import pictures as processor_pictures
 
-FOLDER = Path(__file__).with_name("golden_pictures")
 FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
 CONDITIONER = "input_conditioner.norm_mean", "input_conditioner.norm_std", "summary_idxs"  # buffers of RADIO
 # Ends of the names of buffers whose values never change.
@@ -76,8 +74,7 @@ def read_file(name: str, folder: Path) -> dict[str, Any]:
 
 def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     """(the model with its drawn weights, its stored tensors by name)."""
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made = configuration(CONFIGS[name])
     usual = type(made).__name__.removesuffix("Config") + ENDS[task]
     model = getattr(transformers, CLASSES.get((name, task), usual))(made).float()
     model.save_pretrained(folder)
@@ -305,11 +302,12 @@ def found_objects(model: Any, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+def golden(name: str) -> dict[str, Any]:
+    tasks = [task for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]] if task in ENDS]
+    return {task: of_task(name, task) for task in tasks}
 
 
-def golden(name: str, task: str) -> dict[str, Any]:
+def of_task(name: str, task: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         free = name == "mobileclip"
@@ -318,7 +316,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
         for size in sizes(name):
             for part in outputs(model, name, task, size):
                 results.append(rounded(shown(part.detach().numpy())))
-                total = total + (part * torch.from_numpy(direction(task, tuple(part.shape))).float()).sum()
+                total = total + along(part, task)
         texts = written(model, sizes(name)[0]) if task == "image-to-text" else None
         objects = {"objects": found_objects(model, folder)} if name == "mm_grounding_dino" else {}
         objects |= {"answers": answered(model, sizes(name)[0])} if name == "git" else {}
@@ -340,8 +338,4 @@ def golden(name: str, task: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        tasks = [task for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]] if task in ENDS]
-        found = {task: golden(name, task) for task in tasks}
-        print(name, write_json(FOLDER / f"{name}.json", found, separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

@@ -8,30 +8,24 @@ logits of the first and of both with padding. The weights are not stored: seeded
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.parakeet_configs import sounds
 from tests.models.piece_head_configs import CONFIGS, SAMPLES, SETTINGS
 from tests.models.seeded import rounded, shown, sound_weights
-from tests.models.seeded_folders import load_seeded
+from tests.models.seeded_folders import configuration, load_seeded
 
-FOLDER = Path(__file__).with_name("golden_piece_heads")
 CLASSES = {"omniasr": ("OmniASRForCTC", "OmniASRFeatureExtractor"), "lasr": ("LasrForCTC", "LasrFeatureExtractor")}
 
 
 def golden(name: str) -> dict[str, Any]:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made = configuration(CONFIGS[name])
     kind, extractor = (getattr(transformers, own) for own in CLASSES[name])
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(kind(made), Path(place), sound_weights)
+    model, stored = load_seeded(kind(made), sound_weights)
     extract = extractor(**SETTINGS[name])
     recordings = [sounds(count) for count in SAMPLES[name]]
     given = {"sampling_rate": 16000, "return_tensors": "pt", "return_attention_mask": True}
@@ -47,7 +41,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

@@ -12,7 +12,6 @@ generate() takes masks of nothing but ones away, so that they are added here, as
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.reply_voice_configs import ASKED, CONFIGS, DRAWN, MOST, ROLE, VOICE, recorded, weights
 from tests.models.seeded import rounded, shown
 
-FOLDER = Path(__file__).with_name("golden_reply_voices")
 CLASSES = {
     "qwen2_5_omni": "Qwen2_5OmniForConditionalGeneration", "qwen3_omni_moe": "Qwen3OmniMoeForConditionalGeneration",
 }  # fmt: skip
@@ -96,8 +94,4 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found["reply"], found["codes"], found["sound"][:12], found["drawn"][:6], len(found["tensors"]))
+    write_each(__file__, CONFIGS, golden)

@@ -12,29 +12,23 @@ authors' code does not.
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.codec_configs import sound
 from tests.models.script_voice_configs import AFTER, BEFORE, CONFIGS, GENERATION, MOST, SAMPLES, TOKENS, weights
 from tests.models.seeded import rounded, shown
 from tests.models.seeded_folders import load_seeded
 
-FOLDER = Path(__file__).with_name("golden_script_voices")
-
 
 def golden(name: str) -> dict[str, Any]:
     config = {key: value for key, value in CONFIGS[name].items() if key != "model_type"}
     made = transformers.VibeVoiceConfig(**config)
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(transformers.VibeVoiceForConditionalGeneration(made), Path(place), weights)
+    model, stored = load_seeded(transformers.VibeVoiceForConditionalGeneration(made), weights)
     step = made.audio_config.hop_length
     heard = torch.nn.functional.pad(torch.from_numpy(sound(1, SAMPLES)[0]), (0, -SAMPLES % step)).unsqueeze(0)
     mask = torch.ones(1, heard.shape[-1])
@@ -65,8 +59,4 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found["written"], found["sound"][:12], found["states"][:4], len(found["tensors"]))
+    write_each(__file__, CONFIGS, golden)

@@ -9,26 +9,23 @@ with a fixed vector. The weights are not stored: seeded.py makes them here and i
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.seamless_m4t_configs import BANKS, CONFIGS, IDS, MOST, SAMPLES, TEXT
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
+from tests.models.seeded_folders import configuration
 from tests.models.sound_configs import recording
 
-FOLDER = Path(__file__).with_name("golden_seamless_m4ts")
 CLASSES = {"seq2seq-lm": "ForTextToText", "speech-recognition": "ForSpeechToText"}
 VERSIONS = {"seamless_m4t": "SeamlessM4T", "seamless_m4t_v2": "SeamlessM4Tv2"}
 
 
 def golden(name: str, task: str) -> dict[str, Any]:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made = configuration(CONFIGS[name])
     # Its eager attention adds the mask of chunks as numbers.
     made._attn_implementation = "sdpa"
     model = getattr(transformers, VERSIONS[name] + CLASSES[task])(made).float().eval()
@@ -65,9 +62,5 @@ def golden(name: str, task: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = {task: golden(name, task) for task in CLASSES}
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, *(part["written"] for part in found.values()))
+    write_each(__file__, CONFIGS, lambda name: {task: golden(name, task) for task in CLASSES})

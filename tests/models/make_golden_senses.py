@@ -9,22 +9,18 @@ is padded. The weights are not stored: seeded.py makes them here and in the test
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.make_golden_picture_texts import patches
 from tests.models.seeded import picture, rounded, shown, sound_weights
-from tests.models.seeded_folders import load_seeded
+from tests.models.seeded_folders import configuration, load_seeded
 from tests.models.sense_configs import CONFIGS, FPS, GRID, SAMPLES, SETTINGS, TIMES, heard, mixed, watched
 from tests.models.sound_configs import recording
 
-FOLDER = Path(__file__).with_name("golden_senses")
 CLASSES = {
     "qwen2_5_omni_thinker": "Qwen2_5OmniThinkerForConditionalGeneration",
     "qwen3_omni_moe_thinker": "Qwen3OmniMoeThinkerForConditionalGeneration",
@@ -39,11 +35,9 @@ def of_frames(frames: torch.Tensor) -> torch.Tensor:
 
 
 def golden(name: str) -> dict[str, Any]:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made = configuration(CONFIGS[name])
     kind = getattr(transformers, CLASSES[name])
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(kind(made), Path(place), sound_weights)
+    model, stored = load_seeded(kind(made), sound_weights)
     found = transformers.WhisperFeatureExtractor(**SETTINGS)(
         [recording(count) for count in SAMPLES], sampling_rate=16000, padding="max_length", truncation=False,
         return_tensors="pt", return_attention_mask=True,
@@ -78,7 +72,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

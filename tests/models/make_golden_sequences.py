@@ -9,34 +9,49 @@ tests.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
-from tests.models.make_golden_encoders import rounded
-from tests.models.seeded import direction, draw
+from tests.goldens import write_each, write_json
+from tests.models.seeded import direction, draw, rounded
+from tests.models.seeded_folders import along, configuration
 from tests.models.sequence_configs import CONFIGS, HEAD_IDS, HEAD_MASK, HEADS, IDS, MASK, MOST, SEARCHES, TEXTS
-
-FOLDER = Path(__file__).with_name("golden_sequences")
 
 
 def model_of(name: str, salt: int) -> Any:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
-    made._attn_implementation = "eager"
+    config = CONFIGS[name]
+    made = configuration(config, eager=True)
     model = transformers.AutoModelForSeq2SeqLM.from_config(made).float().eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
+            if config["model_type"] == "fsmt" and "embed_positions" in key:  # sines and cosines
+                parameter.requires_grad_(False)
             if parameter.requires_grad:
                 scale = 4.0 if "shared" in key or "embed_tokens" in key else 1.0
                 parameter.copy_(scale * torch.from_numpy(draw(key, tuple(parameter.shape), salt)))
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.copy_(torch.from_numpy(draw("bias", tuple(model.final_logits_bias.shape))))
     return model
+
+
+def biases(self: Any, x: Any, scores: Any, positions: Any, buckets: Any) -> Any:
+    """The biases of ProphetNet's second stream. Where transformers 5.24, as the authors' program, reads several tokens
+    at once, a token has those of other tokens and heads: rows are ordered by heads, and looked up as if by tokens. One
+    token at a time, as texts are written, has its own, which are these.
+    """
+    if buckets is None:
+        return _biases(self, x, scores, positions, buckets)
+    said = self.relative_pos_embeddings(x.transpose(1, 2))  # (B, streams, T, buckets * H)
+    said = said.unflatten(-1, (self.num_buckets, self.num_attn_heads)).permute(0, 1, 4, 2, 3)
+    return said.gather(-1, buckets.long()[:, None, None].expand(*said.shape[:3], *buckets.shape[1:]))
+
+
+_streams = transformers.models.prophetnet.modeling_prophetnet.ProphetNetNgramSelfAttention
+_biases = _streams.get_predict_relative_pos_embeddings
+_streams.get_predict_relative_pos_embeddings = biases
 
 
 def seeing(model: Any) -> dict[str, Any]:
@@ -67,8 +82,9 @@ def golden(name: str) -> dict[str, Any]:
     salt = -best[1]
     model = model_of(name, salt)
     given = {"input_ids": IDS, "attention_mask": MASK, "decoder_input_ids": TEXTS}
-    logits = model(**{key: torch.tensor(value) for key, value in given.items()}, **seeing(model)).logits
-    (logits * torch.from_numpy(direction("logits", tuple(logits.shape))).float()).sum().backward()
+    options = {"use_cache": False} if model.config.model_type == "fsmt" else {}  # whose texts are seen whole with one
+    logits = model(**{key: torch.tensor(value) for key, value in given.items()}, **seeing(model), **options).logits
+    along(logits, "logits").backward()
     parameters = {}
     for key, parameter in model.named_parameters():
         if parameter.grad is not None:
@@ -94,7 +110,7 @@ def golden_head(name: str, task: str) -> dict[str, Any]:
     found = model(input_ids=torch.tensor(HEAD_IDS), attention_mask=torch.tensor(HEAD_MASK))
     answers = task == "question-answering"
     outputs = torch.stack([found.start_logits, found.end_logits], -1) if answers else found.logits
-    (outputs * torch.from_numpy(direction(task, tuple(outputs.shape))).float()).sum().backward()
+    along(outputs, task).backward()
     parameters = {
         key: rounded([(parameter.grad.double().numpy() * direction(key, parameter.shape)).sum()])[0]
         for key, parameter in model.named_parameters() if parameter.grad is not None
@@ -103,9 +119,7 @@ def golden_head(name: str, task: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     for name in {name for name, _ in HEADS}:
         heads = {task: golden_head(name, task) for kind, task in HEADS if kind == name}
-        write_json(FOLDER / f"{name}_heads.json", heads)
-    for name in (name for name in sys.argv[1:] or CONFIGS if name in CONFIGS):
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+        write_json(Path(__file__).with_name("golden_sequences") / f"{name}_heads.json", heads)
+    write_each(__file__, CONFIGS, golden)

@@ -10,21 +10,18 @@ weights are not stored: seeded.py makes them here and in the tests.
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
-from transformers import ASTFeatureExtractor, AutoConfig, AutoModelForAudioClassification, Wav2Vec2FeatureExtractor
+from transformers import ASTFeatureExtractor, AutoModelForAudioClassification, Wav2Vec2FeatureExtractor
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
+from tests.models.seeded_folders import configuration
 from tests.models.sound_configs import recording
 from tests.models.sound_label_configs import CONFIGS, LABEL, SAMPLES
-
-FOLDER = Path(__file__).with_name("golden_sound_labels")
 
 
 def file_names(model: Any) -> dict[str, str]:
@@ -42,9 +39,7 @@ def file_names(model: Any) -> dict[str, str]:
 
 
 def model_of(name: str) -> tuple[Any, dict[str, str]]:
-    config = dict(CONFIGS[name])
-    made = AutoConfig.for_model(config.pop("model_type"), **config)
-    made._attn_implementation = "eager"
+    made = configuration(CONFIGS[name], eager=True)
     model = AutoModelForAudioClassification.from_config(made).float().eval()
     names = file_names(model)
     with torch.no_grad():
@@ -106,9 +101,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
-        print(name, found["logits"], found["padded"])
+    write_each(__file__, CONFIGS, golden, ensure_ascii=False)

@@ -9,20 +9,16 @@ fixed vector. The weights are not stored: seeded.py makes them here and in the t
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from transformers import AutoConfig, ClapFeatureExtractor, ClapModel
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
 from tests.models.sound_match_configs import CONFIGS, FUSED, FUSED_SAMPLES, SAMPLES, SETTINGS, TEXTS
-
-FOLDER = Path(__file__).with_name("golden_sound_matches")
 
 
 def golden(name: str) -> dict[str, Any]:
@@ -55,9 +51,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
-        print(name, found["logits"], found["loss"])
+    write_each(__file__, CONFIGS, golden, ensure_ascii=False)

@@ -8,16 +8,15 @@ stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.make_golden_picture_texts import by_files, rounded
 from tests.models.seeded import shown, sound_weights
+from tests.models.seeded_folders import configuration
 from tests.models.sound_configs import recording
 from tests.models.sound_text_configs import (
     CONFIGS,
@@ -33,7 +32,6 @@ from tests.models.sound_text_configs import (
 )
 
 INPUTS = ("input_features", "input_features_mask")  # of Granite Speech
-FOLDER = Path(__file__).with_name("golden_sound_texts")
 CLASSES = {
     "voxtral": "VoxtralForConditionalGeneration", "qwen2_audio": "Qwen2AudioForConditionalGeneration",
     "granite_speech": "GraniteSpeechForConditionalGeneration", "qwen3_asr": "Qwen3ASRForConditionalGeneration",
@@ -64,8 +62,7 @@ def spectrograms(samples: Any, settings: dict[str, Any]) -> tuple[torch.Tensor, 
 
 
 def golden(name: str) -> dict[str, Any]:
-    config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made = configuration(CONFIGS[name])
     kind = getattr(transformers, CLASSES[made.model_type])
     if name.startswith("granite_speech"):
         extract = transformers.GraniteSpeechFeatureExtractor(**PAIRED)  # with torchaudio
@@ -100,7 +97,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        print(name, write_json(FOLDER / f"{name}.json", golden(name), separators=(",", ":")))
+    write_each(__file__, CONFIGS, golden)

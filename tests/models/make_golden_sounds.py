@@ -10,30 +10,22 @@ product with a fixed vector. The weights are not stored: seeded.py makes them he
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCTC, Wav2Vec2CTCTokenizer, Wav2Vec2FeatureExtractor
+from transformers import AutoModelForCTC, Wav2Vec2CTCTokenizer, Wav2Vec2FeatureExtractor
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
+from tests.models.seeded_folders import configuration, fill
 from tests.models.sound_configs import CONFIGS, LABELS, SAMPLES, VOCABULARY, recording
-
-FOLDER = Path(__file__).with_name("golden_sounds")
 
 
 def model_of(name: str) -> Any:
-    config = dict(CONFIGS[name])
-    made = AutoConfig.for_model(config.pop("model_type"), **config, ctc_loss_reduction="sum")
-    made._attn_implementation = "eager"
+    made = configuration(CONFIGS[name], ctc_loss_reduction="sum", eager=True)
     model = AutoModelForCTC.from_config(made).float().eval()
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    fill(model, sound_weights)
     return model
 
 
@@ -70,9 +62,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"), ensure_ascii=False)
-        print(name, found["text"], found["texts"], found["loss"])
+    write_each(__file__, CONFIGS, golden, ensure_ascii=False)

@@ -23,7 +23,8 @@ from transformers import (
 )
 
 from tests.goldens import write_json
-from tests.models.seeded import direction, gradients_of, rounded, sound_weights
+from tests.models.seeded import gradients_of, rounded, sound_weights
+from tests.models.seeded_folders import along, fill
 from tests.models.sound_configs import recording
 from tests.models.speaker_configs import CONFIGS, MOMENTS, SAMPLES
 
@@ -36,10 +37,7 @@ def model_of(name: str, moments: bool) -> Any:
     made._attn_implementation = "eager"
     kind = AutoModelForAudioFrameClassification if moments else AutoModelForAudioXVector
     model = kind.from_config(made).float().eval()
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    fill(model, sound_weights)
     return model
 
 
@@ -72,7 +70,7 @@ def golden(name: str, moments: bool = False) -> dict[str, Any]:
     with torch.no_grad():
         padded = vectors(model, batch.input_values, batch.attention_mask)
     found = vectors(model, alone.input_values)
-    loss = (found * torch.from_numpy(direction("vectors", tuple(found.shape))).float()).sum()
+    loss = along(found, "vectors")
     loss.backward()
     return {
         "parameters": gradients_of(model), "vectors": rounded(found.detach()), "padded": rounded(padded),

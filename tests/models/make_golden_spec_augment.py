@@ -28,6 +28,7 @@ from tests.models import bank_sound_configs as banks
 from tests.models.make_golden_whisper import transformers_model
 from tests.models.parakeet_configs import sounds
 from tests.models.seeded import direction, rounded, shown, sound_weights
+from tests.models.seeded_folders import fill
 from tests.models.sound_configs import CONFIGS, SAMPLES, recording
 from tests.models.spec_augment_cases import HIDDEN, MASKS, MODELS, SEED, WHISPER
 from tests.models.spec_augment_cases import SAMPLES as HEARD
@@ -54,10 +55,7 @@ def loss_of(name: str) -> dict[str, Any]:
     made = AutoConfig.for_model(config.pop("model_type"), **config | HIDDEN | more | dict.fromkeys(DROPOUTS, 0.0))
     made._attn_implementation = "eager"
     model = AutoModelForCTC.from_config(made).float().train()
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    fill(model, sound_weights)
     if name in banks.CONFIGS:
         extractor: Any = SeamlessM4TFeatureExtractor(**banks.SETTINGS)
         heard = [sounds(count) for count in banks.SAMPLES]

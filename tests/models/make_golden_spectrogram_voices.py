@@ -19,7 +19,8 @@ import torch
 import transformers
 
 from tests.goldens import write_json
-from tests.models.seeded import direction, gradients_of, rounded, shown
+from tests.models.seeded import gradients_of, rounded, shown
+from tests.models.seeded_folders import along, fill
 from tests.models.spectrogram_voice_configs import CONFIGS, LETTERS, OTHER, TEXT, frames, kept, voices, weights
 
 FOLDER = Path(__file__).with_name("golden_spectrogram_voices")
@@ -30,10 +31,7 @@ def filled(kind: Any, name: str) -> Any:
     config.pop("model_type")
     made = getattr(transformers, f"{kind.removesuffix('ForTextToSpeech')}Config")(**config)
     model = getattr(transformers, kind)(made)
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.copy_(torch.from_numpy(weights(key, tuple(tensor.shape))))
+    fill(model, weights)
     return model.float().eval()
 
 
@@ -62,10 +60,7 @@ def main() -> None:
         ids, (ids != 1).long(), torch.from_numpy(frames()), speaker_embeddings=torch.from_numpy(voices())
     )[0]
     plain, refined, ends = model.speech_decoder_postnet(out)
-    loss = sum(
-        (values * torch.from_numpy(direction(name, tuple(values.shape))).float()).sum()
-        for name, values in (("refined", refined), ("ends", ends))
-    )
+    loss = sum(along(values, name) for name, values in (("refined", refined), ("ends", ends)))
     loss.backward()
     with torch.no_grad():
         voice = torch.from_numpy(voices()[1:])

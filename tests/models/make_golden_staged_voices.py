@@ -10,25 +10,20 @@ tests.
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, BarkModel
+from transformers import BarkModel
 from transformers.models.bark.generation_configuration_bark import (
     BarkCoarseGenerationConfig,
     BarkFineGenerationConfig,
     BarkSemanticGenerationConfig,
 )
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.seeded import direction, frame_weights, rounded, shown
-from tests.models.seeded_folders import load_seeded
+from tests.models.seeded_folders import along, configuration, load_seeded
 from tests.models.staged_voice_configs import CONFIGS, GENERATION, IDS, history
-
-FOLDER = Path(__file__).with_name("golden_staged_voices")
 
 
 def written(model: Any, before: dict[str, torch.Tensor] | None) -> dict[str, Any]:
@@ -57,19 +52,15 @@ def written(model: Any, before: dict[str, torch.Tensor] | None) -> dict[str, Any
 
 
 def golden(name: str) -> dict[str, Any]:
-    config = dict(CONFIGS[name])
-    made = AutoConfig.for_model(config.pop("model_type"), **config)
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(BarkModel(made), Path(place), frame_weights)
+    made = configuration(CONFIGS[name])
+    model, stored = load_seeded(BarkModel(made), frame_weights)
     codes = torch.arange(60).reshape(1, 15, 4) * 7 % 17
     outputs = {
         "semantic": model.semantic(torch.tensor([[3, 50, 97, 11, 19]])).logits,
         "coarse": model.coarse_acoustics(torch.tensor([[3, 21, 37, 56, 19]])).logits,
         "fine": model.fine_acoustics(2, codes).logits,
     }
-    total = sum(
-        (value * torch.from_numpy(direction(key, tuple(value.shape))).float()).sum() for key, value in outputs.items()
-    )
+    total = sum(along(value, key) for key, value in outputs.items())
     total.backward()  # type: ignore[union-attr]
     grads = {
         key: rounded([(value.grad.double().numpy() * direction(key, value.shape)).sum()])[0]
@@ -86,9 +77,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found["alone"]["meaning"], found["voice"]["meaning"], found["voice"]["rows"])
+    write_each(__file__, CONFIGS, golden)

@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import torch
 from torch.nn.utils import remove_weight_norm
 
-from tests.goldens import write_json
-from tests.models.seeded import direction, gradients_of, rounded, shown
+from tests.goldens import write_each
+from tests.models.seeded import gradients_of, rounded, shown
+from tests.models.seeded_folders import along
 from tests.models.styled_voice_configs import CONFIGS, PHONEMES, noise, voice, weights
 
-FOLDER = Path(__file__).with_name("golden_styled_voices")
 MARGIN = 2e-3  # between a duration and where rounding changes
 
 
@@ -124,7 +123,7 @@ def golden(name: str) -> dict[str, Any]:
     model, filed = model_of(name)
     usual, slow = run(model, 1.0), run(model, 0.6)
     samples = usual["samples"]
-    (samples * torch.from_numpy(direction("samples", tuple(samples.shape))).float()).sum().backward()
+    along(samples, "samples").backward()
     pitch = usual["pitch"].detach().numpy()
     assert (pitch > 12).any() and (pitch < 8).any(), "choose other weights"
     own = {key: names(key) for key, _ in model.named_parameters()}
@@ -132,10 +131,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, found["usual"]["durations"], found["slow"]["durations"], np.abs(found["usual"]["samples"]).max())
-        print(found["usual"]["pitch"][:20])
+    write_each(__file__, CONFIGS, golden)

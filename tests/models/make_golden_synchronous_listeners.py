@@ -10,23 +10,19 @@ are not stored: seeded.py makes them here and in the tests.
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.codec_configs import sound
 from tests.models.seeded import rounded, shown
-from tests.models.seeded_folders import load_seeded
+from tests.models.seeded_folders import configuration, load_seeded
 from tests.models.sound_configs import recording
 from tests.models.synchronous_listener_configs import AT_CODEC, CONFIGS, PADDING, SAMPLES, SETTINGS, TOKENS, weights
 
-FOLDER = Path(__file__).with_name("golden_synchronous_listeners")
 CLASSES = {
     "kyutai": "KyutaiSpeechToTextForConditionalGeneration", "voxtral": "VoxtralRealtimeForConditionalGeneration",
 }  # fmt: skip
@@ -35,10 +31,9 @@ BEFORE, BEHIND = 32, 11  # tokens of silence around a recording: mistral_common'
 
 def golden(name: str) -> dict[str, Any]:
     config = dict(CONFIGS[name])
-    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made = configuration(CONFIGS[name])
     kind = getattr(transformers, CLASSES[name])
-    with tempfile.TemporaryDirectory() as place:
-        model, stored = load_seeded(kind(made), Path(place), weights)
+    model, stored = load_seeded(kind(made), weights)
     tokens = torch.arange(5, 5 + TOKENS).unsqueeze(0)
     with torch.no_grad():
         if name == "kyutai":
@@ -78,8 +73,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        print(name, write_json(FOLDER / f"{name}.json", found, separators=(",", ":")), found["written"])
+    write_each(__file__, CONFIGS, golden)

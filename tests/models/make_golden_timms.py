@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import timm
 import torch
 from PIL import Image
@@ -34,11 +32,11 @@ from timm.models.mobilenetv3 import MobileNetV3
 from timm.models.vgg import VGG, ConvMlp
 
 from pyapp.models.loading.timm import settings_of
-from tests.goldens import write_json
-from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.goldens import write_each
+from tests.models.seeded import direction, picture, picture_weights, rounded, shown
+from tests.models.seeded_folders import along
 from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, PREPARED, seeded_picture, side_of
 
-FOLDER = Path(__file__).with_name("golden_timms")
 ACTIVATIONS = {"hardswish": "hard_swish", "silu": "silu", "gelu": "gelu", "relu": "relu"}
 
 
@@ -109,10 +107,6 @@ def mixer(config: dict[str, Any]) -> Any:
     )  # fmt: skip
 
 
-def rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
-
-
 def golden(name: str) -> dict[str, Any]:
     config, saved = CONFIGS[name], None
     if "timm" in config:
@@ -132,7 +126,7 @@ def golden(name: str) -> dict[str, Any]:
             value.copy_(torch.from_numpy(picture_weights(f"net.{key}", tuple(value.shape))))
     pictures = torch.from_numpy(picture(2, side_of(name), side_of(name)))
     output = model.forward_features(pictures) if name in FEATURES else model(pictures)
-    (output * torch.from_numpy(direction(name, tuple(output.shape))).float()).sum().backward()
+    along(output, name).backward()
     parameters = dict(model.named_parameters())
     tensors = {
         key: [list(value.shape)] if key not in parameters else [list(value.shape), *rounded(
@@ -186,7 +180,4 @@ def prepared() -> dict[str, Any]:
 MORE = {"names": names, "pictures": prepared}
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or [*CONFIGS, *MORE]:
-        made = MORE[name]() if name in MORE else golden(name)
-        print(name, write_json(FOLDER / f"{name}.json", made, separators=(",", ":")))
+    write_each(__file__, [*CONFIGS, *MORE], lambda name: MORE[name]() if name in MORE else golden(name))

@@ -11,21 +11,18 @@ would take is not a whole number of frames: a file is refused whose durations ar
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import torch
 from torch.nn.utils import parametrize
 from transformers import AutoConfig, VitsModel
 
-from tests.goldens import write_json
-from tests.models.seeded import direction, shown, voice_weights
+from tests.goldens import write_each
+from tests.models.seeded import gradients_of, rounded, shown, voice_weights
+from tests.models.seeded_folders import along, fill
 from tests.models.voice_configs import CONFIGS, SPEAKER, TEXTS, noise
 
-FOLDER = Path(__file__).with_name("golden_voices")
 MARGIN = 1e-3  # frames between a duration and a whole number
 
 
@@ -37,14 +34,8 @@ def model_of(name: str) -> tuple[Any, dict[str, list[int]]]:
     for module in model.modules():
         if parametrize.is_parametrized(module, "weight"):
             parametrize.remove_parametrizations(module, "weight")
-    with torch.no_grad():
-        for key, tensor in model.state_dict().items():
-            tensor.copy_(torch.from_numpy(voice_weights(key, tuple(tensor.shape))))
+    fill(model, voice_weights)
     return model, filed
-
-
-def rounded(values: Any) -> Any:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
 
 
 class Spoken:
@@ -94,15 +85,9 @@ def golden(name: str) -> dict[str, Any]:
     }
     model.noise_scale, model.noise_scale_duration = 0.0, 0.0
     runs["quiet"] = quiet = Spoken(model, one, None)
-    waves = quiet.found.waveform
-    along = torch.from_numpy(direction("samples", tuple(waves.shape))).float()
-    (waves * along).sum().backward()
-    parameters = {}
-    for key, parameter in model.named_parameters():
-        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
+    along(quiet.found.waveform, "samples").backward()
     return {
-        "parameters": parameters,
+        "parameters": gradients_of(model),
         "filed": filed,
         "hidden": rounded(shown(read.last_hidden_state.detach().numpy(), 200)),
         "means": rounded(shown(read.prior_means.detach().numpy(), 200)),
@@ -112,10 +97,5 @@ def golden(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    for name in sys.argv[1:] or CONFIGS:
-        found = golden(name)
-        write_json(FOLDER / f"{name}.json", found, separators=(",", ":"))
-        print(name, {run: found[run]["durations"] for run in ("batch", "noisy", "slow", "quiet")})
-        print("  samples up to", max(map(abs, found["noisy"]["samples"])))
+    write_each(__file__, CONFIGS, golden)

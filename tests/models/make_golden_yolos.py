@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import os
 import pickle
-import sys
 import tempfile
 import zipfile
 import zlib
@@ -29,11 +28,11 @@ import yaml
 from ultralytics import YOLO
 from ultralytics.data.augment import LetterBox
 
-from tests.goldens import write_json
+from tests.goldens import write_each
 from tests.models.seeded import direction, picture, picture_weights, rounded, shown
+from tests.models.seeded_folders import along
 from tests.models.yolo_configs import CONFIGS, FRAMED, LABELS, PICKLED, SEEN, SIZE, THRESHOLD, seen_picture
 
-FOLDER = Path(__file__).with_name("golden_yolos")
 HEADS = {"detect": 0, "obb": 0, "segment": 1, "pose": 0, "classify": 1}
 
 
@@ -117,7 +116,7 @@ def golden(name: str) -> dict[str, Any]:
         parameter.requires_grad_(True)
     chosen = tensors_of(model(pictures))
     chosen = chosen[1:] if config["task"] == "classify" else chosen[: 1 + HEADS[config["task"]]]
-    sum((part * torch.from_numpy(direction("", tuple(part.shape))).float()).sum() for part in chosen).backward()
+    sum(along(part, "") for part in chosen).backward()
     for key, parameter in model.named_parameters():
         if parameter.grad is not None and "dfl" not in key:
             layer = ".".join(key.split(".")[:2])
@@ -150,9 +149,4 @@ def framed() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or [*CONFIGS, "framed"]:
-        print(
-            name,
-            write_json(FOLDER / f"{name}.json", framed() if name == "framed" else golden(name), separators=(",", ":")),
-        )
+    write_each(__file__, [*CONFIGS, "framed"], lambda name: framed() if name == "framed" else golden(name))

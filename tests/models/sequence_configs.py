@@ -90,6 +90,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "bert2roberta": _ENDS | {
         "encoder": _BERT, "decoder": _BERT | {"model_type": "roberta", "tie_word_embeddings": False} | _DECODES,
     },
+    "fsmt": {
+        "model_type": "fsmt", **{key: value for key, value in _SIZES.items() if key != "vocab_size"},
+        "src_vocab_size": 36, "tgt_vocab_size": 40, "num_beams": 1,
+    },
+    "prophetnet": {
+        "model_type": "prophetnet", "vocab_size": 40, "hidden_size": 16, "num_encoder_layers": 2,
+        "num_encoder_attention_heads": 4, "encoder_ffn_dim": 24, "num_decoder_layers": 2, "decoder_ffn_dim": 20,
+        "num_decoder_attention_heads": 2, "max_position_embeddings": 64, "num_buckets": 8, "relative_max_distance": 12,
+        "pad_token_id": 0, "ngram": 2, "decoder_start_token_id": 2,
+    },
     "marian": {
         "model_type": "marian", **_SIZES, "pad_token_id": 39, "decoder_start_token_id": 39, "scale_embedding": True,
         "activation_function": "swish",
@@ -113,6 +123,8 @@ QUANTISED = (
     "m2m_100",
     "pegasus",
     "marian",
+    "fsmt",
+    "prophetnet",
     "led",
     "bigbird_pegasus",
     "pegasus_x",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,19 @@ def golden_of(folder: str, name: str) -> dict[str, Any]:
     return found
 
 
+def golden_in(folder: str) -> Callable[[str], dict[str, Any]]:
+    """golden(name), which reads each file of a folder beside this file once."""
+    return cache(partial(golden_of, folder))
+
+
+def module_for(config: Mapping[str, Any]) -> Any:
+    """The module of a configuration's architecture."""
+    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
+
+
 def seeded_model(config: Mapping[str, Any], task: str, weights: Callable[[str, tuple[int, ...]], Any]) -> Any:
     """The model of a configuration, with weights by their names and shapes, and statistics of batches."""
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
+    module = module_for(config)
     model = module.TASKS[task](module.Config.from_dict(config)).eval()
     state = model.state_dict()
     with pyapp.no_grad():
@@ -57,6 +68,16 @@ def parity_case(
 def numbers(x: pyapp.Tensor) -> np.ndarray:
     """float64 values of a tensor on any device."""
     return np.asarray(x.detach().cpu().numpy(), np.float64)
+
+
+def exported(model: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+    """Tensors by the names of parameters as transformers has them."""
+    return model.exported(tensors) if hasattr(model, "exported") else tensors
+
+
+def along(x: pyapp.Tensor, name: str) -> pyapp.Tensor:
+    """The product of a tensor with a fixed vector, as a loss."""
+    return (x * pyapp.from_numpy(direction(name, tuple(x.shape)).astype(np.float32))).sum()
 
 
 def check_gradients(

@@ -5,7 +5,6 @@ its files and a transcription.
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ import pytest
 
 import pyapp
 from pyapp import tasks
-from pyapp.audio.processors import PairedBankProcessor
+from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Done
-from pyapp.formats import write_safetensors
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
@@ -26,6 +24,7 @@ from tests.models.parakeet_configs import sounds
 from tests.models.seeded import shown, sound_weights
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import VOCABULARY
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 PROCESSOR = PairedBankProcessor(10)
@@ -34,12 +33,7 @@ golden, make, case = parity_case("golden_bank_sounds", CONFIGS, TASK, sound_weig
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "vocab.json").write_text(json.dumps(VOCABULARY))
-    (folder / "preprocessor_config.json").write_text(json.dumps(SETTINGS))
-    return folder
+    return write_folder(folder, state, CONFIGS[name] | config, vocab=VOCABULARY, preprocessor_config=SETTINGS)
 
 
 def test_logits_padding_and_gradients(case: Any) -> None:

@@ -14,21 +14,18 @@ import pytest
 import pyapp
 from pyapp.audio.codecs import decode_sound, encode_sound
 from pyapp.errors import ArgumentError, ModelError
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.codec import TASK, load_codec
 from pyapp.nn import functional
 from pyapp.nn.audio.sound_codes import Codes
 from tests.models.codec_configs import CONFIGS, mask, noise, sound
 from tests.models.seeded import codec_weights, direction, shown
-from tests.models.small_models import golden_of, numbers, seeded_model
+from tests.models.small_models import golden_in, numbers, seeded_model
+from tests.models.voice_folders import write_folder
 from tests.together import fewer_in_browser
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 NOT_READ = ("inited", "initialized", "cluster_size", "embed_avg", "inv_freq")  # the ends of names
-
-
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_codecs", name)
+golden = golden_in("golden_codecs")
 
 
 def make(name: str, **changed: Any) -> Any:
@@ -136,12 +133,8 @@ def in_file(expected: dict[str, Any], model: Any, older: bool) -> dict[str, pyap
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(
-        json.dumps(CONFIGS[name] | {"architectures": [f"{CONFIGS[name]['model_type'].title()}Model"]} | config)
-    )
-    return folder
+    named = {"architectures": [f"{CONFIGS[name]['model_type'].title()}Model"]}
+    return write_folder(folder, state, CONFIGS[name] | named | config)
 
 
 @pytest.mark.parametrize("older", [False, True])

@@ -4,7 +4,6 @@ padding and gradients.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.ops import indexer
 from pyapp.formats import write_safetensors
 from pyapp.models import load_model
-from pyapp.models._index import MODEL_TYPES
 from pyapp.nn import functional
 from pyapp.nn.decoders import sparse_attention
 from pyapp.nn.decoders.caches import FixedCache
@@ -25,24 +23,20 @@ from pyapp.nn.module import Module
 from pyapp.text.generation.generate import Session
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
+from tests.models.small_models import exported, golden_in, module_for
 from tests.tasks.test_texts import tokenizer_json
 from tests.together import fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_decoders")
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
 BATCH = [[0, 0, 0, 5, 9, 33, 21], [7, 90, 14, 2, 65, 11, 40]]
 MASK = [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_decoders")
 
 
 def module_of(config: dict[str, Any]) -> Any:
     """The module of a configuration's architecture."""
-    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
+    return module_for(config)
 
 
 def make(name: str, salt: int, **changed: Any) -> Any:
@@ -60,11 +54,6 @@ def make(name: str, salt: int, **changed: Any) -> Any:
             values = [pyapp.from_numpy(draw(name, tuple(files[name].shape), salt)) for name in names]
             parameter.copy_(plans[key].join(values) if key in plans else values[0])
     return model
-
-
-def exported(model: Any, tensors: dict[str, Any]) -> dict[str, Any]:
-    """Tensors by the names of parameters as transformers has them."""
-    return model.exported(tensors) if hasattr(model, "exported") else tensors
 
 
 def numbers(x: pyapp.Tensor) -> np.ndarray:

@@ -38,11 +38,13 @@ from tests.models.described_voice_configs import (
 )
 from tests.models.encoder_configs import CONFIGS as ENCODERS
 from tests.models.seeded import shown
-from tests.models.small_models import check_gradients, golden_of, numbers
+from tests.models.small_models import check_gradients, golden_in, numbers
 from tests.models.test_listeners import tokenizer_file
-from tests.models.voice_folders import write_folder
+from tests.models.voice_folders import voice_case, write_folder
+from tests.text.tokenizer_documents import template
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+golden = golden_in("golden_described_voices")
 
 
 class Words:
@@ -50,11 +52,6 @@ class Words:
 
     def encode(self, text: str, **options: Any) -> list[int]:
         return DESCRIPTION
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_described_voices", name)
 
 
 @cache
@@ -68,11 +65,7 @@ def letters() -> str:
     """A tokenizer.json whose tokens are letters, with an end after each text."""
     document = json.loads(tokenizer_file(3))
     document["model"]["vocab"] |= {letter: 3 + i for i, letter in enumerate("▁abcdefghijklmnopqrstuvwxyz")}
-    end = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}]
-    document["post_processor"] = {
-        "type": "TemplateProcessing", "single": end, "pair": end,
-        "special_tokens": {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}},
-    }  # fmt: skip
+    document["post_processor"] = template({"</s>": 2}, "$A </s>", "$A </s>")
     return json.dumps(document)
 
 
@@ -86,12 +79,7 @@ def write(folder: Path, name: str, state: Any = None, **config: Any) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, Any], Any, Path]:
-    folder = write(tmp_path_factory.mktemp("model"), request.param)
-    return request.param, golden(request.param), load_voice(folder), folder
+case = voice_case(CONFIGS, write, golden, load_voice)
 
 
 def test_parity(case: Any) -> None:
@@ -183,11 +171,7 @@ def test_a_tokenizer_of_descriptions_from_the_hub(tmp_path: Path, monkeypatch: p
     (folder / "description_tokenizer" / "tokenizer.json").unlink()
     remote = Hub({"someone/reader": {"tokenizer.json": letters().encode(), "model.safetensors": b"weights"}})
     remote.start()
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", remote.address)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    remote.use(monkeypatch, tmp_path / "cache")
     try:
         assert np.array_equal(speak(load_voice(folder), "it", {"seed": 3})[0], wanted)
         assert not any("safetensors" in request.path for request in remote.log)

@@ -4,7 +4,6 @@ codes that they write, after a recording too, and sound; their files, the task a
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +31,11 @@ from tests.models.dialogue_voice_configs import (
     TEXTS,
 )
 from tests.models.seeded import codec_weights, draw, shown
-from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
-from tests.models.voice_folders import drawn, write_folder
+from tests.models.small_models import check_gradients, golden_in, numbers, seeded_model, shapes_in, shapes_of
+from tests.models.voice_folders import drawn, voice_case, write_folder
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_dialogue_voices", name)
+golden = golden_in("golden_dialogue_voices")
 
 
 def write(folder: Path, name: str, **config: Any) -> Path:
@@ -51,12 +46,7 @@ def write(folder: Path, name: str, **config: Any) -> Path:
     return write_folder(folder, state, CONFIGS[name] | config, generation_config=GENERATION)
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, Any], Any, Path]:
-    folder = write(tmp_path_factory.mktemp("model"), request.param)
-    return request.param, golden(request.param), load_voice(folder, codec=folder / "codec"), folder
+case = voice_case(CONFIGS, write, golden, lambda folder: load_voice(folder, codec=folder / "codec"))
 
 
 def test_parity(case: Any) -> None:

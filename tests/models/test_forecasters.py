@@ -5,8 +5,6 @@ possible.
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -19,13 +17,13 @@ from pyapp import nn, tasks
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Done, Error, Item, Notice, Progress
 from pyapp.formats import write_safetensors
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.chronos import sampled
 from pyapp.models.loading.forecasting import TASK, load_forecaster
 from pyapp.nn.forecasting import Wanted, drawn
 from tests.models.forecaster_configs import CLASSES, CONFIGS, GROUPS, HORIZON, LENGTHS, LEVELS, QUANTISED, gaps, series
 from tests.models.seeded import direction, picture_weights
-from tests.models.small_models import numbers, parity_case
+from tests.models.small_models import along, module_for, numbers, parity_case
+from tests.together import collect
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 golden, make, case = parity_case("golden_forecasters", CONFIGS, TASK, picture_weights)
@@ -77,10 +75,7 @@ def write(folder: Path, name: str, **changed: Any) -> Path:
 
 
 def events_of(*given: Any, **options: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event async for event in tasks.forecast(*given, **options)]
-
-    return asyncio.run(collect())
+    return collect(tasks.forecast(*given, **options))
 
 
 def test_outputs_and_gradients(case: Any) -> None:
@@ -93,7 +88,7 @@ def test_outputs_and_gradients(case: Any) -> None:
     total = pyapp.zeros(())
     for found, wanted in zip(outputs(model, name), expected["outputs"], strict=True):
         np.testing.assert_allclose(numbers(found).reshape(-1), wanted, **CLOSE)
-        total = total + (found * pyapp.tensor(direction(name, tuple(found.shape)).astype(np.float32))).sum()
+        total = total + along(found, name)
     total.backward()
     for key, parameter in named.items():
         grad = np.zeros(parameter.shape) if parameter.grad is None else numbers(parameter.grad)
@@ -273,7 +268,7 @@ def test_hostile_configurations_are_refused() -> None:
             )
         ))),
     ):  # fmt: skip
-        module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+        module = module_for(CONFIGS[name])
         config = module.Config.from_dict(CONFIGS[name])
         assert module.Config.from_dict(config.to_dict()) == config
         for change in changes:

@@ -20,16 +20,12 @@ from pyapp.models.loading.voice import load_voice
 from tests.models.codec_configs import sound
 from tests.models.frame_voice_configs import CONFIGS, IDS, MOMENTS, QUANTISED, SAMPLES
 from tests.models.seeded import frame_weights, shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.test_listeners import tokenizer_file
 from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_frame_voices", name)
+golden = golden_in("golden_frame_voices")
 
 
 @cache

@@ -4,7 +4,6 @@ and pooling, and read again with the same vectors and texts.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from pyapp import tasks
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats import open_checkpoint, open_source, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_model, weights_of
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.writing_gguf import gguf_view
@@ -25,6 +23,7 @@ from pyapp.text.documents import SPACE, added_token, document, template
 from tests.formats.gguf_parts import in_parts
 from tests.models import decoder_configs, encoder_configs, sequence_configs
 from tests.models.seeded import draw
+from tests.models.small_models import module_for
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and folders
 
@@ -84,7 +83,7 @@ def folder_of(name: str, folder: Path, task: str = "features", network: str | No
     task of the model that it has, if it is another one.
     """
     settings = EMBED[name] if name in EMBED else CONFIGS[name] | CASES[name]
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
+    module = module_for(settings)
     model = module.TASKS[network or task](module.Config.from_dict(settings))
     with pyapp.no_grad():
         for key, parameter in model.named_parameters():
@@ -215,7 +214,7 @@ def test_the_names_are_llama_cpps() -> None:
     names = json.loads(Path(__file__).with_name("golden_gguf_encoder_names.json").read_text())
     assert set(names) == set(CASES)
     for name, tensors in names.items():
-        module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+        module = module_for(CONFIGS[name])
         form = module.GGUF.of(module.Config.from_dict(CONFIGS[name] | CASES[name]))
         assert len(tensors) > 10
         for key, expected in tensors.items():

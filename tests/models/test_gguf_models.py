@@ -227,6 +227,8 @@ def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
         ("qwen3_next", {"layer_types": ["linear_attention", "full_attention", "full_attention"]}, "layer_types"),
         ("falcon_h1-norm", {"mamba_norm_before_gate": True}, "mamba_norm_before"),
         ("falcon_h1", {"tie_word_embeddings": True}, "factors"), ("falcon_h1", {"time_step_limit": [0.1, 1]}, "step"),
+        ("gemma", {"tie_word_embeddings": False}, "apart"), ("gemma2", {"tie_word_embeddings": False}, "apart"),
+        ("cohere", {"tie_word_embeddings": False}, "apart"), ("cohere2", {"tie_word_embeddings": False}, "apart"),
     ):  # fmt: skip
         _, path = saved(name, tmp_path, **more)
         with pytest.raises(ModelError, match=told):
@@ -254,6 +256,9 @@ def test_unknown_architectures_are_named(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_gguf(path, {}, {"general.architecture": "rwkv9"})
     with pytest.raises(ModelError, match="'rwkv9' is not known.*llama"):
+        load(path)
+    write_gguf(path, {}, {"general.architecture": "llama"})
+    with pytest.raises(ModelError, match="has a vocabulary and no weights"):
         load(path)
 
 

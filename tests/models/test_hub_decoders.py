@@ -17,12 +17,12 @@ from pyapp.errors import ModelError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, module_of, read_model, settings_of, task_of
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.generation.generate import Session
 from tests.models.hub_decoder_configs import CONFIGS, KEPT_LAYERS, ROUNDED, SENSITIVE, expanded, layer_of
 from tests.models.seeded import direction, draw
+from tests.models.small_models import module_for
 from tests.models.test_decoders import TEXT, numbers
 from tests.together import check_each, fewer_in_browser
 
@@ -31,7 +31,7 @@ FOLDER = Path(__file__).with_name("golden_hub_decoders")
 
 def module_named(settings: dict[str, Any]) -> Any:
     """The module of a configuration."""
-    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
+    return module_for(settings)
 
 
 def load(path: Path, settings: dict[str, Any] | None = None, dtype: str | None = None) -> Any:

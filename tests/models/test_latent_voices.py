@@ -6,7 +6,6 @@ command.
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,12 @@ from tests.models.latent_voice_configs import (
     weights,
 )
 from tests.models.seeded import shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.test_described_voices import letters
-from tests.models.voice_folders import drawn, write_folder
+from tests.models.voice_folders import drawn, voice_case, write_folder
 
 CLOSE: Any = {"rtol": 2e-4, "atol": 2e-4}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_latent_voices", name)
+golden = golden_in("golden_latent_voices")
 
 
 def write(folder: Path, name: str, **config: Any) -> Path:
@@ -57,13 +52,9 @@ def write(folder: Path, name: str, **config: Any) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, Any], Any, Path]:
-    folder = write(tmp_path_factory.mktemp("model"), request.param)
-    loaded = load_voice(folder, codec=folder / "codec", voices=folder / "voice.wav")
-    return request.param, golden(request.param), loaded, folder
+case = voice_case(
+    CONFIGS, write, golden, lambda folder: load_voice(folder, codec=folder / "codec", voices=folder / "voice.wav")
+)
 
 
 def test_parity(case: Any) -> None:

@@ -4,7 +4,6 @@ padding, the tokens that they write, and gradients; and their files.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,21 @@ import pytest
 
 import pyapp
 from pyapp.audio.options import TranscribeOptions
-from pyapp.audio.processors import CentredBankProcessor, SampleProcessor, StandardizedProcessor
+from pyapp.audio.processors.banks import CentredBankProcessor, StandardizedProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.events import Segment
-from pyapp.formats import write_safetensors
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models.listener_configs import BANKS, CONFIGS, MOST, QUANTISED, SAMPLES, tokens_of
 from tests.models.seeded import shown, sound_weights
-from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
+from tests.models.small_models import check_gradients, module_for, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import recording
+from tests.models.voice_folders import write_folder
+from tests.text.tokenizer_documents import byte_pairs, document, numbered
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 # Words of 60 tokens: special ones, and two letters for each of the others.
@@ -46,29 +46,16 @@ def inputs(*counts: int, name: str = "moonshine") -> Any:
 
 def tokenizer_file(count: int = len(WORDS)) -> str:
     """A tokenizer.json of the first so many words."""
-    document = {
-        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
-        "added_tokens": [
-            {"id": i, "content": WORDS[i], "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-             "normalized": False} for i in range(3)
-        ],
-        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
-        "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
-        "model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(WORDS[:count])}, "merges": [],
-                  "unk_token": "<unk>", "byte_fallback": False},
-    }  # fmt: skip
-    return json.dumps(document)
+    spaces = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
+    model = byte_pairs(numbered(WORDS[:count]), unknown="<unk>")
+    return json.dumps(document(model, numbered(WORDS[:3]), pre_tokenizer=spaces, decoder=spaces))
 
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "tokenizer.json").write_text(tokenizer_file())
     settings = {"do_normalize": False, "return_attention_mask": True, "sampling_rate": 16000} | BANKS
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    return folder
+    files = {"tokenizer": tokenizer_file(), "preprocessor_config": settings}
+    return write_folder(folder, state, CONFIGS[name] | config, **files)
 
 
 def test_names_and_shapes(case: Any) -> None:
@@ -110,7 +97,7 @@ def test_gradients(case: Any) -> None:
 
 def test_folders_load(case: Any, tmp_path: Path) -> None:
     name, expected, model = case
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    module = module_for(CONFIGS[name])
     renamed, state = getattr(module, "renamed", str), dict(model.state_dict())
     files = {key: state.get(renamed(key), state.get(f"model.{renamed(key)}")) for key in expected["files"]}
     loaded = load_speech_model(write(tmp_path, name, {key: value for key, value in files.items() if value is not None}))

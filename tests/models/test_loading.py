@@ -22,6 +22,7 @@ from pyapp.models.load import build, load_model, module_of, read_model, read_set
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.text.generation.session import capacity_of
 from tests.models.decoder_configs import CONFIGS, QUANTISED, SENSITIVE
+from tests.models.small_models import module_for
 from tests.models.test_decoders import TEXT, golden, make, numbers
 from tests.together import check_each, fewer_in_browser
 
@@ -553,7 +554,7 @@ def test_saved_configurations_are_read_again() -> None:
 
     def check(name: str) -> None:
         settings = CONFIGS[name]
-        module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
+        module = module_for(settings)
         config = module.Config.from_dict(settings)
         saved = json.loads(json.dumps(getattr(config, "saved", config.to_dict)()))
         assert module.Config.from_dict(saved).to_dict() == config.to_dict()

@@ -26,6 +26,7 @@ from pyapp.text.tokenization import tokenizer as tokenizer_module
 from tests.models.decoder_configs import CONFIGS as DECODERS
 from tests.models.moondream_configs import BEGIN, BEHIND, CONFIGS, QUESTION, photo, prepared
 from tests.models.seeded import direction, draw, picture_weights, shown
+from tests.models.small_models import along
 from tests.text.chat_model import byte_letters
 
 FOLDER = Path(__file__).parent
@@ -63,7 +64,7 @@ def test_logits_gradients_and_answers_are_those_of_its_parts_in_transformers(fil
     ids = pyapp.tensor([[*BEGIN, *[model.config.image_token_id] * count, *BEHIND]], dtype="int32")
     logits = model(ids, None, pyapp.from_numpy(prepared()))
     np.testing.assert_allclose(shown(logits.detach().numpy(), 96), GOLDEN["logits"], atol=1e-4, rtol=1e-4)
-    (logits * pyapp.tensor(direction("moondream", tuple(logits.shape)).astype(np.float32))).sum().backward()
+    along(logits, "moondream").backward()
     plans = moondream.stored(model.config, GOLDEN["parameters"])
     grads: dict[str, list[np.ndarray]] = {}
     parameters = dict(model.named_parameters())

@@ -5,7 +5,6 @@ guidance and without, sound, and gradients; their files, the task and the comman
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,13 +19,13 @@ from pyapp.audio.chroma import loudest_notes
 from pyapp.audio.composing import ComposeOptions, written_codes
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Error, Progress, Sound
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.nn import functional
 from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MELODY, MOMENTS, QUANTISED, tune
 from tests.models.seeded import music_weights, shown
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.test_listeners import tokenizer_file
+from tests.models.voice_folders import write_folder
 
 TASK = "text-to-audio"
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -41,13 +40,9 @@ def loaded_of(model: Any) -> Any:
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model, with a tokenizer of 40 tokens."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
     kind = "MusicgenMelody" if "melody" in name else "Musicgen"
     named = {"architectures": [f"{kind}ForConditionalGeneration"]}
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | named | config))
-    (folder / "tokenizer.json").write_text(tokenizer_file(40))
-    return folder
+    return write_folder(folder, state, CONFIGS[name] | named | config, tokenizer=tokenizer_file(40))
 
 
 def test_names_and_shapes(case: Any) -> None:

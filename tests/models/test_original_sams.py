@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,9 @@ from pyapp.models.loading import bare_files, segment_anything
 from pyapp.models.loading.pictures import load_image_model
 from tests.models.original_sam_configs import BOX, CONFIGS, LABELS, POINTS, SIDES
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import along, golden_in
 
-FOLDER = Path(__file__).with_name("golden_original_sams")
-
-
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_original_sams")
 
 
 def file_of(name: str, without: str = "-") -> BytesSource:
@@ -62,7 +57,7 @@ def test_outputs_and_gradients_are_those_of_the_authors(name: str) -> None:
     for output, wanted in zip(outputs, expected["outputs"], strict=True):
         own = output.squeeze(0)
         np.testing.assert_allclose(shown(own.detach().numpy()), wanted, atol=1e-4, rtol=1e-4)
-        total = total + (own * pyapp.tensor(direction(name, tuple(own.shape)).astype(np.float32))).sum()
+        total = total + along(own, name)
     total.backward()
     parameters = dict(model.named_parameters())
     places = {entry.names[0]: own for own, entry in segment_anything.stored(expected["tensors"]).items()}

@@ -4,9 +4,7 @@ and queries, and scores; other types and devices; names and configurations of fi
 
 from __future__ import annotations
 
-import asyncio
 import importlib
-import json
 import sys
 from functools import cache
 from pathlib import Path
@@ -20,29 +18,17 @@ from pyapp import tasks
 from pyapp.errors import ModelError
 from pyapp.events import Done, Item
 from pyapp.models.loading.pictures import load_image_model
-from pyapp.text.tokenization import tokenizer as tokenizer_module
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 from tests.models.page_configs import CONFIGS, OTHER_DEVICE, PAGES, QUANTISED, QUERY, write_page_folder
 from tests.models.seeded import shown
+from tests.models.small_models import golden_in
+from tests.text.page_library import page_library  # noqa: F401 (for every test)
 from tests.text.picture_chat_model import photo
+from tests.together import collect
 
 if sys.platform != "emscripten":
     pytest.importorskip("tokenizers")
-
-
-@pytest.fixture(autouse=True)
-def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the browser, tests with simpler tokenizers replace the page's library."""
-    if sys.platform == "emscripten":
-        from pyapp.browser import PageTokenizer
-
-        monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((Path(__file__).with_name("golden_pages") / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_pages")
 
 
 @cache
@@ -59,10 +45,7 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def values(stream: Any) -> list[Any]:
     """The values of the Items, and at last the results of Done."""
 
-    async def collect() -> list[Any]:
-        return [event async for event in stream]
-
-    events = asyncio.run(collect())
+    events = collect(stream)
     assert isinstance(events[-1], Done), events[-1]
     return [event.values for event in events if isinstance(event, Item)] + [events[-1].results]
 

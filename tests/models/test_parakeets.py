@@ -5,7 +5,6 @@ write, and gradients; its files, and recordings of any length.
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +15,10 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio.options import TranscribeOptions
-from pyapp.audio.processors import StandardizedProcessor
+from pyapp.audio.processors.banks import StandardizedProcessor
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Done, Segment
-from pyapp.formats import write_safetensors
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.models.parakeet import Piece
@@ -28,8 +26,9 @@ from pyapp.nn import functional
 from pyapp.text.tokenization.spoken_pieces import SpokenPieces
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.models.parakeet_configs import CONFIGS, ENCODER, LABELS, PIECES, SAMPLES, WRITTEN, sounds, weights
-from tests.models.seeded import direction, shown
-from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
+from tests.models.seeded import shown
+from tests.models.small_models import along, check_gradients, numbers, parity_case, shapes_in, shapes_of
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 BLANK, STEP = 11, 640
@@ -50,13 +49,8 @@ TOKENIZER = SpokenPieces(Tokenizer(VOCABULARY), BLANK)
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "tokenizer.json").write_text(json.dumps(VOCABULARY))
     settings = {"feature_extractor": {"feature_size": 8, "sampling_rate": 16000, "hop_length": 160}}
-    (folder / "processor_config.json").write_text(json.dumps(settings))
-    return folder
+    return write_folder(folder, state, CONFIGS[name] | config, tokenizer=VOCABULARY, processor_config=settings)
 
 
 def test_logits_pieces_and_gradients(case: Any) -> None:
@@ -74,7 +68,7 @@ def test_logits_pieces_and_gradients(case: Any) -> None:
         assert logits[0].argmax(-1).tolist() == expected["numbers"]
     else:
         logits = model(values, pyapp.tensor(WRITTEN, dtype="int32"))
-        loss = (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum()
+        loss = along(logits, name)
         with pyapp.no_grad():
             pieces = [*model.pieces(model.encode(values)[0])]
         assert [[piece.token, piece.first] for piece in pieces] == expected["pieces"]

@@ -5,7 +5,6 @@ sound, the spectrogram and the sound; English in its signs, files and refusals.
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,13 @@ from pyapp.models.loading.voice import load_voice
 from pyapp.text.arpabet import SpokenSounds, sounds
 from tests.models.parallel_voice_configs import CONFIGS, SOUNDS, SPEAKER, TEXT, weights
 from tests.models.seeded import shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.voice_folders import drawn, write_folder
 from tests.together import fewer_in_browser
 
 CLOSE: Any = {"rtol": 2e-4, "atol": 2e-4}
 VOCABULARY = {sign: number for number, sign in enumerate(SOUNDS)} | {"<sos/eos>": 18}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_parallel_voices", name)
+golden = golden_in("golden_parallel_voices")
 
 
 @pytest.fixture(scope="module", params=fewer_in_browser(CONFIGS, 2))

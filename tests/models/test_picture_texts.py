@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import json
 import re
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -38,15 +36,10 @@ from tests.models.picture_text_configs import (
     tokens,
 )
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import along, golden_in
 from tests.together import fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_picture_texts")
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_picture_texts")
 
 
 def stack_of(name: str) -> tuple[str, int | None, str]:
@@ -126,7 +119,7 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     ids, pictures, mask = inputs(name, model)
     logits = model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)
     np.testing.assert_allclose(shown(logits.detach().numpy(), 96), expected["outputs"], atol=1e-4, rtol=1e-4)
-    (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
+    along(logits, name).backward()
     grads = {
         key: pyapp.zeros(*parameter.shape) if parameter.grad is None else parameter.grad
         for key, parameter in found.items()

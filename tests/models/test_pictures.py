@@ -4,11 +4,9 @@ files; pictures and configurations that do not fit.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,24 +38,20 @@ from tests.models.picture_configs import (
     sizes,
 )
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import along, golden_in, module_for
 from tests.together import fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_pictures")
 # Which do not divide the width.
 NO_HEADS = (
     ("upernet", "hidden_size"), ("blip2_t5", "d_model"), ("instructblip", "d_model"),
     ("pix2struct", "num_attention_heads"),
 )  # fmt: skip
 
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_pictures")
 
 
 def module_of(name: str) -> Any:
-    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    return module_for(CONFIGS[name])
 
 
 def stored_names(name: str, task: str) -> dict[str, Any]:
@@ -144,7 +138,7 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
     for size in sizes(name):
         for part in run(model, task, size):
             results.append(part.detach().numpy())
-            total = total + (part * pyapp.tensor(direction(task, part.shape).astype(np.float32))).sum()
+            total = total + along(part, task)
     for values, wanted in zip(results, expected["outputs"], strict=True):
         np.testing.assert_allclose(shown(values), wanted, atol=1e-4, rtol=1e-4)
     total.backward()

@@ -5,9 +5,7 @@ tensors of their files, what is prepared of recordings, logits and padding; tran
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +17,16 @@ from pyapp import tasks
 from pyapp.errors import ArgumentError, InputError, ModelError
 from pyapp.events import Done, Segment
 from pyapp.formats import write_safetensors
-from pyapp.models import _index
 from pyapp.models.load import load_speech_model
 from tests.models.parakeet_configs import sounds
 from tests.models.piece_head_configs import CONFIGS, QUANTISED, SAMPLES, SETTINGS
 from tests.models.seeded import shown, sound_weights
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, module_for, numbers
 from tests.models.test_parakeets import VOCABULARY
 from tests.models.test_sound_texts import run
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_piece_heads", name)
+golden = golden_in("golden_piece_heads")
 
 
 def write(folder: Path, name: str, **config: Any) -> Path:
@@ -112,6 +105,6 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "changed", "told"), HOSTILE)
 def test_hostile_configurations(name: str, changed: dict[str, Any], told: str) -> None:
-    module = importlib.import_module(f"pyapp.models.{_index.MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    module = module_for(CONFIGS[name])
     with pytest.raises(ModelError, match=told):
         module.TASKS["speech-recognition"](module.Config.from_dict(CONFIGS[name] | changed))

@@ -4,9 +4,7 @@ Face's (make_golden_projectors.py wrote the files of what sees, with the gguf pa
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,23 +21,14 @@ from pyapp.hub.resolver import choose_files, choose_model
 from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
 from pyapp.models.picked_files import load_files
-from pyapp.text.tokenization import tokenizer as tokenizer_module
 from tests.models.picture_text_configs import GRIDS
 from tests.models.projector_files import KINDS, MORE, PROJECTOR, rewritten, write_both
 from tests.models.seeded import picture
+from tests.text.page_library import page_library  # noqa: F401 (for every test)
 from tests.text.picture_chat_model import IDS, SIZES, conversation, photo
-from tests.together import fewer_in_browser
+from tests.together import collect, fewer_in_browser
 
 GREEDY = {"temperature": 0, "max_new_tokens": 16, "suppress_tokens": list(IDS.values())}
-
-
-@pytest.fixture(autouse=True)
-def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the browser, tests with simpler tokenizers replace the page's library."""
-    if sys.platform == "emscripten":
-        from pyapp.browser import PageTokenizer
-
-        monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
 
 
 @pytest.fixture(scope="module", params=fewer_in_browser(KINDS, 2))
@@ -82,10 +71,7 @@ def answers(model: Any, **more: Any) -> tuple[list[int], Any]:
     tasks.unload()
     shown = [pyapp.from_numpy(photo(*size)) for size in SIZES]
 
-    async def collect() -> list[Any]:
-        return [event async for event in tasks.chat(model, conversation(shown), GREEDY, **more)]
-
-    events = asyncio.run(collect())
+    events = collect(tasks.chat(model, conversation(shown), GREEDY, **more))
     return [event.id for event in events if event.type == "token" and event.id is not None], events[-1]
 
 

@@ -5,7 +5,6 @@ codes of a reply, and sound; voices, the task and the command.
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,22 @@ import pytest
 import pyapp
 from pyapp.audio import read_wav, reply_voice
 from pyapp.audio.reply_voice import ReplyVoice
-from pyapp.audio.speaking import speak
+from pyapp.audio.speaking import SpeakOptions, speak, speak_events
+from pyapp.audio.wav import as_pcm
 from pyapp.errors import ModelError, OptionError
+from pyapp.events import Cancel, Sound
 from pyapp.models.loading.voice import SPEAKERS, load_voice
 from pyapp.models.qwen_omni import Speaking, renamed
 from pyapp.nn.audio import code_wave
 from tests.models.reply_voice_configs import ASKED, CONFIGS, DRAWN, MOST, ROLE, VOICE, recorded, weights
 from tests.models.seeded import shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.test_described_voices import letters
 from tests.models.voice_folders import drawn, write_folder
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
 RATE = 24000
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_reply_voices", name)
+golden = golden_in("golden_reply_voices")
 
 
 def known() -> dict[str, Any]:
@@ -100,6 +97,39 @@ def test_speech(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ):  # fmt: skip
         with pytest.raises(OptionError, match=told):
             speak(loaded, text, options)
+
+
+def test_replies_to_a_conversation(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply is spoken as a whole, after what the talker reads of the conversation, in two where it is long."""
+    name, _, loaded, _ = case
+    monkeypatch.setattr(reply_voice, "MOST", 8)
+    voice: ReplyVoice = loaded.model
+    seen = [{"type": "image", "image": "a.png"}, {"type": "text", "text": "so"}]
+    said: list[dict[str, Any]] = [{"role": "user", "content": "is it"}, {"role": "assistant", "content": "no"}]
+    said.append({"role": "user", "content": seen})
+    turn = "<|im_start|>{}\n{}<|im_end|>\n".format
+    text = turn("user", "is it") + turn("user", "so")
+    if not name.startswith("qwen3"):
+        text = "".join(
+            turn(*one)
+            for one in (
+                ("system", reply_voice.SYSTEM), ("user", "is it"), ("assistant", "no"), ("user", "so")
+            )
+        )  # fmt: skip
+    asked = voice.asked_in(said)
+    assert asked == voice._words.encode_guarded(text)
+    options = SpeakOptions(seed=4)
+
+    def spoken(reply: str) -> list[Any]:
+        return [event for event in speak_events(loaded, reply, options, Cancel(), said) if isinstance(event, Sound)]
+
+    (found,) = spoken("**It** is. So it is.")
+    ids = loaded.tokenizer.read("It is. So it is.", False).ids
+    parts = [part for part in voice.replied(asked, ids, options, 4) if part is not None]
+    assert found.pcm == as_pcm(np.concatenate(parts)) and found.text == "It is. So it is."
+    monkeypatch.setattr(reply_voice, "AT_ONCE", {False: 12, True: 12})
+    assert [sound.text for sound in spoken("It is. So it is.")] == ["It is.", "So it is."]
+    assert not spoken("***\n")
 
 
 HOSTILE: dict[str, list[tuple[str, dict[str, Any], str]]] = {

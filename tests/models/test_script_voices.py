@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +35,13 @@ from tests.models.script_voice_configs import (
     weights,
 )
 from tests.models.seeded import shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.test_described_voices import letters
-from tests.models.voice_folders import drawn, write_folder
+from tests.models.voice_folders import drawn, voice_case, write_folder
 
 CLOSE: Any = {"rtol": 2e-4, "atol": 2e-4}
 RATE = 24000
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_script_voices", name)
+golden = golden_in("golden_script_voices")
 
 
 def write(folder: Path, name: str, salt: int = 7) -> Path:
@@ -56,12 +52,7 @@ def write(folder: Path, name: str, salt: int = 7) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[str, Any], Any, Path]:
-    folder = write(tmp_path_factory.mktemp("model"), request.param)
-    return request.param, golden(request.param), load_voice(folder, voices=folder / "voice.wav"), folder
+case = voice_case(CONFIGS, write, golden, lambda folder: load_voice(folder, voices=folder / "voice.wav"))
 
 
 def check(model: Any, expected: dict[str, Any]) -> None:

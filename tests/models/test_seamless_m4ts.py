@@ -16,7 +16,7 @@ import pytest
 
 import pyapp
 from pyapp.audio.options import TranscribeOptions
-from pyapp.audio.processors import PairedBankProcessor
+from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Segment

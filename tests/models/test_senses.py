@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 
 import pyapp
 from pyapp import tasks
-from pyapp.audio.processors import LongSpectrogramProcessor
+from pyapp.audio.processors.spectrograms import LongSpectrogramProcessor
 from pyapp.errors import ModelError
 from pyapp.events import Done, Segment
 from pyapp.formats import write_safetensors
@@ -40,7 +39,7 @@ from tests.models.sense_configs import (
     mixed,
     watched,
 )
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, numbers
 from tests.models.sound_configs import recording
 from tests.models.test_sound_texts import run, tekken
 
@@ -57,11 +56,7 @@ TEMPLATE = """{% for message in messages %}<|im_start|>{{ message.role }}\n{% if
 {{ message.content }}{% else %}{% for part in message.content %}{% if part.type == 'audio' %}AUDIO{% elif part.type == \
 'image' %}PICTURE{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}\
 {{ '<|im_start|>assistant\n' }}"""
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_senses", name)
+golden = golden_in("golden_senses")
 
 
 def module_of(name: str) -> Any:

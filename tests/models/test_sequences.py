@@ -4,10 +4,7 @@ cache, and the texts of greedy and beam search.
 
 from __future__ import annotations
 
-import importlib
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +13,6 @@ import pytest
 import pyapp
 from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError, OptionError
-from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.positions.relative_positions import distance_buckets
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
@@ -33,18 +29,13 @@ from tests.models.sequence_configs import (
     SEARCHES,
     TEXTS,
 )
+from tests.models.small_models import along, exported, golden_in, module_for
 
-FOLDER = Path(__file__).with_name("golden_sequences")
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_sequences")
 
 
 def module_of(name: str) -> Any:
-    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    return module_for(CONFIGS[name])
 
 
 def make(name: str, **changes: Any) -> Any:
@@ -72,11 +63,6 @@ def make(name: str, **changes: Any) -> Any:
     return model
 
 
-def exported(model: Any, tensors: dict[str, Any]) -> dict[str, Any]:
-    """Tensors by the names of parameters as transformers has them."""
-    return model.exported(tensors) if hasattr(model, "exported") else tensors
-
-
 def sources() -> tuple[pyapp.Tensor, pyapp.Tensor]:
     return pyapp.tensor(IDS, dtype="int32"), pyapp.tensor(MASK, dtype="int32")
 
@@ -95,7 +81,7 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     logits = model(ids, pyapp.tensor(TEXTS), mask)
     picked = np.stack([logits.detach().numpy()[:, 0], logits.detach().numpy()[:, -1]], 1)
     np.testing.assert_allclose(picked.reshape(-1), expected["logits"], atol=1e-4)
-    (logits * pyapp.tensor(direction("logits", logits.shape).astype(np.float32))).sum().backward()
+    along(logits, "logits").backward()
     grads = exported(model, {key: parameter.grad for key, parameter in parameters.items()})
     assert all((grads[key] == 0).all() for key in missing)  # experts that no token has
     for key, (_, product) in expected["parameters"].items():
@@ -143,7 +129,7 @@ def test_heads_over_bart_are_those_of_transformers(name: str, task: str) -> None
     ids = pyapp.tensor(HEAD_IDS)
     outputs = model.requires_grad_()(ids, pyapp.tensor(HEAD_MASK))
     np.testing.assert_allclose(outputs.detach().numpy().reshape(-1), expected["outputs"], atol=1e-4)
-    (outputs * pyapp.tensor(direction(task, outputs.shape).astype(np.float32))).sum().backward()
+    along(outputs, task).backward()
     found = dict(model.named_parameters())
     assert set(expected["parameters"]) == set(found)
     for key, product in expected["parameters"].items():

@@ -5,7 +5,6 @@ samples, logits, padding and gradients; their files, the task, the pipeline and 
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,17 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import FilterBankProcessor, SampleProcessor
+from pyapp.audio.processors.banks import FilterBankProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import InputError, ModelError
 from pyapp.events import Error, Item, Notice
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.sound_labels import TASK, load_sound_classifier
 from pyapp.nn import functional
 from tests.models.seeded import shown, sound_weights
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import recording
 from tests.models.sound_label_configs import CLASSES, CONFIGS, LABEL, QUANTISED, SAMPLES
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 golden, make, case = parity_case("golden_sound_labels", CONFIGS, TASK, sound_weights)
@@ -37,11 +37,8 @@ def processor_of(name: str) -> Any:
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | {"architectures": [CLASSES[name]]} | config))
-    (folder / "preprocessor_config.json").write_text(json.dumps(golden(name)["settings"]))
-    return folder
+    named = {"architectures": [CLASSES[name]]}
+    return write_folder(folder, state, CONFIGS[name] | named | config, preprocessor_config=golden(name)["settings"])
 
 
 def test_names_and_shapes(case: Any) -> None:

@@ -15,10 +15,9 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import DecibelProcessor
+from pyapp.audio.processors.decibels import DecibelProcessor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Error, Item, Notice
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.sound_labels import MATCHING, load_sound_matcher
 from pyapp.nn import functional
 from tests.models.seeded import shown, sound_weights
@@ -26,6 +25,8 @@ from tests.models.small_models import check_gradients, golden_of, numbers, seede
 from tests.models.sound_configs import recording
 from tests.models.sound_match_configs import CONFIGS, FUSED, FUSED_SAMPLES, QUANTISED, SAMPLES, SETTINGS, TEXTS
 from tests.models.test_listeners import tokenizer_file
+from tests.models.voice_folders import write_folder
+from tests.together import collect
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -37,12 +38,8 @@ def make(name: str) -> Any:
 
 def write(folder: Path, name: str, state: dict[str, Any], settings: Any = None, **config: Any) -> Path:
     """The folder of a model, with a tokenizer of 40 tokens."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | {"architectures": ["ClapModel"]} | config))
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings or SETTINGS))
-    (folder / "tokenizer.json").write_text(tokenizer_file(40))
-    return folder
+    files = {"preprocessor_config": settings or SETTINGS, "tokenizer": tokenizer_file(40)}
+    return write_folder(folder, state, CONFIGS[name] | {"architectures": ["ClapModel"]} | config, **files)
 
 
 def inputs(name: str) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
@@ -82,9 +79,6 @@ def test_tasks_and_folders(tmp_path: Path) -> None:
     [samples] = pyapp.audio.open_audio(file, to_rate=48000)
     labels = ["aa ab", "ac", "ad ae af"]
 
-    async def run(stream: Any) -> list[Any]:
-        return [event async for event in stream]
-
     with pyapp.no_grad():
         sound = model.sound_features(loaded.processor([samples])[0])
         rows = [loaded.tokenizer.encode(f"ah {label}") for label in labels]
@@ -95,17 +89,17 @@ def test_tasks_and_folders(tmp_path: Path) -> None:
     assert [entry["label"] for entry in found] == [label for label, _ in expected]
     np.testing.assert_allclose([entry["score"] for entry in found], [chance for _, chance in expected], rtol=1e-4)
     sounds = [file, np.zeros(40000, np.float32)]
-    events = asyncio.run(run(tasks.match_sounds(sounds, labels, model=loaded, template="ah {}")))
+    events = collect(tasks.match_sounds(sounds, labels, model=loaded, template="ah {}"))
     items = [event for event in events if isinstance(event, Item)]
     assert items[0].values["labels"] == found and len(items) == 2
     assert any(isinstance(event, Notice) and "first 2.0 seconds" in event.what for event in events)
-    events = asyncio.run(run(tasks.embed_sounds(file, ["aa ab"], model=loaded)))
+    events = collect(tasks.embed_sounds(file, ["aa ab"], model=loaded))
     vectors = np.array([event.values["embedding"] for event in events if isinstance(event, Item)])
     unit = numbers(sound[0]) / np.linalg.norm(numbers(sound[0]))
     np.testing.assert_allclose(vectors[0], unit, rtol=1e-4, atol=1e-5)
     assert vectors.shape == (2, 12) and events[-1].results == {"count": 2, "dimensions": 12}
     for wrong in ({"labels": [" "]}, {"labels": ["a"], "template": "no place"}):
-        assert isinstance(asyncio.run(run(tasks.match_sounds([file], model=loaded, **wrong)))[-1], Error)
+        assert isinstance(collect(tasks.match_sounds([file], model=loaded, **wrong))[-1], Error)
 
 
 def test_fused_recordings_are_heard_whole(tmp_path: Path) -> None:

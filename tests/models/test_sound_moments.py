@@ -15,14 +15,14 @@ import pytest
 import pyapp
 from pyapp import nn, tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import ModelError
 from pyapp.events import Error, Item
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.sound_labels import MOMENTS as TASK
 from pyapp.models.loading.sound_labels import load_sound_classifier
-from tests.models.seeded import direction, sound_weights
-from tests.models.small_models import check_gradients, numbers, parity_case, shapes_of
+from tests.models.seeded import sound_weights
+from tests.models.small_models import along, check_gradients, numbers, parity_case, shapes_of
 from tests.models.sound_configs import recording
 from tests.models.speaker_configs import MOMENTS, SAMPLES
 
@@ -44,7 +44,7 @@ def test_logits_and_gradients(case: Any) -> None:
     model.requires_grad_()
     found = model(values)
     np.testing.assert_allclose(numbers(found).reshape(-1), expected["vectors"], **CLOSE)
-    loss = (found * pyapp.tensor(direction("vectors", found.shape).astype(np.float32))).sum()
+    loss = along(found, "vectors")
     check_gradients(model, loss, expected, atol=1e-2)
     with pyapp.no_grad():
         batch = SampleProcessor(masks=True)([recording(count) for count in SAMPLES])

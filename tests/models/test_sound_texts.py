@@ -20,8 +20,8 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import (
-    LevelledSampleProcessor,
+from pyapp.audio.processors.samples import LevelledSampleProcessor
+from pyapp.audio.processors.spectrograms import (
     PairedSpectrogramProcessor,
     SpectrogramProcessor,
     WholeSpectrogramProcessor,
@@ -35,7 +35,7 @@ from pyapp.nn.vision_language.picture_text import Seen
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import Recording
 from tests.models.seeded import direction, shown, sound_weights
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import along, golden_in, numbers
 from tests.models.sound_configs import recording
 from tests.models.sound_text_configs import (
     CONFIGS,
@@ -51,6 +51,7 @@ from tests.models.sound_text_configs import (
     WHOLE,
     texts,
 )
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SPECIAL = {"<s>": 1, "</s>": 2, "[INST]": 3, "[/INST]": 4, "[AUDIO]": SOUND, "[BEGIN_AUDIO]": 25, "[TRANSCRIBE]": 34}
@@ -62,11 +63,7 @@ WORDS = (b"on", b"es", b" t")
 COUNTS = {"qwen3_asr": EVEN, "glmasr": LONG}  # the samples of other recordings than SAMPLES
 SETTINGS_OF = {"granite_speech": PAIRED, "granite_speech_plus": PAIRED, "qwen3_asr": WHOLE, "glmasr": LONGER,
                "vibevoice_asr": LEVELLED}  # fmt: skip
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_sound_texts", name)
+golden = golden_in("golden_sound_texts")
 
 
 def module_of(name: str) -> Any:
@@ -116,14 +113,10 @@ def tekken(special: Mapping[str, int] = SPECIAL, **changed: Any) -> dict[str, An
 
 def write(folder: Path, name: str, **config: Any) -> Path:
     """The folder of a model, with tensors as transformers names them."""
-    folder.mkdir(exist_ok=True)
     norms = {key.replace("audio_tower.", "encoder."): value for key, value in make(name).named_buffers()}
     norms = {key: value for key, value in norms.items() if "batch_norm" in key}
-    write_safetensors(folder / "model.safetensors", by_names(name, make(name)) | norms)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "preprocessor_config.json").write_text(json.dumps(SETTINGS_OF.get(name, SETTINGS)))
-    (folder / "tekken.json").write_text(json.dumps(tekken()))
-    return folder
+    files = {"preprocessor_config": SETTINGS_OF.get(name, SETTINGS), "tekken": tekken()}
+    return write_folder(folder, by_names(name, make(name)) | norms, CONFIGS[name] | config, **files)
 
 
 def mel(*counts: int, name: str = "voxtral") -> tuple[pyapp.Tensor, list[tuple[int, int]]]:
@@ -157,7 +150,7 @@ def test_spectrograms_logits_and_gradients_are_those_of_transformers(name: str) 
     ids = pyapp.tensor(texts(name), dtype="int32")
     logits = model(ids, ids != 0, *mel(*counts, name=name)) * (ids != 0).unsqueeze(-1)
     np.testing.assert_allclose(shown(numbers(logits), 96), expected["outputs"], **CLOSE)
-    (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
+    along(logits, name).backward()
     for key, (_, product) in stored.items():
         grad = np.zeros(found[key].shape) if found[key].grad is None else numbers(found[key].grad)
         np.testing.assert_allclose(

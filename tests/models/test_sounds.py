@@ -4,7 +4,6 @@ logits, padding, texts, times of words, and gradients; and their files.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import ArgumentError, InputError, ModelError
-from pyapp.formats import write_safetensors
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
@@ -22,6 +20,7 @@ from pyapp.text.tokenization.ctc_tokenizer import CTCTokenizer
 from tests.models.seeded import shown, sound_weights
 from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import CONFIGS, LABELS, QUANTISED, SAMPLES, VOCABULARY, recording
+from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 OLDER = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
@@ -30,13 +29,8 @@ golden, make, case = parity_case("golden_sounds", CONFIGS, TASK, sound_weights)
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "vocab.json").write_text(json.dumps(VOCABULARY))
     settings = {"do_normalize": True, "return_attention_mask": golden(name)["masks"], "sampling_rate": 16000}
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    return folder
+    return write_folder(folder, state, CONFIGS[name] | config, vocab=VOCABULARY, preprocessor_config=settings)
 
 
 def test_names_and_shapes(case: Any) -> None:

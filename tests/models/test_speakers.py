@@ -14,13 +14,13 @@ import pytest
 
 import pyapp
 from pyapp import tasks
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import InputError, ModelError
 from pyapp.events import Error, Item
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.sound_labels import VOICES, load_sound_embedder
-from tests.models.seeded import direction, sound_weights
-from tests.models.small_models import check_gradients, numbers, parity_case, shapes_of
+from tests.models.seeded import sound_weights
+from tests.models.small_models import along, check_gradients, numbers, parity_case, shapes_of
 from tests.models.sound_configs import recording
 from tests.models.speaker_configs import CLASSES, CONFIGS, SAMPLES
 
@@ -46,9 +46,7 @@ def test_vectors_and_gradients(case: Any) -> None:
     model.requires_grad_()
     found = model(values)
     np.testing.assert_allclose(numbers(found).reshape(-1), expected["vectors"], **CLOSE)
-    check_gradients(
-        model, (found * pyapp.tensor(direction("vectors", found.shape).astype(np.float32))).sum(), expected, atol=1e-2
-    )
+    check_gradients(model, along(found, "vectors"), expected, atol=1e-2)
     with pyapp.no_grad():
         batch = SampleProcessor(masks=True)([recording(count) for count in SAMPLES])
         np.testing.assert_allclose(numbers(model(*batch)).reshape(-1), expected["padded"], **CLOSE)

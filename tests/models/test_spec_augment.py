@@ -14,7 +14,8 @@ import pytest
 
 import pyapp
 from pyapp.audio.mel import HOP, log_mel_spectrogram, pad_or_trim
-from pyapp.audio.processors import PairedBankProcessor, SampleProcessor
+from pyapp.audio.processors.banks import PairedBankProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import ModelError
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional

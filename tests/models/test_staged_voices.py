@@ -20,17 +20,13 @@ from pyapp.engine.ops.random import Generator
 from pyapp.errors import ModelError, OptionError
 from pyapp.models.loading.voice import load_voice
 from tests.models.seeded import direction, frame_weights, shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import along, golden_in, numbers
 from tests.models.staged_voice_configs import CONFIGS, GENERATION, IDS, QUANTISED, history
 from tests.models.test_listeners import tokenizer_file
 from tests.models.voice_folders import write_folder
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_staged_voices", name)
+golden = golden_in("golden_staged_voices")
 
 
 @cache
@@ -72,7 +68,7 @@ def test_logits_and_gradients(case: Any) -> None:
     total = pyapp.zeros(())
     for key, value in found.items():
         np.testing.assert_allclose(shown(numbers(value), 80), expected["logits"][key], **CLOSE)
-        total = total + (value * pyapp.tensor(direction(key, value.shape).astype(np.float32))).sum()
+        total = total + along(value, key)
     total.backward()
     own = {
         key.replace("semantic.model.", "semantic.").replace("coarse_acoustics.model.", "coarse_acoustics."): value

@@ -6,10 +6,8 @@ tokens that they write; transcription.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +23,11 @@ from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import Cancelled, ModelError, OptionError
 from pyapp.events import Cancel, Done, Segment
 from pyapp.formats import write_safetensors
-from pyapp.models import _index
 from pyapp.models.load import load_speech_model
 from pyapp.nn.audio.synchronous import Writer
 from tests.models.codec_configs import sound
 from tests.models.seeded import shown
-from tests.models.small_models import golden_of, numbers
+from tests.models.small_models import golden_in, module_for, numbers
 from tests.models.sound_configs import recording
 from tests.models.synchronous_listener_configs import (
     AT_CODEC,
@@ -46,11 +43,7 @@ from tests.models.test_listeners import tokenizer_file
 from tests.models.test_sound_texts import run, tekken
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_synchronous_listeners", name)
+golden = golden_in("golden_synchronous_listeners")
 
 
 def write(folder: Path, name: str, **config: Any) -> Path:
@@ -217,7 +210,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "changed", "told"), HOSTILE)
 def test_hostile_configurations(name: str, changed: dict[str, Any], told: str) -> None:
-    module = importlib.import_module(f"pyapp.models.{_index.MODEL_TYPES[CONFIGS[name]['model_type']]}")
+    module = module_for(CONFIGS[name])
     with pytest.raises(ModelError, match=told):
         module.Config.from_dict(CONFIGS[name] | changed)
     wrong = {"kyutai": {"audio_delay_seconds": -1}, "voxtral": {"global_log_mel_max": "x"}}[name]

@@ -4,12 +4,9 @@ every architecture; pictures; configurations that cannot be.
 
 from __future__ import annotations
 
-import importlib
 import json
-from functools import cache
 from io import BytesIO
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,23 +17,17 @@ from pyapp import nn
 from pyapp.errors import InputError, ModelError
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.loading import timm
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.nn.parameter import skip_initialization
 from pyapp.nn.vision.reparameterized import reparameterize
 from pyapp.vision.processors import ImageProcessor
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import along, golden_in, module_for
 from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, QUANTISED, seeded_picture, side_of
 from tests.together import check_each, fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_timms")
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_timms")
 
 
 def config_json(name: str) -> dict[str, Any]:
@@ -85,7 +76,7 @@ def test_outputs_and_gradients_are_those_of_timm(name: str) -> None:
     output = model(pyapp.from_numpy(picture(2, side_of(name), side_of(name))))
     near = 1e-4 + 2e-6 * float(np.abs(expected["output"]).max())  # rounding of large outputs
     np.testing.assert_allclose(shown(output.detach().numpy()), expected["output"], atol=near, rtol=1e-4)
-    (output * pyapp.tensor(direction(name, tuple(output.shape)).astype(np.float32))).sum().backward()
+    along(output, name).backward()
     for key, (shape, *product) in expected["tensors"].items():
         if product:
             found = (gradient(name, model, key, shape) * direction(key, tuple(shape))).sum()
@@ -123,7 +114,7 @@ def test_the_tensors_of_every_architecture_have_timms_names_and_shapes() -> None
         size = golden("names")[name]["input_size"]
         config = {"architecture": name, "global_pool": pool, "pretrained_cfg": {"input_size": size}}
         settings = timm.settings_of(config, name)
-        module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
+        module = module_for(settings)
         task = "image-features" if "dinov2" in name else "image-classification"
         with skip_initialization():
             model = module.TASKS[task](module.Config.from_dict(settings))

@@ -4,7 +4,6 @@ with noise, a batch with padding, and gradients; and their files.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,16 @@ import pytest
 
 import pyapp
 from pyapp.errors import ArgumentError, ModelError
-from pyapp.formats import write_safetensors
 from pyapp.models.loading.voice import TASK, load_voice
 from tests.models.seeded import direction, shown, voice_weights
-from tests.models.small_models import golden_of, numbers, seeded_model
+from tests.models.small_models import golden_in, numbers, seeded_model
 from tests.models.voice_configs import CONFIGS, QUANTISED, SPEAKER, TEXTS, VOCABULARY, noise
+from tests.models.voice_folders import write_folder
 from tests.together import fewer_in_browser
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SETTINGS = {"phonemize": False, "pad_token": "_", "language": "eng", "add_blank": True, "normalize": True}
-
-
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_voices", name)
+golden = golden_in("golden_voices")
 
 
 def make(name: str, **changed: Any) -> Any:
@@ -153,12 +149,8 @@ def in_file(expected: dict[str, Any], model: Any, older: bool) -> dict[str, pyap
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
     """The folder of a model."""
-    folder.mkdir(exist_ok=True)
-    write_safetensors(folder / "model.safetensors", state)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | {"architectures": ["VitsModel"]} | config))
-    (folder / "vocab.json").write_text(json.dumps(VOCABULARY))
-    (folder / "tokenizer_config.json").write_text(json.dumps(SETTINGS))
-    return folder
+    named = {"architectures": ["VitsModel"]}
+    return write_folder(folder, state, CONFIGS[name] | named | config, vocab=VOCABULARY, tokenizer_config=SETTINGS)
 
 
 @pytest.mark.parametrize("kind", fewer_in_browser(["today", "older", "plain", "torch"], 2))

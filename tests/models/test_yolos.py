@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from functools import cache
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,16 +28,11 @@ from pyapp.tasks.pictures import find_objects
 from pyapp.vision.processors import ImageProcessor
 from tests.hostile import damaged_texts, survives
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.small_models import along, golden_in
 from tests.models.yolo_configs import CONFIGS, LABELS, PICKLED, SEEN, SIZE, THRESHOLD, seen_picture
 from tests.together import fewer_in_browser
 
-FOLDER = Path(__file__).with_name("golden_yolos")
-
-
-@cache
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+golden = golden_in("golden_yolos")
 
 
 @cache
@@ -99,7 +93,7 @@ def test_outputs_and_gradients_are_those_of_ultralytics(name: str) -> None:
     parts = [outputs] if isinstance(outputs, pyapp.Tensor) else raw(model, outputs)
     for part, values in zip(parts, expected["outputs"], strict=True):
         np.testing.assert_allclose(shown(part.detach().numpy(), 96), values, atol=2e-4, rtol=2e-4)
-    sum((part * pyapp.tensor(direction("", tuple(part.shape)).astype(np.float32))).sum() for part in parts).backward()
+    sum(along(part, "") for part in parts).backward()
     for layer, product in expected["gradients"].items():
         found = sum(
             float((value.grad.numpy().astype(np.float64) * direction(key, tuple(value.shape))).sum())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import pyapp
 from pyapp.formats import write_safetensors
@@ -31,3 +32,20 @@ def write_folder(
     for name, contents in {"config": config, **files}.items():
         (folder / f"{name}.json").write_text(contents if isinstance(contents, str) else json.dumps(contents))
     return folder
+
+
+def voice_case(
+    configs: Iterable[str], write: Callable[..., Path], golden: Callable[[str], Any], load: Callable[[Path], Any]
+) -> Any:  # fmt: skip
+    """A fixture for each configuration: its name, its golden values, what load(folder) gives of the folder that
+    write(folder, name) makes, and the folder.
+    """
+
+    @pytest.fixture(scope="module", params=configs)
+    def case(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> tuple[str, dict[str, Any], Any, Path]:
+        folder = write(tmp_path_factory.mktemp("model"), request.param)
+        return request.param, golden(request.param), load(folder), folder
+
+    return case

@@ -74,7 +74,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     found: list[Any] = [*loaded_for(pyfuncitem.name)]
     if not pyfuncitem.get_closest_marker("native_only"):
         found += loaded_piped()
-        found += loaded_emulated() if SANITIZE or runs(pyfuncitem.name, pyfuncitem.originalname) else []
+    chosen = SANITIZE or runs(pyfuncitem.name, pyfuncitem.originalname)
+    if chosen and not pyfuncitem.get_closest_marker("host_library"):
+        found += loaded_emulated()
     for kernels in found:
         try:
             pyfuncitem.obj(**{**arguments, "kernels": kernels})

@@ -27,7 +27,7 @@ from tests.native.kernels import (
     Launch,
 )
 
-pytestmark = pytest.mark.native_only  # the host's library itself
+pytestmark = [pytest.mark.native_only, pytest.mark.host_library]
 
 SOURCES = {path.name: path.read_text() for path in sorted((ROOT / "native").glob("*.c"))}
 TEXT = (ROOT / "native" / "kernels.h").read_text()

@@ -61,6 +61,7 @@ def test_values_in_between_numbers_and_single_elements(kernels: Kernels, count: 
 
 
 @pytest.mark.native_only
+@pytest.mark.host_library
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_half_types_are_rounded_once(kernels: Kernels, name: str) -> None:
     """x0 = (x1 + 2^-12) * x2 - x1 * x2, where x1 + 2^-12 is no number of the type; x2 is one element."""

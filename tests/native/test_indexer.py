@@ -59,5 +59,5 @@ def test_sizes_are_checked(kernels: Kernels) -> None:
     x, usual = normal(1), {"tokens": 1, "head_dim": 1}
     for sizes in ({"head_dim": 513}, {"tokens": -1}, {"type": TYPES["int8"]}):
         assert kernels.run("indexer_scores", y=x, q=x, weights=x, keys=x, position=x, **usual | sizes) == BAD_ARGUMENT
-    for sizes in ({"tokens": -1}, {"length": 3, "count": 4}):
+    for sizes in ({"tokens": -1}, {"tokens": 1, "length": 3, "count": 4}):
         assert kernels.run("indexer_places", places=x, scores=x, position=x, **sizes) == BAD_ARGUMENT

@@ -12,7 +12,7 @@ import pytest
 from tests.native.kernels import BAD_ARGUMENT, CANCELLED, HEADER, INDEX_RANGE, OK, Kernels, Launch
 from tests.native.piped import header_signature
 
-pytestmark = pytest.mark.native_only  # the host's library itself
+pytestmark = [pytest.mark.native_only, pytest.mark.host_library]
 
 
 def linear(kernels: Kernels, rows: int = 3, outputs: int = 301, inputs: int = 129, work: int = 1000) -> np.ndarray:

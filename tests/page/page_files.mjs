@@ -65,6 +65,11 @@ const cases = {
   "a download of which nothing comes": () => late(silent),
   "a name that is no address": () => listing.parseHubName("a/100%"),
   "a name with escapes": () => listing.parseHubName("https://huggingface.co/a/b%20%E2%82%AC?x").repo,
+  "a name as other programs have it": () => {
+    const name = listing.parseHubName("hf.co/a/b-GGUF:Q4_K_M");
+    const files = ["b-q4_0.gguf", "b-q4_k_m-00001-of-00002.gguf", "b-q4_k_m-00002-of-00002.gguf", "b-q8_0.gguf"];
+    return [name.repo, ...listing.modelsOf(name, files.map((path) => ({ path, size: 1, sha256: null })), "chat").map(({ title }) => title)];
+  },
   "a Python that ends": () => {
     const api = { fatal_error: ended };
     const death = python.deathOf(api);

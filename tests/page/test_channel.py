@@ -80,3 +80,19 @@ def test_blocking_work_is_reported_while_it_runs(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(pyapp.browser.TASKS, "load", load)
     asyncio.run(pyapp.browser.run(1, "load", None, lambda text: messages.append(json.loads(text))))
     assert steps(messages) == [[1], ["done"]] and messages[1][0]["sent"] == 1
+
+
+def test_work_that_is_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Stop, between the call and the event loop's next turn."""
+    seen: list[bool] = []
+
+    async def load(params: Any, cancel: Any) -> Events:
+        seen.append(cancel.is_set())
+        yield Done("complete")
+
+    monkeypatch.setitem(pyapp.browser.TASKS, "load", load)
+    monkeypatch.setattr(pyapp.browser, "_host", SimpleNamespace(isStopped=lambda number: False))
+    work = pyapp.browser.run(1, "load", None, lambda text: None)
+    pyapp.browser.cancel(1)
+    asyncio.run(work)
+    assert seen == [True]

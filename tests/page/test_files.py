@@ -21,6 +21,7 @@ ANSWERS = {
     "a download of which nothing comes": "UserError: The connection was lost.",
     "a name that is no address": "UserError: This is not the name of a model.",
     "a name with escapes": "UserError: This is not the name of a model.",
+    "a name as other programs have it": ["a/b-GGUF", "b-q4_k_m.gguf"],
     "a Python that ends": "RangeError: out of bounds",
     "a title that ends inside an emoji": "a" * 57 + "…",
     "a title that ends between a letter and its mark": "a" * 59 + "…",

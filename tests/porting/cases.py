@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.porting import distribution_cases, tensor_class_cases
+from tests.porting import distribution_cases, export_cases, nested_cases, tensor_class_cases
 
 # -- functions of functions, of x and y
 
@@ -442,6 +442,13 @@ PROGRAMS = {
     "matmul into": lambda t: _into(t, lambda o: t.matmul(_x(t), _x(t).T, out=o)),
     "mul into": lambda t: _into(t, lambda o: t.mul(_x(t), _x(t), out=o), "float64"),
     "add into": lambda t: _into(t, lambda o: t.add(_x(t), 1, alpha=2, out=o)),
+    "linear into": lambda t: _into(t, lambda o: _nn(t).linear(_x(t), _x(t), out=o)),
+    "pools into": lambda t: _into(t, lambda o: _nn(t).avg_pool2d(_x(t)[None].repeat(1, 2, 2), 2, out=o)),
+    "normalize into": lambda t: _into(t, lambda o: t.nn.functional.normalize(_x(t), dim=1, out=o)),
+    "a graph in a pickle": lambda t: _graph(t),
+    "norms of nothing": lambda t: [
+        t.linalg.norm(t.zeros(*shape), p) for shape in ((0, 0), (0, 3), (3, 0)) for p in (1, 2, "nuc", "fro")
+    ],
     "sum into": lambda t: _into(t, lambda o: t.sum(_x(t), 1, out=o)),
     "cat into": lambda t: _into(t, lambda o: t.cat([_x(t), _x(t)], 1, out=o)),
     "comparison into": lambda t: _into(t, lambda o: t.gt(_x(t), 0, out=o), "bool"),
@@ -488,6 +495,23 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+def _nn(t: Any) -> Any:
+    """The module whose functions take `out` in torch."""
+    return t._C._nn if t.__name__ == "torch" else t.nn.functional
+
+
+def _graph(t: Any) -> list[Any]:
+    """What a traced module gives after it was pickled, with hooks and buffers that its graph does not read."""
+    fx = import_module(f"{t.__name__}.fx")
+    model = t.nn.Sequential(t.nn.Linear(2, 3), t.nn.BatchNorm1d(3))
+    with t.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(0.5)
+    module = fx.symbolic_trace(model.eval())
+    found = pickle.loads(pickle.dumps(module))
+    return [found(_x(t)), list(found.state_dict()), found.code == module.code, found.training]
+
+
 def _named(t: Any) -> Any:
     layers = t.nn.Sequential(t.nn.ReLU())
     for name in ("first", "last"):
@@ -501,7 +525,8 @@ def calls() -> dict[str, Any]:
     found |= {f"distribution {n}": lambda t, n=n: distribution(t, n) for n in DISTRIBUTIONS}
     found |= {f"constructor {i}": f for i, f in enumerate(CONSTRUCTORS)}
     found |= {f"program {n}": f for n, f in PROGRAMS.items()}
-    return found | distribution_cases.calls() | tensor_class_cases.calls()
+    found |= distribution_cases.calls() | tensor_class_cases.calls()
+    return found | nested_cases.calls() | export_cases.calls()
 
 
 def plain(value: Any) -> Any:

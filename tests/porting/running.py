@@ -13,7 +13,6 @@ import numpy as np
 SCRIPTS = Path(__file__).parent / "scripts"
 NAMES = (
     "resnet",
-    "language_model",
     "vae",
     "tagger",
     "unet",

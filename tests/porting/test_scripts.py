@@ -14,7 +14,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
 
 def test_only_imports_are_changed() -> None:
-    text = (running.SCRIPTS / "language_model.py").read_text()
+    text = (running.SCRIPTS / "nano_gpt.py").read_text()
     changed = [(a, b) for a, b in zip(text.splitlines(), running.ported(text).splitlines(), strict=True) if a != b]
     assert changed == [
         ("import torch", "import pyapp as torch"),

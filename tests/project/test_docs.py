@@ -128,7 +128,7 @@ def test_a_script_of_a_training_and_adapters(place: Path, capsys: pytest.Capture
 
 
 def test_events_of_generation(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("PIL").Image.new("RGB", (40, 30), "red").save("street.jpg")
+    pytest.importorskip("PIL.Image").new("RGB", (40, 30), "red").save("street.jpg")
     write_chat_model(place / "model")
     write_picture_chat_model(place / "HuggingFaceTB" / "SmolVLM-256M-Instruct", "idefics3")
     run("docs/generation.md", {})
@@ -171,7 +171,7 @@ def test_onnx(place: Path) -> None:
 
 
 def test_events_of_the_reader(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("PIL").Image.new("L", (60, 40), "white").save("scan.png")
+    pytest.importorskip("PIL.Image").new("L", (60, 40), "white").save("scan.png")
     run("docs/reader.md", {})
     assert "'type': 'done'" in capsys.readouterr().out
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pyapp.formats.png import encode_png
-from tests.serve.test_routes import WEATHER, post
+from tests.serve.test_routes import WEATHER, named_events, post
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
@@ -29,12 +29,7 @@ PICTURE = base64.b64encode(encode_png(np.zeros((8, 8, 3), np.uint8))).decode()
 
 
 def streamed(client: Any, **more: Any) -> list[Any]:
-    answer = client.post(PATH, json=ASK | more | {"stream": True})
-    assert answer.headers["content-type"].startswith("text/event-stream"), answer.text
-    blocks = [block.split("\n") for block in answer.text.removesuffix("\n\n").split("\n\n")]
-    found = [json.loads(data.removeprefix("data: ")) for _, data in blocks]
-    assert [name for name, _ in blocks] == [f"event: {event['type']}" for event in found]
-    return found
+    return named_events(client.post(PATH, json=ASK | more | {"stream": True}))
 
 
 def joined(events: list[Any]) -> dict[str, Any]:

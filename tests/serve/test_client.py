@@ -20,6 +20,7 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Error, Item, Metric, Segment, Token
 from pyapp.serve.client import Server
 from tests.serve.conftest import ROOT, Process
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only
 
@@ -41,15 +42,8 @@ def server(process: Process, **more: Any) -> Server:
     return Server(f"http://127.0.0.1:{process.port}", **{"key": "secret", **more})
 
 
-def events_of(stream: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event async for event in stream]
-
-    return asyncio.run(collect())
-
-
 def end_of(stream: Any) -> Any:
-    return events_of(stream)[-1]
+    return collect(stream)[-1]
 
 
 def test_texts_are_those_of_this_process(process: Process, model_folders: dict[str, Path]) -> None:
@@ -61,7 +55,7 @@ def test_texts_are_those_of_this_process(process: Process, model_folders: dict[s
             {**GREEDY, "choice": ["hello", "goodbye"]},
         )
     ):
-        one, other = (events_of(tasks.generate(model, "hello", options)) for model in (here, there))
+        one, other = (collect(tasks.generate(model, "hello", options)) for model in (here, there))
         assert isinstance(other[-1], Done), (seed, other[-1])
         ours = "".join(event.text for event in one if isinstance(event, Token))
         assert other[-1].results["text"] == ours and other[-1].results["new_tokens"] == one[-1].results["new_tokens"]
@@ -75,7 +69,7 @@ def test_texts_are_those_of_this_process(process: Process, model_folders: dict[s
 def test_scores_and_figures(process: Process, model_folders: dict[str, Path]) -> None:
     options = {**GREEDY, "logprobs": 2}
     for stream in (tasks.chat(server(process), ASK, options), tasks.generate(server(process), "hello", options)):
-        found = events_of(stream)
+        found = collect(stream)
         tokens = [event for event in found if isinstance(event, Token)]
         assert len(tokens) == 12 and all(token.logprob <= 0 and len(token.top_logprobs) == 2 for token in tokens)
         assert {"time_to_first_token", "decode_speed"} <= {e.name for e in found if isinstance(e, Metric)}
@@ -83,7 +77,7 @@ def test_scores_and_figures(process: Process, model_folders: dict[str, Path]) ->
 
 def test_vectors_labels_and_speech(process: Process, model_folders: dict[str, Path]) -> None:
     here, there = str(model_folders["embedder"]), server(process, model="embedder")
-    one, other = (events_of(tasks.embed(TEXTS, model=model)) for model in (here, there))
+    one, other = (collect(tasks.embed(TEXTS, model=model)) for model in (here, there))
     for a, b in zip(items(one), items(other), strict=True):
         assert a["embedding"] == pytest.approx(b["embedding"], abs=1e-6)
     assert other[-1].results["dimensions"] == len(items(other)[0]["embedding"])
@@ -91,8 +85,8 @@ def test_vectors_labels_and_speech(process: Process, model_folders: dict[str, Pa
     assert ranked[0] == 0 and len(ranked) == 2
     sound = ROOT / "web" / "models" / "speech" / "sample.wav"
     sound = sound if sound.exists() else next((ROOT / "web" / "models").rglob("*.wav"))
-    heard = events_of(tasks.transcribe(str(sound), {"word_timestamps": True}, model=server(process, model="speech")))
-    local = events_of(tasks.transcribe(str(sound), {"word_timestamps": True}, model="speech"))
+    heard = collect(tasks.transcribe(str(sound), {"word_timestamps": True}, model=server(process, model="speech")))
+    local = collect(tasks.transcribe(str(sound), {"word_timestamps": True}, model="speech"))
     texts = [[event.text.strip() for event in found if isinstance(event, Segment)] for found in (heard, local)]
     assert texts[0] == texts[1] and texts[0]
     words = [word["word"] for event in heard if isinstance(event, Segment) for word in event.words]
@@ -102,7 +96,7 @@ def test_vectors_labels_and_speech(process: Process, model_folders: dict[str, Pa
 def test_speech_is_that_of_this_process(process: Process, model_folders: dict[str, Path]) -> None:
     here, there = str(model_folders["voice"]), server(process, model="voice")
     options = {"seed": 5, "rate": 1.5, "pause": 0.5}
-    found = [events_of(tasks.speak("It is so. That is it!\nA hen.", options, model=model)) for model in (here, there)]
+    found = [collect(tasks.speak("It is so. That is it!\nA hen.", options, model=model)) for model in (here, there)]
     sounds = [[event for event in events if event.type in ("sound", "done")] for events in found]
     assert len(sounds[0]) == 4 and sounds[0] == sounds[1]
     assert end_of(tasks.speak("it", {"noise": 0}, model=there)).where == "noise"

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pyapp.audio import read_wav
 from pyapp.formats.png import encode_png
 from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import start_picture
@@ -63,6 +64,7 @@ def openai_chat(client: Any) -> None:
     assert "".join(part.choices[0].delta.content or "" for part in parts) == whole.message.content
     assert len(whole.logprobs.content) == 5
     schema = {"type": "object", "properties": {"age": {"enum": [3, 4]}}, "required": ["age"]}
+    spoken_chat(client, ask | {"max_tokens": 60})
     form = {"type": "json_schema", "json_schema": {"name": "age", "schema": schema, "strict": True}}
     shaped = client.chat.completions.create(**ask | {"max_tokens": 40}, response_format=form).choices[0]
     assert json.loads(shaped.message.content)["age"] in (3, 4)
@@ -76,6 +78,42 @@ def openai_chat(client: Any) -> None:
         client.chat.completions.create(**ask, extra_body={"surprise": 1})
     with pytest.raises(openai.AuthenticationError):
         client.with_options(api_key="wrong").chat.completions.create(**ask)
+
+
+def spoken_chat(client: Any, ask: dict[str, Any]) -> None:
+    """An answer as a file, and as samples while it is written; and a request that refers to it."""
+    import openai
+
+    more: Any = {**ask, "modalities": ["text", "audio"]}
+    message = client.chat.completions.create(**more, audio={"voice": "alloy", "format": "wav"}).choices[0].message
+    samples, rate = read_wav(base64.b64decode(message.audio.data))
+    assert message.content is None and rate == 16000 and len(samples) and message.audio.expires_at
+    raw = client.chat.completions.create(**more, audio={"voice": "alloy", "format": "pcm16"}).choices[0].message
+    said, pcm, reasons = "", b"", []
+    for part in client.chat.completions.create(**more, audio={"voice": "alloy", "format": "pcm16"}, stream=True):
+        sound = part.choices[0].delta.model_dump().get("audio") or {}
+        said += sound.get("transcript") or ""
+        pcm += base64.b64decode(sound.get("data") or "")
+        reasons.append(part.choices[0].finish_reason)
+    assert said == message.audio.transcript == raw.audio.transcript and reasons[-1] == "length"
+    assert len(pcm) == len(base64.b64decode(raw.audio.data)) > 0 and len(pcm) / 48000 >= len(samples) / rate
+    counts = {
+        client.chat.completions.create(
+            **ask | {"max_tokens": 1, "messages": [*HELLO, {"role": "assistant", **told}, *HELLO]}
+        ).usage.prompt_tokens
+        for told in ({"audio": {"id": message.audio.id}}, {"content": said})
+    }
+    assert len(counts) == 1
+    for wrong, told in (
+        ({"modalities": ["text", "audio"]}, "audio"), ({"audio": {"voice": "a", "format": "wav"}}, "audio"),
+        ({"modalities": ["audio"]}, "modalities"), (more | {"n": 2, "audio": {"voice": "a", "format": "wav"}}, "n"),
+        (more | {"stream": True, "audio": {"voice": "a", "format": "wav"}}, "audio.format"),
+    ):  # fmt: skip
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.chat.completions.create(**ask | wrong)
+        assert caught.value.param == told
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(**ask | {"messages": [{"role": "assistant", "audio": {"id": "x"}}, *HELLO]})
 
 
 FORM: Any = {"type": "object", "properties": {"age": {"enum": [3, 4]}}, "required": ["age"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.test_routes import WEATHER, post
+from tests.serve.test_routes import WEATHER, named_events, post
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
@@ -20,12 +20,7 @@ CALL = '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call
 
 
 def streamed(client: Any, **more: Any) -> list[Any]:
-    answer = client.post(PATH, json=ASK | more | {"stream": True})
-    assert answer.headers["content-type"].startswith("text/event-stream"), answer.text
-    blocks = [block.split("\n") for block in answer.text.removesuffix("\n\n").split("\n\n")]
-    found = [json.loads(data.removeprefix("data: ")) for _, data in blocks]
-    assert [name for name, _ in blocks] == [f"event: {event['type']}" for event in found]
-    return found
+    return named_events(client.post(PATH, json=ASK | more | {"stream": True}))
 
 
 def kinds(events: list[Any]) -> list[str]:
@@ -86,6 +81,16 @@ def test_tools(client: Any) -> None:
         assert whole["finish_reason"] == "TOOL_CALL" and whole["message"]["content"] == []
     none = post(client, PATH, **ASK | tools, tool_choice="NONE", choice=[CALL])
     assert none["message"]["content"][0]["text"] == CALL
+
+
+def test_the_models_of_an_endpoint(client: Any) -> None:
+    def names(**asked: Any) -> list[str]:
+        return [model["name"] for model in client.get("/v1/models", params=asked).json()["models"]]
+
+    assert names() == ["chat", "embedder", "voice", "painter", "speech"]
+    assert (names(endpoint="chat"), names(endpoint="rerank", default_only="true"), names(endpoint="rate")) == (
+        ["chat"], ["embedder"], [])  # fmt: skip
+    assert client.get("/v1/models/embedder").json()["endpoints"] == ["embed", "rerank"]
 
 
 def test_messages() -> None:

@@ -1,4 +1,6 @@
-"""Pictures in requests: the answers of tasks.chat, alone and in company, what is shared, and what is refused."""
+"""Pictures and recordings in requests: the answers of tasks.chat, alone and in company, what is shared, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,12 @@ import numpy as np
 import pytest
 
 from pyapp import tasks
+from pyapp.audio import read_wav, write_wav
 from pyapp.errors import ArgumentError, OptionError
 from pyapp.formats.png import encode_png
 from tests.models.projector_files import PROJECTOR, write_both
+from tests.models.test_sound_texts import recording
+from tests.models.test_sound_texts import write as write_hearing
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
 
@@ -192,6 +197,42 @@ def test_tasks_ask_a_server(served: Any, folders: dict[str, Path], tmp_path: Pat
     assert with_addresses({"role": "user", "content": "Hi"}) == {"role": "user", "content": "Hi"}
 
 
+def test_recordings(tmp_path: Path) -> None:
+    """A model that hears answers about a recording as without a server; so do samples that the client sends."""
+    for name in ("starlette", "multipart", "httpx2"):
+        pytest.importorskip(name)
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.client import with_addresses
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    folder, file = write_hearing(tmp_path / "hearing", "voxtral"), tmp_path / "sound.wav"
+    write_wav(file, recording(8000), 16000)
+    asked = [{"type": "audio", "audio": str(file)}, {"type": "text", "text": "es?"}]
+    said = [{"role": "user", "content": asked}]
+
+    async def alone() -> Any:
+        options = {"temperature": 0.0, "max_new_tokens": 6}
+        return [event async for event in tasks.chat(str(folder), said, options)][-1]
+
+    wanted = asyncio.run(alone()).results["text"]
+    context = Context(Settings(models=(f"hears=generate:{folder}",), preload=False))
+    with TestClient(make_app(context), raise_server_exceptions=False) as client:
+        samples = read_wav(file)[0][:, 0]
+        for source in (str(file), file.read_bytes(), samples):
+            sent = with_addresses({"role": "user", "content": [{"type": "audio", "audio": source}, asked[1]]})
+            assert sent["content"][0]["type"] == "input_audio"
+            answer = client.post(
+                "/v1/chat/completions", json={"model": "hears", "messages": [sent], "temperature": 0, "max_tokens": 6}
+            )
+            assert answer.status_code == 200 and text_of(answer.json()) == wanted, answer.text
+        sent["content"][0]["input_audio"]["data"] = base64.b64encode(b"no sound at all").decode()
+        answer = client.post("/v1/chat/completions", json={"model": "hears", "messages": [sent]})
+        assert answer.status_code == 400 and answer.json()["error"]["param"] == "messages", answer.text
+
+
 def photo_tensor() -> Any:
     import pyapp
 
@@ -229,7 +270,9 @@ def test_what_is_refused(served: Any, folders: dict[str, Path]) -> None:
     message, code = refusal("llava", [good] * 70)
     assert "70 pictures take 1,120 tokens or more" in message and code == "context_length_exceeded"
     assert "not 'image_url'" in refusal("llava", [good], role="system")[0]
-    assert "not 'input_audio'" in refusal("llava", [{"type": "input_audio"}])[0]
+    assert "comes as input_audio with data" in refusal("llava", [{"type": "input_audio"}])[0]
+    for data, told in (("%%", "data is not base64"), ("AAAA", "this model reads no recordings")):
+        assert told in refusal("llava", [{"type": "input_audio", "input_audio": {"data": data}}])[0]
     files = [{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}]
     answer = served.post("/v1/responses", json={"model": "llava", "input": files})
     assert answer.status_code == 400 and "input[0].content[0]: a picture comes as a data: URL" in answer.text

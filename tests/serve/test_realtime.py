@@ -46,7 +46,7 @@ def speak(socket: Any, parts: list[bytes]) -> None:
 
 def until(socket: Any, kind: str) -> list[Any]:
     """The events up to the first of a kind."""
-    found = []
+    found: list[Any] = []
     while not found or found[-1]["type"] != kind:
         found.append(socket.receive_json())
         assert len(found) < 100
@@ -63,6 +63,13 @@ def test_an_item_ends_with_a_pause(socket: Any, parts: list[bytes]) -> None:
     assert deltas == events[-1]["transcript"] and "snow" in deltas and not deltas.startswith(" ")
     assert len({event["item_id"] for event in events if "item_id" in event}) == 1
     assert 7.2 < events[-1]["usage"]["seconds"] < 9.2  # the pause is found where a passage of sound ends
+
+
+def test_items_of_sound_that_is_sent_at_once(socket: Any, parts: list[bytes]) -> None:
+    """Pauses end items also where the whole recording comes before it is heard."""
+    speak(socket, [b"".join([*parts, *parts])])
+    for _ in range(2):
+        assert until(socket, HEARD + "completed")[-1]["transcript"].count("snow in the west") == 1
 
 
 def test_an_item_ends_where_the_client_says(socket: Any, parts: list[bytes]) -> None:

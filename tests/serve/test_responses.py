@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.serve.test_routes import WEATHER, post
+from tests.serve.test_routes import WEATHER, named_events, post
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
@@ -31,13 +31,7 @@ def text_of(response: Any) -> str:
 
 def streamed(client: Any, **more: Any) -> list[Any]:
     """The events of a stream; each must have its name, its number, and the fields that OpenAI's package asks for."""
-    answer = client.post(PATH, json=ASK | more | {"stream": True})
-    assert answer.headers["content-type"].startswith("text/event-stream"), answer.text
-    found = []
-    for block in answer.text.removesuffix("\n\n").split("\n\n"):
-        name, data = block.split("\n")
-        found.append(json.loads(data.removeprefix("data: ")))
-        assert name == f"event: {found[-1]['type']}"
+    found = named_events(client.post(PATH, json=ASK | more | {"stream": True}))
     assert [event["sequence_number"] for event in found] == list(range(len(found)))
     check_form(found, found[-1]["response"])
     return found

@@ -50,6 +50,15 @@ def post(client: Any, path: str, **body: Any) -> Any:
     return answer.json()
 
 
+def named_events(answer: Any) -> list[Any]:
+    """The events of a stream in which each has its type as its name."""
+    assert answer.headers["content-type"].startswith("text/event-stream"), answer.text
+    blocks = [block.split("\n") for block in answer.text.removesuffix("\n\n").split("\n\n")]
+    found = [json.loads(data.removeprefix("data: ")) for _, data in blocks]
+    assert [name for name, _ in blocks] == [f"event: {event['type']}" for event in found]
+    return found
+
+
 def events(client: Any, path: str, **body: Any) -> list[Any]:
     """The objects of a stream; its last line must be [DONE]."""
     answer = client.post(path, json=body | {"stream": True})
@@ -615,7 +624,7 @@ REFUSED = [
     ("/v1/chat/completions", ASK | {"logit_bias": {"x": 1}}, 400, "logit_bias"),
     ("/v1/chat/completions", ASK | {"stop": [1]}, 400, "stop"),
     ("/v1/chat/completions", ASK | {"surprise": 1}, 400, "surprise"),
-    ("/v1/chat/completions", ASK | {"modalities": ["text", "audio"]}, 400, "modalities"),
+    ("/v1/chat/completions", ASK | {"modalities": ["text", "video"]}, 400, "modalities"),
     ("/v1/chat/completions", ASK | {"tool_choice": {"type": "function"}}, 400, "tool_choice"),
     ("/v1/chat/completions", ASK | {"tools": [WEATHER], "tool_choice": {"type": "allowed_tools", "allowed_tools": {
         "mode": "auto", "tools": [{"type": "function", "function": {"name": "none"}}]}}}, 400,
@@ -663,6 +672,39 @@ REFUSED = [
 ]  # fmt: skip
 
 
+def test_errors_in_the_schema_of_a_forced_call(client: Any) -> None:
+    """They name the tool, not the form that the server makes of it."""
+    wrong = {"properties": {"a": {"pattern": "(?=x)"}}}
+    hello: dict[str, Any] = {"messages": ASK["messages"], "max_tokens": 5}
+
+    def nested(*schemas: Any) -> dict[str, Any]:
+        named = [{"name": f"f{index}", "parameters": schema} for index, schema in enumerate(schemas)]
+        return {"tools": [{"type": "function", "function": function} for function in named]}
+
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "f1"}}]}
+    rows: list[tuple[str, dict[str, Any], str]] = [
+        ("/v1/chat/completions", hello | nested(wrong) | {"tool_choice": "required"}, "tools[0].function.parameters"),
+        ("/v1/chat/completions", hello | nested({}, wrong) | {"tool_choice": "f1"}, "tools[1].function.parameters"),
+        ("/v1/chat/completions", hello | nested({}, wrong) | {"tool_choice": {
+            "type": "allowed_tools", "allowed_tools": allowed}}, "tools[1].function.parameters"),
+        ("/v2/chat", hello | nested({}, wrong) | {"tool_choice": "REQUIRED"}, "tools[1].function.parameters"),
+        ("/v1/responses", {"input": "hi", "tool_choice": "required", "tools": [
+            {"type": "function", "name": "f", "parameters": wrong}]}, "tools[0].parameters"),
+        ("/v1/messages", hello | {"tool_choice": {"type": "any"}, "tools": [
+            {"name": "f", "input_schema": wrong}]}, "tools[0].input_schema"),
+        ("/v1/chat/completions", hello | nested({"$ref": "#"}) | {"tool_choice": "required"}, "tools"),
+    ]  # fmt: skip
+
+    def check(path: str, body: dict[str, Any], field: str) -> None:
+        answer = client.post(path, json={"model": "chat", **body})
+        error = answer.json()["error"]
+        told = f"{field}: " if field == "tools" else f"{field}: #/properties/a/pattern: this regular expression has"
+        assert answer.status_code == 400 and error["message"].startswith(told), error
+        assert error.get("param", field) == field
+
+    check_each(check, rows)
+
+
 def test_a_message_without_a_plain_form(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model without a chat template has no form for a tool's message: the error names the message."""
     tokenizer = client.context.models.by_name["chat"].loaded.tokenizer
@@ -707,6 +749,14 @@ def test_what_is_wrong_before_a_stream_begins_has_a_status(client: Any) -> None:
         whole, streamed = (client.post(path, json=body | {"stream": stream}) for stream in (False, True))
         assert whole.status_code == streamed.status_code == 400, (path, streamed.text)
         assert whole.json() == streamed.json() and told in streamed.text, streamed.text
+
+
+def test_routes_with_another_beginning(client: Any) -> None:
+    """As of clients whose base URL lacks /v1, or has one too many."""
+    for path, told in (("/chat/completions", "ask /v1/chat/completions"), ("/v1/v1/messages", "ask /v1/messages"),
+                       ("/v1/files", "GET /openapi.json lists")):  # fmt: skip
+        answer = client.post(path, json={})
+        assert answer.status_code == 404 and f"there is no route {path}: {told}" in answer.text
 
 
 def test_ranges_in_words(client: Any) -> None:

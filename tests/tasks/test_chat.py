@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +19,19 @@ from pyapp.formats.sharded import write_sharded_safetensors
 from pyapp.formats.source import FileSource
 from pyapp.models import load_model
 from pyapp.models.loading.writing_gguf import gguf_view
-from pyapp.text.tokenization import tokenizer as tokenizer_module
 from tests.text.chat_model import write_chat_model
+from tests.text.page_library import page_library  # noqa: F401 (for every test)
 from tests.text.small_model import write_model
+from tests.together import collect
 
 pytest.importorskip("jinja2")
 GREEDY = {"temperature": 0, "max_new_tokens": 12}
 
 
-@pytest.fixture(autouse=True)
-def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the browser, tests with simpler tokenizers replace the page's library."""
-    if sys.platform == "emscripten":
-        from pyapp.browser import PageTokenizer
-
-        monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
-
-
 def run(events: tasks.Events) -> tuple[str, Any, list[Any]]:
     """The text, the last event, and all events."""
 
-    async def collect() -> list[Any]:
-        return [event async for event in events]
-
-    found = asyncio.run(collect())
+    found = collect(events)
     return "".join(event.text for event in found if event.type == "token"), found[-1], found
 
 

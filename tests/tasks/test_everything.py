@@ -4,11 +4,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,15 +18,9 @@ from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.formats.png import encode_png
 from tests.models.picture_folders import write_picture_folder
 from tests.tasks.everything_cases import CASES, FACTOR, SCALED, photos
+from tests.together import collect
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_everything.json").read_text())
-
-
-def run(events: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event async for event in events]
-
-    return asyncio.run(collect())
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +39,7 @@ def test_all_objects_are_those_of_transformers(model: str) -> None:
     for photo in photos():
         for case in CASES:
             wanted = next(expected)
-            events = run(tasks.cut_out_everything([pyapp.from_numpy(photo)], model=model, **case))
+            events = collect(tasks.cut_out_everything([pyapp.from_numpy(photo)], model=model, **case))
             [values] = [event.values for event in events if isinstance(event, Item)]
             segments, pixels = values["segments"], photo.shape[0] * photo.shape[1]
             np.testing.assert_allclose([one["score"] for one in segments], wanted["scores"], rtol=1e-4)
@@ -70,7 +62,7 @@ def test_all_objects_are_those_of_transformers(model: str) -> None:
 def test_what_cannot_be_is_refused(model: str) -> None:
     photo = pyapp.from_numpy(photos()[0])
     for name, value in (("points_per_side", 0), ("score", 2), ("stability", "a"), ("overlap", float("nan"))):
-        error = run(tasks.cut_out_everything([photo], model=model, **{name: value}))[-1]
+        error = collect(tasks.cut_out_everything([photo], model=model, **{name: value}))[-1]
         assert error.type == "error" and name in f"{error.what} {error.where}", name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from pyapp.nn.vision.mask_memory import Track
 from pyapp.vision.reading import read_image
 from tests.models.test_diffusion import drawn
 from tests.models.track_cases import CONFIG, RAISED
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only  # needs files
 FRAMES = 3
@@ -46,17 +46,10 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(stream: Any) -> list[Any]:
-    async def collected() -> list[Any]:
-        return [event async for event in stream]
-
-    return asyncio.run(collected())
-
-
 def test_objects_are_followed_with_the_values_of_the_model(top: Path) -> None:
     loaded: Any = load_image_model(top / "model", "mask-tracking")
     shown = [{"points": [[6, 9], [20, 4]], "labels": [1, 0]}, {"box": [3, 2, 25, 18]}]
-    events = run(tasks.follow_objects(top / "frames", model=loaded, objects=shown, frame=1))
+    events = collect(tasks.follow_objects(top / "frames", model=loaded, objects=shown, frame=1))
     assert isinstance(events[-1], Done), events[-1]
     items = {event.index: event.values for event in events if isinstance(event, Item)}
     assert [event.index for event in events if isinstance(event, Item)] == [1, 2, 0]
@@ -96,10 +89,10 @@ def test_objects_are_followed_with_the_values_of_the_model(top: Path) -> None:
         ({"points": [[1, 2, 3]]}, "expected 2 numbers"), ({"points": [[1, 2]], "labels": [2]}, "1 or 0"),
         ({"box": [1, 2, 3]}, "expected 4 numbers"), ({"objects": [{"points": 3}]}, "expected a list"),
     ):  # fmt: skip
-        (error,) = run(tasks.follow_objects(top / "frames", model=loaded, **wrong))[-1:]
+        (error,) = collect(tasks.follow_objects(top / "frames", model=loaded, **wrong))[-1:]
         assert isinstance(error, Error) and match in str(error), (wrong, error)
     plain = load_image_model(top / "model", "mask-generation")
-    (error,) = run(tasks.follow_objects(top / "frames", model=plain, points=[[1, 2]]))[-1:]
+    (error,) = collect(tasks.follow_objects(top / "frames", model=plain, points=[[1, 2]]))[-1:]
     assert "follows nothing" in str(error)
 
 

@@ -27,10 +27,10 @@ from pyapp.models._index import SEEING
 from pyapp.tasks.keeper import keeper
 from pyapp.text.chat.chat_template import ChatTemplate
 from pyapp.text.pictures import PictureSession, pictures_first
-from pyapp.text.tokenization import tokenizer as tokenizer_module
 from tests.models.picture_text_configs import CONFIGS
 from tests.models.seeded import picture_weights
 from tests.text.chat_model import write_chat_model
+from tests.text.page_library import page_library  # noqa: F401 (for every test)
 from tests.text.picture_chat_model import (
     FRAMES,
     IDS,
@@ -48,20 +48,11 @@ from tests.text.picture_chat_model import (
     write_video_chat_model,
 )
 from tests.text.picture_chat_model import GOLDEN as MODELS
-from tests.together import fewer_in_browser
+from tests.together import collect, fewer_in_browser
 
 pytest.importorskip("jinja2")
 GOLDEN = json.loads((Path(__file__).parents[1] / "text" / "golden_picture_chat.json").read_text())
 GREEDY = {"temperature": 0, "max_new_tokens": 16, "suppress_tokens": list(IDS.values())}
-
-
-@pytest.fixture(autouse=True)
-def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the browser, tests with simpler tokenizers replace the page's library."""
-    if sys.platform == "emscripten":
-        from pyapp.browser import PageTokenizer
-
-        monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +64,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def run(events: tasks.Events) -> tuple[list[int], Any, list[Any]]:
     """The tokens, the last event, and all events."""
 
-    async def collect() -> list[Any]:
-        return [event async for event in events]
-
-    found = asyncio.run(collect())
+    found = collect(events)
     return [event.id for event in found if event.type == "token" and event.id is not None], found[-1], found
 
 

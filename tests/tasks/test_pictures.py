@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import re
@@ -34,6 +33,7 @@ from tests.models.picture_folders import CLASSES, write_picture_folder
 from tests.models.picture_text_configs import CONFIGS as SEEING
 from tests.models.test_pictures import golden, make
 from tests.tasks.test_texts import WORDS, tokenizer_json
+from tests.together import collect
 from tests.vision.processor_cases import pictures
 
 Image = pytest.importorskip("PIL.Image")
@@ -53,20 +53,13 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def run(stream: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event async for event in stream]
-
-    return asyncio.run(collect())
-
-
 @pytest.mark.parametrize("name", ["deit", "deit_teacher", "resnet"])
 def test_labels_are_those_of_the_prepared_pictures(top: Path, name: str) -> None:
     loaded = load_image_model(top / name, "image-classification")
     images = [pyapp.from_numpy(pixels) for pixels in pictures()]
     with pyapp.no_grad():
         chances = make(name, "image-classification")(loaded.processor(images).pixel_values).softmax(1).numpy()
-    events = run(tasks.classify_images([top / "0.png", images[1]], model=str(top / name), top=2, batch_size=1))
+    events = collect(tasks.classify_images([top / "0.png", images[1]], model=str(top / name), top=2, batch_size=1))
     assert isinstance(events[-1], Done) and events[-1].results["count"] == 2
     for item in (event for event in events if isinstance(event, Item)):
         order = np.argsort(-chances[item.index])[:2]
@@ -74,7 +67,7 @@ def test_labels_are_those_of_the_prepared_pictures(top: Path, name: str) -> None
         np.testing.assert_allclose(
             [entry["score"] for entry in item.values["labels"]], chances[item.index][order], atol=1e-5
         )
-    again = run(tasks.classify_images((top / "1.png").read_bytes(), model=loaded))
+    again = collect(tasks.classify_images((top / "1.png").read_bytes(), model=loaded))
     assert len(again[0].values["labels"]) == 3
 
 
@@ -89,7 +82,7 @@ def test_questions_about_pictures_are_answered(top: Path) -> None:
     with pyapp.no_grad():
         model = make("vilt", "visual-question-answering")
         chances = [model(loaded.processor([pyapp.from_numpy(x)]).pixel_values, ids).sigmoid()[0] for x in pictures()]
-    events = run(tasks.answer_images([top / "0.png", top / "1.png"], "the dog ?", model=str(top / "vilt")))
+    events = collect(tasks.answer_images([top / "0.png", top / "1.png"], "the dog ?", model=str(top / "vilt")))
     assert isinstance(events[-1], Done), events[-1]
     for found, item in zip(chances, [event for event in events if isinstance(event, Item)], strict=True):
         best = sorted(zip(("no", "perhaps", "yes"), found.tolist(), strict=True), key=lambda pair: -pair[1])
@@ -98,7 +91,7 @@ def test_questions_about_pictures_are_answered(top: Path) -> None:
             [entry["score"] for entry in item.values["labels"]], [chance for _, chance in best], atol=1e-5
         )
     for question, message in ((" ", "is empty"), ("the dog " * 9, "the model reads 8")):
-        last = run(tasks.answer_images(top / "0.png", question, model=loaded))[-1]
+        last = collect(tasks.answer_images(top / "0.png", question, model=loaded))[-1]
         assert isinstance(last, Error) and last.where == "question" and message in last.what, last
     call = ["answer-image", "the dog ?", str(top / "0.png"), "-m", str(top / "vilt")]
     answer = testing.CliRunner().invoke(cli, call, standalone_mode=False)
@@ -113,7 +106,7 @@ def test_points_and_their_matches_lie_in_the_pictures(top: Path, tmp_path: Path)
 
     files, images = [str(top / "0.png"), str(top / "1.png")], [pyapp.from_numpy(pixels) for pixels in pictures()]
     loaded = load_image_model(top / "superpoint", "keypoint-detection")
-    events = run(tasks.detect_points(files, model=str(top / "superpoint"), top=4, descriptors=True))
+    events = collect(tasks.detect_points(files, model=str(top / "superpoint"), top=4, descriptors=True))
     assert isinstance(events[-1], Done), events[-1]
     for image, item in zip(images, [event for event in events if isinstance(event, Item)], strict=True):
         with pyapp.no_grad():
@@ -124,7 +117,9 @@ def test_points_and_their_matches_lie_in_the_pictures(top: Path, tmp_path: Path)
         np.testing.assert_allclose(item.values["descriptors"], looks[order], rtol=1e-5)
         assert item.values["size"] == [height, width]
     matcher = load_image_model(top / "lightglue_whole", "keypoint-matching")
-    [item] = [event for event in run(tasks.match_points(files[0], files[1:], model=matcher)) if isinstance(event, Item)]
+    [item] = [
+        event for event in collect(tasks.match_points(files[0], files[1:], model=matcher)) if isinstance(event, Item)
+    ]
     with pyapp.no_grad():
         pair = pyapp.cat([matcher.processor([image]).pixel_values for image in images]).unsqueeze(0)
         places, numbers, scores = (part[0].numpy() for part in matcher.model(pair))
@@ -134,7 +129,7 @@ def test_points_and_their_matches_lie_in_the_pictures(top: Path, tmp_path: Path)
     ]  # fmt: skip
     assert len(wanted) > 0 and item.values["sizes"] == [list(image.shape[:2]) for image in images]
     np.testing.assert_allclose(item.values["matches"], sorted(wanted, key=lambda match: -match[4]), rtol=1e-4)
-    assert isinstance(run(tasks.match_points(files[0], [], model=matcher))[-1], Error)
+    assert isinstance(collect(tasks.match_points(files[0], [], model=matcher))[-1], Error)
     for command, model, count in (("key-points", "superpoint", 2), ("match-points", "lightglue_whole", 1)):
         call = [command, *files, "-m", str(top / model), "-o", str(tmp_path), "--top", "1"]
         answer = testing.CliRunner().invoke(cli, call, standalone_mode=False)
@@ -161,25 +156,25 @@ def test_pictures_and_texts_are_compared(top: Path, name: str) -> None:
         vectors = pyapp.cat([model.image_features(pixels), model.text_features(tokens)])
         vectors = (vectors / (vectors * vectors).sum(1, keepdim=True).sqrt()).numpy()
     chances = (logits.sigmoid() if name == "siglip" else logits.softmax(1)).numpy()
-    events = run(tasks.match_images(files, labels, template="a {}", model=str(top / name)))
+    events = collect(tasks.match_images(files, labels, template="a {}", model=str(top / name)))
     assert isinstance(events[-1], Done), events[-1]
     for item in (event for event in events if isinstance(event, Item)):
         found = {entry["label"]: entry["score"] for entry in item.values["labels"]}
         np.testing.assert_allclose([found[label] for label in labels], chances[item.index], atol=1e-5)
         assert list(found.values()) == sorted(found.values(), reverse=True)
-    events = run(tasks.embed_images(files, ["a cat", "a green dog"], model=loaded, batch_size=1))
+    events = collect(tasks.embed_images(files, ["a cat", "a green dog"], model=loaded, batch_size=1))
     found = [event.values["embedding"] for event in events if isinstance(event, Item)]
     np.testing.assert_allclose(found, vectors, atol=1e-5)
     assert events[-1].results == {"count": 4, "dimensions": vectors.shape[1]}
     for arguments, message in (([[]], "label"), ([["a", " "]], "empty"), ([[3]], "not a text")):
-        assert message in str(run(tasks.match_images(files, *arguments, model=loaded))[-1])
-    assert "no place" in str(run(tasks.match_images(files, labels, template="cat", model=loaded))[-1])
+        assert message in str(collect(tasks.match_images(files, *arguments, model=loaded))[-1])
+    assert "no place" in str(collect(tasks.match_images(files, labels, template="cat", model=loaded))[-1])
 
 
 def test_objects_have_boxes_in_pixels(top: Path) -> None:
     model, loaded = make("yolos", "object-detection"), load_image_model(top / "yolos", "object-detection")
     files, images = [top / "0.png", top / "1.png"], [pyapp.from_numpy(pixels) for pixels in pictures()]
-    events = run(tasks.detect_objects(files, model=str(top / "yolos"), threshold=0.3))
+    events = collect(tasks.detect_objects(files, model=str(top / "yolos"), threshold=0.3))
     assert isinstance(events[-1], Done), events[-1]
     items = [event.values for event in events if isinstance(event, Item)]
     assert [values["size"] for values in items] == [[30, 41], [64, 23]]
@@ -199,8 +194,8 @@ def test_objects_have_boxes_in_pixels(top: Path) -> None:
     turned = {"label": "no", "score": 0.5, "box": [4, 4, 56, 56], "corners": [[30, 4], [56, 30], [30, 56], [4, 30]]}
     drawn = vision.draw_boxes(pyapp.zeros(60, 60, 3, dtype="uint8"), [turned]).numpy().any(2)
     assert drawn[43, 43] and drawn[43, 17] and not drawn[56].any(where=abs(np.arange(60) - 30) > 3)
-    assert run(tasks.detect_objects(files, model=loaded, threshold=1))[0].values["objects"] == []
-    assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
+    assert collect(tasks.detect_objects(files, model=loaded, threshold=1))[0].values["objects"] == []
+    assert "threshold" in str(collect(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
 
 
 def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -> None:
@@ -211,7 +206,7 @@ def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
     loaded, files = load_image_model(tmp_path, "pose-estimation"), [top / "0.png", top / "1.png"]
     boxes = [[[3.0, 2.0, 30.0, 28.0], [0.0, 0.0, 41.0, 30.0]], []]
-    events = run(tasks.estimate_poses(files, model=loaded, boxes=boxes))
+    events = collect(tasks.estimate_poses(files, model=loaded, boxes=boxes))
     assert isinstance(events[-1], Done), events[-1]
     first, second = (event.values for event in events if isinstance(event, Item))
     assert second["objects"] == [] and first["points"] == ["no", "perhaps", "yes"] and first["size"] == [30, 41]
@@ -220,10 +215,10 @@ def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -
         with pyapp.no_grad():
             heat = model(loaded.processor([part_of(image, box, 24, 16)]).pixel_values).numpy()[0]
         assert found["points"] == points_of(heat, box, 24, 16) and found["box"] == box
-    whole = next(iter(run(tasks.estimate_poses(files[0], model=loaded))))
+    whole = next(iter(collect(tasks.estimate_poses(files[0], model=loaded))))
     assert isinstance(whole, Item) and whole.values["objects"] == first["objects"][1:]
     for wrong, message in (([boxes[0]], "of each of 2"), ([[[3, 2, 1, 5]], []], "not a box"), ([[3], []], "not a box")):
-        last = run(tasks.estimate_poses(files, model=loaded, boxes=wrong))[-1]
+        last = collect(tasks.estimate_poses(files, model=loaded, boxes=wrong))[-1]
         assert isinstance(last, Error) and message in last.what, last
     testing = pytest.importorskip("click.testing")
     from pyapp.cli import cli
@@ -253,7 +248,7 @@ def test_larger_pictures(tmp_path: Path, top: Path) -> None:
         whole = model(loaded.processor([image]).pixel_values)[0].permute(1, 2, 0).numpy()
     expected = (whole[:128, :46].clip(0, 1) * 255).round()
     for tile in (0, 16):
-        events = run(tasks.upscale_images([image], model=loaded, tile=tile))
+        events = collect(tasks.upscale_images([image], model=loaded, tile=tile))
         assert isinstance(events[-1], Done), events[-1]
         found = next(event.values for event in events if isinstance(event, Item))
         pixels = np.asarray(Image.open(BytesIO(base64.b64decode(found["png"]))))
@@ -269,7 +264,7 @@ def test_larger_pictures(tmp_path: Path, top: Path) -> None:
     assert vision.read_image(target).shape == (60, 82, 3)
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": "ViTImageProcessor"}))
     for wrong, told in ({"model": str(tmp_path)}, "changes the sizes"), ({"model": loaded, "tile": -1}, "tile"):
-        last = run(tasks.upscale_images([image], **wrong))[-1]
+        last = collect(tasks.upscale_images([image], **wrong))[-1]
         assert isinstance(last, Error) and told in str(last)
 
 
@@ -281,7 +276,7 @@ def test_depths_have_no_margins(tmp_path: Path) -> None:
     processor = {"image_processor_type": "ZoeDepthImageProcessor", "size": {"height": 24, "width": 24}}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor | {"ensure_multiple_of": 4}))
     image, loaded = pyapp.from_numpy(pictures()[0]), load_image_model(tmp_path, "depth-estimation")
-    events = run(tasks.estimate_depth([image], model=loaded))
+    events = collect(tasks.estimate_depth([image], model=loaded))
     assert isinstance(events[-1], Done), events[-1]
     found = next(event.values for event in events if isinstance(event, Item))
     height, width = image.shape[:2]
@@ -293,7 +288,7 @@ def test_depths_have_no_margins(tmp_path: Path) -> None:
     assert found["metric"] and found["size"] == [height, width]
     np.testing.assert_allclose([found["least"], found["most"]], [depths.min(), depths.max()], rtol=1e-4)
     tiny = [pyapp.zeros(2, 3, 3, dtype="uint8")]
-    last = run(tasks.estimate_depth(tiny, model=loaded))[-1]
+    last = collect(tasks.estimate_depth(tiny, model=loaded))[-1]
     assert isinstance(last, Error) and "too small" in last.what
 
 
@@ -304,7 +299,7 @@ def test_depths_of_inverse_ones_are_metres(tmp_path: Path) -> None:
     processor = {"image_processor_type": "DepthProImageProcessorFast", "size": {"height": 24, "width": 24}}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
     image = pyapp.from_numpy(pictures()[0])
-    events = run(tasks.estimate_depth([image], model=str(tmp_path)))
+    events = collect(tasks.estimate_depth([image], model=str(tmp_path)))
     assert isinstance(events[-1], Done), events[-1]
     found = next(event.values for event in events if isinstance(event, Item))
     x = image.permute(2, 0, 1).unsqueeze(0).to("float32") / 127.5 - 1
@@ -340,7 +335,7 @@ def test_a_folder_of_open_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ids = loaded.tokenizer.encode("a cat")
     with pyapp.no_grad():
         vector = model.text_features(pyapp.tensor([ids + [0] * (8 - len(ids))])).numpy()[0]
-    *_, item, done = run(tasks.embed_images([pyapp.from_numpy(pictures()[0])], ["a cat"], model=loaded))
+    *_, item, done = collect(tasks.embed_images([pyapp.from_numpy(pictures()[0])], ["a cat"], model=loaded))
     assert done.results == {"count": 2, "dimensions": 10}
     np.testing.assert_allclose(item.values["embedding"], vector / np.linalg.norm(vector), atol=1e-5)
     for part, change, message in (
@@ -364,7 +359,7 @@ def test_objects_of_given_labels_have_boxes_in_the_picture(top: Path) -> None:
     files, labels, images = [top / "0.png", top / "1.png"], ["cat", "green dog"], [*map(pyapp.from_numpy, pictures())]
     ids = [loaded.tokenizer.encode(text) for text in ("a cat", "a green dog")]
     tokens = pyapp.tensor([row + [0] * (5 - len(row)) for row in ids])
-    events = run(tasks.detect_labels(files, labels, template="a {}", model=str(top / "owlv2"), threshold=0.3))
+    events = collect(tasks.detect_labels(files, labels, template="a {}", model=str(top / "owlv2"), threshold=0.3))
     assert isinstance(events[-1], Done), events[-1]
     for image, values in zip(images, [event.values for event in events if isinstance(event, Item)], strict=True):
         with pyapp.no_grad():
@@ -377,14 +372,14 @@ def test_objects_of_given_labels_have_boxes_in_the_picture(top: Path) -> None:
         for i, found in zip(order, values["objects"], strict=True):
             assert found["label"] == labels[chances[i].argmax()]
             np.testing.assert_allclose([found["score"], *found["box"]], [chances[i].max(), *corners[i]], atol=1e-3)
-    assert "label" in str(run(tasks.detect_labels(files, [], model=loaded))[-1])
+    assert "label" in str(collect(tasks.detect_labels(files, [], model=loaded))[-1])
 
 
 def test_objects_of_phrases_are_those_of_transformers(top: Path) -> None:
     """Boxes, scores and texts are those of transformers' processor for Grounding DINO; the label is the likeliest."""
     folder, task, files = top / "mm_grounding_dino", "zero-shot-object-detection", [top / "0.png", top / "1.png"]
     loaded, (labels, least, text_least) = load_image_model(folder, task), FOUND
-    found = run(tasks.detect_labels(files, labels, model=str(folder), threshold=least, text_threshold=text_least))
+    found = collect(tasks.detect_labels(files, labels, model=str(folder), threshold=least, text_threshold=text_least))
     assert isinstance(found[-1], Done), found[-1]
     items = [event.values["objects"] for event in found if isinstance(event, Item)]
     for wanted, objects, image in zip(golden("mm_grounding_dino")[task]["objects"], items, pictures(), strict=True):
@@ -399,16 +394,16 @@ def test_objects_of_phrases_are_those_of_transformers(top: Path) -> None:
         nearest = [labels[max(row[4:6]) > max(row[1:3])] for row in best][: len(objects)]
         assert [entry["label"] for entry in objects] == nearest
     assert {entry["label"] for objects in items for entry in objects} == {*labels}
-    usual = run(tasks.detect_labels(files[0], ["a cat. green dog."], model=loaded))[0].values["objects"]
+    usual = collect(tasks.detect_labels(files[0], ["a cat. green dog."], model=loaded))[0].values["objects"]
     assert len(usual) == 6 and {entry["label"] for entry in usual} == {"a cat", "green dog"}
     for given, options, message in (
         (["a cat"] * 6, {}, "20 tokens, the model reads 16"), (["a cat", "?"], {}, "2 phrases"),
         (["cat", ""], {}, "empty"), (["cat"], {"text_threshold": 2}, "text_threshold"),
         (["cat"], {"template": "a"}, "no place"),
     ):  # fmt: skip
-        last = run(tasks.detect_labels(files, given, model=loaded, **options))[-1]
+        last = collect(tasks.detect_labels(files, given, model=loaded, **options))[-1]
         assert isinstance(last, Error) and message in str(last), last
-    last = run(tasks.detect_labels(files, ["cat"], model=str(top / "owlv2"), text_threshold=0.3))[-1]
+    last = collect(tasks.detect_labels(files, ["cat"], model=str(top / "owlv2"), text_threshold=0.3))[-1]
     assert isinstance(last, Error) and last.where == "text_threshold"
 
 
@@ -422,9 +417,9 @@ def test_areas_of_given_labels_are_those_of_the_resized_scores(top: Path) -> Non
         chances = make("clipseg", task)(pixels, tokens).sigmoid().unsqueeze(0)
         chances = nn.functional.interpolate(chances, size=(30, 41), mode="bilinear").numpy()[0]
     middle = float(np.median(chances.max(0)))
-    item, _, done = run(tasks.segment_labels([top / "0.png"], labels, template="a {}", model=loaded, threshold=middle))[
-        -3:
-    ]
+    item, _, done = collect(
+        tasks.segment_labels([top / "0.png"], labels, template="a {}", model=loaded, threshold=middle)
+    )[-3:]
     assert isinstance(done, Done) and item.values["size"] == [30, 41]
     numbers, lengths = zip(*item.values["runs"], strict=True)
     wanted = np.where(chances.max(0) > middle, chances.argmax(0) + 1, 0)
@@ -437,7 +432,7 @@ def test_areas_of_given_labels_are_those_of_the_resized_scores(top: Path) -> Non
 @pytest.mark.parametrize("name", ["segformer", "oneformer"])
 def test_areas_are_those_of_the_resized_scores(top: Path, name: str) -> None:
     loaded = load_image_model(top / name, "semantic-segmentation")
-    events = run(tasks.segment_images([top / "0.png", top / "1.png"], model=str(top / name)))
+    events = collect(tasks.segment_images([top / "0.png", top / "1.png"], model=str(top / name)))
     assert isinstance(events[-1], Done), events[-1]
     for item in (event for event in events if isinstance(event, Item)):
         image = pyapp.from_numpy(pictures()[item.index])
@@ -458,7 +453,7 @@ def test_areas_are_those_of_the_resized_scores(top: Path, name: str) -> None:
 
 def test_depths_are_those_of_the_resized_picture(top: Path) -> None:
     loaded = load_image_model(top / "depth_anything", "depth-estimation")
-    events = run(tasks.estimate_depth([top / "0.png", top / "1.png"], model=str(top / "depth_anything")))
+    events = collect(tasks.estimate_depth([top / "0.png", top / "1.png"], model=str(top / "depth_anything")))
     assert isinstance(events[-1], Done), events[-1]
     items = [event for event in events if isinstance(event, Item)]
     assert [item.values["size"] for item in items] == [[30, 41], [64, 23]]
@@ -477,7 +472,7 @@ def test_masks_of_points_and_boxes(top: Path) -> None:
     """The mask of the best score, brought to the picture's own size without the padding."""
     files, loaded = [top / "0.png", top / "1.png"], load_image_model(top / "sam", "mask-generation")
     prompts = {"points": [[3, 4], [9, 2]], "labels": [1, 0], "box": [1, 1, 10, 12]}
-    events = run(tasks.cut_out_objects(files, model=str(top / "sam"), **prompts))
+    events = collect(tasks.cut_out_objects(files, model=str(top / "sam"), **prompts))
     assert isinstance(events[-1], Done), events[-1]
     shares = []
     for item in (event for event in events if isinstance(event, Item)):
@@ -506,7 +501,7 @@ def test_masks_of_points_and_boxes(top: Path) -> None:
         ({"points": [["a", 2]]}, "points"), ({"points": [[float("nan"), 2]]}, "points"),
         ({"points": [[1, 2]], "labels": [1, 0]}, "each of 1 points"),
     ):  # fmt: skip
-        (error,) = (event for event in run(tasks.cut_out_objects(files, model=loaded, **options)) if event.what)
+        (error,) = (event for event in collect(tasks.cut_out_objects(files, model=loaded, **options)) if event.what)
         assert message in str(error)
 
 
@@ -515,7 +510,7 @@ def test_a_named_picture_is_seen_once(top: Path) -> None:
     loaded = load_image_model(top / "sam2", "mask-generation")
 
     def cut(image: Any, **options: Any) -> tuple[Any, list[int]]:
-        events = run(tasks.cut_out_objects(image, model=loaded, **options))
+        events = collect(tasks.cut_out_objects(image, model=loaded, **options))
         assert isinstance(events[-1], Done), events[-1]
         layers = [event.done for event in events if isinstance(event, Progress) and event.what == "seeing"]
         return next(event.values for event in events if isinstance(event, Item)), layers
@@ -526,7 +521,7 @@ def test_a_named_picture_is_seen_once(top: Path) -> None:
     assert layers == [] and again == cut(top / "0.png", **second)[0]
     other, layers = cut(top / "1.png", picture="b", **first)
     assert layers == [1, 2, 3, 4, 5] and other["size"] == [64, 23] and list(loaded.seen) == ["b"]
-    (error,) = run(tasks.cut_out_objects([top / "0.png", top / "1.png"], model=loaded, picture="c", **first))
+    (error,) = collect(tasks.cut_out_objects([top / "0.png", top / "1.png"], model=loaded, picture="c", **first))
     assert "a name of one image" in str(error)
 
 
@@ -549,7 +544,7 @@ def test_the_tables_of_prompts_may_be_quantised(top: Path, tmp_path: Path) -> No
     for dtype in (None, "q8_0"):
         loaded = load_image_model(tmp_path, "mask-generation", dtype=dtype)
         assert (loaded.model.mask_decoder.mask_tokens.weight.dtype is pyapp.float32) == (dtype is None)
-        events = run(tasks.cut_out_objects(top / "0.png", model=loaded, points=[[3, 4], [9, 2]], labels=[1, 0]))
+        events = collect(tasks.cut_out_objects(top / "0.png", model=loaded, points=[[3, 4], [9, 2]], labels=[1, 0]))
         assert isinstance(events[-1], Done), events[-1]
         found.append(next(event.values["segments"][0] for event in events if isinstance(event, Item)))
     assert found[0]["score"] == pytest.approx(found[1]["score"], abs=0.02)
@@ -557,13 +552,13 @@ def test_the_tables_of_prompts_may_be_quantised(top: Path, tmp_path: Path) -> No
 
 
 def test_texts_and_quantised_weights(top: Path) -> None:
-    events = run(tasks.read([top / "0.png", top / "1.png"], model=str(top / "trocr"), num_beams=2))
+    events = collect(tasks.read([top / "0.png", top / "1.png"], model=str(top / "trocr"), num_beams=2))
     texts = [event.values["text"] for event in events if isinstance(event, Item)]
     assert len(texts) == 2 and all(set(text.split()) <= set(WORDS) for text in texts)
     files = {path.name: BytesSource(path.read_bytes(), path.name) for path in (top / "trocr").iterdir()}
     loaded = load_image_model(files, "image-to-text", dtype="float16")
     assert loaded.model.decoder.output_projection.weight.dtype is pyapp.float16
-    assert isinstance(run(tasks.read(str(top / "0.png"), model=loaded))[-1], Done)
+    assert isinstance(collect(tasks.read(str(top / "0.png"), model=loaded))[-1], Done)
     features = load_image_model(top / "deit", "image-features").model
     assert features.pooler is None and features(pyapp.zeros(1, 3, 12, 12)).shape == (1, 11, 16)
 
@@ -576,11 +571,11 @@ def test_a_question_about_a_picture(top: Path, tmp_path: Path) -> None:
     options = SearchOptions(decoder_start_token_id=2, eos_token_ids=(3,), max_new_tokens=5)
     *_, [ids] = search(asked, loaded.processor([pyapp.from_numpy(pictures()[0])]).pixel_values, None, options)
     usual, found = (
-        run(tasks.read_images(top / "0.png", model=str(top / "instructblip"), **more))[-3].values["text"]
+        collect(tasks.read_images(top / "0.png", model=str(top / "instructblip"), **more))[-3].values["text"]
         for more in ({}, {"prompt": "the cat"})
     )
     assert found == loaded.tokenizer.decode(ids).strip() != usual
-    last = run(tasks.read_images(top / "0.png", model=loaded, prompt="the cat " * 6))[-1]
+    last = collect(tasks.read_images(top / "0.png", model=loaded, prompt="the cat " * 6))[-1]
     assert isinstance(last, Error) and (last.where, "the model reads 12" in last.what) == ("prompt", True), last
     files = {path.relative_to(top / "instructblip").as_posix(): path for path in (top / "instructblip").rglob("*.json")}
     files["model.safetensors"] = top / "instructblip" / "model.safetensors"
@@ -608,7 +603,7 @@ def test_a_prompt_beside_a_picture(top: Path) -> None:
     """Florence-2's tasks have names. The places that it writes stay in the text."""
     folder = str(top / "florence2")
     first, again, other = (
-        [event.values["text"] for event in run(tasks.read_images(top / "0.png", model=folder, **more))
+        [event.values["text"] for event in collect(tasks.read_images(top / "0.png", model=folder, **more))
          if isinstance(event, Item)]
         for more in ({}, {"prompt": "<CAPTION>"}, {"prompt": "the cat"})
     )  # fmt: skip
@@ -641,14 +636,14 @@ def test_a_prompt_beside_a_picture(top: Path) -> None:
         {"label": "Exit 3", "corners": [6, 4, 4, 3, 3, 2, 2, 1]},
     ]  # fmt: skip
     assert loaded.model.objects_of("a<loc_1><loc_1><loc_1><loc_1>", (9, 9)) == []
-    found = [event for event in run(tasks.read_images(top / "0.png", model=folder, prompt="<OD>"))
+    found = [event for event in collect(tasks.read_images(top / "0.png", model=folder, prompt="<OD>"))
              if isinstance(event, Item)]  # fmt: skip
     assert found[0].values["objects"] == [] and len(found[0].values["size"]) == 2
     for model, prompt, message in (
         ("florence2", "<OD> cat", "takes no words"), ("florence2", "<REGION_TO_OCR>", "needs words"),
         ("blip", "the cat", "takes none"),
     ):  # fmt: skip
-        last = run(tasks.read_images(top / "0.png", model=str(top / model), prompt=prompt))[-1]
+        last = collect(tasks.read_images(top / "0.png", model=str(top / model), prompt=prompt))[-1]
         assert isinstance(last, Error) and last.where == "prompt" and message in last.what, last
 
 
@@ -703,17 +698,19 @@ def test_what_does_not_fit_is_refused(top: Path, tmp_path: Path) -> None:
     path.write_bytes(encode_png(narrow))
     cropped = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 12}, "crop_size": 12}
     keeps_shape = copy("clip", preprocessor_config=cropped | {"do_center_crop": True})
-    last = run(tasks.match_images([path], ["the cat"], model=str(keeps_shape)))[-1]
+    last = collect(tasks.match_images([path], ["the cat"], model=str(keeps_shape)))[-1]
     assert isinstance(last, Error) and (last.where, "too narrow" in last.what) == (str(path), True), last
     tiny = copy("yolos", preprocessor_config={"do_resize": False, "image_processor_type": "ViTImageProcessor"})
-    last = run(tasks.detect_objects([pyapp.zeros(1, 1, 3, dtype="uint8")], model=str(tiny)))[-1]
+    last = collect(tasks.detect_objects([pyapp.zeros(1, 1, 3, dtype="uint8")], model=str(tiny)))[-1]
     assert isinstance(last, Error) and "pixels a side" in last.what and last.hint is None, last  # no defect
     for broken in (b"", b"no picture", (top / "0.png").read_bytes()[:200]):
-        assert isinstance(run(tasks.classify_images([broken], model=str(top / "deit")))[-1], Error)
+        assert isinstance(collect(tasks.classify_images([broken], model=str(top / "deit")))[-1], Error)
     cancel = Cancel()
     cancel.set()
-    assert run(tasks.classify_images([top / "0.png"], model=str(top / "deit"), cancel=cancel))[-1] == Done("cancelled")
-    assert "top" in str(run(tasks.classify_images([top / "0.png"], model=str(top / "deit"), top=0))[-1])
+    assert collect(tasks.classify_images([top / "0.png"], model=str(top / "deit"), cancel=cancel))[-1] == Done(
+        "cancelled"
+    )
+    assert "top" in str(collect(tasks.classify_images([top / "0.png"], model=str(top / "deit"), top=0))[-1])
 
 
 def test_commands(top: Path) -> None:
@@ -786,7 +783,7 @@ def test_questions_that_are_drawn(tmp_path: Path) -> None:
     picture, texts = pyapp.zeros((30, 40, 3), dtype="uint8"), set()
 
     def written(picture: Any, model: Any, **more: Any) -> str:
-        events = run(tasks.read_images([picture], model=model, max_new_tokens=8, **more))
+        events = collect(tasks.read_images([picture], model=model, max_new_tokens=8, **more))
         [text] = [event.values["text"] for event in events if isinstance(event, Item)]
         return str(text)
 
@@ -796,5 +793,5 @@ def test_questions_that_are_drawn(tmp_path: Path) -> None:
         texts.add(text)
     assert len(texts) == 2
     for more, where in (({}, "prompt"), ({"prompt": "Why?", "font": tmp_path / "none.ttf"}, "font")):
-        last = run(tasks.read_images([picture], model=loaded, **more))[-1]
+        last = collect(tasks.read_images([picture], model=loaded, **more))[-1]
         assert isinstance(last, Error) and last.where == where

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import json
@@ -29,6 +28,7 @@ from pyapp.formats import BytesSource
 from pyapp.models.loading.reading import load_reading_model
 from pyapp.recipes.chooser import Chooser
 from pyapp.vision.page.writers import as_csv, as_hocr, as_html, plain_text
+from tests.together import collect
 from tests.vision.page_drawings import draw_lines, draw_table
 
 pytestmark = pytest.mark.native_only
@@ -47,10 +47,7 @@ def page() -> np.ndarray:
 
 
 def run(images: Any, cancel: Cancel | None = None, **options: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event async for event in tasks.read(images, cancel=cancel, **options)]
-
-    return asyncio.run(collect())
+    return collect(tasks.read(images, cancel=cancel, **options))
 
 
 def as_png(pixels: np.ndarray, **options: Any) -> bytes:

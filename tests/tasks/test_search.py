@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import pyapp
 from pyapp.engine import quant
 from pyapp.errors import FileFormatError, ModelError, OptionError
-from pyapp.events import Cancel, Done, Error, Event, Item, Progress
+from pyapp.events import Cancel, Done, Error, Item, Progress
 from pyapp.formats import write_gguf, write_safetensors
 from pyapp.formats.gguf_header import architecture_of
 from pyapp.formats.source import FileSource
@@ -20,6 +19,7 @@ from pyapp.models.loading.by_task import given_files, load_task_model
 from pyapp.models.loading.precision import SMALLEST, quick_dtype
 from pyapp.tasks import search, unload
 from tests.text.embedder import LONGEST, TEXTS, WORDS, write_embedder
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -35,13 +35,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def loaded(files: dict[str, Path]) -> Any:
     return load_task_model(files["config.json"].parent, "features")
-
-
-def collect(events: Any) -> list[Event]:
-    async def run() -> list[Event]:
-        return [event async for event in events]
-
-    return asyncio.run(run())
 
 
 def items(events: Any) -> list[dict[str, Any]]:

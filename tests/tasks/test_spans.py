@@ -17,6 +17,7 @@ from pyapp.text.tokenization.encoding import Encoding
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
 from tests.models.test_encoders import module_of
+from tests.text.tokenizer_documents import document, numbered, template
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -34,29 +35,14 @@ LONGEST = 4
 
 def wordpiece() -> str:
     """BERT's tokenizer, lower-case, with these pieces."""
-    special = [
-        {"id": i, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-         "normalized": False}
-        for i, name in enumerate(PIECES[:5])
-    ]  # fmt: skip
-    first, second = ({"Sequence": {"id": name, "type_id": kind}} for kind, name in enumerate("AB"))
-    cls, sep = ({"SpecialToken": {"id": name, "type_id": 0}} for name in ("[CLS]", "[SEP]"))
-    template = {
-        "type": "TemplateProcessing", "single": [cls, first, sep],
-        "pair": [cls, first, sep, second, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
-        "special_tokens": {
-            name: {"id": name, "ids": [PIECES.index(name)], "tokens": [name]} for name in ("[CLS]", "[SEP]")
-        },
-    }  # fmt: skip
+    around = template({"[CLS]": 2, "[SEP]": 3}, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
     model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-             "max_input_chars_per_word": 100, "vocab": {piece: i for i, piece in enumerate(PIECES)}}  # fmt: skip
+             "max_input_chars_per_word": 100, "vocab": numbered(PIECES)}  # fmt: skip
     normal = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
               "lowercase": True}  # fmt: skip
-    return json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": normal,
-        "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": template,
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}, "model": model,
-    })  # fmt: skip
+    parts = {"normalizer": normal, "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": around}
+    decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    return json.dumps(document(model, numbered(PIECES[:5]), decoder=decoder, **parts))
 
 
 def folder(path: Path, task: str, architecture: str, **changes: Any) -> Path:

@@ -22,6 +22,7 @@ from tests.audio import listening_parrot
 from tests.audio.listening_parrot import counting, steady
 from tests.audio.networks import speaker_network, speech_network
 from tests.audio.sounds import RATE, place, silence
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only
 
@@ -41,13 +42,6 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     tasks.unload()
     yield asked
     tasks.unload()
-
-
-def collect(events: Any) -> list[Event]:
-    async def run() -> list[Event]:
-        return [event async for event in events]
-
-    return asyncio.run(run())
 
 
 def said(events: list[Event]) -> list[tuple[str, float, float]]:

@@ -18,6 +18,7 @@ from pyapp.formats import write_tokenizer_bin
 from pyapp.tasks.core import Result, Step
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.text.parrot import STORY, Parrot, make_vocabulary
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only
 
@@ -52,13 +53,6 @@ def loads(monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> Iterator[lis
     tasks.unload()
     yield asked
     tasks.unload()
-
-
-def collect(events: Any) -> list[Event]:
-    async def run() -> list[Event]:
-        return [event async for event in events]
-
-    return asyncio.run(run())
 
 
 def text_of(events: list[Event]) -> str:

@@ -22,6 +22,7 @@ from pyapp.models.sentences.embedding import Pooling, pooling_modes
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
 from tests.models.test_encoders import make, module_of
+from tests.text.tokenizer_documents import document, numbered, template, whole_words
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library, files and processes
 
@@ -38,26 +39,9 @@ TEXTS = ["the cat sat on the mat", "a dog", "the green house is in a blue house 
 
 def tokenizer_json() -> str:
     """A tokenizer of whole words, with BERT's special tokens."""
-    special = [
-        {"id": i, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-         "normalized": False}
-        for i, name in enumerate(WORDS[:5])
-    ]  # fmt: skip
-    cls, sep = ({"SpecialToken": {"id": name, "type_id": 0}} for name in ("[CLS]", "[SEP]"))
-    template = {
-        "type": "TemplateProcessing",
-        "single": [cls, {"Sequence": {"id": "A", "type_id": 0}}, sep],
-        "pair": [cls, {"Sequence": {"id": "A", "type_id": 0}}, sep, {"Sequence": {"id": "B", "type_id": 1}},
-                 {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
-        "special_tokens": {
-            name: {"id": name, "ids": [WORDS.index(name)], "tokens": [name]} for name in ("[CLS]", "[SEP]")
-        },
-    }  # fmt: skip
-    model = {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "[UNK]"}
-    return json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None,
-        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": template, "decoder": None, "model": model,
-    })  # fmt: skip
+    around = template({"[CLS]": 2, "[SEP]": 3}, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+    parts = {"pre_tokenizer": {"type": "Whitespace"}, "post_processor": around}
+    return json.dumps(document(whole_words(WORDS), numbered(WORDS[:5]), **parts))
 
 
 def folder(path: Path, name: str, task: str, architecture: str, **changes: Any) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from pyapp.models.loading.videos import load_video_model
 from pyapp.vision.videos import chosen
 from tests.models.picture_configs import CONFIGS
 from tests.models.test_pictures import make
+from tests.together import collect
 from tests.vision.test_videos import encoded, moving
 
 PROCESSORS: dict[str, Any] = {
@@ -43,10 +43,7 @@ def write(folder: Path, name: str, **changed: Any) -> Path:
 
 
 def events_of(videos: Any, **options: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event async for event in tasks.classify_videos(videos, **options)]
-
-    return asyncio.run(collect())
+    return collect(tasks.classify_videos(videos, **options))
 
 
 def expected(loaded: Any, frames: np.ndarray) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyapp.formats import write_safetensors
+from tests.text.tokenizer_documents import BYTES, byte_pairs, document, numbered
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ,."
 SPECIAL = ["<|im_start|>", "<|im_end|>"]
@@ -28,17 +29,9 @@ def byte_letters() -> list[str]:
 def write_chat_model(folder: Path, context: int = 512, dim: int = 64, layers: int = 2) -> list[Path]:
     """The folder of a Llama with seeded random weights, which answers in letters and does not end by itself."""
     folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = {letter: index for index, letter in enumerate(byte_letters())}
-    added = [{"id": 256 + i, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-              "normalized": False} for i, name in enumerate(SPECIAL)]  # fmt: skip
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    tokenizer = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": level, "post_processor": None, "decoder": level,
-        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-                  "vocab": vocabulary | {name: 256 + i for i, name in enumerate(SPECIAL)}, "merges": []},
-    }  # fmt: skip
+    vocabulary = numbered(byte_letters())
+    special = {name: 256 + i for i, name in enumerate(SPECIAL)}
+    tokenizer = document(byte_pairs(vocabulary | special), special, pre_tokenizer=BYTES, decoder=BYTES)
     size, hidden = 256 + len(SPECIAL), 2 * dim
     config = {
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": size, "hidden_size": dim,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyapp.formats import open_checkpoint, write_safetensors
+from tests.text.tokenizer_documents import document, numbered, template, whole_words
 
 WORDS = (
     "the a cat dog fox sat ran slept on in under mat house garden green blue red small old boat river sea sailed "
@@ -21,21 +22,9 @@ LONGEST = 64  # tokens
 
 def tokenizer_json() -> str:
     """A tokenizer of whole words in small letters, with BERT's special tokens."""
-    names = [*SPECIAL, *WORDS]
-    added = [{"id": i, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-              "normalized": False} for i, name in enumerate(SPECIAL)]  # fmt: skip
-    cls, sep = ({"SpecialToken": {"id": name, "type_id": 0}} for name in ("[CLS]", "[SEP]"))
-    template = {
-        "type": "TemplateProcessing", "single": [cls, {"Sequence": {"id": "A", "type_id": 0}}, sep],
-        "pair": [cls, {"Sequence": {"id": "A", "type_id": 0}}, sep, {"Sequence": {"id": "B", "type_id": 1}}, sep],
-        "special_tokens": {name: {"id": name, "ids": [names.index(name)], "tokens": [name]}
-                           for name in ("[CLS]", "[SEP]")},
-    }  # fmt: skip
-    model = {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(names)}, "unk_token": "[UNK]"}
-    return json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "post_processor": template,
-        "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "decoder": None, "model": model,
-    })  # fmt: skip
+    around = template({"[CLS]": 2, "[SEP]": 3}, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]")
+    parts = {"normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": around}
+    return json.dumps(document(whole_words([*SPECIAL, *WORDS]), numbered(SPECIAL), **parts))
 
 
 def write_embedder(folder: Path, seed: int = 3, dim: int = 64) -> list[Path]:
@@ -82,9 +71,9 @@ def write_embedder(folder: Path, seed: int = 3, dim: int = 64) -> list[Path]:
         "sentence_bert_config.json": {"max_seq_length": LONGEST},
         "config_sentence_transformers.json": {"prompts": {"query": "query : ", "passage": "passage : "}},
     }
-    for name, document in documents.items():
+    for name, contents in documents.items():
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(document))
+        (folder / name).write_text(json.dumps(contents))
     (folder / "tokenizer.json").write_text(tokenizer_json())
     return sorted(path for path in folder.rglob("*") if path.is_file())
 

@@ -20,6 +20,13 @@ VOCABULARY = {
         ]
     )
 }  # fmt: skip
+CTRL_VOCABULARY = {
+    token: number
+    for number, token in enumerate(
+        ["<unk>", "\n", *(letter + end for letter in "abcdefghijklmnopqrstuvwxyzTI_'.,?()" for end in ("", "@@")),
+         "Links", "th@@", "the", "fox", "qu@@", "quick", "es"]
+    )
+}  # fmt: skip
 TEXTS = [
     "The quick fox. Les (foxes)!", "I don't  know.a\nor do\n\nI?", " it's'\nquest qu ick", "É ü 日 a",
     "__end__ the __start__fox", "a", "", "fox...the,quick",

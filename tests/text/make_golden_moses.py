@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python tests/text/make_golden_moses.py
 
-The file has the ids of texts by the tokenizers of XLM and FlauBERT with a small vocabulary, and what sacremoses made of
-each text on the way, which the tests give in its place.
+The file has the ids of texts by the tokenizers of XLM, FlauBERT and FSMT with a small vocabulary, and what sacremoses
+made of each text on the way, which the tests give in its place.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import Any
 import sacremoses
 import transformers
 
-from tests.text.moses_vocabulary import CASES, MERGES, TEXTS, VOCABULARY
+from tests.text.moses_vocabulary import CASES, DASHED, MERGES, PAIR, SENTENCE, TARGET, TEXTS, VOCABULARY
 
 FILE = Path(__file__).with_name("golden_moses.json")
-METHODS = {"MosesPunctNormalizer": "normalize", "MosesTokenizer": "tokenize"}
+METHODS = {
+    "MosesPunctNormalizer": "normalize", "MosesTokenizer": "tokenize", "MosesDetokenizer": "detokenize"
+}  # fmt: skip
 
 
 def recorded(found: dict[str, Any], name: str, method: str) -> None:
@@ -27,9 +29,10 @@ def recorded(found: dict[str, Any], name: str, method: str) -> None:
     kind = getattr(sacremoses, name)
     own = getattr(kind, method)
 
-    def write(self: Any, text: str, **options: Any) -> Any:
+    def write(self: Any, text: Any, **options: Any) -> Any:
         made = own(self, text, **options)
-        found[f"{method} {self.lang}: {text}"] = made
+        how = " escaped" if options.get("escape") else ""
+        found[f"{method} {self.lang}{how}: {text}"] = made
         return made
 
     before = kind.__init__
@@ -57,6 +60,14 @@ if __name__ == "__main__":
             tokenizer = kind(str(vocabulary), str(merges), **more)
             ids.append([tokenizer(text)["input_ids"] for text in TEXTS])
             ids[-1].append(tokenizer(TEXTS[0], TEXTS[2])["input_ids"])
-    text = json.dumps({"ids": ids, "made": made}, ensure_ascii=False, separators=(",", ":"))
+        target = Path(place) / "vocab-tgt.json"
+        target.write_text(json.dumps(TARGET))
+        files = {"src_vocab_file": str(vocabulary), "tgt_vocab_file": str(target), "merges_file": str(merges)}
+        both = transformers.FSMTTokenizer(langs=PAIR["langs"], **files)
+        pair = [both(text)["input_ids"] for text in (*TEXTS, DASHED)]
+        written = both.decode([TARGET[piece] for piece in SENTENCE], skip_special_tokens=True)
+    text = json.dumps(
+        {"ids": ids, "pair": pair, "written": written, "made": made}, ensure_ascii=False, separators=(",", ":")
+    )
     FILE.write_text(text + "\n")
     print(len(text))

@@ -23,3 +23,23 @@ CASES: list[dict[str, Any]] = [
     {"tokenizer_class": "XLMTokenizer", "do_lowercase_and_remove_accent": False},
     {"tokenizer_class": "FlaubertTokenizer", "do_lowercase": True},
 ]
+# Of fairseq's translators: the numbers of the other language, a sentence in it, and the settings.
+TARGET = {token: number for number, token in enumerate([*SPECIAL, *reversed([*VOCABULARY][len(SPECIAL) :])])}
+SENTENCE = [
+    "t",
+    "h",
+    "e</w>",
+    "fox</w>",
+    "<pad>",
+    ",</w>",
+    "i",
+    "t</w>",
+    "'</w>",
+    "s</w>",
+    "(</w>",
+    "2</w>",
+    ")</w>",
+    "</s>",
+]
+PAIR: dict[str, Any] = {"tokenizer_class": "FSMTTokenizer", "langs": ["en", "de"]}
+DASHED = 'the fox-like (2.5) "fox" & co.'

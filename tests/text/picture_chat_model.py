@@ -12,6 +12,7 @@ from pyapp.formats import write_safetensors
 from tests.models.picture_text_configs import CONFIGS
 from tests.models.seeded import picture_weights
 from tests.text.chat_model import byte_letters
+from tests.text.tokenizer_documents import BYTES, byte_pairs, document, template
 
 SPECIAL = [
     "<s>", "</s>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "<|im_start|>",
@@ -211,22 +212,9 @@ def byte_tokenizer(begins: bool, more: dict[str, int] | None = None) -> dict[str
     """A tokenizer.json of bytes and the special tokens, and `more` of them; `begins`: texts begin with <s>."""
     vocabulary = {letter: index for index, letter in enumerate(byte_letters())}
     known = IDS | (more or {})
-    added = [{"id": id, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-              "normalized": False} for name, id in known.items()]  # fmt: skip
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    begin: dict[str, Any] = {
-        "type": "TemplateProcessing", "special_tokens": {"<s>": {"id": "<s>", "ids": [IDS["<s>"]], "tokens": ["<s>"]}},
-        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-    }  # fmt: skip
-    return {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": level, "post_processor": begin if begins else None,
-        "decoder": level,
-        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-                  "vocab": vocabulary | known, "merges": []},
-    }  # fmt: skip
+    begin = template({"<s>": IDS["<s>"]}, "<s> $A", "$A $B:1") if begins else None
+    parts = {"pre_tokenizer": BYTES, "post_processor": begin, "decoder": BYTES}
+    return document(byte_pairs(vocabulary | known), known, **parts)
 
 
 def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from pyapp.text.chat.chat_template import ChatTemplate
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.session import Session
 from tests.text.small_model import write_model
+from tests.together import collect
 
 pytest.importorskip("jinja2")
 
@@ -173,13 +173,6 @@ def forgotten() -> Iterator[None]:
     tasks.unload()
     yield
     tasks.unload()
-
-
-def collect(events: Any) -> list[Event]:
-    async def run() -> list[Event]:
-        return [event async for event in events]
-
-    return asyncio.run(run())
 
 
 @pytest.mark.native_only

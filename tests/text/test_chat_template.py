@@ -17,6 +17,7 @@ from pyapp.text.chat import template_sandbox
 from pyapp.text.chat.chat_template import ChatTemplate, render
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.text.chat_templates import CASES, SPECIAL, TEMPLATES, TOOLS, USER
+from tests.text.tokenizer_documents import byte_pairs, document, numbered
 from tests.together import IN_BROWSER, fewer_in_browser
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_chat.json").read_text("utf-8"))
@@ -45,16 +46,8 @@ LETTERS = [chr(code) for code in range(32, 127)]
 def tokenizer(**settings: Any) -> Tokenizer:
     """Each character is a token, and each special token."""
     names = [*SPECIALS, *LETTERS, "\n"]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    document = {
-        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
-        "added_tokens": [{"id": number, "content": name, **flags} for number, name in enumerate(SPECIALS)],
-        "pre_tokenizer": None, "decoder": {"type": "Fuse"},
-        "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-                  "vocab": {name: number for number, name in enumerate(names)}, "merges": []},
-    }  # fmt: skip
-    return Tokenizer.from_json(json.dumps(document), json.dumps({**SPECIAL, **settings}))
+    made = document(byte_pairs(numbered(names), unknown="<unk>"), numbered(SPECIALS), decoder={"type": "Fuse"})
+    return Tokenizer.from_json(json.dumps(made), json.dumps({**SPECIAL, **settings}))
 
 
 ENDS = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -17,23 +15,23 @@ from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Draft, Error, Event, Token
 from pyapp.formats import write_safetensors
-from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.encoders.masked_diffusion import Denoising
 from pyapp.text.generation.denoising import MASKED, denoise
 from pyapp.text.generation.generate import Session, generate_from
 from pyapp.text.generation.options import SamplingOptions
 from tests.models.seeded import draw
+from tests.models.small_models import module_for
 from tests.tasks.test_texts import tokenizer_json
 from tests.text.denoising_cases import CASES, MODELS, PROMPT
 from tests.text.table_model import Config, TableModel, TableTokenizer
-from tests.together import check_each
+from tests.together import check_each, collect
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_denoising.json").read_text())
 GREEDY = {"temperature": 0.0, "top_p": 1.0}
 
 
 def make(name: str) -> Any:
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[MODELS[name]['model_type']]}")
+    module = module_for(MODELS[name])
     model = module.TASKS["text-diffusion"](module.Config.from_dict(MODELS[name]))
     with pyapp.no_grad():
         for key, parameter in model.named_parameters():
@@ -187,22 +185,15 @@ def folder_of(name: str, folder: Path) -> None:
     (folder / "tokenizer.json").write_text(tokenizer_json())
 
 
-def events_of(stream: Any) -> list[Event]:
-    async def collect() -> list[Event]:
-        return [event async for event in stream]
-
-    return asyncio.run(collect())
-
-
 def test_a_folder_writes_and_answers(tmp_path: Path) -> None:
     folder_of("llada", tmp_path)
     settings = {"max_new_tokens": 12, "denoising": {"steps": 6}}
-    events = events_of(tasks.generate(str(tmp_path), "the cat", settings))
+    events = collect(tasks.generate(str(tmp_path), "the cat", settings))
     assert any(isinstance(event, Draft) for event in events)
     assert isinstance(events[-1], Done) and events[-1].results["steps"] <= 6
-    answer = events_of(tasks.chat(str(tmp_path), [{"role": "user", "content": "the cat"}], settings, plain=True))
+    answer = collect(tasks.chat(str(tmp_path), [{"role": "user", "content": "the cat"}], settings, plain=True))
     assert isinstance(answer[-1], Done) and answer[-1].results["new_tokens"] <= 12
-    several = events_of(tasks.generate(str(tmp_path), "the cat", {"samples": 2}))
+    several = collect(tasks.generate(str(tmp_path), "the cat", {"samples": 2}))
     assert isinstance(several[-1], Error) and several[-1].where == "samples"
     with pytest.raises(OptionError, match="token by token"):
         list(generate_from(Session(TableModel()), TableTokenizer(), [3], SamplingOptions(denoising={})))  # type: ignore[arg-type]

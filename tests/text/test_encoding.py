@@ -10,6 +10,7 @@ import pytest
 from pyapp.errors import FileFormatError, OptionError
 from pyapp.text.tokenization.encoding import Encoding
 from pyapp.text.tokenization.tokenizer import Tokenizer
+from tests.text.tokenizer_documents import document, numbered, template
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", *(f"w{number}" for number in range(20))]
 TEMPLATES: dict[str, Any] = {
@@ -19,44 +20,20 @@ TEMPLATES: dict[str, Any] = {
         "type": "RobertaProcessing", "sep": ["</s>", 5], "cls": ["<s>", 4], "trim_offsets": True,
         "add_prefix_space": False,
     },
-    "llama": {
-        "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "pair": [
-            {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
-            {"SpecialToken": {"id": "<s>", "type_id": 1}}, {"Sequence": {"id": "B", "type_id": 1}},
-        ],
-        "special_tokens": {"<s>": {"id": "<s>", "ids": [4], "tokens": ["<s>"]}},
-    },
-    "t5": {
-        "type": "TemplateProcessing",
-        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
-        "pair": [
-            {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}},
-            {"Sequence": {"id": "B", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}},
-        ],
-        "special_tokens": {"</s>": {"id": "</s>", "ids": [5], "tokens": ["</s>"]}},
-    },
+    "llama": template({"<s>": 4}, "<s> $A", "<s> $A <s>:1 $B:1"),
+    "t5": template({"</s>": 5}, "$A </s>", "$A </s> $B </s>"),
 }  # fmt: skip
 
 
-def document(template: Any) -> dict[str, Any]:
-    names = WORDS[:6]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return {
-        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "decoder": None,
-        "added_tokens": [{"id": number, "content": name, **flags} for number, name in enumerate(names)],
-        "pre_tokenizer": {"type": "Whitespace"},
-        "post_processor": template,
-        "model": {
-            "type": "WordPiece", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
-        },
-    }  # fmt: skip
+def around(template: Any) -> dict[str, Any]:
+    """A tokenizer of words with this post-processor."""
+    model = {"type": "WordPiece", "vocab": numbered(WORDS), "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 100}  # fmt: skip
+    return document(model, numbered(WORDS[:6]), pre_tokenizer={"type": "Whitespace"}, post_processor=template)
 
 
 def make(name: str, **settings: Any) -> Tokenizer:
-    return Tokenizer.from_json(json.dumps(document(TEMPLATES[name])), json.dumps(settings) if settings else None)
+    return Tokenizer.from_json(json.dumps(around(TEMPLATES[name])), json.dumps(settings) if settings else None)
 
 
 TEXTS = ["w1 w2 w3 w4 w5", "w6", "", "w7 w8 w9 zz w11 w12 w13 w14", "  w1   w2 "]
@@ -67,7 +44,7 @@ PAIRS = ["w15 w16", "w1 w2 w3 w4 w5 w6 w7", "w3", "w9 w8 w7 w6 w5 w4", "w2"]
 @pytest.mark.parametrize("pair", [False, True])
 def test_as_the_library(name: str, pair: bool) -> None:
     library = pytest.importorskip("tokenizers")
-    native, ours = library.Tokenizer.from_str(json.dumps(document(TEMPLATES[name]))), make(name)
+    native, ours = library.Tokenizer.from_str(json.dumps(around(TEMPLATES[name]))), make(name)
     inputs = list(zip(TEXTS, PAIRS, strict=True)) if pair else TEXTS
     pairs = PAIRS if pair else None
     for rule, limit, side in [(None, 0, "right"), *((rule, limit, side) for rule in ("longest_first", "only_first")
@@ -160,7 +137,7 @@ def test_wrong_options() -> None:
         ours(["w1"], padding=True)
     two = {"type": "Sequence", "processors": [TEMPLATES["bert"], TEMPLATES["llama"]]}
     with pytest.raises(FileFormatError, match="two of its steps"):
-        Tokenizer.from_json(json.dumps(document(two)))
+        Tokenizer.from_json(json.dumps(around(two)))
 
 
 def test_names_of_special_tokens_in_a_text() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from pyapp.events import Done, Event, Notice, Token
 from pyapp.text.generation.generation_config import generation_settings, with_model_settings
 from pyapp.text.generation.options import SamplingOptions
 from tests.text.chat_model import write_chat_model
+from tests.together import collect
 
 
 def test_what_the_file_says() -> None:
@@ -43,13 +43,6 @@ def test_which_settings_go_first() -> None:
     assert (whole.temperature, whole.top_k, whole.suppress_tokens) == (0.8, 0, (7,))
 
 
-def events_of(stream: Any) -> list[Event]:
-    async def collect() -> list[Event]:
-        return [event async for event in stream]
-
-    return asyncio.run(collect())
-
-
 def text_of(events: list[Event]) -> str:
     assert isinstance(events[-1], Done), events[-1]
     return "".join(event.text for event in events if isinstance(event, Token))
@@ -58,18 +51,18 @@ def text_of(events: list[Event]) -> str:
 @pytest.mark.native_only  # a folder
 def test_a_folder_with_the_file(tmp_path: Path) -> None:
     write_chat_model(tmp_path, dim=32)
-    plain = text_of(events_of(tasks.generate(str(tmp_path), "hello", {"temperature": 0, "max_new_tokens": 8})))
+    plain = text_of(collect(tasks.generate(str(tmp_path), "hello", {"temperature": 0, "max_new_tokens": 8})))
     rules = {"do_sample": False, "suppress_tokens": [ord(plain[0])], "max_new_tokens": 5}
     (tmp_path / "generation_config.json").write_text(json.dumps(rules))
     tasks.unload()
-    own = events_of(tasks.generate(str(tmp_path), "hello"))
+    own = collect(tasks.generate(str(tmp_path), "hello"))
     assert plain[0] not in text_of(own)
     ids = [event.id for event in own if isinstance(event, Token)]
-    assert ids == [event.id for event in events_of(tasks.generate(str(tmp_path), "hello")) if isinstance(event, Token)]
+    assert ids == [event.id for event in collect(tasks.generate(str(tmp_path), "hello")) if isinstance(event, Token)]
     assert len(ids) == 5
-    longer = events_of(tasks.generate(str(tmp_path), "hello", {"max_new_tokens": 9, "suppress_tokens": []}))
+    longer = collect(tasks.generate(str(tmp_path), "hello", {"max_new_tokens": 9, "suppress_tokens": []}))
     assert text_of(longer)[:8] == plain
     question = [{"role": "user", "content": "hello"}]
-    talk = [events_of(tasks.chat(str(tmp_path), question)) for _ in range(2)]
+    talk = [collect(tasks.chat(str(tmp_path), question)) for _ in range(2)]
     assert text_of(talk[0]) == text_of(talk[1]) and plain[0] not in text_of(talk[0])
     tasks.unload()

@@ -9,13 +9,13 @@ import pytest
 
 from pyapp.errors import FileFormatError
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
-from tests.text.joined_pieces_vocabulary import MERGES, TEXTS, VOCABULARY
+from tests.text.joined_pieces_vocabulary import CTRL_VOCABULARY, MERGES, TEXTS, VOCABULARY
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_joined_pieces.json").read_text("utf-8"))
 
 
-def files(vocabulary: dict[str, int]) -> dict[str, bytes]:
-    config = {"model_type": "blenderbot-small"}
+def files(vocabulary: dict[str, int], kind: str = "blenderbot-small") -> dict[str, bytes]:
+    config = {"model_type": kind}
     texts = {"vocab.json": json.dumps(vocabulary), "merges.txt": MERGES, "config.json": json.dumps(config)}
     return {name: text.encode() for name, text in texts.items()}
 
@@ -28,3 +28,10 @@ def test_ids_and_texts_are_those_of_transformers() -> None:
     assert (tokenizer.pad_id, tokenizer.bos_id, tokenizer.special_id("eos_token")) == (0, 1, 2)
     with pytest.raises(FileFormatError, match="no '__unk__'"):
         load_tokenizer(files({"a": 0}))
+
+
+def test_the_words_of_ctrl_have_spaces_between_them() -> None:
+    tokenizer, expected = load_tokenizer(files(CTRL_VOCABULARY, "ctrl")), GOLDEN["ctrl"]
+    assert [tokenizer.encode(text) for text in TEXTS] == expected["ids"]
+    written = [tokenizer.decode(ids).strip() for ids in expected["ids"]]
+    assert written == [text.removesuffix("@@") for text in expected["texts"]]  # of a word that does not end

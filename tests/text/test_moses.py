@@ -16,7 +16,7 @@ from pyapp.errors import FileFormatError, OptionError
 from pyapp.text.tokenization import moses
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from pyapp.text.tokenization.tokenizers_library import NativeBackend
-from tests.text.moses_vocabulary import CASES, MERGES, TEXTS, VOCABULARY
+from tests.text.moses_vocabulary import CASES, DASHED, MERGES, PAIR, SENTENCE, TARGET, TEXTS, VOCABULARY
 
 pytestmark = pytest.mark.native_only  # the page has no sacremoses
 GOLDEN = json.loads(Path(__file__).with_name("golden_moses.json").read_text())
@@ -32,12 +32,15 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
         def normalize(self, text: str) -> Any:
             return GOLDEN["made"][f"normalize {self.lang}: {text}"]
 
-        def tokenize(self, text: str, return_str: bool, escape: bool) -> Any:
-            assert not return_str and not escape
-            return GOLDEN["made"][f"tokenize {self.lang}: {text}"]
+        def tokenize(self, text: str, return_str: bool, escape: bool, aggressive_dash_splits: bool = False) -> Any:
+            assert not return_str and escape == aggressive_dash_splits
+            return GOLDEN["made"][f"tokenize {self.lang}{' escaped' if escape else ''}: {text}"]
+
+        def detokenize(self, tokens: list[str]) -> Any:
+            return GOLDEN["made"][f"detokenize {self.lang}: {tokens}"]
 
     made: Any = ModuleType("sacremoses")
-    made.MosesPunctNormalizer = made.MosesTokenizer = Recorded
+    made.MosesPunctNormalizer = made.MosesTokenizer = made.MosesDetokenizer = Recorded
     monkeypatch.setitem(sys.modules, "sacremoses", made)
 
 
@@ -80,6 +83,21 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(FileFormatError, match="no '<s>'"):
         load(tmp_path, CASES[0], {"a": 0, "</s>": 1, "<unk>": 2})
     library(monkeypatch)
-    step = {"type": "Moses", "language": "xx"}
-    with pytest.raises(FileFormatError, match="'xx'"):
+    step = {"type": "Moses", "language": "E!"}
+    with pytest.raises(FileFormatError, match="'E!'"):
         moses.MosesBackend(json.dumps({"pre_tokenizer": step}), NativeBackend)
+
+
+def test_translators_have_a_vocabulary_for_each_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library(monkeypatch)
+    for name, text in (
+        ("vocab-src.json", json.dumps(VOCABULARY)), ("vocab-tgt.json", json.dumps(TARGET)), ("merges.txt", MERGES),
+        ("tokenizer_config.json", json.dumps(PAIR)),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(text)
+    tokenizer = load_tokenizer(tmp_path)
+    assert [tokenizer.encode(text) for text in (*TEXTS, DASHED)] == GOLDEN["pair"]
+    assert tokenizer.decode([TARGET[piece] for piece in SENTENCE]) == GOLDEN["written"]
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(FileFormatError, match="the codes of two languages"):
+        load_tokenizer(tmp_path)

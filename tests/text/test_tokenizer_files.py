@@ -29,6 +29,7 @@ from pyapp.text.tokenization.tokenizer_files import gguf_tokenizer, load_tokeniz
 from pyapp.text.tokenization.tokenizers_library import NativeBackend
 from pyapp.text.tokenization.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
 from tests.hostile import damaged_texts, peak_memory, survives
+from tests.text.tokenizer_documents import document
 from tests.together import check_each, fewer_in_browser
 
 GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("golden_tokenizers.json").read_text("utf-8"))
@@ -339,10 +340,7 @@ def test_node_gives_unknown_words_their_id(tmp_path: Path, node_ids: Callable[..
           for token in ("[UNK]", None)),
     ]  # fmt: skip
     for model in models:
-        found = {
-            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None, "model": model,
-        }  # fmt: skip
+        found = document(model, {}, pre_tokenizer={"type": "Whitespace"})
         (tmp_path / "tokenizer.json").write_text(json.dumps(found), encoding="utf-8")
         texts = ["the cat", "The cat, dog the!", "zz"]
         assert node_ids(tmp_path, texts) == [Tokenizer(found).encode(text) for text in texts], model["type"]

@@ -17,6 +17,7 @@ from pyapp.text.tokenization.rank_bpe import RankVocabulary, split_words
 from pyapp.text.tokenization.symbol_bpe import encode_signs
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.whisper_tokenizer import MUSIC, SYMBOLS, WhisperTokenizer, special_tokens
+from tests.text.tokenizer_documents import BYTES, byte_pairs, document, numbered, template
 
 CHARACTERS = [
     chr(code) for code in (*range(0x20, 0x7F), *range(0xA0, 0x180), *range(0x370, 0x450), *range(0x4E00, 0x4E80))
@@ -59,28 +60,12 @@ def small_json(times: bool = True) -> str:
         cuts = range(len(piece) - 1, 0, -1)
         cut = next(at for at in cuts if {piece[:at], piece[at:]} <= {*pieces[:number]})
         merges.append([spelt[pieces.index(piece[:cut])], spelt[pieces.index(piece[cut:])]])
-    flags = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    added = [
-        {"id": number, "content": name, **flags}
-        for name, number in special_tokens(len(pieces), 3).items()
-        if times or not name[2].isdigit()
-    ]
-    begin = {"id": "<|startoftranscript|>", "type_id": 0}
-    return json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "post_processor": {
-            "type": "TemplateProcessing", "pair": [],
-            "single": [{"SpecialToken": begin}, {"Sequence": {"id": "A", "type_id": 0}}],
-            "special_tokens": {begin["id"]: {"id": begin["id"], "ids": [len(pieces) + 1], "tokens": [begin["id"]]}},
-        },
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": {
-            "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-            "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-            "vocab": {text: number for number, text in enumerate(spelt)}, "merges": merges,
-        },
-    })  # fmt: skip
+    every = special_tokens(len(pieces), 3).items()
+    special = {name: number for name, number in every if times or not name[2].isdigit()}
+    begin = "<|startoftranscript|>"
+    around = template({begin: len(pieces) + 1}, f"{begin} $A")
+    parts = {"pre_tokenizer": BYTES, "post_processor": around, "decoder": BYTES | {"add_prefix_space": True}}
+    return json.dumps(document(byte_pairs(numbered(spelt), merges), special, **parts))
 
 
 def test_control_tokens_have_openais_order() -> None:

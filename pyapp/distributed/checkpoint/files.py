@@ -14,18 +14,21 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import ExitStack, closing
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import pairwise
 from math import isfinite, prod
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from pyapp.dataclass import dataclass
 
 from ...engine import Tensor, no_grad
+from ...engine.native import IN_BROWSER
 from ...engine.processes.collectives import all_gather_object
-from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
+from ...engine.processes.group import CALL_TIMEOUT, ProcessGroup, group_or_world, is_initialized
 from ...engine.user_errors import describe
 from ...errors import ArgumentError, FileFormatError, ProcessError
 from ...formats.opening import open_checkpoint
@@ -40,6 +43,7 @@ MANIFEST = "checkpoint.json"
 SHARDING = "DCP_SHARDING_INFO"
 SHOWN = 5  # names in an error
 MOST = 1 << 62  # elements
+_WRITING: list[Future[None]] = []  # by async_save
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,118 @@ def save(
     OSError, on all processes, where the disk is full or may not be written; ArgumentError where the parts are not the
     whole, or differ in shape or dtype; TypeError for other values.
     """
-    ranks, folder = _Ranks(process_group), Path(checkpoint_id)
+    ranks = _Ranks(process_group)
+    plan = _planned(state_dict, Path(checkpoint_id), ranks)
+    try:
+        files = ranks.together("save", plan.write)
+        names = [name for own in ranks.everyones(files) for name in own]
+        before = ranks.together("save", lambda: plan.commit(names) if ranks.rank == 0 else set())
+    except BaseException:
+        plan.discard()
+        raise
+    ranks.together("save", lambda: _remove(plan.folder, before))
+
+
+def async_save(
+    state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike[str], process_group: ProcessGroup | None = None
+) -> Future[None]:
+    """As `save`, but returns when this process has a copy of what it writes; a thread writes it, while the training
+    goes on. The Future's result() waits until the checkpoint is whole, and raises the errors of any process. One
+    checkpoint is written at a time: the next call waits for the one before. So does the end of the program.
+    """
+    if _WRITING:
+        wait([_WRITING.pop()])  # whose errors its own Future has
+    ranks = _Ranks(process_group)
+    plan = _planned(state_dict, Path(checkpoint_id), ranks)
+    with no_grad():
+        plan.pieces = [(piece, own.detach().to("cpu").clone()) for piece, own in plan.pieces]
+    if IN_BROWSER:  # which has no threads
+        done: Future[None] = Future()
+        plan.write_alone(ranks.size)
+        done.set_result(None)
+        return done
+    writer = ThreadPoolExecutor(1, "checkpoint")
+    _WRITING.append(writer.submit(plan.write_alone, ranks.size))
+    writer.shutdown(wait=False)
+    return _WRITING[0]
+
+
+@dataclass
+class _Plan:
+    """What this process writes of a checkpoint, and what all write together. `token` begins the names of its files."""
+
+    folder: Path
+    token: str
+    rank: int
+    pieces: list[tuple[_Piece, Tensor]]
+    shapes: dict[str, list[int]]
+    values: dict[str, Any]
+
+    def write(self) -> list[str]:
+        """Writes the pieces; returns the names of the files."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.rank == 0:  # what calls of async_save before have left
+            names = [path.name for path in self.folder.glob("*.failed")]
+            _remove(self.folder, [name for name in names if not name.startswith(self.token)])
+        return _write(self.folder, f"{self.token}-{self.rank:05d}", self.pieces)
+
+    def commit(self, names: list[str]) -> set[str]:
+        """Makes these files the checkpoint; returns those of the one before."""
+        return _commit(self.folder, names, self.shapes, self.values)
+
+    def discard(self) -> None:
+        """Removes what was written."""
+        _remove(self.folder, [path.name for path in self.folder.glob(f"{self.token}-{self.rank:05d}-*.safetensors")])
+
+    def write_alone(self, size: int) -> None:
+        """Writes the checkpoint with the other processes, without a call of theirs: each notes in a file which files it
+        has written, and the first one makes the checkpoint of them.
+        """
+        mine = self._note(self.rank, "written")
+        try:
+            names = self.write()
+            with open_sink(mine) as file:
+                file.write(json.dumps(names).encode())
+            if self.rank == 0:
+                notes = [self._note(rank, "written") for rank in range(size)]
+                self._wait(lambda: all(path.exists() for path in notes))
+                _remove(self.folder, self.commit([name for path in notes for name in json.loads(path.read_text())]))
+            else:
+                self._wait(lambda: any(name.startswith(self.token) for name in _files_in(self.folder)))
+        except BaseException as error:
+            self.discard()
+            with suppress(OSError):  # a full disk has room for a name, at least
+                self._note(self.rank, "failed").touch()
+                self._note(self.rank, "failed").write_text(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            mine.unlink(missing_ok=True)
+
+    def _note(self, rank: int, ending: str) -> Path:
+        """The file by which a rank tells the others something."""
+        return self.folder / f"{self.token}-{rank:05d}.{ending}"
+
+    def _wait(self, is_done: Callable[[], bool]) -> None:
+        """Waits for the others. ProcessError where one has failed, or after CALL_TIMEOUT seconds."""
+        end, pause = monotonic() + CALL_TIMEOUT, 0.005
+        while not is_done():
+            failed = next(iter(self.folder.glob(f"{self.token}-*.failed")), None)
+            if failed is not None:
+                rank = int(failed.stem.split("-")[1])
+                raise ProcessError(f"async_save failed on rank {rank}: {failed.read_text()}", where="async_save")
+            if monotonic() > end:
+                raise ProcessError(f"the others have written nothing for {CALL_TIMEOUT:g} s", where="async_save")
+            sleep(pause)
+            pause = min(2 * pause, 0.5)
+
+
+def _files_in(folder: Path) -> list[str]:
+    """The files of the checkpoint that is in a folder now."""
+    return _manifest(folder).files if (folder / MANIFEST).is_file() else []
+
+
+def _planned(state_dict: Mapping[str, Any], folder: Path, ranks: _Ranks) -> _Plan:
+    """What each process writes of a state."""
     named = ranks.together("save", lambda: _named(state_dict))
     tensors = {name: value for name, (value, _) in named.items() if isinstance(value, Tensor)}
     pieces = ranks.together("save", lambda: [box for name, x in tensors.items() for box in boxes(name, x)])
@@ -199,20 +314,8 @@ def save(
         "save", lambda: {n: _stored_value(n, v) for n, (v, _) in named.items() if not isinstance(v, Tensor)}
     )
     token = ranks.everyones(secrets.token_hex(4))[0]
-
-    def write() -> list[str]:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _write(folder, f"{token}-{ranks.rank:05d}", [pair for pair in pieces if pair[0] in mine])
-
-    try:
-        files = ranks.together("save", write)
-        names = [name for own in ranks.everyones(files) for name in own]
-        shapes = {piece.name: list(piece.shape) for own in every for piece in own}
-        before = ranks.together("save", lambda: _commit(folder, names, shapes, values) if ranks.rank == 0 else set())
-    except BaseException:
-        _remove(folder, [path.name for path in folder.glob(f"{token}-{ranks.rank:05d}-*.safetensors")])
-        raise
-    ranks.together("save", lambda: _remove(folder, before))
+    shapes = {piece.name: list(piece.shape) for own in every for piece in own}
+    return _Plan(folder, token, ranks.rank, [pair for pair in pieces if pair[0] in mine], shapes, values)
 
 
 def _owned(every: list[list[_Piece]], rank: int) -> set[_Piece]:
@@ -267,7 +370,7 @@ def _remove(folder: Path, names: Iterable[str]) -> None:
 
 def _commit(folder: Path, files: list[str], shapes: Mapping[str, list[int]], values: Mapping[str, Any]) -> set[str]:
     """Makes these files the checkpoint of the folder; returns those of the one before."""
-    before = _manifest(folder).files if (folder / MANIFEST).is_file() else []
+    before = _files_in(folder)
     index = {"format": FORMAT, "files": files, "shapes": shapes, "values": values}
     text = json.dumps(index, indent=1, allow_nan=False)
     with open_sink(folder / MANIFEST) as file:

@@ -4,19 +4,22 @@ may load: torch.distributed.checkpoint.state_dict's names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
 
 from ...engine import Tensor, no_grad
-from ...engine.ops import zeros_like
+from ...engine.ops import empty, zeros_like
+from ...engine.processes.collectives import broadcast, broadcast_object_list
+from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
 from ...engine.user_errors import describe
 from ...errors import StateError
 from ...nn.data_parallel import DataParallel
 from ...nn.distributed_data_parallel import DistributedDataParallel
 from ...nn.fully_sharded import full_state_dict, load_full_state_dict
 from ...nn.module import Module
+from ...nn.part import whole_of
 from ...nn.state import IncompatibleKeys
 from ...optim.optimizer import Optimizer
 
@@ -28,12 +31,23 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StateDictOptions:
-    """full_state_dict: whole parameters of a model, on every process; cpu_offload: the state is on the CPU; strict: the
-    names must be the model's."""
+    """full_state_dict: whole tensors, on every process. cpu_offload: the state is on the CPU; of whole tensors, rank 0
+    alone has one, and the others an empty one. ignore_frozen_params: without parameters that are not trained. strict:
+    the names must be the model's. broadcast_from_rank0: the whole state that is set is rank 0's, which sends the others
+    one tensor at a time; what they give does not count. flatten_optimizer_state_dict: an optimiser's state is one dict
+    with keys like "state.NAME.exp_avg" and "param_groups.NAME.lr".
+    """
 
     full_state_dict: bool = False
     cpu_offload: bool = False
+    ignore_frozen_params: bool = False
     strict: bool = True
+    broadcast_from_rank0: bool = False
+    flatten_optimizer_state_dict: bool = False
+
+    def __post_init__(self) -> None:
+        if self.broadcast_from_rank0 and not self.full_state_dict:
+            raise ValueError("StateDictOptions: broadcast_from_rank0 sends a whole state: set full_state_dict=True too")
 
 
 def _bare(model: Module) -> Module:
@@ -43,31 +57,81 @@ def _bare(model: Module) -> Module:
     return model
 
 
-def _own(x: Any, like: Tensor, cpu: bool) -> Any:
-    """A value of the state, which says what part of `like` it is if it has its shape."""
+def _group_of(model: Module) -> ProcessGroup | None:
+    """The processes that have the model: those that divide its parameters, or all; None for one alone."""
+    divided = {parameter.shard_groups for parameter in model.parameters() if parameter.shard_groups}
+    if len(divided) == 1 and len(groups := next(iter(divided))) == 1:
+        return groups[0]
+    return group_or_world(None) if is_initialized() else None
+
+
+def _is_kept(model: Module, options: StateDictOptions) -> bool:
+    """Whether this process gets the whole state."""
+    group = _group_of(model)
+    return group is None or not options.cpu_offload or group.rank() == 0
+
+
+def _own(x: Any, like: Tensor, options: StateDictOptions) -> Any:
+    """A value of the state: of `like`, if it has its shape, the whole, or it says what part of `like` it is."""
     if not isinstance(x, Tensor):
         return x
     found = x.detach()
-    found = found.to("cpu") if cpu else found
     if like.part is not None and x.shape != like.shape and x.numel() > 1:
         raise StateError(
             f"the optimiser keeps {describe(x)} for a part of a parameter, {describe(like)}: only what it keeps for "
             "each element can be divided in a checkpoint; take another optimiser, such as AdamW"
         )
-    if like.part is not None and x.shape == like.shape:
-        found.part, found.shard_groups = like.part, like.shard_groups
+    part = like.part if x.shape == like.shape else None
+    if part is not None and options.full_state_dict:
+        found = whole_of(found, part, like.shard_groups)
+    found = found.to("cpu") if options.cpu_offload else found
+    if part is not None and not options.full_state_dict:
+        found.part, found.shard_groups = part, like.shard_groups
     return found
+
+
+def _from_rank_0(group: ProcessGroup | None, state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The names and values of the state of rank 0, on all: one tensor at a time."""
+    if group is None:
+        yield from state.items()
+        return
+    first, values = group.rank() == 0, list(state.items())
+    told: list[Any] = [
+        [(k, (v.shape, v.dtype.name, None) if isinstance(v, Tensor) else (None, "", v)) for k, v in values]
+        if first else None
+    ]  # fmt: skip
+    broadcast_object_list(told, group.ranks[0], group)
+    for i, (name, (shape, dtype, value)) in enumerate(told[0]):
+        if shape is None:
+            yield name, value
+            continue
+        sent = values[i][1].detach().to("cpu").contiguous() if first else empty(shape, dtype=dtype)
+        broadcast(sent, group.ranks[0], group)
+        yield name, sent
+
+
+def _kept(value: Any, like: Tensor | None) -> Any:
+    """What a process keeps of a whole value for a parameter."""
+    part = None if like is None else like.part
+    whole = isinstance(value, Tensor) and part is not None and tuple(value.shape) == part.whole_shape
+    return part.of(value) if whole and part is not None else value
 
 
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
     """The state of a model. Of parameters that processes divide it has this one's part, and says which it is."""
     options, model = options or StateDictOptions(), _bare(model)
     if options.full_state_dict:
-        return full_state_dict(model)
-    state = model.state_dict(keep_vars=True)
-    return {
-        name: _own(x, x, options.cpu_offload) if isinstance(x, Tensor) else x for name, x in state.items()
-    }  # fmt: skip
+        device = "cpu" if options.cpu_offload else None
+        state = full_state_dict(model, device=device, keep=_is_kept(model, options))
+    else:
+        state = {
+            name: _own(x, x, options) if isinstance(x, Tensor) else x
+            for name, x in model.state_dict(keep_vars=True).items()
+        }
+    if options.ignore_frozen_params:
+        frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+        state = {name: value for name, value in state.items() if name not in frozen}
+    return state
 
 
 def _each(optimizers: Optimizer | Iterable[Optimizer]) -> list[Optimizer]:
@@ -139,14 +203,46 @@ def get_optimizer_state_dict(
         given = optimizer.state_dict()
         for number, entry in given["state"].items():
             parameter = every[int(number)]
-            state[_name_of(names, parameter)] = {
-                key: _own(value, parameter, options.cpu_offload) for key, value in entry.items()
-            }
+            state[_name_of(names, parameter)] = {key: _own(value, parameter, options) for key, value in entry.items()}
+            if options.full_state_dict and not _is_kept(model, options):
+                state.clear()
         if begun:
             optimizer.state.clear()
         for group, own in zip(given["param_groups"], optimizer.param_groups, strict=True):
             groups.append({**group, "params": [_name_of(names, parameter) for parameter in own["params"]]})
-    return {"state": state, "param_groups": groups}
+    if options.full_state_dict and not _is_kept(model, options):
+        return {}
+    found = {"state": state, "param_groups": groups}
+    return _flat(found) if options.flatten_optimizer_state_dict else found
+
+
+def _flat(state: Mapping[str, Any]) -> dict[str, Any]:
+    """An optimiser's state as one dict."""
+    found = {f"state.{name}.{key}": value for name, entry in state["state"].items() for key, value in entry.items()}
+    for group in state["param_groups"]:
+        settings = {key: value for key, value in group.items() if key != "params"}
+        found |= {f"param_groups.{name}.{key}": value for name in group["params"] for key, value in settings.items()}
+    return found
+
+
+def _deep(state: Mapping[str, Any], optimizers: list[Optimizer], names: Mapping[int, str]) -> dict[str, Any]:
+    """What `_flat` was made of. StateError where the state has no group of a parameter."""
+    entries: dict[str, dict[str, Any]] = {}
+    groups = []
+    for optimizer in optimizers:
+        for own in optimizer.param_groups:
+            every = [_name_of(names, parameter) for parameter in own["params"]]
+            for name in every:
+                start = f"state.{name}."
+                entry = {key[len(start) :]: value for key, value in state.items() if key.startswith(start)}
+                if entry:
+                    entries[name] = entry
+            start = f"param_groups.{every[0]}." if every else ""
+            group = {key[len(start) :]: value for key, value in state.items() if start and key.startswith(start)}
+            if every and not group:
+                raise StateError(f"the state has no group of the parameter {every[0]}")
+            groups.append({**group, "params": every})
+    return {"state": entries, "param_groups": groups}
 
 
 def get_state_dict(
@@ -161,6 +257,11 @@ def set_model_state_dict(
 ) -> IncompatibleKeys:
     """Gives a model a state of get_model_state_dict. StateError as load_state_dict."""
     options, model = options or StateDictOptions(), _bare(model)
+    if options.broadcast_from_rank0:
+        likes = {name: x for name, x in model.state_dict(keep_vars=True).items() if isinstance(x, Tensor)}
+        sent = _from_rank_0(_group_of(model), model_state_dict)
+        own = {name: _kept(value, likes.get(name)) for name, value in sent}
+        return model.load_state_dict(own, strict=options.strict)
     if options.full_state_dict:
         return load_full_state_dict(model, model_state_dict, options.strict)
     return model.load_state_dict(model_state_dict, strict=options.strict)
@@ -173,8 +274,22 @@ def set_optimizer_state_dict(
     """Gives optimisers a state of get_optimizer_state_dict. What has made no step begins anew. StateError for other
     groups of parameters.
     """
-    names, groups = _names(_bare(model)), iter(optim_state_dict["param_groups"])
-    for optimizer in _each(optimizers):
+    options, model = options or StateDictOptions(), _bare(model)
+    names, every = _names(model), _each(optimizers)
+    if options.broadcast_from_rank0:
+        group = _group_of(model)
+        flat = optim_state_dict
+        if not options.flatten_optimizer_state_dict:
+            flat = _flat(flat) if group is None or group.rank() == 0 else {}
+        likes = dict(model.named_parameters())
+        optim_state_dict = {}
+        for key, value in _from_rank_0(group, flat):
+            name = key.removeprefix("state.").rpartition(".")[0]
+            optim_state_dict[key] = _kept(value, likes.get(name))
+    if options.broadcast_from_rank0 or options.flatten_optimizer_state_dict:
+        optim_state_dict = _deep(optim_state_dict, every, names)
+    groups = iter(optim_state_dict["param_groups"])
+    for optimizer in every:
         numbers: dict[int, Any] = {}
         own_groups = []
         for own in optimizer.param_groups:
@@ -184,7 +299,10 @@ def set_optimizer_state_dict(
                 raise StateError("the state has other groups of parameters than the optimisers")
             first = len(numbers)
             for i, name in enumerate(wanted):
-                numbers[first + i] = optim_state_dict["state"].get(name)
+                entry = optim_state_dict["state"].get(name)
+                if entry is not None and options.full_state_dict:
+                    entry = {key: _kept(value, own["params"][i]) for key, value in entry.items()}
+                numbers[first + i] = entry
             own_groups.append({**group, "params": list(range(first, first + len(wanted)))})
         state = {n: entry for n, entry in numbers.items() if entry is not None and entry.get("step") != 0}
         optimizer.load_state_dict({"state": state, "param_groups": own_groups})

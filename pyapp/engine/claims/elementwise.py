@@ -34,7 +34,7 @@ K = KERNELS
 
 
 _BINARY, _UNARY, _UNARY_STRIDED = K["binary"], K["unary"], K["unary_strided"]
-_FLOAT_RESULT = ("div",)  # of integers, too
+_FLOAT_RESULT = ("div", "atan2", "copysign", "hypot")  # of integers, too
 
 
 def _of_any(name: str) -> Any:
@@ -68,6 +68,10 @@ def _of_any(name: str) -> Any:
         shape, strides, count, slots = _geometry(
             a.shape, a.strides, None if other is None else other.shape, None if other is None else other.strides, name
         )
+        if slots is None and not own and a.device is not cpu:  # more dims than a record has; NumPy takes them
+            a, other = dense(a.expand(shape)), None if other is None else dense(other.expand(shape))
+            again = None if other is None else other.shape, None if other is None else other.strides
+            shape, strides, count, slots = _geometry(a.shape, a.strides, *again, name)
         if slots is None or number is None:
             return NotImplemented
         out = _dtype.bool_ if result == "bool" else kind
@@ -137,8 +141,8 @@ def _function_of_any(name: str) -> Any:
 
     def compute(x: Tensor, *settings: float, own: bool = False) -> Any:
         kind = x.dtype
-        if not (kind.has_gradient or whole):
-            kind = _dtype.Default.dtype
+        if not kind.has_gradient and (not whole or (result == "bool" and kind not in types)):
+            kind = _dtype.Default.dtype  # isnan and others have none of integers: each is finite as a float, too
         if kind not in types or len(x.shape) > 6:
             return NotImplemented
         slots = without
@@ -709,12 +713,14 @@ def _clone(x: Tensor) -> Any:
 
 
 def _cast_any(x: Tensor, dtype: Any) -> Any:
-    if x.dtype not in CODES or dtype not in CODES or len(x.shape) > 6:
+    if x.dtype not in CODES or dtype not in CODES:
         return NotImplemented
+    shape, strides = x.shape, x.strides
+    if len(shape) > 6:
+        x = dense(x)
+        shape, strides = (x.numel(),), (1,)
     y = empty_contiguous(x.shape, dtype, x.device)
-    K["cast"].launch(
-        x.numel() >> 8, y, x, CODES[dtype], CODES[x.dtype], len(x.shape), *padded(x.shape), *padded(x.strides)
-    )
+    K["cast"].launch(x.numel() >> 8, y, x, CODES[dtype], CODES[x.dtype], len(shape), *padded(shape), *padded(strides))
     return y
 
 

@@ -42,6 +42,8 @@ def _embedding(weight: Tensor, ids: Tensor) -> Any:
         rows = empty_contiguous((*ids.shape, columns), kind, weight.device)
         _COPY.launch(count * columns >> 10, rows, weight, ids, *sizes, kind.itemsize, by.itemsize)
         return rows
+    if kind.is_quantized and by is not _I32:  # what is out of range stays so
+        ids, by = in_type(ids.clamp(-1, vocabulary), _I32), _I32
     found = _EMBEDDING.get(kind) if by is _I32 else None
     if found is None:
         if kind.itemsize != 2 or not kind.is_floating_point:

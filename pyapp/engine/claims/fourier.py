@@ -141,10 +141,19 @@ def _dft(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
     return _by_chirps(x, dim, inverse, scale)
 
 
+def _in_float32(x: Tensor) -> Tensor | None:
+    """Real numbers as the kernels take them. None: NumPy computes them, on the CPU of all types but float32."""
+    if x.dtype is _dtype.float32:
+        return x
+    return None if x.device is cpu or x.dtype is _dtype.float64 or x.dtype.is_complex else x.to(_dtype.float32)
+
+
 @claims("_rdft_whole")
 def _rdft_whole(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
-    if x.dtype is not _dtype.float32:
+    own = _in_float32(x)
+    if own is None:
         return NotImplemented
+    x = own
     n = x.shape[dim]
     y = _run(_REAL_TO_WHOLE, x, dim, n, n, _dtype.complex64, inverse, scale, 1.0)
     return y if y is not NotImplemented or x.device is cpu else ops._dft(x.to("complex64"), dim, inverse, scale)
@@ -152,8 +161,10 @@ def _rdft_whole(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
 
 @claims("_rdft")
 def _rdft(x: Tensor, dim: int, scale: float, middle: float = 1.0) -> Any:
-    if x.dtype is not _dtype.float32:
+    own = _in_float32(x)
+    if own is None:
         return NotImplemented
+    x = own
     n = x.shape[dim]
     y = _run(_REAL_TO_HALF, x, dim, n, n // 2 + 1, _dtype.complex64, False, scale, middle)
     if y is not NotImplemented or x.device is cpu:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..autograd import STATE
 from ..declare import attribute, function, method
+from ..device import cpu
 from ..dtype import DType, as_dtype
 from ..launch import KERNELS, recorder, stop_capture
 from ..lazy import np
@@ -326,8 +327,15 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 def copy_strided(target: Tensor, source: Tensor) -> bool:
     """Copies elements of one dtype between layouts with a kernel; False when it cannot."""
     rank = len(target.shape)
-    if target.dtype.is_quantized or rank > 6 or target.dtype is not source.dtype or target.shape != source.shape:
+    if target.dtype.is_quantized or target.dtype is not source.dtype or target.shape != source.shape:
         return False
+    if rank > 6:
+        if target.device is cpu:  # NumPy takes any number
+            return False
+        from ..many_dims import copy_in_pieces  # late: few tensors have so many
+
+        copy_in_pieces(copy_strided, target, source)
+        return True
     pad = (0,) * (6 - rank)
     _COPY.launch(target.numel() >> 10, target, source, target.dtype.itemsize, rank,
         *target.shape, *pad, *target.strides, *pad, *source.strides, *pad,
@@ -420,11 +428,11 @@ def _d_as_strided(
     """
     theirs, own = _places(size, stride, offset), _places(x.shape, x.strides, x.offset)
     memory = g.new_zeros(max(theirs.max(initial=-1), own.max(initial=-1)) + 1)
-    memory = memory.index_add(0, from_numpy(theirs), g.reshape(-1))
+    memory = memory.index_add(0, from_numpy(theirs).to(g.device), g.reshape(-1))
     counts = np.bincount(own, minlength=1)
-    found = memory.index_select(0, from_numpy(own))
+    found = memory.index_select(0, from_numpy(own).to(g.device))
     if counts.max() > 1:
-        found = found / from_numpy(counts[own]).to(g.dtype)
+        found = found / from_numpy(counts[own]).to(device=g.device, dtype=g.dtype)
     return (found.reshape(x.shape),)
 
 

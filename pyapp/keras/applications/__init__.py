@@ -6,9 +6,6 @@
 The modules have Keras' names, too: `from pyapp.keras.applications.resnet50 import ResNet50, preprocess_input`.
 """
 
-from typing import NoReturn
-
-from ..not_there import NotThereError
 from . import convnext as convnext
 from . import densenet as densenet
 from . import efficientnet as efficientnet
@@ -19,6 +16,7 @@ from . import inception_v3 as inception_v3
 from . import mobilenet as mobilenet
 from . import mobilenet_v2 as mobilenet_v2
 from . import mobilenet_v3 as mobilenet_v3
+from . import nasnet as nasnet
 from . import resnet as resnet
 from . import resnet50 as resnet50
 from . import resnet_v2 as resnet_v2
@@ -54,6 +52,8 @@ from .mobilenet import MobileNet as MobileNet
 from .mobilenet_v2 import MobileNetV2 as MobileNetV2
 from .mobilenet_v3 import MobileNetV3Large as MobileNetV3Large
 from .mobilenet_v3 import MobileNetV3Small as MobileNetV3Small
+from .nasnet import NASNetLarge as NASNetLarge
+from .nasnet import NASNetMobile as NASNetMobile
 from .resnet import ResNet50 as ResNet50
 from .resnet import ResNet101 as ResNet101
 from .resnet import ResNet152 as ResNet152
@@ -63,10 +63,3 @@ from .resnet_v2 import ResNet152V2 as ResNet152V2
 from .vgg16 import VGG16 as VGG16
 from .vgg19 import VGG19 as VGG19
 from .xception import Xception as Xception
-
-
-def __getattr__(name: str) -> NoReturn:
-    """NotThereError for NASNet."""
-    if name.lower().startswith("nasnet"):
-        raise NotThereError(f"keras.applications.{name} is not there: EfficientNetB0 is as large as NASNetMobile")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

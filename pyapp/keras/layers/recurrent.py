@@ -114,8 +114,9 @@ class Cell(Layer):
         return after[0], after
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
-        states = list(states) if isinstance(states, (list, tuple)) else [states]
-        return self.advance(self.input_part(inputs), states, training)
+        several = isinstance(states, (list, tuple))
+        output, after = self.advance(self.input_part(inputs), list(states) if several else [states], training)
+        return output, after if several else after[0]
 
 
 class SimpleRNNCell(Cell):
@@ -269,7 +270,7 @@ class _OwnCell:
 
     def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
         more = {"training": training} if "training" in arguments_of(type(self.cell).call) else {}
-        output, after = self.cell(part, states, **more)
+        output, after = self.cell(part, tuple(states), **more)
         return output, flatten(after)
 
     def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
@@ -331,11 +332,11 @@ class StackedRNNCells(Layer):
         return found
 
     def by_cell(self, states: list[Tensor]) -> list[Any]:
-        """The states of each cell: a tensor, or a list of several."""
+        """The states of each cell, a list."""
         found: list[Any] = []
         for cell in self._steppers:
             own, states = states[: cell.states], states[cell.states :]
-            found.append(own[0] if cell.states == 1 else own)
+            found.append(own)
         return found
 
     def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
@@ -348,7 +349,8 @@ class StackedRNNCells(Layer):
         return part, after
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
-        return self.advance(self.input_part(inputs), list(states), training)
+        output, after = self.advance(self.input_part(inputs), flatten(states), training)
+        return output, self.by_cell(after)
 
 
 class _Packing:
@@ -407,6 +409,7 @@ class RNN(Layer):
         self.go_backwards, self.stateful = go_backwards, stateful
         self.zero_output_for_mask = zero_output_for_mask
         self.kept: list[Tensor] | None = None  # the states after the last batch
+        self._zeros: list[Tensor] | None = None  # of their shapes, after they were forgotten
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor; several cells as the layer that they are."""
@@ -446,6 +449,8 @@ class RNN(Layer):
 
     def reset_states(self) -> None:
         """Forgets the states of a stateful layer."""
+        if self.kept is not None:
+            self._zeros = [ops.zeros_like(state) for state in self.kept]
         self.kept = None
 
     reset_state = reset_states
@@ -465,9 +470,10 @@ class RNN(Layer):
         return super().__call__(*args, **kwargs)
 
     @property
-    def states(self) -> list[Tensor]:
-        """Of a stateful layer: the states after the last batch."""
-        return list(self.kept or ())
+    def states(self) -> list[Tensor] | None:
+        """Of a stateful layer: the states after the last batch, zeros after `reset_state`; None before the first."""
+        kept = self._zeros if self.kept is None else self.kept
+        return None if kept is None else list(kept)
 
     def call(
         self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
@@ -545,7 +551,9 @@ class RNN(Layer):
         if not self.return_state:
             return result
         cell = self._steps
-        return (result, *(cell.by_cell(states) if isinstance(cell, StackedRNNCells) else states))
+        if not isinstance(cell, StackedRNNCells):
+            return (result, *states)
+        return (result, *(own[0] if len(own) == 1 else own for own in cell.by_cell(states)))
 
 
 class _Whole(RNN):
@@ -697,9 +705,10 @@ class Bidirectional(Layer):
     reset_state = reset_states
 
     @property
-    def states(self) -> list[Tensor]:
-        """The states after the last batch, those of the layer first; empty before the first call."""
-        return [*self.forward_layer.states, *self.backward_layer.states]
+    def states(self) -> list[Tensor] | None:
+        """The states after the last batch, those of the layer first; None before the first call."""
+        first, second = self.forward_layer.states, self.backward_layer.states
+        return None if first is None or second is None else [*first, *second]
 
     def _merged(self, y: Tensor, z: Tensor) -> Any:
         if self.merge_mode == "concat":

@@ -45,6 +45,7 @@ from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import (
     MERGES,
     SETTINGS,
+    TARGET,
     VOCABULARIES,
     gguf_tokenizer,
     load_tokenizer,
@@ -72,7 +73,7 @@ from .sentence_folders import (
 from .weights import IGNORED, base_of, ignored_by, load_buffers, load_weights
 
 SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
-TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
+TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES, TARGET)
 # The files of the tokenizer, which may lie in the folder of part 0, and of sentence-transformers.
 MORE_FILES = re.compile(
     FILES + r"|(0_\w+/)?(" + "|".join(map(re.escape, (*TOKENIZER_FILES, SOURCE_PIECES))) + ")"
@@ -83,7 +84,7 @@ HEADS = {
     "ForSequenceClassification": ("sequence-classification", "audio-classification"),
     "ForTokenClassification": ("token-classification",),
     "ForMultipleChoice": ("multiple-choice",),
-    "ForQuestionAnswering": ("question-answering", "visual-question-answering"),
+    "ForQuestionAnswering": ("question-answering", "visual-question-answering", "table-question-answering"),
     "ForConditionalGeneration": (
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
         "audio-text-to-text", "time-series-forecasting",

@@ -1,4 +1,4 @@
-"""Load codecs of sound (EnCodec, DAC, SNAC, Mimi, X-Codec) and vocoders (SpeechT5's), which make sound of
+"""Load codecs of sound (EnCodec, DAC, SNAC, Mimi, X-Codec, X-Codec 2) and vocoders (SpeechT5's), which make sound of
 spectrograms.
 """
 

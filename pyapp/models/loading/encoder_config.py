@@ -59,6 +59,16 @@ def check_page(positions: int) -> None:
     )
 
 
+def check_biases(config: Any) -> None:
+    """ModelError for implausible numbers of the biases by distance (nn/vision/page_layers.py)."""
+    for name in ("rel_pos_bins", "rel_2d_pos_bins"):
+        bins = getattr(config, name)
+        require(4 <= bins <= 1 << 12, f"{name} is {bins:,}, expected 4 to {1 << 12:,}")
+    for name in ("max_rel_pos", "max_rel_2d_pos"):
+        most = getattr(config, name)
+        require(most <= 1 << 16, f"{name} is {most:,}, expected at most {1 << 16:,}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(EncoderConfig):
     """BERT's own fields."""

@@ -389,7 +389,12 @@ def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[s
 
 
 def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
-    """The configuration of a GGUF file in the form of config.json."""
+    """The configuration of a GGUF file in the form of config.json. ModelError for a vocabulary alone."""
+    if not checkpoint.tensors:
+        raise ModelError(
+            "this file has a vocabulary and no weights", where=checkpoint.source.name,
+            hint="Give the model's own file; those whose names have vocab are for tests of tokenizers",
+        )  # fmt: skip
     prefix, form = f"{values['general.architecture']}.", form.named(values["general.architecture"])
     own = {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
     found: dict[str, Any] = {"model_type": model_type}
@@ -761,6 +766,12 @@ def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
 def key_lengths(config: Any) -> dict[str, Any]:
     """The keys of the sizes of heads."""
     return dict.fromkeys(LENGTHS, config.head_dim)
+
+
+def tied(config: Any) -> dict[str, Any]:
+    """No keys; ModelError where the head is not the embeddings: llama.cpp reads no head of this architecture."""
+    require(config.tie_word_embeddings, "llama.cpp has no head apart from the embeddings here", "Write safetensors")
+    return {}
 
 
 def refuse_windows(config: Any) -> dict[str, Any]:

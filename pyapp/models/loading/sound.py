@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyapp import hub
-from pyapp.audio.processors import SampleProcessor, SpectrogramProcessor
+from pyapp.audio.processors.samples import SampleProcessor
+from pyapp.audio.processors.spectrograms import SpectrogramProcessor
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, reading_of
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source

@@ -9,7 +9,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyapp.audio.processors import DecibelProcessor, FilterBankProcessor, SampleProcessor
+from pyapp.audio.processors.banks import FilterBankProcessor
+from pyapp.audio.processors.decibels import DecibelProcessor
+from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyapp import hub
+from pyapp.audio.code_voice import CodeVoice
 from pyapp.audio.described_voice import DescribedVoice, PromptTokens
 from pyapp.audio.dialogue_voice import USUAL_CODEC as CODEC_OF_DIALOGUES
 from pyapp.audio.dialogue_voice import DialogueTokens, DialogueVoice
@@ -74,6 +75,7 @@ DESCRIBER = "description_tokenizer"  # the folder of the tokenizer of descriptio
 OWN = "|".join(map(re.escape, (VOCABULARY, LETTERS, VECTORS, HISTORIES, SPEAKERS)))
 FILES = re.compile(f"{OWN}|({DESCRIBER}/)?({MORE_FILES.pattern})|{STYLES.pattern}")
 OF_LATENTS = "audio-latents"  # the task of codecs whose vectors a model writes
+ONE_CODE = "xcodec2"  # the codec of Llasa
 USUAL_VOCODER = "microsoft/speecht5_hifigan"
 # Of MetaVoice: the pieces of texts, both networks, and the vector of a voice.
 STAGES = ("first_stage.meta.json", "first_stage.safetensors", "second_stage.safetensors")
@@ -104,6 +106,8 @@ class LoadedVoice(Loaded):
             return int(self.model.voices.shape[0])
         if isinstance(self.model, TwoStageVoice):
             return int(self.model.vectors.shape[0])
+        if isinstance(self.model, CodeVoice):
+            return 1
         if isinstance(self.model, LatentVoice | ScriptVoice):
             return max(1, len(self.model.voices))
         found: int = len(self.voices) or self.model.config.num_speakers or 1
@@ -149,7 +153,8 @@ def load_voice(
     parametrizations) are applied once while they are read.
 
     `codec`: the model is a language model that writes the codes of this codec (a folder or a name, such as
-    hubertsiuzdak/snac_24khz), such as canopylabs/orpheus-3b-0.1-ft: what load_model takes.
+    hubertsiuzdak/snac_24khz), such as canopylabs/orpheus-3b-0.1-ft: what load_model takes. HKUSTAudio/Llasa-1B has
+    HKUSTAudio/xcodec2-hf.
 
     A folder of CSM, such as sesame/csm-1b, has its codec and a tokenizer.json, and so has one of Parler-TTS, such as
     parler-tts/parler-tts-mini-v1. Where descriptions have another tokenizer than texts, as in parler-tts-mini-v1.1, it
@@ -193,6 +198,9 @@ def load_voice(
             raise ModelError("a language model that speaks is loaded from a folder, a file or the hub", where="codec")
         sound = load_codec(codec, device=device, report=report, cancel=cancel)
         loaded = load_model(source, dtype=dtype, device=device, report=report, cancel=cancel)
+        if sound.model.config.model_type == ONE_CODE:
+            of_codes = CodeVoice(loaded.model, loaded.tokenizer, sound.model)
+            return LoadedVoice(loaded.name, of_codes, SpokenTokens(loaded.tokenizer), loaded.config)
         speaks = TokenVoice(loaded.model, loaded.tokenizer, sound.model)
         return LoadedVoice(loaded.name, speaks, TextTokens(loaded.tokenizer), loaded.config)
     found = task_files(source, TASK, report, cancel, FILES)

@@ -118,7 +118,7 @@ def fill(
                 value = read(source) if own is None else read(source, own)
                 found.append(_checked(source, value, rows, where))
             else:
-                found.append(ops.zeros(rows, device=device))
+                found.append(ops.zeros(rows, device=device or "cpu"))
         matrix = isinstance(owner, Linear | Embedding) and attribute == "weight"
         value = _joined([converted(part, dtype) if matrix else _dense(part) for part in found])
         setattr(owner, attribute, Parameter(value, requires_grad=False))

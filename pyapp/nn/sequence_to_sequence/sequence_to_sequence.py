@@ -60,6 +60,15 @@ class Memory(Protocol):
         """
         ...
 
+    def beside(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, bias: Tensor, own: Tensor
+    ) -> Tensor:
+        """Attention of another stream's tokens to the tokens for which `own` was called before, and to themselves: q,
+        k, v (R, T, H, D) of the stream, keys and values (R, T, H, D) of those tokens, bias (R, H, T, S) from what
+        `distances` returned, own (R, H, T, 1): the bias of a token to itself → (R, T, H * D).
+        """
+        ...
+
     def source(
         self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None
     ) -> Tensor:
@@ -107,6 +116,12 @@ class WholeMemory:
             return ops.attention(q, k, v, True, scale).reshape(*q.shape[:2], -1)
         return attend(q, k, v, self.mask if bias is None else as_bias(self.mask, bias), scale)
 
+    def beside(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, bias: Tensor, own: Tensor
+    ) -> Tensor:
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)  # (R, H, S, D)
+        return _attend_beside(q, k, v, keys, values, as_bias(self.mask, bias), own)
+
     def source(
         self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None
     ) -> Tensor:
@@ -138,6 +153,18 @@ def _attend_source(
         return attend(q, *pair, mask, scale)
     y = ops.attention(q, *pair, False, heads.scale, softcap=heads.softcap, mask=mask)  # (B, T, H, D)
     return y.reshape(*q.shape[:2], -1)
+
+
+def _attend_beside(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, bias: Tensor, own: Tensor
+) -> Tensor:  # fmt: skip
+    """q, k and v (R, T, H, D), keys and values (R, H, S, D), bias (R, H, T, S), own (R, H, T, 1) → (R, T, H * D)."""
+    q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # (R, H, T, D)
+    scale, count = q.shape[3] ** -0.5, keys.shape[2]
+    scores = ops.cat([q @ keys.transpose(2, 3) * scale + bias, (q * k).sum(3, keepdim=True) * scale + own], 3)
+    shares = scores.softmax(3)  # (R, H, T, S + 1)
+    y = shares.narrow(3, 0, count) @ values + shares.narrow(3, count, 1) * v
+    return y.transpose(1, 2).reshape(y.shape[0], y.shape[2], -1)
 
 
 class CachedMemory:
@@ -203,6 +230,12 @@ class CachedMemory:
         else:
             y = ops.scaled_dot_product_attention(q.transpose(1, 2), cache.keys, cache.values, bias, scale=scale)
         return y.reshape(*q.shape[:2], q.shape[2] * q.shape[3])
+
+    def beside(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, bias: Tensor, own: Tensor
+    ) -> Tensor:
+        cache = self._own[layer]
+        return _attend_beside(q, k, v, cache.keys, cache.values, bias, own)
 
     def source(
         self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isclose
+from math import isclose, prod
 from typing import Any
 
 from pyapp.engine import Tensor, ops
@@ -112,10 +112,7 @@ def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
 def _rows(x: Tensor, axis: int) -> Tensor:
     """x as a matrix: the dims before the axis, and those from it on."""
     at = axes_of([axis], x.ndim)[0] if axis != x.ndim else axis
-    rows = 1
-    for size in x.shape[:at]:
-        rows *= size
-    return x.reshape(rows, -1)
+    return x.reshape(prod(x.shape[:at]), -1)
 
 
 @operator("Softmax")

@@ -1,12 +1,14 @@
-"""The tokenizer of the small Blenderbot: byte-pair encoding of words in small letters, in whose vocabulary a piece ends
-with "@@" if its word goes on (Sennrich et al. 2016, arXiv 1508.07909).
+"""The tokenizers of the small Blenderbot and of CTRL: byte-pair encoding of words, in whose vocabulary a piece ends
+with "@@" if its word goes on (Sennrich et al. 2016, arXiv 1508.07909). The small Blenderbot's words are in small
+letters.
 
-Source: tokenization_blenderbot_small.py of transformers (Apache 2.0).
+Source: tokenization_blenderbot_small.py and tokenization_ctrl.py of transformers (Apache 2.0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyapp.errors import FileFormatError
@@ -14,9 +16,12 @@ from pyapp.text.documents import added_token, bpe_model, document
 from pyapp.text.tokenization.vocabulary_files import END_OF_WORD, more_tokens, token_name
 
 NAMES = {"bos_token": "__start__", "eos_token": "__end__", "pad_token": "__null__", "unk_token": "__unk__"}
+OF_CTRL = {"unk_token": "<unk>"}
 GOES_ON = "@@"
+KNOWN = "known_tokens"  # the key of a tokenizer.json: pieces from this number on are no tokens of the model
 # A stop begins a word, an apostrophe is one; the end of a line is a word where another character is before it.
 WORDS = r"'|[.,!?()][^\s.,!?()']*|[^\s.,!?()']+"
+SPACED = r"\S+\n?"  # CTRL's words, with the end of the line behind them
 LINE = {"type": "Replace", "pattern": {"Regex": r"(?<=[^\s'])\n"}, "content": " __newln__ "}
 
 
@@ -26,7 +31,8 @@ def joined_pieces_document(
     """The tokenizer.json of a vocab.json with its merges, and the settings (tokenizer_config.json) with the names of
     special tokens. FileFormatError where the vocabulary has no token for what it does not know.
     """
-    names = {role: token_name(settings, role, usual) for role, usual in NAMES.items()}
+    spaced = settings.get("tokenizer_class") == "CTRLTokenizer"
+    names = {role: token_name(settings, role, usual) for role, usual in (OF_CTRL if spaced else NAMES).items()}
     unknown = names["unk_token"]
     if unknown not in vocabulary:
         raise FileFormatError(f"the vocabulary has no {unknown!r:.40}", where=where)
@@ -38,15 +44,40 @@ def joined_pieces_document(
             pieces[token] = number
         else:
             pieces[token.removesuffix(GOES_ON) if token.endswith(GOES_ON) else token + END_OF_WORD] = number
+    known = max(pieces.values()) + 1
     for left, right in merges:  # a piece that is no token may be a part of one
         for piece in (left, right, left + right):
-            pieces.setdefault(piece, vocabulary[unknown])
-    steps = [LINE, {"type": "Lowercase"}]
+            pieces.setdefault(piece, max(known, len(pieces)))
+    steps: list[Any] = [] if spaced else [LINE, {"type": "Lowercase"}]
+    pattern = SPACED if spaced else WORDS
     made = document(
         bpe_model(pieces, list(merges), unk_token=unknown, end_of_word_suffix=END_OF_WORD),
         added_tokens=list((special | listed).values()),
-        normalizer={"type": "Sequence", "normalizers": steps},
-        pre_tokenizer={"type": "Split", "pattern": {"Regex": WORDS}, "behavior": "Removed", "invert": True},
+        normalizer={"type": "Sequence", "normalizers": steps} if steps else None,
+        pre_tokenizer={"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Removed", "invert": True},
         decoder={"type": "BPEDecoder", "suffix": END_OF_WORD},
-    )
+    ) | {KNOWN: known}
     return made, {**names, **settings}
+
+
+class KnownPieces:
+    """Splits texts by such a tokenizer.json: pieces that are no tokens become the unknown one. `library` makes what
+    does the byte-pair encoding.
+    """
+
+    def __init__(self, json_text: str, library: Callable[[str], Any]) -> None:
+        whole = json.loads(json_text)
+        self._known, model = whole.pop(KNOWN), whole["model"]
+        self._unknown = model["vocab"][model["unk_token"]]
+        self._library = library(json.dumps(whole, ensure_ascii=False))
+        if hasattr(self._library, "encode_with_offsets"):  # the page's library gives none
+            self.encode_with_offsets = self._with_offsets
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text."""
+        return [number if number < self._known else self._unknown for number in self._library.encode(text)]
+
+    def _with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of a text, and the characters [start, end) of each."""
+        ids, spans = self._library.encode_with_offsets(text)
+        return [number if number < self._known else self._unknown for number in ids], list(spans)

@@ -32,6 +32,7 @@ NEAR = 8  # characters in which a word's next character is looked for
 # Of replace-unicode-punctuation.perl of Moses: characters, and what stands for them.
 _FULL, _HALF = "，、”“∶：？《》）！（；１」「０３２５６９７８４～’━〈〉【】％", ',,""::?"")!(;1""032569784~\'-<>[]%'
 SIGNS = dict(zip(_FULL, _HALF, strict=True)) | {"…": "..."}
+LANGUAGE = re.compile("[a-z]{2,3}")  # its code
 STOPS = re.compile(r"[。．]\s*")
 
 
@@ -88,13 +89,15 @@ class Words:
                 "the words of this vocabulary are found by sacremoses, which is not installed", where=where, hint=HINT
             ) from error
         language = str(step.get("language"))
-        if language not in LANGUAGES.values():
+        if not LANGUAGE.fullmatch(language):
             raise FileFormatError(f"the language {language!r:.40} of the pre_tokenizer is not known", where=where)
         without, lowercase, composed = (step.get(flag) is True for flag in ("without_accents", "lowercase", "composed"))
-        tokenizer = MosesTokenizer(lang=language)
+        tokenizer, more = MosesTokenizer(lang=language), {}
+        if step.get("dashes") is True:
+            more["aggressive_dash_splits"] = True
         return cls(
             without, lowercase, composed, MosesPunctNormalizer(lang=language).normalize,
-            lambda text: tokenizer.tokenize(text, return_str=False, escape=False),
+            lambda text: tokenizer.tokenize(text, return_str=False, escape=step.get("escaped") is True, **more),
         )  # fmt: skip
 
     def folded(self, text: str) -> str:

@@ -196,7 +196,7 @@ class Barthez(SentencePieceClass):
 
 
 class XLMRoberta(SentencePieceClass):
-    NAMES: tuple[str, ...] = ("XLMRoberta", "MLuke")
+    NAMES: tuple[str, ...] = ("XLMRoberta", "MLuke", "LayoutXLM")
 
     def number(self) -> None:
         _number_as_fairseq(self.model, FAIRSEQ, 3, ("<mask>",))

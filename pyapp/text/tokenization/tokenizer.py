@@ -106,6 +106,8 @@ class Tokenizer:
         settings = settings or {}
         try:
             pieces, special = read_vocabulary(document, where)
+            known = document.get("known_tokens")  # pieces behind these are parts of tokens alone
+            pieces = pieces[:known] if type(known) is int and known > 0 else pieces
             self._pieces: Sequence[str | None] = pieces if len(pieces) < LARGE else PieceTable(pieces)
             self._decoder = PieceDecoder(document.get("decoder"), where)
             _check_patterns(document, where)
@@ -159,6 +161,11 @@ class Tokenizer:
             from pyapp.text.tokenization.moses import MosesBackend
 
             self._factory = partial(MosesBackend, library=self._factory, where=where)
+            own = True
+        if len(pieces) == known:  # of CTRL and the small Blenderbot
+            from pyapp.text.tokenization.joined_pieces import KnownPieces
+
+            self._factory = partial(KnownPieces, library=self._factory)
             own = True
         if self._parsed is None and _backend_factory is None and not own and document["model"].get("type") == "BPE":
             from .tokenizers_library import NativeBackend
@@ -366,26 +373,38 @@ class Tokenizer:
         return found
 
     def windows(
-        self, text: str, max_length: int, overlap: int, before: str | None = None, parse_special: bool = True
+        self,
+        text: str | Sequence[str],
+        max_length: int,
+        overlap: int,
+        before: str | None = None,
+        parse_special: bool = True,
     ) -> list[Encoding]:
         """A text of any length as encodings of at most `max_length` tokens with offsets, special tokens included:
-        neighbours have `overlap` tokens in common. `before` is a text that stands before each as the first of a pair,
-        such as a question. OptionError where `before` leaves too little room.
+        neighbours have `overlap` tokens in common. Each part of a text of several begins anew; offsets count a
+        character between them. `before` is a text that stands before each as the first of a pair, such as a question.
+        OptionError where `before` leaves too little room.
         """
-        tokens = self._tokens(text, parse_special, True)
-        first = [] if before is None else [self._tokens(before, parse_special, True)]
-        room = max_length - self.post_processor.added(before is not None) - sum(len(part.ids) for part in first)
-        if room < 1 or (room <= overlap and len(tokens.ids) > room):
+        ids: list[int] = []
+        offsets: list[encodings.Span] = []
+        passed = 0
+        for one in [text] if isinstance(text, str) else text:
+            tokens = self._tokens(one, parse_special, True)
+            ids += tokens.ids
+            offsets += [(first + passed, last + passed) for first, last in tokens.offsets or ()]
+            passed += len(one) + 1
+        heads = [] if before is None else [self._tokens(before, parse_special, True)]
+        room = max_length - self.post_processor.added(before is not None) - sum(len(part.ids) for part in heads)
+        if room < 1 or (room <= overlap and len(ids) > room):
             raise OptionError(
-                f"{len(first[0].ids) if first else 0:,} tokens before the text leave room for {max(room, 0)} of it in "
+                f"{len(heads[0].ids) if heads else 0:,} tokens before the text leave room for {max(room, 0)} of it in "
                 f"{max_length:,}",
                 where="max_length", hint="Shorten what stands before the text, or the overlap",
             )  # fmt: skip
         found = []
-        for start in range(0, max(len(tokens.ids) - overlap, 1), max(room - overlap, 1)):
-            offsets = None if tokens.offsets is None else tokens.offsets[start : start + room]
-            part = Tokens(tokens.ids[start : start + room], offsets)
-            found.append(encodings.join([*first, part], self.post_processor))
+        for start in range(0, max(len(ids) - overlap, 1), max(room - overlap, 1)):
+            part = Tokens(ids[start : start + room], offsets[start : start + room])
+            found.append(encodings.join([*heads, part], self.post_processor))
         return found
 
     def continues_word(self, token: int) -> bool | None:

@@ -33,7 +33,7 @@ SETTINGS = (
 # Vocabularies in the order in which they are preferred.
 VOCABULARIES = (
     "tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model",
-    "vocab.json", "vocab.txt", "rwkv_vocab_v20230424.txt", "tekken.json", "tokenizer.bin",
+    "vocab.json", "vocab-src.json", "vocab.txt", "rwkv_vocab_v20230424.txt", "tekken.json", "tokenizer.bin",
 )  # fmt: skip
 # The classes of models' tokenizers that are read by their class, by model_type.
 CLASSES = {
@@ -46,17 +46,19 @@ CLASSES = {
     "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer",
     "roberta-prelayernorm": "RobertaTokenizer", "bart": "BartTokenizer",
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
-    "blenderbot-small": "BlenderbotSmallTokenizer", "xlm": "XLMTokenizer", "flaubert": "FlaubertTokenizer",
+    "blenderbot-small": "BlenderbotSmallTokenizer", "ctrl": "CTRLTokenizer", "xlm": "XLMTokenizer",
+    "flaubert": "FlaubertTokenizer",
     "canine": "CanineTokenizer", "perceiver": "PerceiverTokenizer",
     "speech_to_text": "Speech2TextTokenizer", "seamless_m4t_v2": "SeamlessM4TTokenizer",
     "seamless_m4t": "SeamlessM4TTokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
 }  # fmt: skip
-OF_WORDS = "BlenderbotSmallTokenizer"  # the class whose pieces say that a word goes on
+OF_WORDS = ("BlenderbotSmallTokenizer", "CTRLTokenizer")  # whose pieces say that a word goes on
 OF_MOSES = ("XLMTokenizer", "FlaubertTokenizer")  # whose words are those of Moses
 ENDINGS = (".tiktoken", ".gguf", ".model")
 HINT = "Give tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt, a .tiktoken or a .gguf file"
 MERGES = "merges.txt"
+TARGET = "vocab-tgt.json"  # of the language that is written, beside vocab-src.json
 HEAD = 64
 
 
@@ -102,18 +104,18 @@ def needs_no_vocabulary(files: Mapping[str, TokenizerSource]) -> bool:
 def beside(path: Path) -> dict[str, Path]:
     """The files of a tokenizer: those of a folder, or `path` and the settings beside it."""
     if path.is_dir():
-        names = [*VOCABULARIES, MERGES, *SETTINGS]
+        names = [*VOCABULARIES, TARGET, MERGES, *SETTINGS]
         found = {entry: path / entry for entry in names if (path / entry).is_file()}
         if not any(entry in found for entry in VOCABULARIES):
             others = sorted(entry for entry in path.iterdir() if entry.suffix in ENDINGS and entry.is_file())
             found |= {entry.name: entry for entry in others[:1]}
         return found
-    more = [*SETTINGS, MERGES] if path.suffix in (".json", ".txt", ".model", ".tiktoken") else []
+    more = [*SETTINGS, MERGES, TARGET] if path.suffix in (".json", ".txt", ".model", ".tiktoken") else []
     return {entry: path.with_name(entry) for entry in more if path.with_name(entry).is_file()} | {path.name: path}
 
 
 def _load(files: Mapping[str, ByteSource], where: str) -> Tokenizer:
-    plain = [key for key in files if key not in SETTINGS and key != MERGES]
+    plain = [key for key in files if key not in SETTINGS and key not in (MERGES, TARGET)]
     order = [key for key in VOCABULARIES if key in plain] + [key for key in plain if key not in VOCABULARIES]
     settings, ends = _settings(files)
     if not order and (made := WITHOUT_VOCABULARY.get(str(settings.get("tokenizer_class")))) is not None:
@@ -297,8 +299,14 @@ def _read_json(
         pairs = read_merges("\n".join(" ".join(line.split()[:2]) for line in lines), files[MERGES].name)  # and a count
         document, settings = moses_document(whole, pairs, settings, source.name)
         return Tokenizer(document, settings, end_ids=ends, where=source.name)
+    if TARGET in files:
+        from pyapp.text.tokenization.language_pair import PairTokenizer
+
+        lines = read_utf8(read_whole(files[MERGES]), files[MERGES].name).split("\n")
+        pairs = read_merges("\n".join(" ".join(line.split()[:2]) for line in lines), files[MERGES].name)
+        return PairTokenizer(whole, _json(files, TARGET), pairs, settings, ends, source.name)
     vocabulary = checked_vocabulary(whole, source.name)
-    if settings.get("tokenizer_class") == OF_WORDS:
+    if settings.get("tokenizer_class") in OF_WORDS:
         from pyapp.text.tokenization.joined_pieces import joined_pieces_document
 
         merges = read_merges(read_utf8(read_whole(files[MERGES]), files[MERGES].name), files[MERGES].name)

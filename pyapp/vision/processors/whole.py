@@ -134,6 +134,9 @@ class EfficientNet(ImageProcessor):
 
 
 @kind(
+    "LayoutLMv2", size=square(224), resample=2, do_rescale=False, do_normalize=False, do_flip_channel_order=True,
+)  # fmt: skip
+@kind(
     "MobileViT", size=SHORT, resample=3, do_center_crop=True, crop_size=square(256), do_normalize=False,
     do_flip_channel_order=True,
 )  # fmt: skip

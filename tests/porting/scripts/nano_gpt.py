@@ -55,7 +55,7 @@ class MLP(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
-        self.gelu = nn.GELU()
+        self.gelu = nn.GELU(approximate="tanh")
         self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
 
     def forward(self, x):
@@ -203,27 +203,32 @@ def main(fill):
     scaler = torch.amp.GradScaler(device_type, enabled=False)
     optimizer = model.configure_optimizers(1e-1, 1e-2, (0.9, 0.95), device_type)
     losses, gradient_accumulation_steps = [], 2
-    X, Y = get_batch()
-    for iter_num in range(6):
-        for param_group in optimizer.param_groups:
-            param_group["lr"] = get_lr(iter_num)
-        for _ in range(gradient_accumulation_steps):
-            with ctx:
-                _, loss = model(X, Y)
-                loss = loss / gradient_accumulation_steps
-            X, Y = get_batch()
-            scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad(set_to_none=True)
-        losses += [loss.item() * gradient_accumulation_steps, norm.item()]
+
+    def train(model, optimizer, steps):
+        X, Y = get_batch()
+        for iter_num in steps:
+            for param_group in optimizer.param_groups:
+                param_group["lr"] = get_lr(iter_num)
+            for _ in range(gradient_accumulation_steps):
+                with ctx:
+                    _, loss = model(X, Y)
+                    loss = loss / gradient_accumulation_steps
+                X, Y = get_batch()
+                scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
+            losses.extend([loss.item() * gradient_accumulation_steps, norm.item()])
+        return X, Y
+
+    train(model, optimizer, range(6))
     file = io.BytesIO()
     state = {"_orig_mod." + k: v for k, v in model.state_dict().items()}
     torch.save({"model": state, "optimizer": optimizer.state_dict(), "model_args": asdict(config)}, file)
     file.seek(0)
-    checkpoint = torch.load(file, map_location=device)
+    checkpoint = torch.load(file, map_location=device, weights_only=True)
     again = GPT(GPTConfig(**{**checkpoint["model_args"], "flash": False}))
     state_dict = checkpoint["model"]
     unwanted_prefix = "_orig_mod."
@@ -234,6 +239,7 @@ def main(fill):
     assert missing.missing_keys == ["transformer.h.0.attn.bias", "transformer.h.1.attn.bias"]
     optimizer = again.configure_optimizers(1e-1, 1e-2, (0.9, 0.95), device_type)
     optimizer.load_state_dict(checkpoint["optimizer"])
+    X, Y = train(again, optimizer, range(6, 8))
     again.crop_block_size(8)
     again.eval()
     with torch.no_grad():

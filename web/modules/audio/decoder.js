@@ -43,9 +43,12 @@ export async function decode(file, options) {
   }
   const streamed = await decodeStreamed(file, options);
   if (streamed) return streamed;
-  if (duration === null ? file.size > BYTES_AT_ONCE : duration > LONGEST_AT_ONCE) throw tooLong(file);
+  if (duration === null && file.size > BYTES_AT_ONCE) throw canStream() ? unreadable(file, "nothing knows its duration") : tooLong(file);
+  if (duration !== null && duration > LONGEST_AT_ONCE) throw tooLong(file);
   return decodeAtOnce(file, options);
 }
+
+const canStream = () => typeof AudioDecoder !== "undefined";
 
 /** Whether this device has little memory. Not all browsers tell, but phones have a touch screen and no mouse. */
 function onPhone() {
@@ -61,7 +64,7 @@ async function isWav(file) {
 
 /** @param {File} file @param {DecodeOptions} options @returns {Promise<Blob | null>} null if another method must be tried */
 async function decodeStreamed(file, { signal, onProgress }) {
-  if (typeof AudioDecoder === "undefined") return null;
+  if (!canStream()) return null;
   const library = await loadMediabunny();
   const input = new library.Input({ source: new library.BlobSource(file), formats: library.ALL_FORMATS });
   try {

@@ -1,7 +1,7 @@
 /**
  * What other pages give to models, as the worker reads it: sounds as WAVE files, pictures as pixels, conversations with pictures.
  *
- * @typedef {Blob | HTMLImageElement | HTMLCanvasElement | ImageBitmap | ImageData} Picture
+ * @typedef {Blob | HTMLImageElement | HTMLCanvasElement | OffscreenCanvas | ImageBitmap | ImageData} Picture
  * @typedef {{type: "text", text: string} | {type: "image", image: Blob}} Part of a message
  * @typedef {{role: string, content: string | Part[]}} Message `role`: system, user or assistant
  */
@@ -41,7 +41,7 @@ export async function pixelsIn(picture) {
 async function drawable(picture) {
   if (picture instanceof Blob) return decodedPicture(picture instanceof File ? picture : new File([picture], "picture"), PIXELS);
   if (picture instanceof HTMLImageElement) await picture.decode();
-  const known = [HTMLImageElement, HTMLCanvasElement, ImageBitmap].some((kind) => picture instanceof kind);
+  const known = [HTMLImageElement, HTMLCanvasElement, ImageBitmap, globalThis.OffscreenCanvas].some((kind) => kind && picture instanceof kind);
   if (!known) throw new UserError("This is not a picture.", { hint: "Give a File, a Blob, an image, a canvas, an ImageBitmap or ImageData." });
   return createImageBitmap(picture); // it is closed when it was drawn
 }

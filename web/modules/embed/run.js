@@ -36,7 +36,13 @@ export class Run {
   /** @param {Worker} worker @param {Kind} kind @param {object} about @param {any} input @param {object} options @param {(id: number) => void} [onStart] */
   async #work(worker, kind, about, input, options, onStart) {
     const { signal } = this.#stop;
-    const params = await kind.params(input, options, signal);
+    let params = {};
+    try {
+      params = await kind.params(input, options, signal);
+    } catch (error) {
+      if (!signal.aborted) throw error; // decoding was stopped
+    }
+    if (signal.aborted && !onStart) return kind.result([], { type: "done", reason: "cancelled" });
     const onEvent = (/** @type {any} */ event) => {
       this.#events.push(kind.event ? kind.event(event) : event);
       this.#wake();
@@ -94,6 +100,7 @@ export class Listening extends Run {
 
   /** @param {Float32Array} samples of one channel, 16,000 a second; they are the worker's then */
   async push(samples) {
+    if (!(samples instanceof Float32Array)) throw new UserError("These are no samples.", { hint: "Give a Float32Array of one channel, with 16,000 samples a second." });
     this.worker.aside("push", { id: await this.request, samples }, [samples.buffer]);
   }
 

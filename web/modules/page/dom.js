@@ -51,6 +51,18 @@ export function closeDialogs(but) {
   for (const dialog of document.querySelectorAll("dialog")) if (dialog !== but && dialog.open) dialog.close();
 }
 
+/** Copies a text by the old way, the only one on pages of http:// addresses; it needs a selection. @param {string} text */
+function copiedByCommand(text) {
+  const give = (/** @type {ClipboardEvent} */ event) => {
+    event.clipboardData?.setData("text/plain", text);
+    event.preventDefault();
+  };
+  document.addEventListener("copy", give);
+  const copied = document.execCommand("copy");
+  document.removeEventListener("copy", give);
+  return copied;
+}
+
 /**
  * Copies a text; if the browser refuses, selects it for the user to copy. The button shows the result.
  * @param {HTMLButtonElement} button @param {string} text @param {HTMLElement} shown the element that shows the text
@@ -62,7 +74,7 @@ export async function copyText(button, text, shown) {
     button.textContent = "Copied";
   } catch {
     getSelection()?.selectAllChildren(shown);
-    button.textContent = "Selected: press Ctrl+C";
+    button.textContent = copiedByCommand(text) ? "Copied" : "Selected: press Ctrl+C";
   }
   setTimeout(() => (button.textContent = label), 2000);
 }

@@ -2,10 +2,13 @@
  * The field for the text of a view: what is typed stays over a reload, Control and Enter submit it, a text file takes its place.
  */
 import { decoded } from "../shared/decoded.js";
-import { UserError } from "../shared/protocol.js";
+import { UserError, megabytes } from "../shared/protocol.js";
 import { byId, h, tabMemory } from "./dom.js";
 import { assumedEncoding, encodingNote } from "./encoding-note.js";
+import { insertText } from "./insert-text.js";
 import { fitting, limitText } from "./text-limit.js";
+
+const LARGEST_FILE = 32e6; // bytes
 
 export class TextField {
   /** @param {"translate" | "speak" | "forecast"} name of the view: the ids of the field, its form and its note begin with it */
@@ -51,12 +54,14 @@ export class TextField {
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
     this.field.focus({ preventScroll: true });
     this.field.select();
-    document.execCommand("insertText", false, text);
+    insertText(this.field, text);
     if (focused !== this.field) focused?.focus({ preventScroll: true });
   }
 
   /** Puts a text file in place of what is in the field. @param {File} file */
   async take(file) {
+    this.note.querySelector("p")?.remove(); // of the text before
+    if (file.size > LARGEST_FILE) throw new UserError(`This file has ${megabytes(file.size)}: the page reads texts up to ${megabytes(LARGEST_FILE)}.`, { where: file.name, hint: `Divide it, then drop a part to ${this.name}.` });
     const found = decoded(await file.arrayBuffer(), assumedEncoding());
     if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save it as plain text, then drop it again." });
     if (!found.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: `Drop a text to ${this.name}.` });

@@ -10,6 +10,8 @@
  */
 import { UserError } from "../shared/protocol.js";
 
+export { weightType } from "./weight-type.js";
+
 /** @param {PickedFile[]} picked @param {Task} task @returns {{title: string, files: RoleFile[]}} */
 export function sortFiles(picked, task) {
   const files = picked.map(({ file, path }) => ({ name: path, file }));

@@ -32,9 +32,9 @@ function decoded(escapes) {
   }
 }
 
-/** @param {string} text what a user writes: owner/name, owner/name/file, owner/name:file, or an address @returns {HubName} */
+/** @param {string} text what a user writes: owner/name, owner/name/file, owner/name:file, owner/name:Q4_K_M as llama.cpp and Ollama have it, or an address @returns {HubName} */
 export function parseHubName(text) {
-  const plain = text.trim().replace(/(%[0-9a-f]{2})+/gi, (escapes) => decoded(escapes)).replace(/^https?:\/\/[^/]+\//, "").replace(/[?#].*$/, "").replace(/\/(tree|blob|resolve)\/([^/]+)\/?/, "@$2:").replace(/[:/]$/, "");
+  const plain = text.trim().replace(/(%[0-9a-f]{2})+/gi, (escapes) => decoded(escapes)).replace(/^(https?:\/\/[^/]+|(www\.)?(huggingface\.co|hf\.co))\//i, "").replace(/[?#].*$/, "").replace(/\/(tree|blob|resolve)\/([^/]+)\/?/, "@$2:").replace(/[:/]$/, "");
   const { repo, revision = "main", file = null } = NAME.exec(plain)?.groups ?? {};
   if (!repo || /(^|\/)\.\.?(\/|$)/.test(plain)) {
     throw new UserError("This is not the name of a model.", { where: text.slice(0, 200), hint: "Write owner/name as on the hub, such as Qwen/Qwen2.5-0.5B-Instruct-GGUF, or owner/name/file.gguf." });
@@ -98,6 +98,9 @@ export async function firstBytes(address, signal) {
 /** The text of a small file. @param {string} address @param {AbortSignal} signal */
 export const textOf = async (address, signal) => (await ask(address, address, signal)).text();
 
+/** Whether a GGUF file is quantised in a way that a user names. @param {string} path @param {string} wanted */
+const isQuantised = (path, wanted) => /\.gguf$/i.test(path) && QUANTISED.exec(lastPart(path).replace(FIRST, ".gguf"))?.[1].toLowerCase() === wanted.toLowerCase();
+
 /**
  * The models in a repository's files for a task, quantised ones first.
  * @param {HubName} name @param {HubFile[]} files @param {import("./model-files.js").Task} task
@@ -105,7 +108,7 @@ export const textOf = async (address, signal) => (await ask(address, address, si
  */
 export function modelsOf({ repo, revision, file }, files, task) {
   const beside = (/** @type {string} */ path) => files.filter((one) => folderOf(one.path) === folderOf(path) || (task === "speak" && VOICES.test(one.path)) || one.path.startsWith(`${folderOf(path)}${/^\d+_/.exec(one.path) ?? "\0"}`));
-  const paths = new Set(weightsOf(files, task, file).filter((path) => !file || path === file));
+  const paths = new Set(weightsOf(files, task, file).filter((path) => !file || path === file || isQuantised(path, file)));
   const found = files.filter(({ path }) => paths.has(path)).map((weights) => {
     const alone = /\.gguf$|(^|\/)ggml-[^/]*\.bin$/i.test(weights.path);
     const more = alone ? partsOf(weights, files) : companions(weights, beside(weights.path), task);

@@ -16,12 +16,10 @@ import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { lastPart } from "../shared/words.js";
 import { download } from "./download.js";
-import { sortFiles } from "./dropped-files.js";
 import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 import { noStore } from "./store.js";
 import { watched } from "./watched.js";
-import { weightType } from "./weight-type.js";
 
 const SHOWN_EVERY = 60; // ms between two progress events
 /** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. @type {Record<string, number>} */
@@ -31,9 +29,8 @@ const WORKING_BYTES = 60e6; // what a model needs beside its weights: caches, ac
 
 let failed = 0; // some browsers remember that a script did not arrive, by its address
 
-/** Fetched when a model is first looked up on a hub. @returns {Promise<typeof import("./hub-listing.js")>} */
-async function hubListing() {
-  const address = siteUrl("modules/worker/hub-listing.js");
+/** A part that is fetched when it is first needed. @param {string} address */
+async function fetched(address) {
   try {
     return await import(failed ? `${address}?try=${failed}` : address);
   } catch {
@@ -41,6 +38,12 @@ async function hubListing() {
     throw new UserError("A part of the program could not be loaded.", { where: address, hint: "Check your connection, then try again.", action: "retry" });
   }
 }
+
+/** For models on a hub. @type {() => Promise<typeof import("./hub-listing.js")>} */
+const hubListing = () => fetched(siteUrl("modules/worker/hub-listing.js"));
+
+/** For the user's files. @type {() => Promise<typeof import("./dropped-files.js")>} */
+const droppedFiles = () => fetched(siteUrl("modules/worker/dropped-files.js"));
 
 export class ModelFiles {
   /** @param {Promise<import("./store.js").Store | null>} storePromise @param {import("./python.js").Python} python */
@@ -53,6 +56,8 @@ export class ModelFiles {
     this.embedded = new Map();
     /** @type {Map<string, {title: string, task: Task, kind: "file", precision?: string, files: import("./dropped-files.js").RoleFile[]}>} */
     this.dropped = new Map();
+    /** The latest `add`: the page may ask for a model before it has that answer. @type {Promise<unknown>} */
+    this.adding = Promise.resolve();
     /** What `look` found in this visit. @type {Map<string, Model>} */
     this.found = new Map();
     /** Downloads in browsers that do not store files. @type {Map<string, ArrayBuffer>} */
@@ -122,6 +127,7 @@ export class ModelFiles {
 
   /** All models, and how much of each is stored. */
   async list() {
+    await this.adding;
     const [{ models }, { journals, added }] = await Promise.all([this.#registered(), this.#stored()]);
     const all = [...models, ...added];
     for (const [id, model] of this.found) if (all.every((one) => one.id !== id)) all.push(model);
@@ -190,7 +196,7 @@ export class ModelFiles {
       const has = files.map(({ path }) => path).filter((path) => /\.(gguf|safetensors|bin|pth?|ckpt|onnx)$/i.test(path)).slice(0, 8).join(", ");
       throw new UserError(wanted.file ? "The repository has no such model file." : "There is no model for this view in the repository.", {
         where: `${wanted.repo}: ${wanted.file ?? (has || "no weights")}`,
-        hint: task === "transcribe" ? "A Whisper model has model.safetensors, or ggml-*.bin." : "Choose a repository with a .gguf file, or with config.json and model.safetensors.",
+        hint: wanted.file && has ? `It has ${has}.` : task === "transcribe" ? "A Whisper model has model.safetensors, or ggml-*.bin." : "Choose a repository with a .gguf file, or with config.json and model.safetensors.",
       });
     }
     await this.#checkArchitecture(models, files, base, task, context);
@@ -261,6 +267,7 @@ export class ModelFiles {
    * @returns {Promise<{key: string, sources: Record<string, {name: string, path: string, size: number, close: () => void}>}>}
    */
   async open(id) {
+    await this.adding;
     const dropped = this.dropped.get(id);
     const model = dropped ?? (await this.find(id));
     const source = dropped
@@ -332,12 +339,18 @@ export class ModelFiles {
    * @param {string} [folder] the name of the folder that contained them
    */
   async add(id, files, task, folder) {
+    const added = this.#add(id, files, task, folder);
+    this.adding = Promise.allSettled([this.adding, added]);
+    await added;
+  }
+
+  /** @type {ModelFiles["add"]} */
+  async #add(id, files, task, folder) {
+    const { sortFiles, weightType } = await droppedFiles();
     const { title, files: sorted } = sortFiles(files, task);
-    /** @type {Parameters<typeof this.dropped.set>[1]} */
-    const model = { title: folder ?? title, task, kind: "file", files: sorted };
-    this.dropped.set(id, model); // at once: the page may ask for it before this has its answer
     const [largest] = sorted.map(({ file }) => file).sort((a, b) => b.size - a.size);
-    model.precision = await weightType(largest).catch(() => undefined); // Python says what is wrong with the file
+    const precision = await weightType(largest).catch(() => undefined); // Python says what is wrong with the file
+    this.dropped.set(id, { title: folder ?? title, task, kind: "file", files: sorted, precision });
   }
 
   /** Forgets a model that was added for this visit. @param {string} id */
@@ -350,6 +363,7 @@ export class ModelFiles {
    * @param {string} id @param {{emit: Emit, signal: AbortSignal}} context @returns {Promise<string>} its new id
    */
   async keep(id, { emit, signal }) {
+    await this.adding;
     const dropped = this.dropped.get(id);
     const store = await this.storePromise;
     if (!dropped) throw new UserError("This model is not there any more.", { hint: "Choose its files again." });

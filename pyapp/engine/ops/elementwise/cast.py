@@ -41,10 +41,6 @@ def _move(x: Tensor, device: Device) -> Tensor:
 def moved(x: Tensor, device: Device) -> Tensor:
     """As `_move`, but allowed while a Graph is captured: for new tensors that no replay changes."""
     if not (x.dtype.is_quantized or x.is_contiguous()):
-        if x.ndim > 6 and x.device is not host:
-            from ...many_dims import with_gaps  # late: few tensors have so many
-
-            x = with_gaps(x)
         x = x.clone()
     size = x.dtype.itemsize
     nbytes = x.storage.nbytes if x.dtype.is_quantized else x.numel() * size

@@ -14,6 +14,7 @@ import { byId, find, memory, showRows, tabMemory } from "../../page/dom.js";
 import { kindOf } from "../../page/file-kinds.js";
 import { assumedEncoding } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
+import { insertText } from "../../page/insert-text.js";
 import { listenButton } from "../../page/listen-button.js";
 import { modelRow } from "../../page/offer-row.js";
 import { ServerCard } from "../../page/server-card.js";
@@ -127,7 +128,7 @@ export default class ChatView extends WorkingView {
     if (!found.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text for your message." });
     await this.ready; // what was typed at the last visit is in the field
     this.field.focus();
-    document.execCommand("insertText", false, found.text.trim());
+    insertText(this.field, found.text.trim());
     if (found.assumed) this.#tell(`${file.name} is not in UTF-8. It was read as ${ENCODINGS[assumedEncoding()]}.`);
   }
 

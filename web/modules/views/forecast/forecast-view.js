@@ -27,7 +27,6 @@ import { columnsOf, dateText, datesOf, later, tableIn, valuesOf } from "./series
 const MODEL_FILES = /\.(safetensors|bin|ckpt|pt)$|^config\.json$/i;
 const LARGEST_FILE = 64e6; // bytes
 const LONGEST = 16384; // values: no model reads more
-const MANY_LINES = 300; // put into the field without the browser's own undo, which is slow
 const LONGEST_LINE = 50000; // letters: browsers lay out a line of a million for seconds
 const LONG_TEXT = 500000; // letters: what is kept is the series alone
 const FEWEST_SHOWN = 120; // values of the past in the chart
@@ -54,7 +53,7 @@ const SAMPLES = [
 /** @param {string} text */
 const longestLine = (text) => text.split("\n").reduce((most, { length }) => Math.max(most, length), 0);
 
-/** @param {string} text @param {string} [where] the file @throws {UserError} for a line that the field would show too slowly */
+/** @param {string} text @param {string} where it comes from @throws {UserError} for a line that the field would show too slowly */
 function checkLines(text, where) {
   const length = longestLine(text);
   if (length <= LONGEST_LINE) return;
@@ -91,10 +90,11 @@ export default class ForecastView extends TextView {
 
   #listen() {
     this.field.field.addEventListener("beforeinput", (event) => {
-      const pasted = event.data ?? event.dataTransfer?.getData("text/plain") ?? "";
-      if (longestLine(pasted) <= LONGEST_LINE) return;
+      const pasted = (event.data ?? event.dataTransfer?.getData("text/plain") ?? "").replace(/\r\n?/g, "\n");
+      if (longestLine(pasted) <= LONGEST_LINE && pasted.split("\n", LONGEST + 2).length <= LONGEST + 1) return;
       event.preventDefault();
-      this.attempt(() => checkLines(pasted));
+      const { value, selectionStart, selectionEnd } = this.field.field;
+      this.attempt(() => this.#put(value.slice(0, selectionStart) + pasted + value.slice(selectionEnd), "the pasted text"));
     });
     this.field.field.addEventListener("input", () => {
       clearTimeout(this.timer);
@@ -188,20 +188,20 @@ export default class ForecastView extends TextView {
     }
     const found = decoded(await file.arrayBuffer(), assumedEncoding());
     if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save the table as CSV, then drop that." });
-    const lines = found.text.trim().split("\n");
-    if (!lines[0]) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a table with numbers." });
-    checkLines(found.text, file.name);
+    if (!found.text.trim()) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a table with numbers." });
+    this.#put(found.text, file.name);
+    if (found.assumed) byId("forecast-note").append(encodingNote([file.name], () => this.attempt(() => this.#take(file))));
+  }
+
+  /** Puts a table into the field: its first line, and as many of the last ones as models read. @param {string} text @param {string} name what it comes from */
+  #put(text, name) {
+    checkLines(text, name);
+    const lines = text.trim().split("\n");
     const cut = lines.length > LONGEST + 1;
-    const text = (cut ? [lines[0], ...lines.slice(-LONGEST)] : lines).join("\n");
-    if (lines.length < MANY_LINES) this.field.type(text);
-    else {
-      this.field.field.value = text;
-      this.field.field.dispatchEvent(new Event("input"));
-    }
+    this.field.type((cut ? [lines[0], ...lines.slice(-LONGEST)] : lines).join("\n"));
     this.field.field.scrollTop = 0;
     this.#look();
-    if (cut) this.#note(`The last ${LONGEST.toLocaleString("en")} lines of ${file.name} are here: models read no more.`);
-    if (found.assumed) byId("forecast-note").append(encodingNote([file.name], () => this.attempt(() => this.#take(file))));
+    if (cut) this.#note(`The last ${LONGEST.toLocaleString("en")} lines of ${name} are here: models read no more.`);
   }
 
   /** @param {{path: string}} sample */
@@ -382,4 +382,8 @@ const fileOf = (made) => ({ name: "forecast.csv", blob: new Blob([`${csvOf(made)
 const tableOf = ({ name, values, dates, step }) => [dates ? `date,${csvCell(name)}` : csvCell(name), ...values.map((value, i) => (dates && step ? `${dateText(dates[i], step)},${value}` : value))].join("\n");
 
 /** @param {number} value */
-const readable = (value) => value.toLocaleString("en", Math.abs(value) < 1000 ? { maximumSignificantDigits: 4 } : { maximumFractionDigits: 0 });
+const readable = (value) => {
+  const size = Math.abs(value);
+  const plain = size < 1000 ? { maximumSignificantDigits: 4 } : { maximumFractionDigits: 0 };
+  return value.toLocaleString("en", value === 0 || (size >= 1e-6 && size < 1e15) ? plain : { notation: "scientific", maximumFractionDigits: 3 });
+};

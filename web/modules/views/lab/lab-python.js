@@ -32,6 +32,7 @@ export class LabPython extends EventTarget {
     const engine = (this.engine = new Engine(this.#url, () => [threadsNow(undefined)]));
     this.#tell("starting", "Starting Python");
     engine.addEventListener("notice", ({ detail }) => {
+      if (detail.notice === "bytes" && this.ready) return; // files that only some cells need arrive later
       if (detail.notice === "bytes") this.#tell("starting", `Loading Python: ${megabytes(detail.done)} of ${megabytes(detail.total)}`);
       else if (detail.notice === "stage") this.#tell("starting", detail.what);
       else if (detail.notice === "ready") this.#tellIdle();

@@ -6,6 +6,7 @@ import { HistoryStore } from "../../history/history-store.js";
 import { byId, copyText, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { listenButton } from "../../page/listen-button.js";
+import { insertText } from "../../page/insert-text.js";
 import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
 import { SettingsFields } from "../../page/settings-fields.js";
@@ -115,7 +116,7 @@ export class StoryView {
   #begins(text) {
     this.prompt.focus();
     this.prompt.select();
-    document.execCommand("insertText", false, fitting(text, (message) => this.#tell(message)));
+    insertText(this.prompt, fitting(text, (message) => this.#tell(message)));
   }
 
   /** Says something of what is in the field. @param {string} message */

@@ -1,0 +1,1 @@
+"""What prepares recordings for models other than Whisper."""
