@@ -176,9 +176,21 @@ def _cross_entropy_rows(
 
 
 def _gradient_of_weighted(
-    each: Tensor, logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
-) -> tuple[Any, ...]:
-    """From the gradient of each row's loss; of rows that do not count nothing is read."""
+    mean: bool, g: Tensor, logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> Any:
+    """From the gradient of each row's loss, or of their mean; of rows that do not count nothing is read."""
+    if not _takes_weighted(logits, weight) or g.dtype is not logits.dtype:
+        return NotImplemented
+    if weight is not None and weight.requires_grad:
+        return NotImplemented
+    weight = weight if weight is None else dense(weight)
+    logits, targets, each = dense(logits), _class_numbers(targets), g
+    if mean:
+        if weight is None:
+            total = in_type((targets != ignore_index).sum(), logits.dtype)
+        else:
+            total = _rows_of_weighted(logits, targets, weight, smoothing, ignore_index)[1].sum()
+        each = (g / total).expand(logits.shape[:1])
     gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
     _CROSS_ENTROPY_BACKWARD.launch(
         logits.numel() >> 7, gradient, dense(each), logits, targets, weight,
@@ -188,30 +200,10 @@ def _gradient_of_weighted(
 
 
 @claims("cross_entropy_rows_backward")
-def _cross_entropy_rows_backward(
-    g: Tensor, logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
-) -> Any:
-    if not _takes_weighted(logits, weight) or g.dtype is not logits.dtype:
-        return NotImplemented
-    if weight is not None and weight.requires_grad:
-        return NotImplemented
-    weight = weight if weight is None else dense(weight)
-    return _gradient_of_weighted(g, dense(logits), _class_numbers(targets), weight, smoothing, ignore_index)
+def _cross_entropy_rows_backward(*args: Any) -> Any:
+    return _gradient_of_weighted(False, *args)
 
 
 @claims("weighted_cross_entropy_backward")
-def _weighted_cross_entropy_backward(
-    g: Tensor, logits: Tensor, targets: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
-) -> Any:
-    if not _takes_weighted(logits, weight) or g.dtype is not logits.dtype:
-        return NotImplemented
-    if weight is not None and weight.requires_grad:
-        return NotImplemented
-    weight = weight if weight is None else dense(weight)
-    logits, targets = dense(logits), _class_numbers(targets)
-    if weight is None:
-        total = in_type((targets != ignore_index).sum(), logits.dtype)
-    else:
-        total = _rows_of_weighted(logits, targets, weight, smoothing, ignore_index)[1].sum()
-    each = (g / total).expand(logits.shape[:1])
-    return _gradient_of_weighted(each, logits, targets, weight, smoothing, ignore_index)
+def _weighted_cross_entropy_backward(*args: Any) -> Any:
+    return _gradient_of_weighted(True, *args)
