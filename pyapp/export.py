@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NoReturn
@@ -204,12 +205,16 @@ class _Inputs:
             self._note(name, example[name], given)
 
     def _by_name(self, dynamic: Sequence[Any]) -> dict[str, Any]:
-        """Entries in the order of the arguments, by name; those of `*args` as a tuple."""
+        """Entries in the order of the arguments, by name. Those of `*args` are one tuple; or they follow, as layers
+        here take `*args` where torch's have names.
+        """
         found: dict[str, Any] = {}
         left = list(dynamic)
         for name, parameter in self.signature.parameters.items():
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                found[name], left = tuple(left), []
+            if left and parameter.kind is parameter.VAR_POSITIONAL:
+                is_tuple = len(left) == 1 and isinstance(left[0], (tuple, list))
+                is_tuple = is_tuple and not any(isinstance(size, (Dim, int)) for size in left[0])
+                found[name], left = tuple(left[0] if is_tuple else left), []
             elif left:
                 found[name] = left.pop(0)
         if left:
@@ -300,6 +305,8 @@ def _words(paths: Sequence[Any]) -> list[str]:
 class _ExportTracer(Tracer):
     """Traces a module with proxies for the tensors among its inputs, and the values of all others. Beside the graph it
     computes what each node gives for the examples, of which sizes and settings are known numbers."""
+
+    proxy_buffer_attributes = True  # what is written to a buffer is a part of the program
 
     def __init__(self, inputs: _Inputs) -> None:
         super().__init__()
@@ -488,6 +495,18 @@ def _with_its_mode(module: Module) -> Module:
     return found
 
 
+def _tell_assigned(attributes: list[tuple[Module, dict[str, Any]]]) -> None:
+    """Warns where a forward has put what it computes into an attribute, which no call of the program does."""
+    for module, _ in attributes:
+        for name, value in vars(module).items():
+            if isinstance(value, Proxy):
+                warnings.warn(
+                    f"export: {type(module).__name__}.forward assigns the attribute {name!r}, the program does not: "
+                    "return it, or register a buffer and write to that with copy_()",
+                    stacklevel=3,
+                )
+
+
 def export(
     mod: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
     strict: bool = False, preserve_module_call_signature: tuple[str, ...] = (),
@@ -507,13 +526,17 @@ def export(
         inputs.check(args, kwargs or {})
     except AssertionError as error:
         raise UserError(f"dynamic_shapes: {error}") from error
-    state = get_rng_state()
+    state, attributes = get_rng_state(), [(module, dict(vars(module))) for module in mod.modules()]
     try:
         graph = _ExportTracer(inputs).trace(mod)
+        _tell_assigned(attributes)
     except TraceError as error:
         raise UserError(f"export: {type(mod).__name__} cannot be traced: {error}") from error
     finally:
         set_rng_state(state)
+        for module, before in attributes:
+            vars(module).clear()
+            vars(module).update(before)
     made = GraphModule(mod, graph, type(mod).__name__)
     for target in {str(node.target) for node in graph.nodes if node.op == "call_module"}:
         path, _, last = target.rpartition(".")

@@ -67,9 +67,9 @@ class NestedTensor:
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or one size of it; RuntimeError for the ragged one of a strided layout."""
-        if dim is not None and self.layout is strided and dim % self.ndim == self._ragged:
+        if dim is not None and self.layout is strided and self._place(dim) == self._ragged:
             raise RuntimeError(f"size: dim {dim} of this nested tensor has a size for each tensor; see unbind()")
-        return self.shape if dim is None else self.shape[dim]
+        return self.shape if dim is None else self.shape[self._place(dim)]
 
     @property
     def ndim(self) -> int:
@@ -123,7 +123,7 @@ class NestedTensor:
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The tensors of the batch, which share its memory."""
-        if dim % self.ndim:
+        if self._place(dim):
             raise RuntimeError(f"unbind: of nested tensors along dim 0 alone, not {dim}")
         return tuple(self._shown(part) for part in self._values.split(self._lengths()))
 
@@ -171,18 +171,22 @@ class NestedTensor:
             found = F.pad(found, tuple(side for pair in reversed(after) for side in pair), value=padding)
         return found
 
+    def _place(self, dim: int) -> int:
+        """A dim from 0 on. IndexError for one that there is not."""
+        if not -self.ndim <= dim < self.ndim:
+            raise IndexError(f"there is no dim {dim}: this nested tensor has {self.ndim} dims")
+        return dim % self.ndim
+
     def _dim(self, dim: int) -> int:
         """The dim of the rows for one of the nested tensor. NotImplementedError for the batch and the ragged one."""
-        d = dim if dim >= 0 else dim + self.ndim
-        if not 0 <= d < self.ndim:
-            raise IndexError(f"dim {dim} of a nested tensor with {self.ndim} dims")
+        d = self._place(dim)
         if d in (0, self._ragged):
             raise UnsupportedError(f"dim {dim} of a nested tensor has a size for each tensor: use unbind()")
         return d if d < self._ragged else d - 1
 
     def transpose(self, dim0: int, dim1: int) -> NestedTensor:
         """Two dims in each other's place; not the batch."""
-        a, b = sorted(d % self.ndim for d in (dim0, dim1))
+        a, b = sorted((self._place(dim0), self._place(dim1)))
         if a == 0:
             raise UnsupportedError("transpose: the batch of a nested tensor stays first")
         if self._ragged not in (a, b):
@@ -256,7 +260,7 @@ class NestedTensor:
         if dim is None:
             return getattr(self._values, name)(**settings)
         dims = [dim] if isinstance(dim, int) else list(dim)
-        if [d % self.ndim for d in dims] == [self._ragged]:
+        if [self._place(d) for d in dims] == [self._ragged]:
             parts = [getattr(part, name)(0, keepdim, **settings) for part in self._values.split(self._lengths())]
             found = ops.stack(parts)
             return found.movedim(1, self._ragged) if keepdim else found
@@ -477,7 +481,11 @@ def nested_tensor_from_jagged(
     if offsets is None:
         assert lengths is not None
         offsets = F.pad(ops.cumsum(lengths, 0), (1, 0))
-    ends = offsets.tolist()
+    ends = offsets.reshape(-1).tolist()
+    if offsets.ndim != 1 or offsets.is_floating_point():
+        raise RuntimeError(
+            f"nested_tensor_from_jagged: offsets and lengths are a row of integers, not {describe(offsets)}"
+        )
     if not ends or ends[0] != 0 or ends[-1] != values.shape[0] or any(a > b for a, b in itertools.pairwise(ends)):
         raise RuntimeError(f"nested_tensor_from_jagged: offsets go from 0 to {values.shape[0]} rows, got {ends[:8]}")
     return NestedTensor(values, offsets)

@@ -327,7 +327,7 @@ def stored_layers(model: Layer, file: WeightsFile) -> Iterator[tuple[tuple[str, 
     """(path, layer) of a model and of all layers inside: where the file has them, in Keras' order."""
     earlier = {id(layer): path for path, layer in layers_by_path(model, by_attributes=True)}
     for path, layer in layers_by_path(model):
-        other = earlier[id(layer)]
+        other = earlier.get(id(layer), path)
         yield (other if other != path and file.group(path) is None else path), layer
 
 

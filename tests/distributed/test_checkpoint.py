@@ -21,6 +21,7 @@ from pyapp.distributed.checkpoint.state_dict import (
     get_model_state_dict,
     get_state_dict,
     set_model_state_dict,
+    set_optimizer_state_dict,
     set_state_dict,
 )
 from pyapp.engine.processes.group import ProcessGroup
@@ -287,6 +288,8 @@ def test_rank_0_alone_has_the_whole_state_and_sends_it(flat: bool) -> None:
     states = get_state_dict(*alone, options=whole)
     again = made(None, 0.3)
     set_state_dict(*again, model_state_dict=states[0], optim_state_dict=states[1], options=whole)
+    with pytest.raises(StateError, match="flatten_optimizer_state_dict" if flat else "no group"):
+        set_optimizer_state_dict(*again, states[1], options=StateDictOptions(flatten_optimizer_state_dict=not flat))
     step(*alone)
     step(*again)
     wanted = values(get_state_dict(*alone, options=whole))

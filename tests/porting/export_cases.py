@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -104,6 +105,39 @@ def _of_several_sizes(t: Any) -> list[Any]:
     ]  # fmt: skip
 
 
+def _writing(t: Any) -> list[Any]:
+    """Modules whose forward writes to a buffer, and to an attribute."""
+
+    class Counting(t.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", t.zeros(1))
+
+        def forward(self, *xs: Any) -> Any:
+            self.count.add_(1)
+            return xs[0] * xs[1] + self.count
+
+    class Keeping(t.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            self.last = x * 2
+            return self.last
+
+    make = import_module(f"{t.__name__}.export")
+    keeping, counting, length = Keeping(), Counting(), make.Dim("length")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the program does not assign the attribute
+        kept = make.export(keeping, (t.ones(3),)).module()
+    sizes = (({0: length}, {0: length}),)
+    counted = make.export(counting, (t.ones(2), t.ones(2)), dynamic_shapes=sizes).module()
+    left = counting.count.clone()
+    every = [counted(t.ones(3), t.ones(3)), counted(t.ones(1), t.ones(1)), kept(t.zeros(3))]
+    return [left, *every, type(vars(keeping).get("last")).__name__ == "Proxy"]
+
+
 def calls() -> dict[str, Any]:
     """The cases by name."""
-    return {"exported": _exported, "exported for several sizes": _of_several_sizes}
+    return {
+        "exported": _exported,
+        "exported for several sizes": _of_several_sizes,
+        "exported with what it writes": _writing,
+    }

@@ -279,7 +279,8 @@ class _Plan:
                 self._tell_failure(f"{type(error).__name__}: {error}")
             raise
         finally:
-            mine.unlink(missing_ok=True)
+            with suppress(OSError):
+                mine.unlink()
         _remove(self.folder, before)  # a failure here leaves the new checkpoint whole
 
     def _tell_failure(self, text: str) -> None:

@@ -287,6 +287,11 @@ def set_optimizer_state_dict(
             optim_state_dict[key] = _kept(value, likes.get(name))
     if options.broadcast_from_rank0 or options.flatten_optimizer_state_dict:
         optim_state_dict = _deep(optim_state_dict, every, names)
+    if not {"state", "param_groups"} <= optim_state_dict.keys():
+        raise StateError(
+            "the state has no state and param_groups: one with keys like 'state.NAME.exp_avg' needs "
+            "StateDictOptions(flatten_optimizer_state_dict=True)"
+        )
     groups = iter(optim_state_dict["param_groups"])
     for optimizer in every:
         numbers: dict[int, Any] = {}

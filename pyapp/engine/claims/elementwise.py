@@ -141,8 +141,10 @@ def _function_of_any(name: str) -> Any:
 
     def compute(x: Tensor, *settings: float, own: bool = False) -> Any:
         kind = x.dtype
-        if not kind.has_gradient and (not whole or (result == "bool" and kind not in types)):
-            kind = _dtype.Default.dtype  # isnan and others have none of integers: each is finite as a float, too
+        on_card = x.device is not cpu
+        if not kind.has_gradient and (not whole or (on_card and result == "bool" and kind not in types)):
+            # The kernels of isnan and others take no integers: each is finite as a float, too. On the CPU, NumPy does.
+            kind = _dtype.Default.dtype
         if kind not in types or len(x.shape) > 6:
             return NotImplemented
         slots = without

@@ -25,7 +25,7 @@ _F32 = _dtype.float32
 _REDUCE = K["reduce"]
 _OPCODES = opcodes("reduce")
 _WIDE = 64  # columns of rows whose peak a kernel of its own finds
-_MOST_REPEATED = 1 << 8  # elements that the kernel reads one by one
+_MOST_REPEATED = (1 << 17, 1 << 13)  # elements of matrices, and of more dims, that the kernel reads as soon as fewer
 _MOST_APART = 1 << 14  # elements that lie apart, which the kernel of var reads twice
 
 
@@ -35,7 +35,7 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
     code, types, _ = _OPCODES[name]
     if x.dtype not in types:
         return NotImplemented
-    if 0 in x.strides and name == "sum" and x.numel() > _MOST_REPEATED and _repeats_beside(x, dims):
+    if 0 in x.strides and name == "sum" and x.numel() > _MOST_REPEATED[x.ndim > 2] and _repeats_beside(x, dims):
         return _sum_of_one(x, dims, keepdim, dtype)
     result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
     if order is not None:
@@ -49,7 +49,10 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
 
 def _repeats_beside(x: Tensor, dims: Sequence[int]) -> bool:
     """Whether x, as an expanded tensor, has the same elements all along a dim that is not among these."""
-    return any(n > 1 and not step and d not in dims for d, (n, step) in enumerate(zip(x.shape, x.strides, strict=True)))
+    for d, step in enumerate(x.strides):  # without a generator: each sum of an expanded tensor asks
+        if not step and x.shape[d] > 1 and d not in dims:
+            return True
+    return False
 
 
 def _sum_of_one(x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType) -> Tensor:

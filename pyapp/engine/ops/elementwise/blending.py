@@ -49,16 +49,19 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     if not (x.dtype.has_gradient or end.dtype.has_gradient):
         raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
     if x.dtype is end.dtype and not isinstance(weight, complex):
-        if not isinstance(weight, Tensor) or weight.dtype is x.dtype:
-            found: Tensor = _lerp_of_alike(x, end, weight)
+        by_tensor = isinstance(weight, Tensor)
+        if not by_tensor or weight.dtype is x.dtype:
+            learns = x._requires_grad or end._requires_grad or (by_tensor and weight._requires_grad)
+            compute: Any = _lerp_of_alike if learns else _lerp_of_alike.definition
+            found: Tensor = compute(x, end, weight)
             return found
     if isinstance(weight, Tensor):
         return _in_float32(_lerp_by_tensor, x, end, weight)
     near = weight.__abs__() < 0.5
     if isinstance(weight, complex):
         return x + (end - x) * weight if near else end - (end - x) * (1 - weight)
-    compute, share = (_lerp_from_start, weight) if near else (_lerp_from_end, 1 - weight)
-    return _in_float32(compute, x, end, share)
+    from_one, share = (_lerp_from_start, weight) if near else (_lerp_from_end, 1 - weight)
+    return _in_float32(from_one, x, end, share)
 
 
 @function(method=True, in_place=True)
