@@ -94,7 +94,7 @@ def _spans(text: str, words: int) -> Iterator[tuple[int, int]]:
 
 
 def values_in(text: str) -> list[Value]:
-    """The numbers and dates of a text in order; of those that overlap, only the longest."""
+    """The numbers and dates of a text in order, without those inside of longer ones."""
     found: dict[tuple[int, int], list[Value]] = {}
     for match in NUMBER.finditer(text):
         if (number := number_of(match.group())) is not None:
@@ -112,10 +112,10 @@ def values_in(text: str) -> list[Value]:
         if (date := date_of(text[start:end])) is not None:
             found.setdefault((start, end), []).append(date)
     kept: list[tuple[int, int]] = []
-    for start, end in sorted(found, key=lambda span: (span[0] - span[1], span[0])):
-        if not any(first <= start and end <= last for first, last in kept):
+    for start, end in sorted(found, key=lambda span: (span[0], -span[1])):
+        if not kept or end > kept[-1][1]:  # else it is inside of the one before
             kept.append((start, end))
-    return [value for span in sorted(kept) for value in found[span]]
+    return [value for span in kept for value in found[span]]
 
 
 def column_values(cells: Sequence[str]) -> dict[int, Value]:
