@@ -5,10 +5,12 @@ x.add_(y, alpha=0.1).
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable
 from numbers import Number
 from typing import Any
 
+from .out_arguments import into_out
 from .tensor import Tensor
 
 _FACTOR = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
@@ -17,9 +19,11 @@ _PRODUCTS = ("addmm", "addmv", "addr", "addbmm", "baddbmm")
 
 
 def ask_others(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
-    """What arguments that are no tensors, but have `__torch_function__`, give for a call; NotImplemented: there are
-    none."""
+    """What arguments that are no tensors, but have `__torch_function__`, give for a call that failed, or what it gives
+    with `out` beside it, which the function does not know; NotImplemented: there are none."""
     given = tuple(args)
+    if "out" in kwargs and "'out'" in str(sys.exc_info()[1]):
+        return into_out(function, given, kwargs)
     for value in (*given, *kwargs.values()):
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if hasattr(type(each), "__torch_function__") and not isinstance(each, Tensor):

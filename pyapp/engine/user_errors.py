@@ -60,8 +60,6 @@ def tell(
 
         if function is not None and (found := ask_others(function, args, kwargs)) is not NotImplemented:
             return found
-        if function is not None and "out" in kwargs and "'out'" in str(error):  # a function that does not ask for it
-            return into_out(function, tuple(args), kwargs)
         if (form := old_form(name, args, kwargs)) is not None:
             warn(form[0])
             return form[1]()

@@ -129,3 +129,11 @@ def test_errors_are_those_of_the_cpu() -> None:
     with pytest.raises(ValueError, match="norm is"):
         fft.rfft(x, norm="some")
     assert fft.fft(normal(0, 4).to(emulated.DEVICE)).shape == (0, 4)
+
+
+def test_halves_and_whole_numbers_stay_on_the_card() -> None:
+    """What would be computed by the host warns, which is an error here."""
+    for x in (pyapp.arange(12.0).half(), pyapp.arange(12)):
+        found, expected = pyapp.fft.rfft(x.to(emulated.DEVICE)), pyapp.fft.rfft(x)
+        assert found.dtype is expected.dtype
+        np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)

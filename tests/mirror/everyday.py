@@ -108,7 +108,6 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "many_dims": (_of_many_dims, [normal(2, 3, 2, 1, 2, 3, 2, 2), normal(3, 2)]),
     "rows_of_blocks": (lambda x: F.embedding(INDEX.to(x.device), x.detach().to("q8_0")), [normal(4, 32)]),
     "whole_numbers": (lambda x: pyapp.atan2(x.long(), 2 - x.long()) * x.long().isfinite() + x.bool().isnan(), [X]),
-    "transform_of_halves": (lambda x: pyapp.fft.rfft(x.half()).abs(), [normal(3, 12)]),
     "as_strided": (lambda x: x.as_strided((3, 2), (2, 3), 1), [X]),
     "mvlgamma": (lambda x: pyapp.mvlgamma(x.abs() + 3, 2), [X]),
 }  # fmt: skip

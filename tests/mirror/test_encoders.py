@@ -44,7 +44,7 @@ def test_encoders(name: str) -> None:
         logits = outputs(model, name, place)
         logits.pow(2).sum().backward()
         found.append((logits.detach().cpu().tolist(), gradients(model)))
-    assert found[0] == found[1] and len(found[0][1]) > 20
+    assert found[0] == found[1] and len(found[0][1]) > 15
     wide = make(name, task, **WIDE[name]).requires_grad_(False)
     assert quantize(wide, "q8_0")
     with pyapp.no_grad():
@@ -67,4 +67,4 @@ def test_encoders_with_decoders(name: str) -> None:
         logits.pow(2).mean().backward()
         *_, texts = search(model, ids, mask, options)
         found.append((logits.detach().cpu().tolist(), texts, gradients(model)))
-    assert found[0] == found[1] and len(found[0][2]) > 20
+    assert found[0] == found[1] and len(found[0][2]) > 15

@@ -194,7 +194,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"codebook_size": 17}, "power of 2"), ({"codebook_size": 1 << 40}, "codebook_size"), ({"overlap": 1.0}, "overlap"),
     ({"codebook_dim": 5}, "codebook_dim"), ({"target_bandwidths": [0.1]}, "0 codebooks"), ({"overlap": 0.5}, "belong"),
     ({"hidden_size": 1 << 30}, "hidden_size"), ({"trim_right_ratio": 3.0}, "trim_right_ratio"),
-    ({"chunk_length_s": -1.0, "overlap": 0.1}, "chunk_length_s"), ({"model_type": "xcodec2"}, "'xcodec2' is not known"),
+    ({"chunk_length_s": -1.0, "overlap": 0.1}, "chunk_length_s"), ({"model_type": "xcodec9"}, "'xcodec9' is not known"),
 ]  # fmt: skip
 
 

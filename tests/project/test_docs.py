@@ -213,7 +213,6 @@ def test_servers(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             code = code.replace("localhost:8000", f"localhost:{server.port}").replace(
                 'size="512x512"', 'size="16x16", extra_body={"steps": 1, "guidance": 1}'
             )
-            code = code.replace('model="model"', 'model="small"')
             for name, folder in of_hub.items():
                 code = code.replace(f'"{name}"', f'"{folder}"')
             if "from anthropic" in code and importlib.util.find_spec("anthropic") is None:

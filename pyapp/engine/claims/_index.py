@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 LATE = {
+    "channel_normalization": """
+        _channel_norm channel_norm_backward
+    """,
     "channels_last": """
         _convolution_channels_last _expanded_depthwise_channels_last _packed_convolution_weight _pool_channels_last
     """,

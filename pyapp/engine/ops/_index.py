@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .activation import softplus as softplus
     from .activation import softsign as softsign
     from .activation import tanhshrink as tanhshrink
+    from .channel_norms import group_norm as group_norm
+    from .channel_norms import local_response_norm as local_response_norm
     from .channels_last import avg_pool2d_channels_last as avg_pool2d_channels_last
     from .channels_last import conv2d_channels_last as conv2d_channels_last
     from .channels_last import expanded_depthwise_conv2d_channels_last as expanded_depthwise_conv2d_channels_last
@@ -96,8 +98,6 @@ if TYPE_CHECKING:
     from .dtype_limits import iinfo as iinfo
     from .elementwise.arithmetic import abs as abs
     from .elementwise.arithmetic import add as add
-    from .elementwise.arithmetic import addcdiv as addcdiv
-    from .elementwise.arithmetic import addcmul as addcmul
     from .elementwise.arithmetic import copysign as copysign
     from .elementwise.arithmetic import div as div
     from .elementwise.arithmetic import float_power as float_power
@@ -105,7 +105,6 @@ if TYPE_CHECKING:
     from .elementwise.arithmetic import fmod as fmod
     from .elementwise.arithmetic import gcd as gcd
     from .elementwise.arithmetic import lcm as lcm
-    from .elementwise.arithmetic import lerp as lerp
     from .elementwise.arithmetic import mul as mul
     from .elementwise.arithmetic import nan_to_num as nan_to_num
     from .elementwise.arithmetic import neg as neg
@@ -128,6 +127,9 @@ if TYPE_CHECKING:
     from .elementwise.bitwise import bitwise_or as bitwise_or
     from .elementwise.bitwise import bitwise_right_shift as bitwise_right_shift
     from .elementwise.bitwise import bitwise_xor as bitwise_xor
+    from .elementwise.blending import addcdiv as addcdiv
+    from .elementwise.blending import addcmul as addcmul
+    from .elementwise.blending import lerp as lerp
     from .elementwise.cast import clone as clone
     from .elementwise.compare import allclose as allclose
     from .elementwise.compare import eq as eq
@@ -273,9 +275,7 @@ if TYPE_CHECKING:
     from .memory import empty_strided as empty_strided
     from .memory import from_file as from_file
     from .memory import frombuffer as frombuffer
-    from .normalization import group_norm as group_norm
     from .normalization import layer_norm as layer_norm
-    from .normalization import local_response_norm as local_response_norm
     from .normalization import normalize as normalize
     from .normalization import rms_norm as rms_norm
     from .norms import frobenius_norm as frobenius_norm
@@ -491,8 +491,8 @@ FUNCTION_MODULES: dict[str, str] = {
     "adaptive_max_pool3d": "pool",
     "add": "elementwise.arithmetic",
     "addbmm": "linalg.products",
-    "addcdiv": "elementwise.arithmetic",
-    "addcmul": "elementwise.arithmetic",
+    "addcdiv": "elementwise.blending",
+    "addcmul": "elementwise.blending",
     "addmm": "linalg.products",
     "addmv": "linalg.products",
     "addr": "linalg.products",
@@ -685,7 +685,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "greater": "elementwise.compare",
     "greater_equal": "elementwise.compare",
     "grid_sample": "resample",
-    "group_norm": "normalization",
+    "group_norm": "channel_norms",
     "gt": "elementwise.compare",
     "gumbel_softmax": "softmaxes",
     "half": "torch_synonyms",
@@ -748,7 +748,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "ldexp": "elementwise.exponential",
     "le": "elementwise.compare",
     "leaky_relu": "activation",
-    "lerp": "elementwise.arithmetic",
+    "lerp": "elementwise.blending",
     "less": "elementwise.compare",
     "less_equal": "elementwise.compare",
     "lgamma": "elementwise.special",
@@ -757,7 +757,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "linear_scan": "recurrences",
     "linspace": "spacing",
     "lobpcg": "linalg.lobpcg",
-    "local_response_norm": "normalization",
+    "local_response_norm": "channel_norms",
     "log": "elementwise.exponential",
     "log10": "elementwise.exponential",
     "log1p": "elementwise.exponential",
@@ -1070,10 +1070,10 @@ METHOD_MODULES: dict[str, str] = {
     "add_": "elementwise.arithmetic",
     "addbmm": "linalg.products",
     "addbmm_": "linalg.products",
-    "addcdiv": "elementwise.arithmetic",
-    "addcdiv_": "elementwise.arithmetic",
-    "addcmul": "elementwise.arithmetic",
-    "addcmul_": "elementwise.arithmetic",
+    "addcdiv": "elementwise.blending",
+    "addcdiv_": "elementwise.blending",
+    "addcmul": "elementwise.blending",
+    "addcmul_": "elementwise.blending",
     "addmm": "linalg.products",
     "addmm_": "linalg.products",
     "addmv": "linalg.products",
@@ -1344,8 +1344,8 @@ METHOD_MODULES: dict[str, str] = {
     "le_": "elementwise.compare",
     "leaky_relu": "activation",
     "leaky_relu_": "activation",
-    "lerp": "elementwise.arithmetic",
-    "lerp_": "elementwise.arithmetic",
+    "lerp": "elementwise.blending",
+    "lerp_": "elementwise.blending",
     "less": "elementwise.compare",
     "less_": "elementwise.compare",
     "less_equal": "elementwise.compare",
@@ -1622,7 +1622,7 @@ OP_MODULES: dict[str, str] = {
     "_cached_attention": "kv_cache",
     "_cached_self_attention": "kv_cache",
     "_cat": "stacking",
-    "_channel_norm": "normalization",
+    "_channel_norm": "channel_norms",
     "_chosen_eigenpairs": "linalg.lobpcg",
     "_clamp": "elementwise.limits",
     "_convolution": "conv",
@@ -1665,7 +1665,7 @@ OP_MODULES: dict[str, str] = {
     "_int8_attention": "int8_attention",
     "_int8_linear": "int8_product",
     "_irdft": "fourier",
-    "_lerp_of_alike": "elementwise.arithmetic",
+    "_lerp_of_alike": "elementwise.blending",
     "_linear": "linalg.products",
     "_linear_activated": "activated_products",
     "_log_abs_det": "linalg.determinant",
@@ -1774,7 +1774,7 @@ OP_MODULES: dict[str, str] = {
     "cast": "elementwise.cast",
     "ceil": "elementwise.rounding",
     "celu": "activation",
-    "channel_norm_backward": "normalization",
+    "channel_norm_backward": "channel_norms",
     "cholesky": "linalg.factor",
     "clone": "elementwise.cast",
     "computed_elements": "element_updates",

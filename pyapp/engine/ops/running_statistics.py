@@ -13,9 +13,9 @@ from ..op import op
 from ..operands import is_half
 from ..tensor import Tensor, empty_contiguous, make
 from ..user_errors import describe
+from .channel_norms import _channel_norm, _space_for_statistics, per_channel, widened
 from .composite_gradient import definition_gradient
 from .element_updates import update_elements
-from .normalization import _channel_norm, _space_for_statistics, per_channel, widened
 
 
 def batch_normalized(

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...engine import Tensor, float32, int64, no_grad
 from ...engine.operands import is_half
-from ...engine.ops import normalization as engine
+from ...engine.ops import channel_norms as engine
 from ...engine.ops import ones, zeros
 from ...engine.ops import running_statistics as by_statistics
 from ...engine.user_errors import describe

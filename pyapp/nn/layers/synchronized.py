@@ -7,7 +7,7 @@ from typing import Any
 
 from ...engine import Tensor
 from ...engine.ops import tensor
-from ...engine.ops.normalization import scaled
+from ...engine.ops.channel_norms import scaled
 from ...engine.processes import differentiable
 from ...engine.processes.collectives import all_reduce
 from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized

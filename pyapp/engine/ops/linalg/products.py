@@ -21,7 +21,6 @@ from ...tensor import Tensor
 from ...user_errors import describe, names_itself
 from ..create import arange
 from ..reordering import flip
-from ..selection import _index_select
 from ..stacking import cat
 from ..view import expand, reshape, reshaped
 
@@ -283,8 +282,8 @@ def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
         raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
     if a.device is cpu is b.device and max(a.numel(), b.numel()) <= _FEW:
         first, second = _turns()
-        ahead, behind = _index_select(a, d, first), _index_select(a, d, second)
-        return ahead * _index_select(b, d, second) - behind * _index_select(b, d, first)
+        ahead, behind = a.index_select(d, first), a.index_select(d, second)
+        return ahead * b.index_select(d, second) - behind * b.index_select(d, first)
     a, b = (x.movedim(d, 0).contiguous() for x in (a, b))  # (3, ...): three long rows
     turned = a * b.roll(-1, 0) - b * a.roll(-1, 0)  # begins with the last component
     return turned.roll(-1, 0).movedim(0, d).contiguous()

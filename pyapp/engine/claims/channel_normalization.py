@@ -1,0 +1,110 @@
+"""Group, instance and batch norm, and their gradients."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..element_types import CODES
+from ..op import claims
+from ..operands import dense
+from ..tensor import Tensor, empty_contiguous, make
+from .normalization import _NORMALIZE, _NORMALIZE_BACKWARD, _NORMALIZE_WEIGHTS_BACKWARD, _in_two
+
+_F32 = _dtype.float32
+_SHORTEST = 16  # elements that lie together; shorter segments leave vectors empty
+_FEW = 1 << 9  # elements of short segments that the kernel takes, too
+_MOST_TURNED = 1 << 17  # elements of (N, C) whose two copies cost less than the definition
+
+
+def _channel_rows(x: Tensor, groups: int, plain: bool) -> tuple[int, ...] | None:
+    """The layout of rows and weights (`plain`: there are none) for `normalize`; None where the definition is faster."""
+    samples, channels = x.shape[:2]
+    length = prod(x.shape[2:])
+    if x.dtype not in (_F32, _dtype.float64) or not x.numel() or not x.is_contiguous():
+        return None
+    short = length < _SHORTEST
+    if not groups:
+        return None if short else (channels, samples, length, length, channels * length, channels, 1, 0, 0)
+    each = channels // groups
+    if short and plain:  # the channels of a group are one segment
+        return samples * groups, 1, each * length, each * length, 0, 1, 0, 0, 0
+    if short and x.numel() > _FEW:
+        return None
+    return samples * groups, each, length, each * length, length, groups, each, 1, 0
+
+
+def _turned_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
+    """The same for `_turned(x)`: each channel of the batch lies together there. None where it is not needed, or not
+    enough.
+    """
+    length, count = prod(x.shape[2:]), x.numel()
+    if groups or x.dtype not in (_F32, _dtype.float64) or not count or length >= _SHORTEST:
+        return None
+    if length == 1 and count > _MOST_TURNED:
+        return None
+    channels = x.shape[1]
+    count //= channels
+    return channels, 1, count, count, 0, channels, 1, 0, 0
+
+
+def _turned(x: Tensor) -> Tensor:
+    """(N, C, ...) as a dense (C, N, ...), and back."""
+    (n, c, *rest), (near, far, *steps) = x.shape, x.strides
+    return dense(make(x.storage, (c, n, *rest), (far, near, *steps), x.dtype, x.offset))
+
+
+def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
+    """Whether weights and biases have an element of x's dtype for each channel."""
+    return all(w is None or (w.dtype is x.dtype and w.shape == x.shape[1:2]) for w in learnt)
+
+
+@claims("_channel_norm")
+def _channel_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int, epsilon: float
+) -> Any:
+    rows = _channel_rows(x, groups, weight is bias is None)
+    turns = rows is None
+    rows = _turned_rows(x, groups) if rows is None else rows
+    if rows is None or not _are_for(x, weight, bias):
+        return NotImplemented
+    weight, bias = (w if w is None else dense(w) for w in (weight, bias))
+    x = _turned(x) if turns else x
+    y = empty_contiguous(x.shape, x.dtype, x.device)
+    code = CODES[x.dtype]
+    _NORMALIZE.launch(x.numel() >> 9, y, statistics, x, weight, bias, *rows, 1, code, code, *_in_two(epsilon))
+    if statistics is not None:
+        statistics.storage.version += 1
+    return _turned(y) if turns else y
+
+
+@claims("channel_norm_backward")
+def _channel_norm_backward(
+    g: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int,
+    epsilon: float,
+) -> Any:  # fmt: skip
+    rows = _channel_rows(x, groups, weight is bias is None)
+    turns, wanted = rows is None, x.requires_grad
+    rows = _turned_rows(x, groups) if rows is None else rows
+    if rows is None or statistics is None or g.dtype is not x.dtype or not _are_for(x, weight, bias):
+        return NotImplemented
+    if turns:
+        x, g = _turned(x), _turned(g)
+    g, weight = dense(g), weight if weight is None else dense(weight)
+    code = CODES[x.dtype]
+    grad_x = grad_weight = grad_bias = None
+    if wanted:
+        grad_x = empty_contiguous(x.shape, x.dtype, x.device)
+        _NORMALIZE_BACKWARD.launch(
+            x.numel() >> 8, grad_x, x, statistics, weight, g, *rows, 1, code, code, *_in_two(epsilon)
+        )
+    learnt = [w for w in (weight, bias) if w is not None and w.requires_grad]
+    if learnt:
+        grad_weight, grad_bias = (empty_contiguous(learnt[0].shape, x.dtype, x.device) for _ in range(2))
+        _NORMALIZE_WEIGHTS_BACKWARD.launch(
+            x.numel() >> 9, grad_weight, grad_bias, x, statistics, g, *rows, code, learnt[0].numel()
+        )
+    if grad_x is not None and turns:
+        grad_x = _turned(grad_x)
+    return grad_x, None if weight is None else grad_weight, None if bias is None else grad_bias

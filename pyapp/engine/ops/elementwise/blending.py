@@ -1,0 +1,81 @@
+"""Sums of three tensors in one pass: lerp, addcmul, addcdiv."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...declare import function
+from ...op import op
+from ...operands import common_dtype, unbroadcast
+from ...tensor import Tensor
+from ...user_errors import describe
+from ..element_updates import element_function
+from .arithmetic import _IN_PROGRAMS, _in_float32
+
+
+def _lerp_by_tensor_values(x: Any, end: Any, weight: Any) -> Any:
+    near = weight.abs() < 0.5
+    return x.where(near, end) + (end - x) * weight.where(near, weight - 1.0)
+
+
+_lerp_from_start = element_function(lambda x, end, weight: x + (end - x) * weight, 2, 1)
+_lerp_from_end = element_function(lambda x, end, weight: end - (end - x) * weight, 2, 1)
+_lerp_by_tensor = element_function(_lerp_by_tensor_values, 3)
+_addcmul = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * value * tensor2, 3, 1)
+_addcdiv = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * value / tensor2, 3, 1)
+
+
+def _d_lerp_of_alike(g: Tensor, _: Any, x: Tensor, end: Tensor, weight: Any) -> Any:
+    moves = isinstance(weight, Tensor) and weight.requires_grad
+    return (
+        unbroadcast(g * (1 - weight), x) if x.requires_grad else None,
+        unbroadcast(g * weight, end) if end.requires_grad else None,
+        unbroadcast(g * (end - x), weight) if moves else None,
+    )
+
+
+@op(vjp=_d_lerp_of_alike, name="_lerp_of_alike")
+def _lerp_of_alike(x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """lerp of tensors of one dtype, by real weights."""
+    if isinstance(weight, Tensor):
+        return _in_float32(_lerp_by_tensor, x, end, weight)
+    compute, share = (_lerp_from_start, weight) if weight.__abs__() < 0.5 else (_lerp_from_end, 1 - weight)
+    return compute(x, end, share) if x.dtype in _IN_PROGRAMS else _in_float32(compute, x, end, share)
+
+
+@function(method=True, in_place=True)
+def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """x + weight (end - x), from the nearer of both ends, so that a weight of 1 gives `end`. TypeError for integers."""
+    if not (x.dtype.has_gradient or end.dtype.has_gradient):
+        raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
+    if x.dtype is end.dtype and not isinstance(weight, complex):
+        if not isinstance(weight, Tensor) or weight.dtype is x.dtype:
+            found: Tensor = _lerp_of_alike(x, end, weight)
+            return found
+    if isinstance(weight, Tensor):
+        return _in_float32(_lerp_by_tensor, x, end, weight)
+    near = weight.__abs__() < 0.5
+    if isinstance(weight, complex):
+        return x + (end - x) * weight if near else end - (end - x) * (1 - weight)
+    compute, share = (_lerp_from_start, weight) if near else (_lerp_from_end, 1 - weight)
+    return _in_float32(compute, x, end, share)
+
+
+@function(method=True, in_place=True)
+def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
+    """x + value tensor1 tensor2; of integers with the whole part of value."""
+    if isinstance(value, float) and common_dtype(x, tensor1, tensor2).category < 2:
+        value = int(value)
+    if x.dtype in _IN_PROGRAMS and x.dtype is tensor1.dtype is tensor2.dtype:
+        return _addcmul(x, tensor1, tensor2, value)
+    return _in_float32(_addcmul, x, tensor1, tensor2, value)
+
+
+@function(method=True, in_place=True)
+def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
+    """x + value tensor1 / tensor2. TypeError where both are integers."""
+    if not (tensor1.dtype.has_gradient or tensor2.dtype.has_gradient):
+        raise TypeError(f"addcdiv: divides floating-point tensors, not {describe(tensor1)} by {describe(tensor2)}")
+    if x.dtype in _IN_PROGRAMS and x.dtype is tensor1.dtype is tensor2.dtype:
+        return _addcdiv(x, tensor1, tensor2, value)
+    return _in_float32(_addcdiv, x, tensor1, tensor2, value)
