@@ -4,7 +4,6 @@ command.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from pyapp.text.numbers_in_text import column_values, date_of
 from pyapp.text.tables import TableReader, aggregated
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from tests.models.seeded import draw
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -87,10 +87,7 @@ def golden() -> dict[str, Any]:
 
 
 def items(stream: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event async for event in stream]
-
-    events = asyncio.run(collect())
+    events = collect(stream)
     assert not isinstance(events[-1], Error), events[-1]
     return [event.values for event in events if isinstance(event, Item)]
 
