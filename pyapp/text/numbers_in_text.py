@@ -33,7 +33,7 @@ FORMS = (
     "%Y-%m-%d", "%Y-%m", "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%A, %b %d", "%A, %B %d",
 )  # fmt: skip
 # The names are those that strptime knows: it is slow where it fails.
-NAMED: Mapping[str, Sequence[str]] = {"%A": calendar.day_name, "%B": calendar.month_name, "%b": calendar.month_abbr}
+NAMED = {"%A": [*calendar.day_name], "%B": [*calendar.month_name], "%b": [*calendar.month_abbr]}
 FIELDS = {"%Y": r"\d{4}", "%d": r"\d{1,2}", "%m": r"\d{1,2}"} | {
     field: f"(?:{'|'.join(re.escape(name) for name in names if name)})" for field, names in NAMED.items()
 }
