@@ -33,7 +33,8 @@ export class Engine {
    * @param {string} [options.hub] where models are found by name
    * @param {"fast" | "exact"} [options.precision] "fast": floating-point weights become 8-bit while they are read
    * @param {keyof Tasks} [options.task] what it does first: the parts that this needs are fetched while Python starts
-   * @param {(progress: Progress) => void} [options.onProgress] of the start; throws UserError for options that there are not
+   * @param {(progress: Progress) => void} [options.onProgress] of the start
+   * @throws {UserError} for options that there are not, and for values that do not fit
    */
   constructor({ threads = "auto", hub = DEFAULT_HUB, precision = "fast", task, onProgress = () => {}, ...unknown } = {}) {
     for (const name of Object.keys(unknown)) throw new UserError(`There is no option "${name}".`, { hint: "The options are threads, hub, precision, task and onProgress." });

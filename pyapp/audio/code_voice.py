@@ -14,7 +14,7 @@ from pyapp.text.chat.chat_template import ChatTemplate
 from pyapp.text.generation.options import SamplingOptions
 
 from .token_voice import LanguageVoice
-from .voice import finite
+from .voice import finite, joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,14 +48,8 @@ class CodeVoice(LanguageVoice):
 
     @staticmethod
     def passages(sentences: Sequence[str]) -> list[str]:
-        """Sentences of a text, of which those are together that are spoken in one voice."""
-        found: list[str] = []
-        for sentence in sentences:
-            if found and len(found[-1]) + len(sentence) < AT_ONCE:
-                found[-1] += f" {sentence}"
-            else:
-                found.append(sentence)
-        return found
+        """The sentences of a text, joined to what is spoken in one voice."""
+        return joined(sentences, AT_ONCE)
 
     def prompt(self, text: str) -> list[int]:
         """The tokens of a text in the model's form."""

@@ -13,7 +13,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.sampling import Sampler
 
-from .voice import Voice, finite
+from .voice import Voice, finite, joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,14 +94,8 @@ class ReplyVoice(Voice):
         return found
 
     def reply_passages(self, sentences: Sequence[str]) -> list[str]:
-        """Sentences of a reply, of which those are together that are spoken at once."""
-        found: list[str] = []
-        for sentence in sentences:
-            if found and len(found[-1]) + len(sentence) < AT_ONCE[self.config.newer]:
-                found[-1] += f" {sentence}"
-            else:
-                found.append(sentence)
-        return found
+        """The sentences of a reply, joined to what is spoken at once."""
+        return joined(sentences, AT_ONCE[self.config.newer])
 
     def spoken(
         self, ids: Sequence[int], options: SpeakOptions, generator: Generator, seed: int

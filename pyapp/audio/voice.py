@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyapp.engine import Device, Tensor, no_grad, ops
@@ -22,6 +22,17 @@ def finite(values: NDArray[np.float32], what: str = "samples") -> NDArray[np.flo
     if not np.isfinite(values).all():
         raise ModelError(f"the model computes NaN or infinite {what}", hint="Take a model whose weights are whole")
     return values
+
+
+def joined(sentences: Sequence[str], most: int) -> list[str]:
+    """Neighbouring sentences joined while they are about `most` characters together at most."""
+    found: list[str] = []
+    for sentence in sentences:
+        if found and len(found[-1]) + len(sentence) < most:
+            found[-1] += f" {sentence}"
+        else:
+            found.append(sentence)
+    return found
 
 
 def samples_of(steps: Iterator[Tensor | None]) -> Iterator[NDArray[np.float32] | None]:

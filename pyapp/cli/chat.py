@@ -207,8 +207,6 @@ class SpokenAnswers:
 
     def speak(self, messages: Sequence[Mapping[str, Any]], text: str) -> int:
         """Speaks the answer to a conversation; the exit code."""
-        from pyapp import tasks
-
         numbers = (number for number in count(1) if not (self._folder / f"answer-{number}.wav").exists())
         target = self._folder / f"answer-{next(numbers)}.wav"
         view = SpeakJson(target, str(target)) if self._as_json else SpeakView(target)

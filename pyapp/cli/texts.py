@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from pyapp import tasks
 from pyapp.cli.grouped import command
@@ -357,6 +358,10 @@ def answer(
     columns. The line has the mean probability of the cells, the answer, and behind it what was done with the cells.
     """
     if file.lower().endswith(TABLES):
+        source = click.get_current_context().get_parameter_source
+        for name in settings.keys() - {"model", "dtype"}:
+            if source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{name} does not go with a table.")
 
         def of_table(index: int, values: Any) -> list[str]:
             return [f"{values['score']:.4f}\t{values['answer']}\t{values['aggregation'] or ''}".rstrip()]

@@ -128,11 +128,18 @@ class Tapas(Encoder):
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T), type_ids (B, T, 7), or (B, T) of texts without a table → hidden states (B, T, D)."""
         self.check(ids, attention_mask)
-        if type_ids is None or type_ids.shape == ids.shape:
-            type_ids = ops.zeros(*ids.shape, TYPES, dtype="int32", device=ids.device)
-        elif type_ids.shape != (*ids.shape, TYPES):
-            raise ArgumentError(f"Tapas: type_ids are {describe(type_ids)}, the ids {describe(ids)}; expected {TYPES}")
-        return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
+        return self.encoder(self.embeddings(ids, types_of(ids, type_ids)), visible_keys(attention_mask))
+
+
+def types_of(ids: Tensor, type_ids: Tensor | None) -> Tensor:
+    """The types (B, T, 7) of ids (B, T): zeros where none are given, or those of texts without a table (B, T)."""
+    if type_ids is None or type_ids.shape == ids.shape:
+        return ops.zeros(*ids.shape, TYPES, dtype="int32", device=ids.device)
+    if type_ids.shape != (*ids.shape, TYPES):
+        raise ArgumentError(
+            f"Tapas: type_ids are {describe(type_ids)}, expected {(*ids.shape, TYPES)} for ids {describe(ids)}"
+        )
+    return type_ids
 
 
 class TapasForQuestionAnswering(Headed):
@@ -155,9 +162,7 @@ class TapasForQuestionAnswering(Headed):
         encoder = self.encoder
         assert isinstance(encoder, Tapas) and encoder.pooler is not None
         x = encoder(ids, attention_mask, type_ids)  # (B, T, D)
-        if type_ids is None:
-            type_ids = ops.zeros(*ids.shape, TYPES, dtype="int32", device=ids.device)
-        scores = self._of_cells(x, type_ids)
+        scores = self._of_cells(x, types_of(ids, type_ids))
         if self.aggregation_classifier is None:
             return scores
         return ops.cat([scores, self.aggregation_classifier(encoder.pooler(x))], 1)

@@ -24,7 +24,7 @@ from pyapp.text.tokenization.encoding import Encoding
 from .given_files import check_files, listed
 from .keeper import LOADERS, known
 from .reading import NO_TEXT, read_pages
-from .spans import OVERLAP, most_tokens
+from .spans import OVERLAP, check_limits, checked_questions, most_tokens
 from .text_batches import BATCH_SIZE, Work, checked_texts, grouped
 from .texts import check_top, ranked_labels, stream_of
 
@@ -244,13 +244,8 @@ def answer_pages(
     `picture`, `page` (of a PDF), box, and start and end (words of the page). An answer is whole words; the options are
     those of answer_questions. password: opens PDFs that are locked.
     """
-    for name, value in (("top", top), ("longest", longest)):
-        if type(value) is not int or not 1 <= value <= 1 << 16:
-            raise OptionError(f"{value!r:.40} is not a whole number from 1 to {1 << 16:,}", where=name)
-    questions = checked_texts(questions)
-    for index, question in enumerate(questions):
-        if not question.strip():
-            raise OptionError(f"number {index} is empty", where="questions")
+    check_limits(top, longest)
+    questions = checked_questions(questions)
     read = yield from _pages(loaded, pages, password)
     most = most_tokens(loaded)
     for index, question in enumerate(questions):

@@ -13,11 +13,11 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Done, Item, Progress
 from pyapp.text.markup import MarkedText, marked_texts, path_units
-from pyapp.text.spans import LONGEST_ANSWER, best_answers, without_spaces
+from pyapp.text.spans import LONGEST_ANSWER, Part
 from pyapp.text.tokenization.encoding import Encoding
 
-from .spans import OVERLAP, answer_questions, most_tokens
-from .text_batches import BATCH_SIZE, Work, checked_texts, grouped
+from .spans import OVERLAP, answer_questions, answers_in, check_limits, checked_questions, most_tokens
+from .text_batches import BATCH_SIZE, Work, grouped
 from .texts import stream_of
 
 MOST_NUMBER = 1000  # of a tag among its like, in MarkupLM's training
@@ -34,10 +34,8 @@ def texts_of(page: Any) -> list[MarkedText]:
 
 
 def check_markup(questions: Sequence[str], page: Any, **more: Any) -> None:
-    """OptionError for what is no page or no question."""
-    for index, question in enumerate(checked_texts(questions)):
-        if not question.strip():
-            raise OptionError(f"number {index} is empty", where="questions")
+    """OptionError for a page without texts, and an empty question."""
+    checked_questions(questions)
     texts_of(page)
 
 
@@ -55,7 +53,8 @@ def answer_markup(
     answer, score, start and end (characters of the texts with line feeds between them). The options are those of
     answer_questions.
     """
-    questions, texts = checked_texts(questions), texts_of(page)
+    check_limits(top, longest)
+    questions, texts = checked_questions(questions), texts_of(page)
     whole = "\n".join(text.text for text in texts)
     if not getattr(loaded.model.encoder, "reads_markup", False):
         yield from answer_questions(
@@ -67,9 +66,10 @@ def answer_markup(
         starts.append(starts[-1] + len(text.text) + 1)
     most = most_tokens(loaded)
     for index, question in enumerate(questions):
-        parts = [text.text for text in texts]
-        windows = loaded.tokenizer.windows(parts, most, min(OVERLAP, most // 4), question, parse_special=False)
-        best: dict[tuple[int, int], float] = {}
+        windows = loaded.tokenizer.windows(
+            [text.text for text in texts], most, min(OVERLAP, most // 4), question, parse_special=False
+        )
+        parts: list[Part] = []
         for chosen, rows in grouped(loaded, windows, batch_size):
             ids = rows("ids")  # (B, T)
             paths = _paths(loaded, texts, starts, [windows[i] for i in chosen], ids.shape[1])
@@ -77,16 +77,9 @@ def answer_markup(
                 scores = loaded.model(ids, rows("attention_mask"), rows("type_ids"), *paths)
             if bool((scores != scores).any().item()):
                 raise ModelError("the model computes NaN", where=loaded.name, hint="Its weights may be damaged")
-            for i, values in zip(chosen, scores.tolist(), strict=True):
-                for span, score in best_answers(windows[i], values, longest, top, impossible):
-                    span = without_spaces(whole, *span)
-                    best[span] = max(score, best.get(span, 0.0))
+            parts += [(windows[i], values) for i, values in zip(chosen, scores.tolist(), strict=True)]
             yield None
-        order = sorted(best, key=lambda span: -best[span])[:top]
-        answers = [
-            {"answer": whole[start:end], "score": best[start, end], "start": start, "end": end} for start, end in order
-        ]
-        yield Item(index, {"answers": answers})
+        yield Item(index, {"answers": answers_in(whole, parts, longest, top, impossible)})
         yield Progress("questions", index + 1, len(questions), "questions")
     yield Done("complete", {"count": len(questions)})
 
@@ -94,12 +87,14 @@ def answer_markup(
 def _paths(
     loaded: Any, texts: Sequence[MarkedText], starts: Sequence[int], windows: Sequence[Encoding], length: int
 ) -> list[Any]:
-    """The tags (B, T, depth) of the paths of windows' tokens, and their numbers."""
+    """The ids of the tags (B, T, depth) in the paths of windows' tokens, and the tags' numbers (B, T, depth)."""
     config, names = loaded.model.config, loaded.tokenizer.settings.get("tags_dict")
-    if not isinstance(names, dict) or len(names) >= config.max_xpath_tag_unit_embeddings:
+    tags = config.max_xpath_tag_unit_embeddings
+    known = isinstance(names, dict) and all(type(one) is int and 0 <= one < tags for one in names.values())
+    if not known or len(names) >= tags:
         raise ModelError(
-            "the tokenizer's settings do not say the numbers of tags (tags_dict)", where=loaded.name,
-            hint="Put the model's tokenizer_config.json beside it",
+            f"the tokenizer's settings do not have the ids of tags (tags_dict), from 0 to {tags - 1:,}",
+            where=loaded.name, hint="Put the model's tokenizer_config.json beside it",
         )  # fmt: skip
     most = min(MOST_NUMBER, config.max_xpath_subs_unit_embeddings - 1)
     padding = config.tag_pad_id, config.subs_pad_id

@@ -6,12 +6,12 @@ which the page's library of tokenizers does not give.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Item, Progress
-from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER, best_answers, labelled_spans, without_spaces
+from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER, Part, best_answers, labelled_spans, without_spaces
 from pyapp.text.tokenization.encoding import Encoding
 
 from .text_batches import BATCH_SIZE, ENCODED_AT_ONCE, Work, batches, checked_texts
@@ -76,10 +76,8 @@ def answer_questions(
     among them, for models that were trained with questions that have no answer (SQuAD 2). One context serves several
     questions, if it is the only one.
     """
-    for name, value in (("top", top), ("longest", longest)):
-        if type(value) is not int or not 1 <= value <= 1 << 16:
-            raise OptionError(f"{value!r:.40} is not a whole number from 1 to {1 << 16:,}", where=name)
-    questions, contexts = checked_texts(questions), checked_texts(contexts)
+    check_limits(top, longest)
+    questions, contexts = checked_questions(questions), checked_questions(contexts, "contexts")
     contexts = contexts * len(questions) if len(contexts) == 1 else contexts
     if len(contexts) != len(questions):
         raise OptionError(f"there are {len(questions):,} questions and {len(contexts):,} contexts", where="contexts")
@@ -87,9 +85,6 @@ def answer_questions(
     owners: list[int] = []
     windows: list[Encoding] = []
     for index, (question, context) in enumerate(zip(questions, contexts, strict=True)):
-        for name, text in (("questions", question), ("contexts", context)):
-            if not text.strip():
-                raise OptionError(f"number {index} is empty", where=name)
         found = loaded.tokenizer.windows(context, most, min(OVERLAP, most // 4), question)
         windows += found
         owners += [index] * len(found)
@@ -99,18 +94,35 @@ def answer_questions(
         if isinstance(parts, Event):
             yield parts
             continue
-        best: dict[tuple[int, int], float] = {}  # by the characters
-        for window, values in parts:
-            for span, score in best_answers(window, values, longest, top, impossible):
-                span = without_spaces(contexts[index], *span)
-                best[span] = max(score, best.get(span, 0.0))
-        order = sorted(best, key=lambda span: -best[span])[:top]
-        answers = [
-            {"answer": contexts[index][start:end], "score": best[start, end], "start": start, "end": end}
-            for start, end in order
-        ]
-        yield Item(index, {"answers": answers})
+        yield Item(index, {"answers": answers_in(contexts[index], parts, longest, top, impossible)})
     yield Done("complete", {"count": len(questions)})
+
+
+def check_limits(top: int, longest: int) -> None:
+    """OptionError for what is no number of answers, or of an answer's tokens."""
+    for name, value in (("top", top), ("longest", longest)):
+        if type(value) is not int or not 1 <= value <= 1 << 16:
+            raise OptionError(f"{value!r:.40} is not a whole number from 1 to {1 << 16:,}", where=name)
+
+
+def checked_questions(questions: Sequence[str], where: str = "questions") -> list[str]:
+    """Questions, or other texts, as a list. OptionError for one without words."""
+    found = checked_texts(questions)
+    for index, question in enumerate(found):
+        if not question.strip():
+            raise OptionError(f"number {index} is empty", where=where)
+    return found
+
+
+def answers_in(text: str, parts: Iterable[Part], longest: int, top: int, impossible: bool) -> list[dict[str, Any]]:
+    """The best answers in a text, from its windows with their scores: answer, score, start and end (characters)."""
+    best: dict[tuple[int, int], float] = {}  # by the characters
+    for window, values in parts:
+        for span, score in best_answers(window, values, longest, top, impossible):
+            span = without_spaces(text, *span)
+            best[span] = max(score, best.get(span, 0.0))
+    order = sorted(best, key=lambda span: -best[span])[:top]
+    return [{"answer": text[start:end], "score": best[start, end], "start": start, "end": end} for start, end in order]
 
 
 def most_tokens(loaded: Any) -> int:

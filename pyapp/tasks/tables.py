@@ -12,8 +12,9 @@ from pyapp.engine import no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ModelError, OptionError, shown
 from pyapp.events import Done, Item, Progress
-from pyapp.text.tables import TableTokens, aggregated, chosen_cells, table_tokens
+from pyapp.text.tables import TableReader, TableTokens, aggregated, chosen_cells
 
+from .spans import checked_questions
 from .text_batches import BATCH_TOKENS, Work, checked_texts, sigmoid
 from .texts import stream_of
 
@@ -34,7 +35,10 @@ def cells_of(table: Any) -> Cells:
             f"{shown(table, 60)} is not a table", where="table", hint="Give {column: its cells} or a file"
         )
     names = checked_texts(list(table))
-    columns = [column.tolist() if hasattr(column, "tolist") else list(column) for column in table.values()]
+    columns = [column.tolist() if hasattr(column, "tolist") else column for column in table.values()]
+    for name, column in zip(names, columns, strict=True):
+        if not isinstance(column, list | tuple):
+            raise OptionError(f"{shown(column, 60)} is not a list of cells", where=f"table[{name!r:.60}]")
     lengths = {len(column) for column in columns}
     if len(lengths) != 1 or not min(lengths) or len(names) * max(lengths) > MOST_CELLS:
         raise OptionError(
@@ -48,9 +52,7 @@ def cells_of(table: Any) -> Cells:
 
 def check_table(questions: Sequence[str], table: Any, **more: Any) -> None:
     """OSError, FileFormatError or OptionError for what is no table or no question."""
-    for index, question in enumerate(checked_texts(questions)):
-        if not question.strip():
-            raise OptionError(f"number {index} is empty", where="questions")
+    checked_questions(questions)
     cells_of(table)
 
 
@@ -66,16 +68,17 @@ def answer_table(loaded: Any, questions: Sequence[str], table: Any) -> Work:
     questions = checked_texts(questions)
     columns, rows = cells_of(table)
     config, most = loaded.model.config, min(loaded.model.encoder.most, loaded.tokenizer.max_length or LONGEST)
+    reader = TableReader(loaded.tokenizer, columns, rows, config.type_vocab_sizes)
     found: list[TableTokens] = []
     for index, question in enumerate(questions):
-        found.append(table_tokens(loaded.tokenizer, question, columns, rows, most, config.type_vocab_sizes))
+        found.append(reader.tokens(question, most))
         yield Progress("tokens", index + 1, len(questions), "texts")
     longest = max((len(tokens.ids) for tokens in found), default=1)
     each = max(BATCH_TOKENS // longest, 1)
     for start in range(0, len(found), each):
         group = found[start : start + each]
         for i, scores in enumerate(_scores(loaded, group)):
-            yield Item(start + i, _answer(config, group[i], scores, rows))
+            yield Item(start + i, _answer(config, group[i], scores, rows, reader))
         yield Progress("questions", start + len(group), len(found), "questions")
     yield Done("complete", {"count": len(questions)})
 
@@ -101,14 +104,16 @@ def _scores(loaded: Any, group: Sequence[TableTokens]) -> list[list[float]]:
     return [row[: len(tokens.ids)] + row[length:] for row, tokens in zip(found, group, strict=True)]
 
 
-def _answer(config: Any, tokens: TableTokens, scores: Sequence[float], rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+def _answer(
+    config: Any, tokens: TableTokens, scores: Sequence[float], rows: Sequence[Sequence[str]], reader: TableReader
+) -> dict[str, Any]:  # fmt: skip
     count = len(tokens.ids)
     chosen = chosen_cells(tokens, [sigmoid(score) for score in scores[:count]])
     best = max(range(count, len(scores)), key=lambda i: scores[i], default=None)
     number = None if best is None else best - count
     none = number is None or number == config.no_aggregation_label_index
     name = None if none else config.aggregations[number]
-    value = None if name is None else aggregated(name, list(chosen), rows)
+    value = None if name is None else aggregated(name, list(chosen), reader.numbers)
     texts = [rows[row][column] for row, column in chosen]
     return {
         "answer": ", ".join(texts) if value is None else f"{value:.12g}",

@@ -15,6 +15,7 @@ EMPTY = frozenset(
     "area base basefont bgsound br col command embed frame hr image img input isindex keygen link menuitem meta nextid "
     "param source spacer track wbr".split()
 )
+UNSEEN = ("script", "style")  # tags whose texts no page shows
 DEEPEST = 1 << 10  # tags around a text
 MOST_TEXTS = 1 << 18
 
@@ -56,7 +57,7 @@ class _Reader(HTMLParser):
     def _text_ends(self) -> None:
         text = unescape("".join(self.pieces)).strip()
         self.pieces.clear()
-        if text and self.open.around is not None:
+        if text and self.open.around is not None and self.open.name not in UNSEEN:
             self.found.append((text, self.open))
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
@@ -85,9 +86,13 @@ class _Reader(HTMLParser):
     def handle_comment(self, data: str) -> None:
         self._text_ends()
 
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        """<![…>, which is a comment in HTML; html.parser has an AssertionError for most."""
+        return self.parse_bogus_comment(i)
+
 
 def marked_texts(page: str) -> list[MarkedText]:
-    """The texts of a page of HTML in order, those of comments aside. OptionError for one with too many."""
+    """The texts of a page of HTML in order, without comments, scripts and styles. OptionError for too many."""
     reader = _Reader()
     reader.feed(page)
     reader.close()
@@ -107,9 +112,9 @@ def marked_texts(page: str) -> list[MarkedText]:
 def path_units(
     text: MarkedText | None, names: Mapping[str, int], depth: int, most: int, padding: tuple[int, int]
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """The numbers of the tags of a path, and their numbers among their like, up to `most`, each `depth` long; of no
-    path where there is no text. names: the numbers of tags; one that is not among them has the next one. padding: of
-    both.
+    """The ids of the tags of a text's path, and their numbers among their like, up to `most`; both are `depth` long.
+    names: the ids of tags; other tags have the next id. padding: what fills each of the two, and is all of them where
+    there is no text.
     """
     tags = [] if text is None else [names.get(tag, len(names)) for tag in text.tags[:depth]]
     numbers = [] if text is None else [min(number, most) for number in text.numbers[:depth]]

@@ -5,6 +5,7 @@ Source: number_utils.py and number_annotation_utils.py of https://github.com/goo
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,11 @@ FORMS = (
     "%B", "%Y", "%Ys", "%b %Y", "%B %Y", "%B %d", "%b %d", "%d %b", "%d %B", "%B %d, %Y", "%d %B %Y", "%m-%d-%Y",
     "%Y-%m-%d", "%Y-%m", "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%A, %b %d", "%A, %B %d",
 )  # fmt: skip
-FIELDS = {"%A": r"\w+", "%B": r"\w+", "%Y": r"\d{4}", "%b": r"\w{3}", "%d": r"\d{1,2}", "%m": r"\d{1,2}"}
+# The names are those that strptime knows: it is slow where it fails.
+NAMED = {"%A": [*calendar.day_name], "%B": [*calendar.month_name], "%b": [*calendar.month_abbr]}
+FIELDS = {"%Y": r"\d{4}", "%d": r"\d{1,2}", "%m": r"\d{1,2}"} | {
+    field: f"(?:{'|'.join(re.escape(name) for name in names if name)})" for field, names in NAMED.items()
+}
 
 
 def _pattern(form: str) -> re.Pattern[str]:
@@ -39,10 +44,11 @@ def _pattern(form: str) -> re.Pattern[str]:
     found = re.escape(form).replace(r"\ ", r"\s+")
     for field, expression in FIELDS.items():
         found = found.replace(field, expression)
-    return re.compile(f"^{found}$")
+    return re.compile(found, re.IGNORECASE)
 
 
 PATTERNS = [(form, _pattern(form)) for form in FORMS]
+ANY = re.compile("|".join(pattern.pattern for _, pattern in PATTERNS), re.IGNORECASE)
 
 
 def simplified(text: str) -> str:
@@ -65,8 +71,8 @@ def number_of(text: str) -> float | None:
 
 def date_of(text: str) -> Date | None:
     """The date that a text is; None: it is none."""
-    for form, pattern in PATTERNS:
-        if not pattern.match(text):
+    for form, pattern in PATTERNS if ANY.fullmatch(text) else ():
+        if not pattern.fullmatch(text):
             continue
         try:
             found = datetime.strptime(text, form)
@@ -94,7 +100,7 @@ def _spans(text: str, words: int) -> Iterator[tuple[int, int]]:
 
 
 def values_in(text: str) -> list[Value]:
-    """The numbers and dates of a text in order; of those that overlap, only the longest."""
+    """The numbers and dates of a text in order, without those inside of longer ones."""
     found: dict[tuple[int, int], list[Value]] = {}
     for match in NUMBER.finditer(text):
         if (number := number_of(match.group())) is not None:
@@ -112,10 +118,10 @@ def values_in(text: str) -> list[Value]:
         if (date := date_of(text[start:end])) is not None:
             found.setdefault((start, end), []).append(date)
     kept: list[tuple[int, int]] = []
-    for start, end in sorted(found, key=lambda span: (span[0] - span[1], span[0])):
-        if not any(first <= start and end <= last for first, last in kept):
+    for start, end in sorted(found, key=lambda span: (span[0], -span[1])):
+        if not kept or end > kept[-1][1]:  # else it is inside of the one before
             kept.append((start, end))
-    return [value for span in sorted(kept) for value in found[span]]
+    return [value for span in kept for value in found[span]]
 
 
 def column_values(cells: Sequence[str]) -> dict[int, Value]:

@@ -109,16 +109,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--subjects", default=",".join(SUBJECTS))
     options = parser.parse_args(arguments)
-    count = 0
+    count = problems = 0
     for subject in options.subjects.split(","):
         for name, function, specs in cases_of(subject):
             arrays = make_inputs(name, specs)
             for dtype in options.dtypes.split(","):
                 for told in case_problems(function, arrays, dtype, options.device):
                     print(f"{subject} {name} {dtype}: {told}", flush=True)
+                    problems += 1
                 count += 1
-    print(f"{count} cases on {options.device}")
-    return 0
+    print(f"{count} cases on {options.device}, {problems} problems")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

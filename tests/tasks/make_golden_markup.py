@@ -1,5 +1,5 @@
 """Writes golden_markup.json: the texts of the page of tests/tasks/test_markup.py, their paths, units and tokens, with
-transformers and beautifulsoup4. Texts of comments are left out.
+transformers and beautifulsoup4. Texts of comments, scripts and styles are left out.
 
     PYTHONPATH=. python tests/tasks/make_golden_markup.py
 """
@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import transformers
-from bs4 import BeautifulSoup, Comment
+from bs4 import BeautifulSoup
+from bs4.element import PreformattedString, Script, Stylesheet
 
 from tests.goldens import write_json
 from tests.tasks.test_markup import DEPTH, MERGES, PAGE, QUESTION, TAGS, VOCABULARY
@@ -18,8 +19,8 @@ OUT = Path(__file__).with_name("golden_markup.json")
 
 if __name__ == "__main__":
     soup = BeautifulSoup(PAGE, "html.parser")
-    for comment in soup.find_all(string=lambda text: isinstance(text, Comment)):
-        comment.extract()
+    for unseen in soup.find_all(string=lambda text: isinstance(text, PreformattedString | Script | Stylesheet)):
+        unseen.extract()
     found = transformers.MarkupLMFeatureExtractor()(str(soup))
     texts, paths = found["nodes"][0], found["xpaths"][0]
     merges = [tuple(line.split(" ")) for line in MERGES.splitlines()[1:]]

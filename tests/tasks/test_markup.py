@@ -13,7 +13,7 @@ import pyapp
 from pyapp.errors import OptionError
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models import markuplm
-from pyapp.tasks.markup import check_markup
+from pyapp.tasks.markup import answer_markup, check_markup
 from pyapp.text.markup import marked_texts, path_units
 from pyapp.text.tokenization.pieces import byte_of_character
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
@@ -26,8 +26,9 @@ VOCABULARY = {
 }
 MERGES = "#version: 0.2\nt h\n\u0120 a\n"
 TAGS = {"html": 0, "body": 1, "p": 2, "li": 3}
-PAGE = """<!DOCTYPE html><html><head><title>The films &amp; more</title></head><body><p>Brad<br>Pitt
-<ul><li>one<li>two</ul><div><p>a thing</p><p>  </p> 1963 <!-- none --></div></section><img src="a"/> &lt;end&gt;"""
+PAGE = """<!DOCTYPE html><html><head><title>The films &amp; more</title><style>p {}</style></head><body><p>Brad<br>Pitt
+<ul><li>one<li>two</ul><div><p>a thing</p><p>  </p> 1963 <!-- none --></div><script>let a;</script>
+</section><img src="a"/> &lt;end&gt;"""
 QUESTION = "Who?"
 DEPTH = 6
 CONFIG: dict[str, Any] = {
@@ -93,3 +94,6 @@ def test_what_is_no_page_is_refused() -> None:
     ):
         with pytest.raises(OptionError, match=told):
             check_markup(questions, page)
+    assert [text.text for text in marked_texts("<p>a<![x[b]]>c</p>")] == ["a", "c"]  # as in browsers
+    with pytest.raises(OptionError, match="top: 0"):
+        next(answer_markup(None, ["Who?"], PAGE, top=0))

@@ -4,7 +4,6 @@ command.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from pyapp import tasks
 from pyapp.events import Error, Item
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models import tapas
-from pyapp.text.numbers_in_text import date_of
-from pyapp.text.tables import aggregated, table_tokens
+from pyapp.text.numbers_in_text import column_values, date_of
+from pyapp.text.tables import TableReader, aggregated
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from tests.models.seeded import draw
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -87,10 +87,7 @@ def golden() -> dict[str, Any]:
 
 
 def items(stream: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event async for event in stream]
-
-    events = asyncio.run(collect())
+    events = collect(stream)
     assert not isinstance(events[-1], Error), events[-1]
     return [event.values for event in events if isinstance(event, Item)]
 
@@ -99,8 +96,9 @@ def items(stream: Any) -> list[Any]:
 def test_tokens_and_cells_are_those_of_transformers(folder: Path, name: str) -> None:
     expected, tokenizer = golden()[name], load_tokenizer(folder)
     columns, rows = list(TABLES[name]), list(map(list, zip(*TABLES[name].values(), strict=True)))
+    reader = TableReader(tokenizer, columns, rows, CONFIG["type_vocab_sizes"])
     for question, (ids, types) in zip(QUESTIONS[name], expected["tokens"], strict=True):
-        found = table_tokens(tokenizer, question, columns, rows, MOST, CONFIG["type_vocab_sizes"])
+        found = reader.tokens(question, MOST)
         assert found.ids == ids
         assert [list(row) for row in zip(*found.types, strict=True)] == types
     answers = items(tasks.answer_from_table(QUESTIONS[name], TABLES[name], model=str(folder)))
@@ -118,21 +116,24 @@ def test_a_file_answers_at_the_command_line(folder: Path, tmp_path: Path) -> Non
     result = CliRunner().invoke(cli, ["answer", QUESTIONS["actors"][0], str(file), "--model", str(folder)])
     [answer] = items(tasks.answer_from_table(QUESTIONS["actors"][:1], TABLES["actors"], model=str(folder)))
     assert result.exit_code == 0, result.output
+    refused = CliRunner().invoke(cli, ["answer", "Who?", str(file), "--model", str(folder), "--top", "2"])
+    assert refused.exit_code == 2 and "--top does not go with a table" in refused.output
     assert result.output.rstrip("\n").split("\t") == [
         part for part in (f"{answer['score']:.4f}", answer["answer"], answer["aggregation"]) if part
     ]
 
 
 def test_aggregations_and_what_is_no_table(folder: Path, tmp_path: Path) -> None:
-    rows = list(map(list, zip(*TABLES["actors"].values(), strict=True)))
-    assert aggregated("SUM", [(0, 1), (2, 1)], rows) == 115
-    assert aggregated("AVERAGE", [(0, 1), (2, 1)], rows) == 57.5
-    assert aggregated("COUNT", [(0, 0), (2, 0)], rows) == 2
-    assert aggregated("SUM", [(0, 0)], rows) is None
+    numbers = [column_values(column) for column in TABLES["actors"].values()]
+    assert aggregated("SUM", [(0, 1), (2, 1)], numbers) == 115
+    assert aggregated("AVERAGE", [(0, 1), (2, 1)], numbers) == 57.5
+    assert aggregated("COUNT", [(0, 0), (2, 0)], numbers) == 2
+    assert aggregated("SUM", [(0, 0)], numbers) is None
     assert date_of("august 31, 1890") == (1890, 8, 31) and date_of("august 32, 1890") is None
     for questions, table, told in (
         ([" "], TABLES["actors"], "number 0 is empty"), (["Who?"], {"a": ["1"], "b": []}, "columns of one length"),
-        (["Who?"], 3, "is not a table"), (["Who?"], str(tmp_path / "none.csv"), "none.csv"),
+        (["Who?"], 3, "is not a table"), (["Who?"], {"a": "12"}, "'12' is not a list"),
+        (["Who?"], str(tmp_path / "none.csv"), "none.csv"),
         (["old " * MOST], TABLES["actors"], "the model reads 90"),
     ):  # fmt: skip
         with pytest.raises(AssertionError, match=told):

@@ -28,6 +28,17 @@ def test_ids_and_texts_are_those_of_transformers() -> None:
     assert (tokenizer.pad_id, tokenizer.bos_id, tokenizer.special_id("eos_token")) == (0, 1, 2)
     with pytest.raises(FileFormatError, match="no '__unk__'"):
         load_tokenizer(files({"a": 0}))
+    with pytest.raises(FileFormatError, match="known_tokens is 2"):
+        type(tokenizer).from_json(json.dumps(json.loads(tokenizer.to_json()) | {"known_tokens": 2}))
+
+
+def test_ids_may_have_gaps_and_added_tokens_behind_them() -> None:
+    spread = {piece: number + 10 * (number > 20) for piece, number in VOCABULARY.items()}
+    added = {"added_tokens_decoder": {str(len(spread) + 20): {"content": "<new>", "special": True}}}
+    tokenizer = load_tokenizer(files(spread) | {"tokenizer_config.json": json.dumps(added).encode()})
+    ids = list(json.loads(tokenizer.to_json())["model"]["vocab"].values())
+    assert len(ids) == len({*ids})
+    assert tokenizer.encode("<new> fox") == [len(spread) + 20, spread["fox"]]
 
 
 def test_the_words_of_ctrl_have_spaces_between_them() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from pyapp.errors import FileFormatError
@@ -18,7 +19,7 @@ from pyapp.text.tokenization.vocabulary_files import END_OF_WORD, more_tokens, t
 NAMES = {"bos_token": "__start__", "eos_token": "__end__", "pad_token": "__null__", "unk_token": "__unk__"}
 OF_CTRL = {"unk_token": "<unk>"}
 GOES_ON = "@@"
-KNOWN = "known_tokens"  # the key of a tokenizer.json: pieces from this number on are no tokens of the model
+KNOWN = "known_tokens"  # the key of a tokenizer.json: pieces from this id on are no tokens of the model
 # A stop begins a word, an apostrophe is one; the end of a line is a word where another character is before it.
 WORDS = r"'|[.,!?()][^\s.,!?()']*|[^\s.,!?()']+"
 SPACED = r"\S+\n?"  # CTRL's words, with the end of the line behind them
@@ -44,10 +45,14 @@ def joined_pieces_document(
             pieces[token] = number
         else:
             pieces[token.removesuffix(GOES_ON) if token.endswith(GOES_ON) else token + END_OF_WORD] = number
+    numbers = {*vocabulary.values()}
+    pieces |= {entry["content"]: number for number, entry in listed.items() if number not in numbers}
     known = max(pieces.values()) + 1
+    others = count(known)
     for left, right in merges:  # a piece that is no token may be a part of one
         for piece in (left, right, left + right):
-            pieces.setdefault(piece, max(known, len(pieces)))
+            if piece not in pieces:
+                pieces[piece] = next(others)
     steps: list[Any] = [] if spaced else [LINE, {"type": "Lowercase"}]
     pattern = SPACED if spaced else WORDS
     made = document(
@@ -62,13 +67,16 @@ def joined_pieces_document(
 
 class KnownPieces:
     """Splits texts by such a tokenizer.json: pieces that are no tokens become the unknown one. `library` makes what
-    does the byte-pair encoding.
+    does the byte-pair encoding. FileFormatError where no token is the unknown one.
     """
 
-    def __init__(self, json_text: str, library: Callable[[str], Any]) -> None:
+    def __init__(self, json_text: str, library: Callable[[str], Any], where: str = "tokenizer.json") -> None:
         whole = json.loads(json_text)
         self._known, model = whole.pop(KNOWN), whole["model"]
-        self._unknown = model["vocab"][model["unk_token"]]
+        names, unknown = model["vocab"], model.get("unk_token")
+        if not isinstance(names, dict) or not isinstance(unknown, str) or unknown not in names:
+            raise FileFormatError(f"its unk_token {unknown!r:.40} is no token, which {KNOWN} needs", where=where)
+        self._unknown = names[unknown]
         self._library = library(json.dumps(whole, ensure_ascii=False))
         if hasattr(self._library, "encode_with_offsets"):  # the page's library gives none
             self.encode_with_offsets = self._with_offsets

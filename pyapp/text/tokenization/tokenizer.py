@@ -106,8 +106,11 @@ class Tokenizer:
         settings = settings or {}
         try:
             pieces, special = read_vocabulary(document, where)
-            known = document.get("known_tokens")  # pieces behind these are parts of tokens alone
-            pieces = pieces[:known] if type(known) is int and known > 0 else pieces
+            known = document.get("known_tokens")  # pieces from this id on are parts of tokens alone
+            if known is not None:
+                if type(known) is not int or not max(special, default=0) < known <= len(pieces):
+                    raise FileFormatError(f"known_tokens is {shown(known, 40)}, and does not fit", where=where)
+                pieces = pieces[:known]
             self._pieces: Sequence[str | None] = pieces if len(pieces) < LARGE else PieceTable(pieces)
             self._decoder = PieceDecoder(document.get("decoder"), where)
             _check_patterns(document, where)
@@ -162,10 +165,10 @@ class Tokenizer:
 
             self._factory = partial(MosesBackend, library=self._factory, where=where)
             own = True
-        if len(pieces) == known:  # of CTRL and the small Blenderbot
+        if known is not None:  # of CTRL and the small Blenderbot
             from pyapp.text.tokenization.joined_pieces import KnownPieces
 
-            self._factory = partial(KnownPieces, library=self._factory)
+            self._factory = partial(KnownPieces, library=self._factory, where=where)
             own = True
         if self._parsed is None and _backend_factory is None and not own and document["model"].get("type") == "BPE":
             from .tokenizers_library import NativeBackend

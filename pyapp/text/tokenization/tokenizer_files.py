@@ -292,29 +292,31 @@ def _read_json(
         read_merges,
     )
 
+    merges_text = read_utf8(read_whole(files[MERGES]), files[MERGES].name)
+
+    def counted_merges() -> list[tuple[str, str]]:
+        """Of files whose lines have a count behind the pair."""
+        pairs = "\n".join(" ".join(line.split()[:2]) for line in merges_text.split("\n"))
+        return read_merges(pairs, files[MERGES].name)
+
     if settings.get("tokenizer_class") in OF_MOSES:
         from pyapp.text.tokenization.moses import moses_document
 
-        lines = read_utf8(read_whole(files[MERGES]), files[MERGES].name).split("\n")
-        pairs = read_merges("\n".join(" ".join(line.split()[:2]) for line in lines), files[MERGES].name)  # and a count
-        document, settings = moses_document(whole, pairs, settings, source.name)
+        document, settings = moses_document(whole, counted_merges(), settings, source.name)
         return Tokenizer(document, settings, end_ids=ends, where=source.name)
     if TARGET in files:
         from pyapp.text.tokenization.language_pair import PairTokenizer
 
-        lines = read_utf8(read_whole(files[MERGES]), files[MERGES].name).split("\n")
-        pairs = read_merges("\n".join(" ".join(line.split()[:2]) for line in lines), files[MERGES].name)
-        return PairTokenizer(whole, _json(files, TARGET), pairs, settings, ends, source.name)
+        return PairTokenizer(whole, _json(files, TARGET), counted_merges(), settings, ends, source.name)
     vocabulary = checked_vocabulary(whole, source.name)
+    merges = read_merges(merges_text, files[MERGES].name)
     if settings.get("tokenizer_class") in OF_WORDS:
         from pyapp.text.tokenization.joined_pieces import joined_pieces_document
 
-        merges = read_merges(read_utf8(read_whole(files[MERGES]), files[MERGES].name), files[MERGES].name)
         document, settings = joined_pieces_document(vocabulary, merges, settings, source.name)
         return Tokenizer(document, settings, end_ids=ends, where=source.name)
     for number, entry in more_tokens(settings).items():
         vocabulary.setdefault(entry["content"], number)
-    merges = read_merges(read_utf8(read_whole(files[MERGES]), files[MERGES].name), files[MERGES].name)
     if is_clip(settings):
         document = clip_document(vocabulary, merges, settings=settings, where=source.name)
     else:
