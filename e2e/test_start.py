@@ -33,17 +33,23 @@ SNAPSHOT = """async () => {
   }
   return null;
 }"""
+# The file has its name a moment before the page that has written it lets go of it.
 WRITE = """async (name) => {
   const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("pyapp");
   const handle = await (await top.getDirectoryHandle("snapshots")).getFileHandle(name);
-  globalThis.writing = await handle.createWritable();
+  for (let tries = 100; !globalThis.writing; tries--) {
+    try {
+      globalThis.writing = await handle.createWritable();
+    } catch (error) {
+      if (error.name !== "NoModificationAllowedError" || !tries) throw error;
+      await new Promise((done) => setTimeout(done, 100));
+    }
+  }
 }"""
-OVERWRITE = """async ([name, size]) => {
-  const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("pyapp");
-  const handle = await (await top.getDirectoryHandle("snapshots")).getFileHandle(name);
-  const file = await handle.createWritable();
-  await file.write(new Uint8Array(size).fill(7));
-  await file.close();
+OVERWRITE = """async (size) => {
+  await writing.write(new Uint8Array(size).fill(7));
+  await writing.close();
+  globalThis.writing = undefined;
 }"""
 
 # From then on `waiting` has the timers and frames that a page, or a worker, still waits for.
@@ -188,7 +194,8 @@ def test_later_visits_start_from_a_snapshot(visited: BrowserContext, isolated: S
     texts = []
     with bare_page(visited, isolated) as other:
         kept = keep_snapshot(other)
-        other.evaluate(OVERWRITE, [kept["name"], kept["size"]])
+        other.evaluate(WRITE, kept["name"])
+        other.evaluate(OVERWRITE, kept["size"])
         with watched(visited.new_page()) as story:
             story.open(isolated.url)
             assert not story.engine()["fromSnapshot"]

@@ -93,6 +93,7 @@ export default class ForecastView extends TextView {
       const pasted = (event.data ?? event.dataTransfer?.getData("text/plain") ?? "").replace(/\r\n?/g, "\n");
       if (longestLine(pasted) <= LONGEST_LINE && pasted.split("\n", LONGEST + 2).length <= LONGEST + 1) return;
       event.preventDefault();
+      this.#lookNow();
       const { value, selectionStart, selectionEnd } = this.field.field;
       this.attempt(() => this.#put(value.slice(0, selectionStart) + pasted + value.slice(selectionEnd), "the pasted text"));
     });
@@ -113,6 +114,11 @@ export default class ForecastView extends TextView {
   }
 
   // -- the table
+
+  /** Looks at what was typed just now, so that it takes no later error away. */
+  #lookNow() {
+    if (this.timer !== undefined) this.#look();
+  }
 
   /** Reads the table in the field, and shows what can be chosen of it. */
   #look() {
@@ -183,6 +189,7 @@ export default class ForecastView extends TextView {
 
   /** Puts a file into the field. @param {File} file */
   async #take(file) {
+    this.#lookNow();
     if (file.size > LARGEST_FILE) {
       throw new UserError(`This file has ${megabytes(file.size)}: the page reads tables up to ${megabytes(LARGEST_FILE)}.`, { where: file.name, hint: `Keep its first line and the last ones: models read at most ${LONGEST.toLocaleString("en")} values.` });
     }
@@ -238,7 +245,7 @@ export default class ForecastView extends TextView {
 
   async run() {
     if (!this.field.value.trim()) return this.field.focus();
-    if (this.timer) this.#look();
+    this.#lookNow();
     const text = this.field.value;
     await super.run();
     if (this.field.value !== text) this.#look(); // it was changed meanwhile
