@@ -33,7 +33,7 @@ from pyapp.nn.vision.page_layers import PageLayers, part_boxes
 from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import LIMITS, require
-from .loading.encoder_config import BertConfig, check_biases, check_page
+from .loading.encoder_config import PageLayersConfig
 
 MODEL_TYPES = ("layoutlmv2",)
 IMAGE_PROCESSOR = "LayoutLMv2"  # of files that name none
@@ -48,36 +48,20 @@ WIDEST = 1 << 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BertConfig):
+class Config(PageLayersConfig):
     """The hyper-parameters, by the names of config.json. image_feature_pool_shape: the rows, the columns and the width
     of a picture's features; detectron2_config_args: settings of the network of pictures.
     """
 
     model_type = "layoutlmv2"
 
-    max_2d_position_embeddings: int = 1024
-    coordinate_size: int = 128
-    shape_size: int = 128
     fast_qkv: bool = True
-    has_relative_attention_bias: bool = True
-    rel_pos_bins: int = 32
-    max_rel_pos: int = 128
-    has_spatial_attention_bias: bool = True
-    rel_2d_pos_bins: int = 64
-    max_rel_2d_pos: int = 256
     has_visual_segment_embedding: bool = False
     image_feature_pool_shape: list[int] | tuple[int, ...] = (7, 7, 256)
     detectron2_config_args: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_page(self.max_2d_position_embeddings)
-        check_biases(self)
-        place, size = self.coordinate_size, self.shape_size
-        require(
-            4 * place + 2 * size == self.hidden_size,
-            f"four times coordinate_size {place} and twice shape_size {size} are not hidden_size {self.hidden_size}",
-        )
         shape = list(self.image_feature_pool_shape)
         require(
             len(shape) == 3 and all(type(one) is int and 1 <= one <= WIDEST for one in shape)

@@ -30,7 +30,7 @@ from pyapp.nn.vision.page_layers import PageLayers, part_boxes
 from pyapp.nn.vision.vision import check_pictures
 
 from .loading.config import require
-from .loading.encoder_config import BertConfig, check_biases, check_page
+from .loading.encoder_config import PageLayersConfig
 
 MODEL_TYPES = ("layoutlmv3",)
 IMAGE_PROCESSOR = "LayoutLMv3"  # of files that name none
@@ -40,22 +40,13 @@ MOST_PATCHES = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BertConfig):
+class Config(PageLayersConfig):
     """The hyper-parameters, by the names of config.json. The first `pad_token_id` + 1 positions are of padding."""
 
     model_type = "layoutlmv3"
 
     pad_token_id: int = 1
     layer_norm_eps: float = 1e-5
-    max_2d_position_embeddings: int = 1024
-    coordinate_size: int = 128
-    shape_size: int = 128
-    has_relative_attention_bias: bool = True
-    rel_pos_bins: int = 32
-    max_rel_pos: int = 128
-    has_spatial_attention_bias: bool = True
-    rel_2d_pos_bins: int = 64
-    max_rel_2d_pos: int = 256
     visual_embed: bool = True
     input_size: int = 224
     num_channels: int = 3
@@ -63,12 +54,6 @@ class Config(BertConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_page(self.max_2d_position_embeddings)
-        place, size = self.coordinate_size, self.shape_size
-        require(
-            4 * place + 2 * size == self.hidden_size,
-            f"four times coordinate_size {place} and twice shape_size {size} are not hidden_size {self.hidden_size}",
-        )
         require(
             self.pad_token_id < self.max_position_embeddings - 1,
             f"pad_token_id {self.pad_token_id} leaves no positions of {self.max_position_embeddings}",
@@ -78,7 +63,6 @@ class Config(BertConfig):
             f"input_size {self.input_size} with patch_size {self.patch_size} makes {self.side**2:,} patches, expected "
             f"1 to {MOST_PATCHES:,}",
         )
-        check_biases(self)
 
     @property
     def side(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pyapp.dataclass import dataclass
 
@@ -116,6 +117,16 @@ def _columns_of(x: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
     whole = make(x.storage, (lines, blocks * size), (blocks * size, 1), uint8)
     parts = [whole.narrow(1, first // kind.block * size, count // kind.block * size) for first, count in ranges]
     return quant.from_words(cat(parts, 1).contiguous().clone(), (rows, sum(n for _, n in ranges)), kind)
+
+
+def kept_of(value: Any, like: Tensor | None) -> Any:
+    """What this process keeps of a whole value for the parameter `like`: of a tensor of the whole's shape its part,
+    where processes divide the parameter; all else as it is.
+    """
+    part = None if like is None else like.part
+    if part is None or not isinstance(value, Tensor) or tuple(value.shape) != part.whole_shape:
+        return value
+    return part.of(value)
 
 
 def whole_of(own: Tensor, part: Part, groups: Sequence[ProcessGroup]) -> Tensor:

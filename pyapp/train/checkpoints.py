@@ -21,7 +21,7 @@ from pyapp.errors import FileFormatError, ModelError, PyappError
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.formats.safe_json import parse_json
 from pyapp.formats.sink import Deferred, plain
-from pyapp.nn.part import whole_of
+from pyapp.nn.part import kept_of, whole_of
 
 from .trainer import Trainer
 
@@ -67,17 +67,11 @@ def _parameters(trainer: Trainer) -> list[Tensor]:
     return [parameter for group in trainer.optimizer.param_groups for parameter in group["params"]]
 
 
-def _is_divided(shape: tuple[int, ...], parameter: Tensor, whole: bool) -> bool:
-    """Whether a tensor of this shape, whole or a part, belongs to the elements of a parameter that is divided."""
-    part = parameter.part
-    return part is not None and shape == (part.whole_shape if whole else tuple(parameter.shape))
-
-
 def _whole(value: Tensor, parameter: Tensor) -> Any:
     """A tensor of the state as it is written: the whole, where processes have parts of it."""
     part, groups = parameter.part, parameter.shard_groups
     value = value.detach()
-    if part is None or not _is_divided(tuple(value.shape), parameter, False):
+    if part is None or value.shape != parameter.shape:
         return value
 
     def pieces() -> Iterator[memoryview]:
@@ -99,10 +93,10 @@ def restore(path: Path, trainer: Trainer) -> None:
             for name in checkpoint.tensors:
                 kind, _, rest = name.partition(".")
                 if kind == "model":
-                    model[rest] = _part(checkpoint.read(name), own[rest])
+                    model[rest] = kept_of(checkpoint.read(name), own[rest])
                 else:
                     index, _, rest = rest.partition(".")
-                    entries[int(index)][rest] = _part(checkpoint.read(name), parameters[int(index)])
+                    entries[int(index)][rest] = kept_of(checkpoint.read(name), parameters[int(index)])
             trainer.model.load_state_dict(model)
             trainer.optimizer.load_state_dict({**trainer.optimizer.state_dict(), "state": entries})
             trainer.schedule.load_state_dict(state["schedule"])
@@ -117,12 +111,6 @@ def restore(path: Path, trainer: Trainer) -> None:
             raise FileFormatError(
                 f"this checkpoint does not continue this training ({error})", where=str(path), hint=START_ANEW
             ) from error
-
-
-def _part(value: Tensor, parameter: Tensor) -> Tensor:
-    """What this process keeps of a tensor of the state."""
-    part = parameter.part
-    return part.of(value) if part is not None and _is_divided(tuple(value.shape), parameter, True) else value
 
 
 def save_weights(path: Path, trainer: Trainer) -> None:

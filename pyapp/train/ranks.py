@@ -40,9 +40,9 @@ class Ranks:
         self.failed = False  # one of them, before the first step
 
     def begin(self, model: Module, batches: int) -> None:
-        """Waits for the others before the first step, of which each has `batches`, and takes the first one's trained
-        parameters; divides them, where they are to be. OptionError for fewer batches than processes, or where some
-        would have more than others to divide; ProcessError where another has failed.
+        """Waits for the others before the first step, of which each has `batches`. All take the first one's trained
+        parameters, and with `shard` divide them. OptionError for fewer batches than processes, with `shard` also for a
+        number that they cannot divide evenly; ProcessError where another has failed.
         """
         if self.group is None:
             return
@@ -63,8 +63,8 @@ class Ranks:
                 )  # fmt: skip
         self.meet()
         for parameter in model.parameters():
-            # The others are of the model's file, and may be in blocks. All have the same file; one that is mapped is
-            # not to be in memory as a whole.
+            # What is not trained is of the model's file, and may be in blocks. With shard a mapped weight stays in its
+            # file, which all have: no process keeps the whole.
             if parameter.requires_grad and not (self.shard and parameter.storage.owner is not None):
                 broadcast(parameter.detach(), self.group.ranks[0], self.group)
         if self.shard:

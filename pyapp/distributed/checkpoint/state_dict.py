@@ -19,7 +19,7 @@ from ...nn.data_parallel import DataParallel
 from ...nn.distributed_data_parallel import DistributedDataParallel
 from ...nn.fully_sharded import full_state_dict, load_full_state_dict
 from ...nn.module import Module
-from ...nn.part import whole_of
+from ...nn.part import kept_of, whole_of
 from ...nn.state import IncompatibleKeys
 from ...optim.optimizer import Optimizer
 
@@ -108,13 +108,6 @@ def _from_rank_0(group: ProcessGroup | None, state: Mapping[str, Any]) -> Iterat
         sent = values[i][1].detach().to("cpu").contiguous() if first else empty(shape, dtype=dtype)
         broadcast(sent, group.ranks[0], group)
         yield name, sent
-
-
-def _kept(value: Any, like: Tensor | None) -> Any:
-    """What a process keeps of a whole value for a parameter."""
-    part = None if like is None else like.part
-    whole = isinstance(value, Tensor) and part is not None and tuple(value.shape) == part.whole_shape
-    return part.of(value) if whole and part is not None else value
 
 
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
@@ -259,7 +252,7 @@ def set_model_state_dict(
     if options.broadcast_from_rank0:
         likes = {name: x for name, x in model.state_dict(keep_vars=True).items() if isinstance(x, Tensor)}
         sent = _from_rank_0(_group_of(model), model_state_dict)
-        own = {name: _kept(value, likes.get(name)) for name, value in sent}
+        own = {name: kept_of(value, likes.get(name)) for name, value in sent}
         return model.load_state_dict(own, strict=options.strict)
     if options.full_state_dict:
         return load_full_state_dict(model, model_state_dict, options.strict)
@@ -284,7 +277,7 @@ def set_optimizer_state_dict(
         optim_state_dict = {}
         for key, value in _from_rank_0(group, flat):
             name = key.removeprefix("state.").rpartition(".")[0]
-            optim_state_dict[key] = _kept(value, likes.get(name))
+            optim_state_dict[key] = kept_of(value, likes.get(name))
     if options.broadcast_from_rank0 or options.flatten_optimizer_state_dict:
         optim_state_dict = _deep(optim_state_dict, every, names)
     if not {"state", "param_groups"} <= optim_state_dict.keys():
@@ -305,7 +298,7 @@ def set_optimizer_state_dict(
             for i, name in enumerate(wanted):
                 entry = optim_state_dict["state"].get(name)
                 if entry is not None and options.full_state_dict:
-                    entry = {key: _kept(value, own["params"][i]) for key, value in entry.items()}
+                    entry = {key: kept_of(value, own["params"][i]) for key, value in entry.items()}
                 numbers[first + i] = entry
             own_groups.append({**group, "params": list(range(first, first + len(wanted)))})
         state = {n: entry for n, entry in numbers.items() if entry is not None and entry.get("step") != 0}

@@ -59,16 +59,6 @@ def check_page(positions: int) -> None:
     )
 
 
-def check_biases(config: Any) -> None:
-    """ModelError for implausible numbers of the biases by distance (nn/vision/page_layers.py)."""
-    for name in ("rel_pos_bins", "rel_2d_pos_bins"):
-        bins = getattr(config, name)
-        require(4 <= bins <= 1 << 12, f"{name} is {bins:,}, expected 4 to {1 << 12:,}")
-    for name in ("max_rel_pos", "max_rel_2d_pos"):
-        most = getattr(config, name)
-        require(most <= 1 << 16, f"{name} is {most:,}, expected at most {1 << 16:,}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(EncoderConfig):
     """BERT's own fields."""
@@ -87,6 +77,36 @@ class BertConfig(EncoderConfig):
             self.position_embedding_type in self.known_positions and (self.decodes or not self.is_decoder),
             f"BERT with position_embedding_type {self.position_embedding_type!r:.40} or as a decoder is not supported",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageLayersConfig(BertConfig):
+    """The fields of LayoutLM 2 and 3, whose layers read where words stand on a page (nn/vision/page_layers.py)."""
+
+    max_2d_position_embeddings: int = 1024
+    coordinate_size: int = 128
+    shape_size: int = 128
+    has_relative_attention_bias: bool = True
+    rel_pos_bins: int = 32
+    max_rel_pos: int = 128
+    has_spatial_attention_bias: bool = True
+    rel_2d_pos_bins: int = 64
+    max_rel_2d_pos: int = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_page(self.max_2d_position_embeddings)
+        place, size = self.coordinate_size, self.shape_size
+        require(
+            4 * place + 2 * size == self.hidden_size,
+            f"four times coordinate_size {place} and twice shape_size {size} are not hidden_size {self.hidden_size}",
+        )
+        for name in ("rel_pos_bins", "rel_2d_pos_bins"):
+            bins = getattr(self, name)
+            require(4 <= bins <= 1 << 12, f"{name} is {bins:,}, expected 4 to {1 << 12:,}")
+        for name in ("max_rel_pos", "max_rel_2d_pos"):
+            most = getattr(self, name)
+            require(most <= 1 << 16, f"{name} is {most:,}, expected at most {1 << 16:,}")
 
 
 @dataclass(frozen=True, kw_only=True)
