@@ -145,11 +145,11 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
     return tuple(Dim(name, min=min, max=max) for name in names)
 
 
-class _Inputs:
+class Inputs:
     """The inputs of a program: how arguments become the leaves that the graph takes, and which shapes they have."""
 
-    def __init__(self, module: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self.signature = inspect.signature(module.forward)
+    def __init__(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.signature = inspect.signature(forward)
         given = self._bound(args, kwargs)
         self.leaves, self.spec = _pytree.tree_flatten(given)
         paths, _ = _pytree.tree_flatten_with_path(given)
@@ -308,7 +308,7 @@ class _ExportTracer(Tracer):
 
     proxy_buffer_attributes = True  # what is written to a buffer is a part of the program
 
-    def __init__(self, inputs: _Inputs) -> None:
+    def __init__(self, inputs: Inputs) -> None:
         super().__init__()
         self._inputs = inputs
         self._examples = inputs.examples()
@@ -390,7 +390,7 @@ class _ExportTracer(Tracer):
 class _Program(Module):
     """What `ExportedProgram.module()` gives: the program, with checks of its inputs."""
 
-    def __init__(self, graph_module: GraphModule, inputs: _Inputs) -> None:
+    def __init__(self, graph_module: GraphModule, inputs: Inputs) -> None:
         super().__init__()
         for name, value in vars(graph_module).items():
             if name not in ("_graph", "_code"):
@@ -427,8 +427,8 @@ class ExportedProgram:
 
     dialect = "TRAINING"
 
-    def __init__(self, root: Module, graph_module: GraphModule, inputs: _Inputs, example: Any) -> None:
-        self._root, self._inputs = root, inputs
+    def __init__(self, root: Module, graph_module: GraphModule, inputs: Inputs, example: Any) -> None:
+        self._root, self.inputs = root, inputs
         self.graph_module, self.example_inputs = graph_module, example
         names = {id(value): name for name, value in root.named_parameters()}
         buffers = {id(value): name for name, value in root.named_buffers()}
@@ -456,7 +456,7 @@ class ExportedProgram:
     def module(self, check_guards: bool = True) -> Module:
         """A module that runs the program, with the parameters of the one that was exported. Its calls take arguments of
         the form of the example: ValueError for others, AssertionError for sizes that the program does not have."""
-        return _Program(self.graph_module, self._inputs)
+        return _Program(self.graph_module, self.inputs)
 
     @property
     def state_dict(self) -> dict[str, Any]:
@@ -520,7 +520,7 @@ def export(
         raise ValueError(f"export: takes a Module, not {type(mod).__name__}")
     if not isinstance(args, tuple):
         raise UserError(f"export: args is a tuple of example inputs, not {type(args).__name__}")
-    inputs = _Inputs(mod, args, kwargs or {})
+    inputs = Inputs(mod.forward, args, kwargs or {})
     inputs.vary(dynamic_shapes)
     try:
         inputs.check(args, kwargs or {})

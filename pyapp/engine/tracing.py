@@ -42,7 +42,8 @@ def observed(observer: Observer, written: Written | None = None) -> Iterator[Non
     """Shows the calls of ops to the observer. Tensors must not require gradients. RuntimeError within another one.
 
     With `written`, what writes in place is shown as the op that makes a new tensor of a copy of the previous value, of
-    which `written` is told first; then as `_put_view` for each tensor that a written view belongs to.
+    which `written` is told first; then as `_put_view` for each tensor that a written view belongs to. It is told of
+    what `detach` and `data` give, too.
     """
     if _LOCK.locked():
         raise RuntimeError("ops are being observed already")
@@ -71,12 +72,16 @@ class _Observation:
         self._link, self._enabled = self._dispatch._link_to_base, STATE.enabled
         self._methods = {n: m for n, m in vars(Tensor).items() if hasattr(m, "in_place_of")} if written else {}
         self._tracking = self._index.tracked, self._index.write_tracked
+        self._aliases = {name: vars(Tensor)[name] for name in ("detach", "data")} if written else {}
 
     def begin(self) -> None:
         if self._written is not None:
             self._index.tracked, self._index.write_tracked = self._is_shown, self._write
             for name, method in self._methods.items():
                 setattr(Tensor, name, self._shown_method(name, method))
+            detach, data = self._aliases["detach"], self._aliases["data"]
+            Tensor.detach = self._shown_alias(detach)
+            Tensor.data = property(self._shown_alias(data.fget), data.fset)
         for op in list(OPS.values()):
             if not op.view:
                 op.claim = self._shown_claim(op)
@@ -85,7 +90,7 @@ class _Observation:
 
     def end(self) -> None:
         self._index.tracked, self._index.write_tracked = self._tracking
-        for name, method in self._methods.items():
+        for name, method in (*self._methods.items(), *self._aliases.items()):
             setattr(Tensor, name, method)
         STATE.enabled = self._enabled
         self._dispatch._link_to_base = self._link
@@ -129,7 +134,18 @@ class _Observation:
             self._show(op, args, lambda: found)
         return found
 
-    # -- writes in place
+    # -- writes in place, and other tensors of the same memory
+
+    def _shown_alias(self, method: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """What `detach` and `data` give has the value of the tensor."""
+
+        def answer(x: Tensor) -> Tensor:
+            found = method(x)
+            if self._written is not None and self._is_shown():
+                self._written(found, x)
+            return found
+
+        return answer
 
     def _shown_method(self, name: str, method: Any) -> Any:
         operation, public = method.in_place_of
