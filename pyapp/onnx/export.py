@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.engine.op import Op
 from pyapp.engine.ops import tensor
 from pyapp.engine.tracing import observed
+from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
 from pyapp.export import Dim, ExportedProgram, Inputs
 from pyapp.formats.sink import AnySink
@@ -39,6 +41,10 @@ def _refuse_complex(op: Op, y: Any) -> None:
             f"the op {op.name.strip('_')!r} gives complex numbers, which ONNX cannot compute with",
             hint="Compute with their real and imaginary parts",
         )
+
+
+class TracerWarning(UserWarning):
+    """What is written may be another computation for other inputs."""
 
 
 class _Observer:
@@ -113,6 +119,17 @@ class _Observer:
         return y
 
 
+def _tell_read(graph: Graph, x: Tensor) -> None:
+    """Warns where Python reads what depends on the inputs."""
+    if graph.is_computed(x):
+        warnings.warn(
+            f"export: Python reads a value of {describe(x)}, which depends on the inputs: what follows from it is in "
+            "the file as it is for the example",
+            TracerWarning,
+            stacklevel=4,
+        )
+
+
 def traced(
     function: Callable[..., Any], inputs: Sequence[Tensor], names: Mapping[int, str], given: Sequence[str],
     opset: int = OPSETS[-1], sized: bool = False,
@@ -121,7 +138,7 @@ def traced(
     graph = Graph(names, opset, sized)
     for x, name in zip(inputs, given, strict=True):
         graph.give(x, name)
-    with observed(_Observer(graph), graph.written):
+    with observed(_Observer(graph), graph.written, lambda x: _tell_read(graph, x)):
         outputs = function()
     graph.check_constants()
     return graph, outputs
@@ -207,25 +224,37 @@ class _Call:
         return found
 
 
-def _drawn(
-    limits: Mapping[str, tuple[int, int, int | None]], factor: bool, seed: int, count: int
-) -> list[dict[str, int]]:
-    """Sizes for each call: at least 2, since a size of 1 is broadcast. `factor`: multiples of the power of two that the
-    example's number has, as networks with strides need them."""
-    calls: list[dict[str, int]] = [{} for _ in range(count)]
-    for title, (number, least, most) in limits.items():
-        step = number & -number if factor else 1
-        possible = [number + step * k for k in (*range(2 * _FURTHER), *range(-_FURTHER, 0))]
-        possible = [n for n in possible if n >= max(least, 2) and (most is None or n <= most)][: 2 * _FURTHER]
-        if len(possible) < 2:
-            raise ValueError(f"export: {title!r} cannot differ: it is at least {least}, at most {most}")
-        random.Random(f"{title} {seed}").shuffle(possible)
-        used: list[int] = []
-        for call in calls:
-            # Where two sizes happen to be equal, a module may compute something else.
-            call[title] = min(possible, key=lambda n: (n in call.values()) + 2 * used.count(n))
-            used.append(call[title])
-    return calls
+class _Draw:
+    """Draws sizes for calls. Those of earlier calls come last: what a module keeps for them, such as a table, it would
+    not compute again.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[int]] = {}
+
+    def calls(
+        self, limits: Mapping[str, tuple[int, int, int | None]], factor: bool, near: bool, count: int
+    ) -> list[dict[str, int]]:
+        """Sizes for each call: at least 2, since a size of 1 is broadcast. `factor`: multiples of the power of two that
+        the example's number has, as networks with strides need them. `near`: as many as the example's number, or fewer,
+        as far as there are such; networks may have a largest number.
+        """
+        calls: list[dict[str, int]] = [{} for _ in range(count)]
+        for title, (number, least, most) in limits.items():
+            step = number & -number if factor else 1
+            more, fewer = range(1, 3 * _FURTHER), range(-1, -number, -1)
+            possible = [number + step * k for k in ((*fewer, 0, *more) if near else (*more, *fewer[:_FURTHER], 0))]
+            possible = [n for n in possible if n >= max(least, 2) and (most is None or n <= most)]
+            if len(possible) < 2:
+                raise ValueError(f"export: {title!r} cannot differ: it is at least {least}, at most {most}")
+            seen = self._seen.setdefault(title, [number])
+            possible = sorted(possible, key=seen.count)[: count if near else 2 * _FURTHER]
+            random.Random(title).shuffle(possible)
+            for call in calls:
+                # Where two sizes happen to be equal, a module may compute something else.
+                call[title] = min(possible, key=lambda n: (n in call.values()) + 2 * seen.count(n))
+                seen.append(call[title])
+        return calls
 
 
 def _sized_graph(
@@ -233,7 +262,11 @@ def _sized_graph(
 ) -> tuple[Graph, list[Tensor], dict[str, Sizes], list[str]]:
     """(graph, outputs of the first call, the sizes of inputs and outputs by name, the names of the outputs)."""
     errors: list[Exception] = []
-    for together, factor, seed in ((False, False, 0), (False, False, 1), (False, True, 0), (True, False, 0)):
+    draw = _Draw()
+    call.run(call.examples)  # what a module makes at its first call, it has made now
+    for together, factor, near in (
+        (False, False, False), (False, False, True), (False, True, False), (True, False, True),
+    ):  # fmt: skip
         titles = call.titles(together)
         if together and not any(title.startswith("size_") for title in titles.values()):
             continue
@@ -242,7 +275,7 @@ def _sized_graph(
             continue
         try:
             for count in (_CALLS, _MANY_CALLS):
-                made = _joined_calls(call, titles, _drawn(limits, factor, seed, count), parameters, opset, outputs)
+                made = _joined_calls(call, titles, draw.calls(limits, factor, near, count), parameters, opset, outputs)
                 if made is not None:
                     return made
         except (ModelError, _CallFails) as error:

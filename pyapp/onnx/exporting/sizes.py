@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 from typing import Any
 
-from pyapp.engine import Tensor, as_dtype
+from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError
 
@@ -207,6 +207,33 @@ def _runs(array: Any) -> list[tuple[int, int, int]]:
     return found
 
 
+def _limits(inside: Sequence[Any], formulas: Formulas) -> tuple[Any, Any] | None:
+    """(first, last) diagonal of a band, as formulas; None for one that reaches the corner in every call. None if these
+    are no bands. A call whose matrix is smaller than the band does not tell its limits.
+    """
+    found: list[list[int | None]] = [[], []]
+    for array in inside:
+        rows, columns = array.shape
+        place = np.subtract.outer(-np.arange(rows), -np.arange(columns))  # column - row
+        own = place[array]
+        if not own.size or (array != ((place >= own.min()) & (place <= own.max()))).any():
+            return None
+        found[0].append(int(own.min()) if own.min() > 1 - rows else None)
+        found[1].append(int(own.max()) if own.max() < columns - 1 else None)
+    limits = [_limit(numbers, formulas) for numbers in found]
+    if any(limit is None and set(numbers) != {None} for limit, numbers in zip(limits, found, strict=True)):
+        return None
+    return None if limits == [None, None] else (limits[0], limits[1])
+
+
+def _limit(numbers: Sequence[int | None], formulas: Formulas) -> Any:
+    """What the numbers of the calls are; None where no call tells it, or no formula gives all of them."""
+    known = tuple(number for number in numbers if number is not None)
+    if len(set(known)) == 1:
+        return known[0]
+    return formulas.find(known) if len(known) == len(numbers) else None
+
+
 class _Joined:
     """The first graph, while its nodes are written anew with formulas in place of numbers that differ."""
 
@@ -338,8 +365,8 @@ class _Joined:
         if len(rank) == 1 and all(x.dtype is kind for x in tensors) and not kind.is_quantized and not kind.is_complex:
             arrays = [x.detach().cpu().numpy() for x in tensors]
             if not any(array.size == 0 for array in arrays):
-                made = self._filled(node, tensors[0], arrays) or self._counted(node, tensors[0], arrays)
-                made = made or self._triangle(node, tensors[0], arrays)
+                made = self._filled(node, tensors[0], arrays) or self._counted(tensors[0], arrays)
+                made = made or self._plane(tensors[0], arrays)
                 if made:
                     return made
         raise _differs(
@@ -370,35 +397,44 @@ class _Joined:
     def _scalar(self, formula: Any) -> str:
         return self._graph.node("Squeeze", [self._size(formula), self._graph.array([0])])
 
-    def _range(self, node: Node, arrays: Sequence[Any]) -> str:
-        """0, 1, 2 … along the last dim, int64."""
-        count = self.formulas.find(tuple(array.shape[-1] for array in arrays))
+    def _range(self, arrays: Sequence[Any], dim: int = -1) -> str:
+        """0, 1, 2 … along a dim of a constant, int64."""
+        count = self.formulas.find(tuple(array.shape[dim] for array in arrays))
         if count is None:
-            raise _differs(f"the length of a constant of the op {node.op.strip('_')!r}")
+            raise _differs("the length of a constant")
         return self._graph.node("Range", [self._graph.array(0), self._scalar(count), self._graph.array(1)])
 
-    def _counted(self, node: Node, first: Tensor, arrays: Sequence[Any]) -> str | None:
-        """start + step · n, or n // step, along one dim."""
+    def _counted(self, first: Tensor, arrays: Sequence[Any]) -> str | None:
+        """start + step · n, n // step, or runs of numbers, along one dim."""
         if first.ndim != 1 or first.dtype.name == "bool":
             return None
-        lengthy = [array for array in arrays if len(array) > 1]
-        if not lengthy:
+        lengthy = next((array for array in arrays if len(array) > 1), None)
+        if lengthy is None:
             return None
-        start, step = lengthy[0][0], lengthy[0][1] - lengthy[0][0]
-        if all((array == start + step * np.arange(len(array))).all() for array in arrays):
-            counted = self._range(node, arrays)
-            if first.dtype.name != "int64":
-                counted = self._graph.node("Cast", [counted], to=element_code(first.dtype))
-            if step != 1:
+        step = lengthy[1] - lengthy[0]
+        if all((array == array[0] + step * np.arange(len(array))).all() for array in arrays):
+            start = self._start(first, [array[0] for array in arrays])
+            if start is not None:
+                counted = self._graph.node("Cast", [self._range(arrays)], to=element_code(first.dtype))
                 counted = self._graph.node("Mul", [counted, self._graph.array(step, first.dtype.name)])
-            return self._graph.node("Add", [counted, self._graph.array(start, first.dtype.name)]) if start else counted
+                return self._graph.node("Add", [counted, start])
         if first.dtype.category != 1:
             return None
         for divisor in range(2, 17):
             if all((array == np.arange(len(array)) // divisor).all() for array in arrays):
-                counted = self._graph.node("Div", [self._range(node, arrays), self._graph.array(divisor)])
+                counted = self._graph.node("Div", [self._range(arrays), self._graph.array(divisor)])
                 return self._graph.node("Cast", [counted], to=element_code(first.dtype))
         return self._runs(first, [_runs(array) for array in arrays])
+
+    def _start(self, first: Tensor, numbers: Sequence[Any]) -> str | None:
+        """The first element of each call: a number, or a formula."""
+        if len(set(numbers)) == 1:
+            return self._graph.array(numbers[0], first.dtype.name)
+        whole = tuple(int(number) for number in numbers)
+        formula = self.formulas.find(whole) if all(a == b for a, b in zip(whole, numbers, strict=True)) else None
+        return (
+            None if formula is None else self._graph.node("Cast", [self._size(formula)], to=element_code(first.dtype))
+        )
 
     def _runs(self, first: Tensor, calls: Sequence[list[tuple[int, int, int]]]) -> str | None:
         """Numbers that go up, down or stay, one run after the other, as paddings read them."""
@@ -415,48 +451,60 @@ class _Joined:
         whole = self._graph.node("Concat", parts, axis=0)
         return self._graph.node("Cast", [whole], to=element_code(first.dtype))
 
-    def _triangle(self, node: Node, first: Tensor, arrays: Sequence[Any]) -> str | None:
-        """One number below a diagonal of the last two dims, another one on and above it."""
+    def _plane(self, first: Tensor, arrays: Sequence[Any]) -> str | None:
+        """A matrix, with dims of one before it, by the places of its elements: column - row."""
         if first.ndim < 2 or any(set(array.shape[:-2]) - {1} for array in arrays):
             return None
         square = [array.reshape(array.shape[-2:]) for array in arrays]
-        if all((array == np.where(np.eye(*array.shape) > 0, array[0, 0], array[0, -1])).all() for array in square):
-            return self._diagonal(node, first, square)
-        below, above = square[0][-1, 0], square[0][0, -1]
-        offsets = []
-        for array in square:
-            place = np.subtract.outer(-np.arange(array.shape[0]), -np.arange(array.shape[1]))  # column - row
-            upper = place[array == above]
-            if not upper.size or below == above:
-                return None
-            offsets.append(int(upper.min()))
-            if (array != np.where(place >= offsets[-1], above, below)).any():
-                return None
-        offset = self.formulas.find(tuple(offsets))
-        if offset is None:
-            return None
-        start = self._graph.array(offset) if isinstance(offset, int) else self._scalar(offset)
-        ones = self._ones(node, square)
-        return self._chosen(first, self._graph.node("Trilu", [ones, start], upper=1), above, below)
-
-    def _ones(self, node: Node, square: Sequence[Any]) -> str:
-        shape = self._shape(node, [array.shape for array in square])
-        return self._graph.node("Expand", [self._graph.array(1), shape])
-
-    def _diagonal(self, node: Node, first: Tensor, square: Sequence[Any]) -> str | None:
-        """One number on the diagonal, another one elsewhere."""
-        on, off = square[0][0, 0], square[0][0, -1]
-        if any((array[0, 0], array[0, -1]) != (on, off) for array in square):
-            return None
-        return self._chosen(first, self._graph.node("EyeLike", [self._ones(node, square)]), on, off)
-
-    def _chosen(self, first: Tensor, places: str, one: Any, other: Any) -> str:
-        """A matrix with one number where `places` has 1, in as many dims as `first`."""
-        made = self._graph.node("Cast", [places], to=element_code(as_dtype("bool")))
-        if first.dtype.name == "bool":
-            made = made if one else self._graph.node("Not", [made])
-        else:
-            made = self._graph.node("Where", [made, *(self._graph.array(n, first.dtype.name) for n in (one, other))])
-        if first.ndim == 2:
+        made = self._band(first, square) or self._sloped(first, square)
+        if made is None or first.ndim == 2:
             return made
         return self._graph.node("Unsqueeze", [made, self._graph.array(list(range(first.ndim - 2)))])
+
+    def _band(self, first: Tensor, square: Sequence[Any]) -> str | None:
+        """One number in a band along the diagonals, such as a triangle, another one elsewhere."""
+        numbers = np.unique(np.concatenate([array.reshape(-1) for array in square]))
+        if len(numbers) != 2:
+            return None
+        for inside, outside in (numbers, numbers[::-1]):
+            limits = _limits([array == inside for array in square], self.formulas)
+            if limits is None:
+                continue
+            conditions = [
+                self._graph.node(operator, [self._places(square), self._size(limit)])
+                for operator, limit in zip(("GreaterOrEqual", "LessOrEqual"), limits, strict=True)
+                if limit is not None
+            ]
+            made = conditions[0] if len(conditions) == 1 else self._graph.node("And", conditions)
+            if first.dtype.name == "bool":
+                return made if inside else self._graph.node("Not", [made])
+            chosen = [self._graph.array(number, first.dtype.name) for number in (inside, outside)]
+            return self._graph.node("Where", [made, *chosen])
+        return None
+
+    def _places(self, square: Sequence[Any]) -> str:
+        """column - row (rows, columns), int64."""
+        return self._graph.node("Sub", [self._along(square, 1, 1), self._along(square, 0, 1)])
+
+    def _along(self, square: Sequence[Any], dim: int, step: int) -> str:
+        """0, step, 2 · step … along a dim of matrices; the other dim has one element."""
+        counted = self._range(square, dim)
+        counted = counted if step == 1 else self._graph.node("Mul", [counted, self._graph.array(step)])
+        return self._graph.node("Unsqueeze", [counted, self._graph.array([1 - dim])])
+
+    def _sloped(self, first: Tensor, square: Sequence[Any]) -> str | None:
+        """Whole numbers that go up or down by one number from row to row, and by another from column to column."""
+        if first.dtype.category != 1 or any(min(array.shape) < 2 for array in square):
+            return None
+        down, right = square[0][1, 0] - square[0][0, 0], square[0][0, 1] - square[0][0, 0]
+        starts = [int(array[0, 0]) for array in square]
+        for array, start in zip(square, starts, strict=True):
+            slopes = np.add.outer(down * np.arange(array.shape[0]), right * np.arange(array.shape[1]))
+            if (array != start + slopes).any():
+                return None
+        begin = self.formulas.find(tuple(starts))
+        if begin is None:
+            return None
+        parts = [self._along(square, 0, int(down)), self._along(square, 1, int(right))]
+        made = self._graph.node("Add", [self._graph.node("Add", parts), self._size(begin)])
+        return self._graph.node("Cast", [made], to=element_code(first.dtype))
