@@ -24,7 +24,7 @@ from pyapp.cli import forecasting, pages, pictures, sounds, texts
 from pyapp.cli.chat import chat
 from pyapp.cli.finetune import finetune, merge
 from pyapp.cli.grouped import DEFAULTS, CommandGroup, command, generation_options, settings_of
-from pyapp.cli.onnx import run_onnx
+from pyapp.cli.onnx import export_onnx, run_onnx
 from pyapp.cli.processes import run as run_processes
 from pyapp.cli.read import read
 from pyapp.cli.running import (
@@ -349,6 +349,6 @@ cli.add("Pictures and videos", *pictures.COMMANDS)
 cli.add("Pages of documents", read, *pages.COMMANDS)
 cli.add("Speech, sound and music", transcribe, speak, *sounds.COMMANDS)
 cli.add("Numbers", *forecasting.COMMANDS, run_onnx)
-cli.add("Models and files", models, inspect, quantize, merge)
+cli.add("Models and files", models, inspect, quantize, merge, export_onnx)
 cli.add("Training", finetune, train, run_processes)
 cli.add("Servers", serve)
