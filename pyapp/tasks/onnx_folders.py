@@ -19,7 +19,6 @@ from pyapp.models.loading.pictures import load_image_model
 from pyapp.models.sentences.embedding import SentenceEmbedder
 from pyapp.onnx import export
 
-
 WRITING = "causal-lm"
 OF_TEXTS: Mapping[str, tuple[str, ...]] = {  # the outputs of the tasks
     "features": ("last_hidden_state",), "masked-lm": ("logits",), "sequence-classification": ("logits",),

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
+from pyapp.engine.device import cpu
 from pyapp.engine.dtype import DType
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError
@@ -23,6 +24,15 @@ class Node:
     outputs: list[str]
     attributes: dict[str, Any]
     op: str = ""
+
+
+_COPIED = 1 << 16  # elements of constants that are copied when they are named
+
+
+def _copy(x: Tensor) -> Tensor:
+    """A tensor with the same elements in memory of its own, without an op."""
+    start, size = x.offset * x.dtype.itemsize, x.numel() * x.dtype.itemsize
+    return Tensor.from_buffer(bytes(x.storage.bytes_view()[start : start + size]), x.shape, x.dtype.name)
 
 
 def element_code(kind: DType) -> int:
@@ -113,8 +123,14 @@ class Graph:
             return known
         name = self._constants[id(x)] = self._parameters.get(id(x)) or self.fresh("constant")
         self.kept.append((x, x.storage.version))
-        self.tensors[name] = x
+        # A copy stays as it is when the constant is written, which gives that another name.
+        self.tensors[name] = _copy(x) if self._is_copied(x) else x
         return name
+
+    def _is_copied(self, x: Tensor) -> bool:
+        """Whether the file gets a copy of a constant."""
+        small = x.numel() <= _COPIED and x.device is cpu and x.is_contiguous() and not x.dtype.is_quantized
+        return small and id(x) not in self._parameters
 
     def part_of(self, x: Tensor) -> Callable[[Any], str] | None:
         """What gives parts of a result, where ONNX does not give all of it."""
@@ -123,7 +139,7 @@ class Graph:
     def check_constants(self) -> None:
         """ModelError where a tensor of the file has been written in place since it was named."""
         for x, version in self.kept:
-            if x.storage.version != version:
+            if x.storage.version != version and not (id(x) in self._computed and self._is_copied(x)):
                 raise ModelError(
                     "a constant is written in place, which ONNX cannot say", hint="Compute a new tensor instead"
                 )
