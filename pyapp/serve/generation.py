@@ -17,11 +17,11 @@ from pyapp.events import Cancel, Done, Error, Event, Token
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import Known
 
-from .answers import EventStream, cancelled_by_leaving, data_line
+from .answers import cancelled_by_leaving
 from .context import Context
 from .fields import Fields
 from .problems import Problem, PromptTooLong, of_event, of_exception
-from .sampling import COMPLETIONS, NAMES, Interface, reason_of
+from .sampling import COMPLETIONS, Interface, reason_of
 from .scheduler import Text
 from .served import ServedModel
 from .tool_calls import Tools
@@ -64,7 +64,7 @@ class Prompt:
     known: Known = field(default_factory=dict)  # the vectors of its pictures
 
 
-class Running:
+class RunningTexts:
     """The texts of one request. `close` cancels those that are not complete, and gives their places free."""
 
     def __init__(self, context: Context, model: ServedModel, form: Any, interface: Interface) -> None:
@@ -141,7 +141,7 @@ class Running:
 async def submit(
     context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, param: str, priority: int = 0,
     scored: int | None = None, interface: Interface = COMPLETIONS, tools: Tools | None = None,
-) -> Running:  # fmt: skip
+) -> RunningTexts:  # fmt: skip
     """`count` texts of each prompt, which the field `param` gave. Those with a lower priority go first. `scored` as in
     Text. `tools`: those that the form of the texts may be of.
     """
@@ -160,7 +160,7 @@ async def submit(
             raise of_exception(error, interface.names) from error
     pictures = sum(map(bytes_of, prompts))
     context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts), pictures)
-    running = Running(context, model, form, interface)
+    running = RunningTexts(context, model, form, interface)
     for prompt in prompts:
         running.add(prompt, count, priority, scored)
     return running
@@ -189,17 +189,7 @@ def priority_of(fields: Fields) -> int:
     return found
 
 
-def broken(error: Exception) -> str:
-    return data_line(of_exception(error, NAMES).body())
-
-
-def stream_of(
-    context: Context, running: Running, source: AsyncGenerator[str, None], broken: Callable[[Exception], str] = broken
-) -> EventStream:
-    return EventStream(source, broken, running.close, context.settings.seconds, context.settings.ping_seconds)
-
-
-async def collect(request: Request, running: Running, take: Callable[[int, Event], Any]) -> None:
+async def collect(request: Request, running: RunningTexts, take: Callable[[int, Event], Any]) -> None:
     """Takes all events; a client that leaves cancels the texts."""
     async with cancelled_by_leaving(request, running.close, running.context.settings.seconds):
         async with aclosing(running.events()) as events:

@@ -330,7 +330,7 @@ def test_streams_that_break_off(client: Any, monkeypatch: pytest.MonkeyPatch) ->
     from pyapp.serve import generation
     from pyapp.serve.problems import Problem
 
-    known = generation.Running.events
+    known = generation.RunningTexts.events
 
     async def breaking(self: Any) -> Any:
         number = 0
@@ -340,7 +340,7 @@ def test_streams_that_break_off(client: Any, monkeypatch: pytest.MonkeyPatch) ->
                 raise Problem("the server ends", status=503, code="server_ends")
             yield event
 
-    monkeypatch.setattr(generation.Running, "events", breaking)
+    monkeypatch.setattr(generation.RunningTexts, "events", breaking)
     events = streamed(client)
     assert kinds(events)[-2:] == ["error", "failed"]
     assert events[-2]["message"] == "the server ends" and events[-2]["code"] == "server_ends"
