@@ -30,6 +30,7 @@ from pyapp.models.load import (
     is_llama_cpps,
     module_of,
     read_settings,
+    settings_beside,
     settings_name,
     settings_of,
     stored_parameters,
@@ -207,15 +208,14 @@ def load_task_model(
                   if part.kind == "LogitScore" and part.file("config.json") in files]  # fmt: skip
         answers = answer_ids(tokenizer, settings, scores[0] if scores else None, name)
     release_memory()
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel, labels is not None)
+    model = ready_model(files, settings, task, dtype, device, report, cancel, labels is not None)
     check_tokenizer(tokenizer, model, name)
     if task == "features":
         model = embedder(model, files, settings, dtype, device)
     elif answers is not None:
         model = LogitRanker(model, *answers)
     model.eval()
-    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    generation = settings_beside(files, "generation_config")
     processor = _processor(getattr(model, "encoder", None), files, settings, name)
     return LoadedTaskModel(name, model, tokenizer, settings, generation, sentence_settings(files), processor)
 
@@ -227,7 +227,7 @@ def _processor(
     wanted = getattr(encoder, "pixels", None)
     if wanted is None:
         return None
-    found = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
+    found = settings_beside(files, "preprocessor_config")
     processor = ImageProcessor.from_settings(found, usual_processor(str(settings.get("model_type"))))
     check_fit(processor, wanted, name)
     return processor
@@ -502,6 +502,15 @@ def build(
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
+
+
+def ready_model(
+    files: Mapping[str, Any], settings: Mapping[str, Any], task: str, dtype: str | None, device: Device | str | None,
+    report: Callable[[Event], None], cancel: Cancel, new_head: bool = False,
+) -> Any:  # fmt: skip
+    """As `build`, of the file of weights: a model that is ready to be used."""
+    with open_checkpoint(files["model"]) as checkpoint:
+        return build(checkpoint, settings, task, dtype, device, report, cancel, new_head).eval()
 
 
 def _initialised_head(model: Module, base: str, deviation: float, device: Device | str | None) -> set[str]:

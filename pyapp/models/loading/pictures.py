@@ -16,7 +16,7 @@ from pyapp.engine import Device
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
-from pyapp.models.load import read_settings
+from pyapp.models.load import read_settings, settings_beside
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
@@ -97,7 +97,7 @@ def load_image_model(
     if hasattr(model, "take_prompts") and "processor_config" in files:
         model.take_prompts(read_settings(files["processor_config"]))
     model.eval()
-    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    generation = settings_beside(files, "generation_config")
     return LoadedImageModel(name, model, processor, tokenizer, settings, generation)
 
 

@@ -5,7 +5,6 @@ characters or tokenizers and what prepares their samples.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ from pyapp.events import Cancel, Event, Notice, reading_of
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import close_source, read_whole
-from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.audio.sound_text import SoundTextModel
 from pyapp.nn.audio.synchronous import SynchronousModel
 from pyapp.nn.parameter import skip_initialization
@@ -28,6 +26,7 @@ from pyapp.text.tokenization.spoken_pieces import SpokenPieces
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import MERGES, load_tokenizer
 
+from .architectures import architecture
 from .quantised.methods import as_floats
 from .weights import base_of, ignored_by, load_buffers, load_weights
 
@@ -140,7 +139,7 @@ def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
 
 def module_of(settings: Mapping[str, Any]) -> Any:
     """The module of a configuration's architecture."""
-    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[str(settings['model_type'])]}")
+    return architecture(settings["model_type"])
 
 
 def _built(
