@@ -108,3 +108,13 @@ class Process:
         connection.request("GET", "/metrics", headers={"Authorization": "Bearer secret"})
         lines = connection.getresponse().read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0].partition(" ")[0] == name)
+
+
+@pytest.fixture(scope="session")
+def keyed_server(model_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A server of all models in a process of its own, with the key "secret"."""
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text("secret\n")
+    models = [f"{name}={folder}" for name, folder in model_folders.items()]
+    with Process(*models, "speech", "--api-key-file", str(keys)) as found:
+        yield found
