@@ -18,11 +18,11 @@ from pyapp.engine import Device, ops, quant
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, reading_of
-from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
+from pyapp.formats import ByteSource, Checkpoint, open_checkpoint
 from pyapp.formats.first_among_files import FirstAmongFiles
 from pyapp.formats.part_names import INDICES, part_names
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
-from pyapp.formats.source import close_source, name_of
+from pyapp.formats.source import name_of, opened_source
 from pyapp.hub.resolver import choose_files, choose_model
 from pyapp.models.load import (
     SEES,
@@ -391,12 +391,8 @@ def given_files(files: Mapping[str, ByteSource], also: re.Pattern[str] | None = 
 
 def _marian(pieces: Any, vocabulary: Any, words: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer of OPUS-MT's folders."""
-    source = open_source(pieces)
-    try:
+    with opened_source(pieces) as source:
         model = read_sentencepiece_model(source)
-    finally:
-        if source is not pieces:
-            close_source(source)
     numbers = checked_vocabulary(read_json(vocabulary, dict), name_of(vocabulary))
     settings = read_json(words["tokenizer_config.json"], dict) if "tokenizer_config.json" in words else {}
     return Tokenizer(marian_document(model, numbers, name_of(pieces)), settings, where=name_of(pieces))

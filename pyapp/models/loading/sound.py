@@ -14,9 +14,9 @@ from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.audio.processors.spectrograms import SpectrogramProcessor
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, reading_of
-from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
+from pyapp.formats import ByteSource, Checkpoint, open_checkpoint
 from pyapp.formats.safe_json import json_object
-from pyapp.formats.source import close_source, read_whole
+from pyapp.formats.source import opened_source, read_whole
 from pyapp.nn.audio.sound_text import SoundTextModel
 from pyapp.nn.audio.synchronous import SynchronousModel
 from pyapp.nn.parameter import skip_initialization
@@ -90,12 +90,8 @@ def add_own_adapter(
     from pyapp.adapters import merge_adapters
     from pyapp.adapters.files import add_file, config_of
 
-    source = open_source(files["adapter_config.json"])
-    try:
+    with opened_source(files["adapter_config.json"]) as source:
         config = config_of(source)
-    finally:
-        if source is not files["adapter_config.json"]:
-            close_source(source)
     with open_checkpoint(files["adapter_model.safetensors"]) as checkpoint:
         add_file(model, config, checkpoint, renamed=module_of(settings).renamed)
     merge_adapters(model, quantized=False)
@@ -167,12 +163,8 @@ def _built(
 
 
 def _object(source: Any) -> dict[str, Any]:
-    opened = open_source(source)
-    try:
+    with opened_source(source) as opened:
         found = json_object(read_whole(opened).decode("utf-8-sig", "replace"))
-    finally:
-        if opened is not source:
-            close_source(opened)
     if not found:
         raise ModelError("a JSON object is expected", where=opened.name, hint="Download the file again")
     return found
