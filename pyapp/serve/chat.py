@@ -21,7 +21,7 @@ from pyapp.text.pictures import known_ids
 
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Prompt, RunningTexts, note_done, submit
+from .generation import Choice, Prompt, RunningTexts, submit
 from .pictures import with_pictures
 from .problems import Problem, of_exception
 from .sampling import COMPLETIONS, Asked, Interface
@@ -263,7 +263,7 @@ class AnswerParser:
             choice.thought_tokens += event.id is not None and (before or self.thinking)
         elif isinstance(event, Done):
             thought, text, calls = self.finish()
-            note_done(request, choice, event)
+            choice.end(request, event)
         choice.thoughts, choice.text = choice.thoughts + thought, choice.text + text
         joined(choice.calls, calls)
         if choice.calls and choice.reason == "stop":

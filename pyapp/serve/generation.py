@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
-from pyapp.events import Cancel, Done, Error, Event, Token
+from pyapp.events import Cancel, Done, Error, Event, Item, Token
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import Known
 
@@ -49,6 +49,32 @@ class Choice:
     def mean_logprob(self) -> float:
         """The mean log-probability of the new tokens, by which best_of chooses."""
         return sum(token.logprob or 0.0 for token in self.logprobs) / max(len(self.logprobs), 1)
+
+    def take(self, request: Request, event: Event, scored: bool = True) -> str:
+        """Notes an event of the text; what it adds to it. `scored`: the log-probabilities of its tokens are kept."""
+        if isinstance(event, Item):
+            self.prompt = list(event.values["tokens"])
+        elif isinstance(event, Token):
+            if event.id is not None:
+                self.tokens += 1
+                self.logprobs += [event] if scored else []
+            self.text += event.text
+            return event.text
+        elif isinstance(event, Done):
+            self.end(request, event)
+        return ""
+
+    def end(self, request: Request, done: Done) -> None:
+        """Notes the end of the text, also in the log."""
+        self.reason, self.ended = reason_of(done.reason), done.reason
+        self.stop = done.results.get("stop_string")
+        self.tokens = done.results.get("new_tokens", 0)
+        self.prompt_tokens = done.results.get("prompt_tokens", 0)
+        self.reused = done.results.get("reused_tokens", 0)
+        log = request.scope["pyapp.log"]
+        log["prompt_tokens"] = log.get("prompt_tokens", 0) + self.prompt_tokens
+        log["new_tokens"] = log.get("new_tokens", 0) + self.tokens
+        log["reason"] = done.reason
 
 
 @dataclass(frozen=True)
@@ -169,18 +195,6 @@ async def submit(
 def bytes_of(prompt: Prompt) -> int:
     """The bytes of a prompt's pictures."""
     return sum(picture.nbytes for picture, number in prompt.known.values() if number == 0)
-
-
-def note_done(request: Request, choice: Choice, event: Done) -> None:
-    choice.reason, choice.ended = reason_of(event.reason), event.reason
-    choice.stop = event.results.get("stop_string")
-    choice.tokens = event.results.get("new_tokens", 0)
-    choice.prompt_tokens = event.results.get("prompt_tokens", 0)
-    choice.reused = event.results.get("reused_tokens", 0)
-    log = request.scope["pyapp.log"]
-    log["prompt_tokens"] = log.get("prompt_tokens", 0) + choice.prompt_tokens
-    log["new_tokens"] = log.get("new_tokens", 0) + choice.tokens
-    log["reason"] = event.reason
 
 
 def priority_of(fields: Fields) -> int:

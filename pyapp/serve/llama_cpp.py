@@ -24,7 +24,7 @@ from .answers import data_line
 from .chat import chat_prompt, messages_of, named_logprobs, texts_of_messages
 from .context import Context
 from .fields import Fields
-from .generation import Choice, RunningTexts, collect, note_done, submit
+from .generation import Choice, RunningTexts, collect, submit
 from .openai_text import completion_prompts, prompts_of
 from .running import stream_of
 from .sampling import LLAMA_CPP, Asked, asked_of
@@ -99,15 +99,11 @@ class Texts:
         self._began, self._first = perf_counter(), 0.0
 
     def take(self, index: int, event: Event) -> None:
-        choice = self._choices[index]
+        self._choices[index].take(self._request, event)
         if isinstance(event, Token):
             self._first = self._first or perf_counter()
-            choice.text += event.text
             if event.id is not None:
                 self._ids[index].append(event.id)
-                choice.logprobs.append(event)
-        elif isinstance(event, Done):
-            note_done(self._request, choice, event)
 
     def _scores(self, tokens: Sequence[Token]) -> Value:
         """`completion_probabilities`, where they are wanted."""

@@ -40,7 +40,7 @@ from .chat import (
 )
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Prompt, RunningTexts, collect, note_done, submit
+from .generation import Choice, Prompt, RunningTexts, collect, submit
 from .openai_text import completion_prompts
 from .problems import Problem, of_exception
 from .sampling import OLLAMA, Asked, asked_of
@@ -251,13 +251,7 @@ class Lines:
             self._first = perf_counter_ns()
         if not self._raw:
             return self._parser.take(self._request, self._choice, event, self._scored)
-        text = event.text if isinstance(event, Token) else ""
-        if self._scored and isinstance(event, Token):
-            self._choice.logprobs.append(event)
-        self._choice.text += text
-        if isinstance(event, Done):
-            note_done(self._request, self._choice, event)
-        return "", text, []
+        return "", self._choice.take(self._request, event, self._scored), []
 
     def _said(self, text: str, thought: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
         head = {"model": self._model.name, "created_at": now()}

@@ -24,7 +24,7 @@ from .answers import DONE, data_line
 from .chat import LOWEST, Added, AnswerParser, Chat, begin_chat, messages_of, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Prompt, RunningTexts, collect, note_done, priority_of, submit
+from .generation import Choice, Prompt, RunningTexts, collect, priority_of, submit
 from .problems import Problem, of_exception
 from .running import stream_of
 from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, Asked, asked_of
@@ -345,18 +345,7 @@ class CompletionAnswer:
 
     def take(self, index: int, event: Event) -> str:
         """The text that an event adds to a choice."""
-        choice = self._choices[index]
-        if isinstance(event, Item):
-            choice.prompt = list(event.values["tokens"])
-        if isinstance(event, Token):
-            choice.tokens += event.id is not None
-            if self._keeps_logprobs and event.id is not None:
-                choice.logprobs.append(event)
-            choice.text += event.text
-            return event.text
-        if isinstance(event, Done):
-            note_done(self._request, choice, event)
-        return ""
+        return self._choices[index].take(self._request, event, self._keeps_logprobs)
 
     async def chunks(self) -> AsyncGenerator[str, None]:
         written = [len(start) for start in self._starts]  # characters of each choice

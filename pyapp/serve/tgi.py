@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from pyapp import __version__
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
-from pyapp.events import Done, Event, Item, Token
+from pyapp.events import Done, Event, Token
 from pyapp.text.generation.generation_config import with_model_settings
 from pyapp.text.generation.options import SEEDS, SamplingOptions
 
@@ -24,7 +24,7 @@ from .context import Context
 from .fields import Fields
 from .file_tasks import FILE_TASKS, of_file
 from .forecasting import forecast
-from .generation import Choice, RunningTexts, collect, note_done, submit
+from .generation import Choice, RunningTexts, collect, submit
 from .openai_text import completion_prompt
 from .running import stream_of
 from .sampling import MOST_STOPS, MOST_TEXTS, TGI
@@ -117,15 +117,8 @@ class Generated:
         self._ends: dict[int, Done] = {}  # by choice
 
     def take(self, index: int, event: Event) -> None:
-        choice = self._choices[index]
-        if isinstance(event, Token):
-            choice.text += event.text
-            if event.id is not None:
-                choice.logprobs.append(event)
-        elif isinstance(event, Item):
-            choice.prompt = list(event.values["tokens"])
-        elif isinstance(event, Done):
-            note_done(self._request, choice, event)
+        self._choices[index].take(self._request, event)
+        if isinstance(event, Done):
             self._ends[index] = event
 
     async def chunks(self) -> AsyncGenerator[str, None]:
