@@ -23,7 +23,7 @@ from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.load import load_model
 from pyapp.models.loading import timm_networks
-from pyapp.models.loading.by_task import own_task
+from pyapp.models.loading.heads import own_task
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.headers import header

@@ -10,7 +10,9 @@ from pyapp.dataclass import dataclass
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource
 
-from .by_task import Loaded, ready_model, task_files
+from .building import ready_model
+from .by_task import Loaded
+from .task_files import task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device

@@ -22,18 +22,11 @@ from pyapp.text.tokenization.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
 from . import bare_files, open_clip, timm, ultralytics
-from .by_task import (
-    TOKENIZER_FILES,
-    Loaded,
-    build,
-    check_new_head,
-    check_task,
-    check_tokenizer,
-    files_of,
-    settings_in,
-    with_labels,
-)
+from .building import build
+from .by_task import Loaded, check_tokenizer
+from .heads import check_new_head, check_task, with_labels
 from .image_processors import check_fit, usual_processor
+from .task_files import TOKENIZER_FILES, files_of, settings_in
 
 READERS = r"(qformer_tokenizer/)?"  # the folder of a second tokenizer, of InstructBLIP
 MORE_FILES = re.compile(READERS + "(" + "|".join(map(re.escape, TOKENIZER_FILES)) + ")")

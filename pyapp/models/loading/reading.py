@@ -17,8 +17,10 @@ from pyapp.models.load import settings_beside
 from pyapp.text.generation.character_model import read_character_model
 from pyapp.text.generation.ctc import TextSearch
 
-from .by_task import Loaded, given_files, ready_model
+from .building import ready_model
+from .by_task import Loaded
 from .pictures import LoadedImageModel, load_image_model
+from .task_files import given_files
 
 LINE_READING = "line-reading"
 LINE_READERS = ("ctc_reader",)

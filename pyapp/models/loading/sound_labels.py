@@ -18,8 +18,11 @@ from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource
 from pyapp.models.load import settings_beside
 
-from .by_task import Loaded, check_tokenizer, own_task, ready_model, task_files, with_labels
+from .building import ready_model
+from .by_task import Loaded, check_tokenizer
+from .heads import own_task, with_labels
 from .pictures import MORE_FILES, tokenizer_of
+from .task_files import task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device

@@ -14,8 +14,10 @@ from pyapp.formats import ByteSource
 from pyapp.models.load import read_settings
 from pyapp.vision.processors import ImageProcessor
 
-from .by_task import Loaded, ready_model, task_files
+from .building import ready_model
+from .by_task import Loaded
 from .image_processors import usual_processor
+from .task_files import task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device

@@ -53,9 +53,11 @@ from pyapp.text.tokenization.word_patterns import WordPattern
 
 from ..diffusion.read_schedule import read_schedule
 from .architectures import architecture
-from .by_task import Loaded, build, check_tokenizer, task_files
+from .building import build
+from .by_task import Loaded, check_tokenizer
 from .codec import VOCODER, load_codec
 from .pictures import MORE_FILES, tokenizer_of
+from .task_files import task_files
 from .weights import load_weights
 
 if TYPE_CHECKING:

@@ -25,11 +25,13 @@ from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .architectures import architecture
-from .by_task import MORE_FILES, base_of, own_task, reads_both_ways, renamed
+from .building import reads_both_ways, renamed
 from .gguf import AsGguf, Gguf, turned
+from .heads import own_task
 from .quantised.methods import as_floats, unquantised
 from .sentence_folders import sentence_parts
-from .weights import ignored_by
+from .task_files import MORE_FILES
+from .weights import base_of, ignored_by
 
 # Fields that readers find in the tensors, or that tell nothing of the outputs.
 UNSAID = ("tie_word_embeddings", "pad_token_id", "id2label", "label2id")

@@ -19,7 +19,8 @@ from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Event, Notice, Progress
 from pyapp.formats import open_checkpoint
 from pyapp.models.load import load_speech_model, read_settings, settings_beside
-from pyapp.models.loading.by_task import DEVIATION, build, known_tasks
+from pyapp.models.loading.building import DEVIATION, build
+from pyapp.models.loading.heads import known_tasks
 from pyapp.models.loading.sound import TASK, files_of, module_of, processor_of
 from pyapp.models.loading.writing_folder import SETTINGS, write_folder, write_json
 from pyapp.nn import Module, Parameter
