@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
+from tests.serve.in_process import serving
 from tests.serve.test_routes import WEATHER, named_events, post
 from tests.together import check_each
 
@@ -429,13 +430,7 @@ def test_texts_that_no_json_has(client: Any) -> None:
 
 
 def test_nothing_is_kept_where_there_is_no_memory_for_it(model_folders: dict[str, Path]) -> None:
-    from starlette.testclient import TestClient
 
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
-    settings = Settings(models=(f"chat={model_folders['chat']}",), preload=False, response_bytes=0)
-    with TestClient(make_app(Context(settings))) as other:
+    with serving(f"chat={model_folders['chat']}", response_bytes=0) as other:
         found = respond(other)
         assert found["status"] == "incomplete" and other.get(f"{PATH}/{found['id']}").status_code == 404
