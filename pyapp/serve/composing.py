@@ -16,8 +16,7 @@ from pyapp.events import Sound
 from pyapp.formats.source import BytesSource
 
 from .context import Context
-from .fields import Fields
-from .file_tasks import decoded
+from .fields import Fields, decoded
 from .running import RunningTask
 from .speaking import form_of
 

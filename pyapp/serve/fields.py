@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -165,3 +166,13 @@ class Fields:
         if unknown:
             name = self.name(unknown[0])
             raise Problem(f"{name:.80}: there is no such field", param=name[:80], code="unknown_parameter")
+
+
+def decoded(coded: str, fields: Fields, name: str) -> bytes:
+    """The bytes of a file in base64, or in a data: URL of it, which the field `name` gave."""
+    if coded[:5].lower() == "data:":
+        coded = coded.partition(",")[2]
+    try:
+        return base64.b64decode(coded, validate=True)
+    except ValueError:
+        raise fields.wrong(name, "must be the bytes of a file in base64") from None

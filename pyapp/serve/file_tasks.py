@@ -25,7 +25,7 @@ from pyapp.formats.source import BytesSource
 from pyapp.tasks.reading import LAYOUTS
 
 from .context import Context
-from .fields import Fields
+from .fields import Fields, decoded
 from .pictures import picture_in
 from .problems import Problem
 from .running import RunningTask, Stream
@@ -329,13 +329,3 @@ async def of_file(request: Request, context: Context, name: str | None) -> Respo
         return JSONResponse(answers)
     [answer] = answers
     return Response(answer, media_type="image/png") if isinstance(answer, bytes) else JSONResponse(answer)
-
-
-def decoded(coded: str, fields: Fields, name: str) -> bytes:
-    """The bytes of a file in base64, or in a data: URL of it, which the field `name` gave."""
-    if coded[:5].lower() == "data:":
-        coded = coded.partition(",")[2]
-    try:
-        return base64.b64decode(coded, validate=True)
-    except ValueError:
-        raise fields.wrong(name, "must be the bytes of a file in base64") from None

@@ -13,8 +13,7 @@ from pyapp import tasks
 from pyapp.formats.source import BytesSource
 
 from .context import Context
-from .fields import Fields
-from .file_tasks import decoded
+from .fields import Fields, decoded
 from .items import by_task
 from .running import Stream
 

@@ -20,8 +20,7 @@ from pyapp.events import Done, Segment
 
 from .answers import DONE, data_line
 from .context import Context, upload_of
-from .fields import Fields
-from .file_tasks import decoded
+from .fields import Fields, decoded
 from .problems import Problem
 from .running import RunningTask, stream_of
 from .served import Beside

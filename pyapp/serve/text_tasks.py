@@ -21,8 +21,8 @@ from pyapp.text.generation.sequence_to_sequence import SearchOptions
 from pyapp.text.spans import AGGREGATIONS, softmax
 
 from .context import Context
-from .fields import Fields
-from .file_tasks import MOST_LABELS, decoded
+from .fields import Fields, decoded
+from .file_tasks import MOST_LABELS
 from .items import by_task
 from .pictures import picture_in
 from .problems import of_exception

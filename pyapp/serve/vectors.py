@@ -21,8 +21,7 @@ from pyapp.tasks.texts import embed_every_token, encoded_for_embedding
 from .answers import Answer, ArrayStream
 from .batching import Batch, result_of
 from .context import Context
-from .fields import Fields
-from .file_tasks import decoded
+from .fields import Fields, decoded
 from .file_vectors import asks_for_files, vectors_of_files
 from .items import by_task, items_of, values_of
 from .problems import Problem, of_exception
