@@ -35,8 +35,9 @@ from .chat import (
 )
 from .context import Context
 from .fields import Fields
-from .generation import Choice, collect, stream_of
+from .generation import Choice, collect
 from .problems import Problem, of_exception
+from .running import stream_of
 from .sampling import ANTHROPIC, asked_of
 from .served import ServedModel
 from .tool_calls import Tools
@@ -103,9 +104,7 @@ def text_of(content: Any, at: str) -> str:
 
 def picture_part(block: Fields) -> Value:
     """A picture in OpenAI's form."""
-    source = block.object("source")
-    if source is None:
-        raise block.missing("source")
+    source = block.needed_object("source")
     kind = source.text("type")
     if kind != "base64":
         what = f"a picture comes as base64, not as {kind!r:.40}: other addresses and files by id are not opened"
@@ -116,9 +115,7 @@ def picture_part(block: Fields) -> Value:
 
 def document_text(block: Fields) -> str:
     """The text of a document, after its title."""
-    source = block.object("source")
-    if source is None:
-        raise block.missing("source")
+    source = block.needed_object("source")
     kind, title = source.text("type"), block.text("title")
     if kind == "text":
         text = source.needed_text("data")
@@ -188,9 +185,7 @@ def of_assistant(blocks: list[Fields], called: dict[str, str]) -> list[Value]:
 
 def conversation_of(fields: Fields) -> list[Value]:
     """The conversation in OpenAI's form, as chat templates read it."""
-    given, system = fields.array("messages"), fields.any("system")
-    if given is None:
-        raise fields.missing("messages")
+    given, system = fields.needed("messages", fields.array("messages")), fields.any("system")
     if not given:
         raise fields.wrong("messages", "is empty")
     found = [] if system is None else [{"role": "system", "content": text_of(system, "system")}]
@@ -249,9 +244,7 @@ def thinking_of(fields: Fields) -> str | None:
     thinking = fields.object("thinking")
     if thinking is None:
         return None
-    kind: str | None = thinking.text("type", choices=THINKING)
-    if kind is None:
-        raise thinking.missing("type")
+    kind = thinking.needed_text("type", THINKING)
     thinking.whole("budget_tokens", None, 1)
     thinking.end(("display",))
     return kind
@@ -291,9 +284,7 @@ def question_of(fields: Fields, context: Context, counted: bool = False) -> Ques
     if output is not None:
         effort, form = output.text("effort", choices=EFFORTS), output.object("format")
         output.end()
-    given = 1 if counted else fields.whole("max_tokens", None, 1)
-    if given is None:
-        raise fields.missing("max_tokens")
+    given = 1 if counted else fields.needed("max_tokens", fields.whole("max_tokens", None, 1))
     # It is the most that a client takes, and not what it asks for: clients send what Anthropic's models can write.
     fields.put("max_tokens", min(given, context.settings.output_tokens))
     asked = asked_of(fields, context.settings, None, form, interface=ANTHROPIC)

@@ -200,13 +200,27 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 # -- around each request
 
 
+def check_alive(context: Context) -> None:
+    """Problem where the engine died."""
+    if not context.engine.alive:
+        raise Problem("the engine died; the server ends", status=503, code="engine_dead")
+
+
+def noted_problem(error: Exception, scope: Any) -> Problem:
+    """The problem of an exception. The log has those that are not the request's fault."""
+    problem = of_exception(error, NAMES)
+    if problem.status >= 500 and not isinstance(error, Problem):
+        log.error("a request failed", exc_info=error, extra={"fields": {"request": scope["pyapp.id"]}})
+    return problem
+
+
 def endpoint_of(handler: Handler, context: Context, answer: Callable[[Problem], Response]) -> Callable[[Request], Any]:
     """A route's function: errors become answers."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            if not context.engine.alive and request.url.path not in OPEN:
-                raise Problem("the engine died; the server ends", status=503, code="engine_dead")
+            if request.url.path not in OPEN:
+                check_alive(context)
             found = await handler(request, context)
         except ClientDisconnect:
             return Response(status_code=499)
@@ -221,10 +235,7 @@ def endpoint_of(handler: Handler, context: Context, answer: Callable[[Problem], 
         return found
 
     def refused(error: Exception, request: Request) -> Response:
-        problem = of_exception(error, NAMES)
-        if problem.status >= 500 and not isinstance(error, Problem):
-            log.error("a request failed", exc_info=error, extra={"fields": {"request": request.scope["pyapp.id"]}})
-        return answer(problem)
+        return answer(noted_problem(error, request.scope))
 
     return endpoint
 
@@ -234,13 +245,10 @@ def socket_endpoint(context: Context) -> Callable[[WebSocket], Any]:
 
     async def endpoint(socket: WebSocket) -> None:
         try:
-            if not context.engine.alive:
-                raise Problem("the engine died; the server ends", status=503, code="engine_dead")
+            check_alive(context)
             await realtime(socket, context)
         except Exception as error:
-            problem = of_exception(error, NAMES)
-            if problem.status >= 500 and not isinstance(error, Problem):
-                log.error("a request failed", exc_info=True, extra={"fields": {"request": socket.scope["pyapp.id"]}})
+            problem = noted_problem(error, socket.scope)
             if socket.client_state is WebSocketState.CONNECTING:
                 await socket.send_denial_response(answer_of(problem))
 

@@ -16,8 +16,9 @@ from .answers import data_line
 from .chat import Added, AnswerParser, Chat, begin_chat, effort_variables, messages_of, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
-from .generation import Choice, collect, priority_of, stream_of
+from .generation import Choice, collect, priority_of
 from .problems import of_exception
+from .running import stream_of
 from .sampling import COHERE, asked_of
 from .served import ServedModel
 from .tool_calls import Tools

@@ -24,8 +24,9 @@ from .answers import data_line
 from .chat import chat_prompt, messages_of, named_logprobs, texts_of_messages
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Running, collect, note_done, stream_of, submit
+from .generation import Choice, RunningTexts, collect, submit
 from .openai_text import completion_prompts, prompts_of
+from .running import stream_of
 from .sampling import LLAMA_CPP, Asked, asked_of
 from .served import ServedModel
 from .tool_calls import Tools
@@ -87,7 +88,7 @@ class Texts:
     """The texts of a request: what comes of them, as pieces of a stream and as a whole."""
 
     def __init__(
-        self, request: Request, model: ServedModel, running: Running, prompts: Sequence[Any], top: int | None,
+        self, request: Request, model: ServedModel, running: RunningTexts, prompts: Sequence[Any], top: int | None,
         tokens: bool, alone: bool,
     ) -> None:  # fmt: skip
         """`tokens`: their numbers are wanted; `alone`: the answer is of one text, and no array."""
@@ -98,15 +99,11 @@ class Texts:
         self._began, self._first = perf_counter(), 0.0
 
     def take(self, index: int, event: Event) -> None:
-        choice = self._choices[index]
+        self._choices[index].take(self._request, event)
         if isinstance(event, Token):
             self._first = self._first or perf_counter()
-            choice.text += event.text
             if event.id is not None:
                 self._ids[index].append(event.id)
-                choice.logprobs.append(event)
-        elif isinstance(event, Done):
-            note_done(self._request, choice, event)
 
     def _scores(self, tokens: Sequence[Token]) -> Value:
         """`completion_probabilities`, where they are wanted."""
@@ -220,12 +217,10 @@ async def _written(
 async def tokenize(request: Request, context: Context, given: Value) -> Response:
     """/tokenize of a `content`. `given`: the body."""
     fields = Fields(given)
-    content, name = fields.text("content"), fields.text("model")
+    content, name = fields.needed_text("content"), fields.text("model")
     special, parse = fields.flag("add_special"), fields.flag("parse_special", True)
     pieces = fields.flag("with_pieces")
     fields.end()
-    if content is None:
-        raise fields.missing("content")
     context.check_length([content], "content")
     model = await context.model(request, name, "generate")
     tokenizer = model.loaded.tokenizer
@@ -246,10 +241,8 @@ def piece_of(data: bytes) -> str | list[int]:
 async def detokenize(request: Request, context: Context) -> Response:
     """/detokenize: the text of tokens."""
     fields = Fields(await context.json(request))
-    ids, name = fields.array("tokens"), fields.text("model")
+    ids, name = fields.needed("tokens", fields.array("tokens")), fields.text("model")
     fields.end()
-    if ids is None:
-        raise fields.missing("tokens")
     model = await context.model(request, name, "generate")
     size = model.runner.vocab_size
     if not all(type(id) is int and 0 <= id < size for id in ids):

@@ -82,10 +82,16 @@ SAMPLING: dict[str, Schema] = {
     "stream": FLAG, "stream_options": an_object(include_usage=FLAG, continuous_usage_stats=FLAG),
     **ignored(*WITHOUT_EFFECT),
 }  # fmt: skip
+OF_ANSWERS = ("max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority")
+
+
+def sampling(*without: str, names: Mapping[str, str] = {}) -> dict[str, Schema]:
+    """The settings of generation in another interface, which has `names` for some and not all."""
+    left_out = (*without, *WITHOUT_EFFECT)
+    return {names.get(name, name): schema for name, schema in SAMPLING.items() if name not in left_out}
+
+
 # Those of /v1/responses.
-NOT_OF_RESPONSES = (
-    "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
-)  # fmt: skip
 RESPONSE_FIELDS: dict[str, Schema] = {
     "model": MODEL, "input": {"oneOf": [TEXT, array(OBJECT)], "description": "A text, or items: messages, "
                               "function_call, function_call_output, reasoning, item_reference."},
@@ -96,7 +102,7 @@ RESPONSE_FIELDS: dict[str, Schema] = {
     "reasoning": an_object(effort=TEXT, summary=one_of("auto"), generate_summary=one_of("auto")),
     "truncation": one_of("auto", "disabled", default="disabled"), "chat_template_kwargs": OBJECT,
     **{name: {"description": f"Is refused: {why}."} for name, why in responses.REFUSED.items()},
-    **{name: schema for name, schema in SAMPLING.items() if name not in (*NOT_OF_RESPONSES, *WITHOUT_EFFECT)},
+    **sampling("max_tokens", *OF_ANSWERS),
 }  # fmt: skip
 INFERENCE = an_object(
     max_new_tokens=whole(1, default=100), temperature=number(0.0001, 100), top_k=whole(0), top_p=number(0, 1),
@@ -107,6 +113,8 @@ INFERENCE = an_object(
 )  # fmt: skip
 MESSAGES = array(an_object(role=TEXT, content={"oneOf": [TEXT, array(OBJECT), {"type": "null"}]}), minItems=1)
 INPUTS = {"inputs": TEXTS}
+GENERATION = {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")}
+GENERATE = {"inputs": "Once", "parameters": {"max_new_tokens": 4}}
 TRUNCATION: dict[str, Schema] = {
     "truncate": FLAG | {"default": True},
     "truncation_direction": one_of("Right", "right", "Left", "left", default="Right"),
@@ -138,8 +146,7 @@ MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, ta
                         is_deprecated=FLAG, context_length=whole(1))  # fmt: skip
 STATUS = an_object(status=TEXT)
 COHERE_FIELDS: dict[str, Schema] = {
-    **{COHERE.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
-        "max_completion_tokens", "n", "stream_options", *WITHOUT_EFFECT)},
+    **sampling("max_completion_tokens", "n", "stream_options", names=COHERE.names),
     "logprobs": FLAG, "tools": array(OBJECT), "tool_choice": one_of("REQUIRED", "NONE"),
     "parallel_tool_calls": FLAG | {"default": True},
     "thinking": an_object(type=one_of("enabled", "disabled"), token_budget={"description": "Is refused."}),
@@ -149,8 +156,7 @@ COHERE_FIELDS: dict[str, Schema] = {
 # Anthropic's; count_tokens takes the same, but for `stream`.
 ANTHROPIC_FIELDS: dict[str, Schema] = {
     "model": MODEL, "messages": MESSAGES, "system": {"oneOf": [TEXT, array(OBJECT)]},
-    **{ANTHROPIC.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
-        "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority", *WITHOUT_EFFECT)},
+    **sampling(*OF_ANSWERS, names=ANTHROPIC.names),
     "max_tokens": whole(1), "tools": array(OBJECT),
     "tool_choice": an_object(
         type=one_of(*anthropic_text.CHOICES, "tool"), name=TEXT, disable_parallel_tool_use=FLAG),
@@ -164,9 +170,7 @@ ANTHROPIC_FIELDS: dict[str, Schema] = {
 # llama.cpp's.
 LLAMA_CPP_FIELDS: dict[str, Schema] = {
     "model": MODEL, "stream": FLAG, "return_tokens": FLAG, "n_predict": whole(-2), "max_tokens": whole(-1),
-    **{LLAMA_CPP.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
-        "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
-        *WITHOUT_EFFECT)},
+    **sampling("max_tokens", *OF_ANSWERS, names=LLAMA_CPP.names),
     "logit_bias": {"oneOf": [SAMPLING["logit_bias"], array(array({}))]}, "json_schema": OBJECT, "n_probs": whole(0, 20),
     **{name: {"const": value} for name, value in llama_cpp.METHODS.items()},
     **{name: {"description": f"Is refused: {why}."} for name, why in llama_cpp.REFUSED.items()},
@@ -178,11 +182,9 @@ LLAMA_CPP_TEXT = an_object(content=TEXT, tokens=array(whole(0)), stop={"type": "
 OLLAMA_TEXT: dict[str, Schema] = {
     "model": MODEL, "name": MODEL, "stream": FLAG | {"default": True},
     "think": {"oneOf": [FLAG, one_of(*ollama.EFFORTS)]}, "format": {"oneOf": [one_of("json"), OBJECT]},
-    "options": an_object(num_predict=whole(-2), **{
-        OLLAMA.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
-            "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
-            *WITHOUT_EFFECT)
-    }, **{name: {"const": value} for name, value in ollama.METHODS.items()}, **ignored(*ollama.WITHOUT_EFFECT)),
+    "options": an_object(
+        num_predict=whole(-2), **sampling("max_tokens", *OF_ANSWERS, names=OLLAMA.names),
+        **{name: {"const": value} for name, value in ollama.METHODS.items()}, **ignored(*ollama.WITHOUT_EFFECT)),
     "logprobs": FLAG, "top_logprobs": whole(0, ollama.MOST_TOP), **ignored("keep_alive"),
 }  # fmt: skip
 OLLAMA_DETAILS = an_object(format=TEXT, family=TEXT, families=array(TEXT), parameter_size=TEXT, quantization_level=TEXT)
@@ -390,8 +392,7 @@ ROUTES: dict[tuple[str, str], Route] = {
         "neither of them, as /predict; of a recording its text (also in base64 as `inputs`, with "
         "`return_timestamps` or `generation_parameters` in `parameters`)",
         array(GENERATED),
-        {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
-        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+        GENERATION, GENERATE, ("inputs",), streams=True,
     ),
     ("POST", "/models/{name:path}"): Route(
         "What the model does, as Hugging Face's inference API: labels, objects, segments, depths, points, poses, a "
@@ -401,19 +402,16 @@ ROUTES: dict[tuple[str, str], Route] = {
         "labelled parts, translations or summaries, and answers to questions, of texts; given labels of texts "
         "(`candidate_labels`); music of a text (a WAVE file); for other models of texts and of speech as /",
         {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT, array({})]},
-        {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
-        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+        GENERATION, GENERATE, ("inputs",), streams=True,
     ),
     ("GET", "/info"): Route("The first model and the limits (TGI, TEI)", OBJECT),
     ("POST", "/generate"): Route(
         "The continuation of a text (TGI)", GENERATED,
-        {"inputs": TEXT, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
-        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+        {**GENERATION, "inputs": TEXT}, GENERATE, ("inputs",), streams=True,
     ),
     ("POST", "/generate_stream"): Route(
         "The continuation of a text, token by token (TGI)", "text/event-stream",
-        {"inputs": TEXT, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
-        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",),
+        {**GENERATION, "inputs": TEXT}, GENERATE, ("inputs",),
     ),
     ("POST", "/tokenize"): Route(
         "The tokens of texts (TGI, TEI); of a `content` as llama.cpp gives them, with its `add_special`, "

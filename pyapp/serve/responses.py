@@ -22,10 +22,11 @@ from .answers import data_line
 from .chat import AnswerParser, chat_prompt, effort_variables, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Prompt, collect, priority_of, stream_of, submit
+from .generation import Choice, Prompt, collect, priority_of, submit
 from .problems import Problem, PromptTooLong, of_exception
 from .response_items import Output, Value, input_items, messages_of, texts_of
 from .response_store import Item, encoded
+from .running import stream_of
 from .sampling import RESPONSES, Asked, asked_of
 from .served import ServedModel
 from .tool_calls import Tools

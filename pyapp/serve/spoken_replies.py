@@ -100,7 +100,7 @@ class SpokenReply:
         """The speech of a text of the reply."""
         self._speaking = Speaking(self._context, self._model, text, options, "wav", self._reply_to)
         try:
-            async with aclosing(self._speaking.checked()) as events:
+            async with aclosing(self._speaking.events()) as events:
                 async for event in events:
                     if isinstance(event, Sound):
                         yield event

@@ -21,11 +21,11 @@ from pyapp.tasks.texts import embed_every_token, encoded_for_embedding
 from .answers import Answer, ArrayStream
 from .batching import Batch, result_of
 from .context import Context
-from .fields import Fields
-from .file_tasks import decoded
+from .fields import Fields, decoded
 from .file_vectors import asks_for_files, vectors_of_files
-from .items import by_task, items_of, start_task, values_of
+from .items import by_task, items_of, values_of
 from .problems import Problem, of_exception
+from .running import start_task
 from .served import ServedModel
 
 # Cohere's ways to shorten a text, and why it is refused.
@@ -76,7 +76,7 @@ async def embeddings(request: Request, context: Context) -> Response:
         isinstance(row, list) and row and all(type(entry) is int for entry in row) for row in given
     )  # fmt: skip
     rows = [tokens] if tokens else given if several else None
-    texts = None if rows or of_files else fields.texts("input", MOST_INPUTS)
+    texts = [] if rows or of_files else fields.needed_texts("input", MOST_INPUTS)
     form = fields.text("encoding_format", "float", ("float", "base64"))
     dimensions = fields.whole("dimensions", None, 1)
     fields.end(("user", "input_type"))
@@ -91,7 +91,6 @@ async def embeddings(request: Request, context: Context) -> Response:
         if not all(0 <= id < size for row in rows for id in row):
             raise fields.wrong("input", f"tokens are from 0 to {size - 1}")
         texts = [model.loaded.tokenizer.decode(row) for row in rows]
-    assert texts is not None
     if not texts:
         raise fields.wrong("input", "is empty")
     context.check_length(texts, "input")
@@ -107,10 +106,7 @@ def _as_openai(
     fields: Fields, name: str, vectors: list[list[float]], used: int, form: str, dimensions: int | None
 ) -> Response:
     """The answer of /v1/embeddings. `used`: tokens."""
-    if dimensions is not None:
-        if dimensions > len(vectors[0]):
-            raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
-        vectors = [shortened(vector, dimensions) for vector in vectors]
+    vectors = [shortened(vector, dimensions) for vector in fitting(vectors, fields, "dimensions", dimensions)]
     data = [
         {"object": "embedding", "index": index, "embedding": as_base64(vector) if form == "base64" else vector}
         for index, vector in enumerate(vectors)
@@ -126,7 +122,7 @@ async def embeddings_by_type(request: Request, context: Context) -> Response:
     for other in ("images", "inputs"):
         if fields.any(other):
             raise fields.wrong(other, "pictures are not read here: give texts", "unsupported_parameter")
-    texts = fields.texts("texts", MOST_INPUTS)
+    texts = fields.needed_texts("texts", MOST_INPUTS)
     types = fields.array("embedding_types", ["float"])
     for index, kind in enumerate(types):
         if kind not in ("float", "base64"):
@@ -134,7 +130,6 @@ async def embeddings_by_type(request: Request, context: Context) -> Response:
     dimensions = fields.whole("output_dimension", None, 1)
     cut = CUTS[fields.text("truncate", "END", tuple(CUTS))]
     fields.end(("input_type", "max_tokens", "priority"))
-    assert texts is not None
     if not texts:
         raise fields.wrong("texts", "is empty")
     context.check_length(texts, "texts")
@@ -142,10 +137,7 @@ async def embeddings_by_type(request: Request, context: Context) -> Response:
     if cut is not None:
         await refuse_cut(context, model, fields.wrong("truncate", cut, "context_length_exceeded"), texts)
     vectors = await embedded(request, context, model, texts)
-    if dimensions is not None:
-        if dimensions > len(vectors[0]):
-            raise fields.wrong("output_dimension", f"the model has {len(vectors[0])}")
-        vectors = [shortened(vector, dimensions) for vector in vectors]
+    vectors = [shortened(vector, dimensions) for vector in fitting(vectors, fields, "output_dimension", dimensions)]
     kinds = {"float": lambda: vectors, "base64": lambda: [as_base64(vector) for vector in vectors]}
     used = request.scope["pyapp.log"]["prompt_tokens"]
     return JSONResponse(
@@ -157,8 +149,17 @@ async def embeddings_by_type(request: Request, context: Context) -> Response:
     )  # fmt: skip
 
 
-def shortened(vector: list[float], dimensions: int) -> list[float]:
-    """The first numbers of a vector, with length 1 (Kusupati et al., 2022)."""
+def fitting(vectors: list[list[float]], fields: Fields, name: str, dimensions: int | None) -> list[list[float]]:
+    """The vectors. Problem where they have fewer numbers than the field `name` asks for."""
+    if dimensions is not None and vectors and dimensions > len(vectors[0]):
+        raise fields.wrong(name, f"the model has {len(vectors[0])}")
+    return vectors
+
+
+def shortened(vector: list[float], dimensions: int | None) -> list[float]:
+    """The first numbers of a vector, with length 1 (Kusupati et al., 2022); None: as it is."""
+    if dimensions is None:
+        return vector
     cut = vector[:dimensions]
     length = math.sqrt(sum(x * x for x in cut)) or 1.0
     return [x / length for x in cut]
@@ -200,16 +201,14 @@ async def rerank(request: Request, context: Context, body: dict[str, Any] | None
     the server Infinity. `body`: what has been read.
     """
     fields = Fields(await context.json(request) if body is None else body)
-    name, query = fields.text("model"), fields.text("query")
-    if query is None:
-        raise fields.missing("query")
+    name, query = fields.text("model"), fields.needed_text("query")
     given = {key: fields.array(key) for key in ("texts", "documents")}
     ours = given["texts"] is None
     key = "documents" if ours else "texts"
     documents = given[key]
     if documents is None:
         raise fields.missing("texts" if request.url.path == "/rerank" else key)
-    ranking = fields.texts("rank_fields", MOST_INPUTS, needed=False)
+    ranking = fields.texts("rank_fields", MOST_INPUTS)
     pages = pages_of(documents, fields) if ours else None
     texts: list[Any] = [document_text(entry, ranking) if pages is None else "" for entry in documents]
     for index, text in enumerate(texts):
@@ -284,9 +283,12 @@ async def refuse_cut(
 async def score(request: Request, context: Context) -> Response:
     """/v1/score: how well texts answer texts: each of `text_2` one `text_1`, or the one in its place."""
     fields = Fields(await context.json(request))
-    name, first, second = fields.text("model"), fields.texts("text_1", MOST_INPUTS), fields.texts("text_2", MOST_INPUTS)
+    name, first, second = (
+        fields.text("model"),
+        fields.needed_texts("text_1", MOST_INPUTS),
+        fields.needed_texts("text_2", MOST_INPUTS),
+    )
     fields.end(("priority", "user"))
-    assert first is not None and second is not None
     if not first or len(first) not in (1, len(second)):
         raise fields.wrong("text_1", f"has {len(first)} texts: it must have one, or {len(second)} as text_2 has")
     context.check_length([*first, *second], "text_2")
@@ -301,9 +303,8 @@ async def score(request: Request, context: Context) -> Response:
 async def classes(request: Request, context: Context) -> Response:
     """/classify: the likeliest label of each text, and the probabilities of all labels in the model's order."""
     fields = Fields(await context.json(request))
-    name, texts = fields.text("model"), fields.texts("input", MOST_INPUTS)
+    name, texts = fields.text("model"), fields.needed_texts("input", MOST_INPUTS)
     fields.end(("priority", "user"))
-    assert texts is not None
     context.check_length(texts, "input")
     model = await context.model(request, name, "classify")
     names = model.loaded.model.config.labels
@@ -326,12 +327,11 @@ async def embed(request: Request, context: Context, given: dict[str, Any] | None
     read.
     """
     fields = Fields(await context.json(request) if given is None else given)
-    texts = fields.texts("inputs", MOST_INPUTS)
+    texts = fields.needed_texts("inputs", MOST_INPUTS)
     of_length_1, dimensions = fields.flag("normalize", True), fields.whole("dimensions", None, 1)
     prompt, cut = fields.text("prompt_name"), cut_of(fields)
     fields.text("encoding_format", "float", ("float",))
     fields.end()
-    assert texts is not None
     context.check_length(texts, "inputs")
     model = await context.model(request, None, "embed")
     await refuse_cut(context, model, cut, texts)
@@ -340,10 +340,7 @@ async def embed(request: Request, context: Context, given: dict[str, Any] | None
     else:  # its tokens may not count, so that texts with other prompts cannot share its batches
         stream = partial(tasks.embed, texts, prompt_name=prompt)
         vectors = [values["embedding"] for values in await by_task(request, context, model, len(texts), stream)]
-    if dimensions is not None:
-        if vectors and dimensions > len(vectors[0]):
-            raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
-        vectors = [vector[:dimensions] for vector in vectors]
+    vectors = [vector[:dimensions] for vector in fitting(vectors, fields, "dimensions", dimensions)]
     return JSONResponse([shortened(vector, len(vector)) for vector in vectors] if of_length_1 else vectors)
 
 
@@ -352,10 +349,9 @@ async def embed_all(request: Request, context: Context) -> Response:
     computed and sent piece by piece: a number takes 32 bytes here and about 20 in the answer.
     """
     fields = Fields(await context.json(request))
-    texts, cut = fields.texts("inputs", MOST_INPUTS), cut_of(fields)
+    texts, cut = fields.needed_texts("inputs", MOST_INPUTS), cut_of(fields)
     refuse_prompt(fields)
     fields.end()
-    assert texts is not None
     context.check_length(texts, "inputs")
     model = await context.model(request, None, "embed")
     await refuse_cut(context, model, cut, texts)
@@ -410,15 +406,10 @@ def pieces(texts: list[str], lengths: list[int]) -> list[list[str]]:
 async def similarity(request: Request, context: Context, given: dict[str, Any] | None = None) -> Response:
     """TEI's /similarity: the cosine of a sentence and each of others. `given`: the body, if it has been read."""
     fields = Fields(await context.json(request) if given is None else given)
-    inputs = fields.object("inputs")
-    if inputs is None:
-        raise fields.missing("inputs")
-    source, others = inputs.text("source_sentence"), inputs.texts("sentences", MOST_INPUTS)
-    if source is None:
-        raise inputs.missing("source_sentence")
+    inputs = fields.needed_object("inputs")
+    source, others = inputs.needed_text("source_sentence"), inputs.needed_texts("sentences", MOST_INPUTS)
     inputs.end()
     fields.end(("parameters",))
-    assert others is not None
     context.check_length([source, *others], "inputs")
     model = await context.model(request, None, "embed")
     asked, *rest = await embedded(request, context, model, [source, *others])
@@ -434,7 +425,7 @@ async def predict(request: Request, context: Context, given: dict[str, Any] | No
     alone = isinstance(inputs, str)
     rows = inputs if isinstance(inputs, list) and inputs and all(isinstance(row, list) for row in inputs) else None
     if rows is None:
-        texts = fields.texts("inputs", MOST_INPUTS)
+        texts = fields.needed_texts("inputs", MOST_INPUTS)
     elif len(rows) <= MOST_INPUTS and len({len(row) for row in rows}) == 1 and len(rows[0]) in (1, 2) and all(
         isinstance(text, str) for row in rows for text in row
     ):  # fmt: skip
@@ -449,7 +440,6 @@ async def predict(request: Request, context: Context, given: dict[str, Any] | No
         raw = raw or parameters.text("function_to_apply", choices=("none",)) is not None
         parameters.end()
     fields.end()
-    assert texts is not None
     context.check_length([*texts, *(pairs or ())], "inputs")
     model = await context.model(request, None, "classify")
     await refuse_cut(context, model, cut, texts, pairs)

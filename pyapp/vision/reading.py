@@ -15,8 +15,8 @@ from typing import Any
 from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ArgumentError, FileFormatError, OptionError, PyappError
-from pyapp.formats import BytesSource, open_source
-from pyapp.formats.source import close_source
+from pyapp.formats import BytesSource
+from pyapp.formats.source import opened_source
 
 PIXEL_LIMIT = 1 << 27  # of a picture: 400 MB in memory
 FILE_LIMIT = 1 << 30  # bytes
@@ -186,17 +186,13 @@ def _check_mode(mode: str) -> None:
 def _read(source: Any, mode: str) -> tuple[bytes | memoryview, str]:
     """The bytes of a file, and its name."""
     _check_mode(mode)
-    opened = open_source(source)
-    try:
+    with opened_source(source) as opened:
         if not 0 < opened.size <= FILE_LIMIT:
             if not opened.size:
                 raise FileFormatError("the file is empty", where=opened.name, hint="Download or copy it again")
             what, hint = f"the file has {opened.size:,} bytes", f"Pictures have at most {FILE_LIMIT:,} bytes"
             raise FileFormatError(what, where=opened.name, hint=hint)
         return opened.read(0, opened.size), "the picture" if opened.name == "<bytes>" else opened.name
-    finally:
-        if opened is not source:
-            close_source(opened)
 
 
 def _by_pillow(data: bytes | memoryview, name: str, mode: str, limit: int = PIXEL_LIMIT) -> Tensor:

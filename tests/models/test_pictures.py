@@ -19,7 +19,7 @@ from pyapp.errors import ArgumentError, InputError, ModelError, OptionError
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
 from pyapp.models.loading import open_clip
-from pyapp.models.loading.by_task import build
+from pyapp.models.loading.building import build
 from pyapp.models.loading.image_processors import usual_processor
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.processors import KINDS

@@ -22,6 +22,7 @@ from tests.models.sound_configs import SAMPLES, recording
 from tests.models.test_sounds import make as make_sound_model
 from tests.models.test_sounds import write as write_sound_model
 from tests.serve.conftest import ROOT
+from tests.serve.in_process import serving
 from tests.text.chat_model import write_chat_model
 from tests.text.embedder import write_classifier
 from tests.together import check_each
@@ -110,11 +111,7 @@ def test_what_clients_of_other_servers_send(client: Any) -> None:
 
 def test_filling_in_the_middle(tmp_path: Path) -> None:
     """StarCoder's tokens among the model's: the prompt is prefix, suffix and middle, and such a token ends the text."""
-    from starlette.testclient import TestClient
 
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
     from pyapp.text.generation.fill_in_middle import between
     from pyapp.text.tokenization.tokenizer import Tokenizer
 
@@ -131,7 +128,7 @@ def test_filling_in_the_middle(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     gap = between(Tokenizer.from_json(path.read_text()), "ab<fim_suffix>", "c")
     assert gap.ids == [253, 97, 98, *b"<fim_suffix>", 254, 99, 255] and gap.stops == {253, 254, 255}
-    with TestClient(make_app(Context(Settings(models=(f"chat={tmp_path / 'chat'}",), preload=False)))) as other:
+    with serving(f"chat={tmp_path / 'chat'}") as other:
         ask = {"model": "chat", "max_tokens": 4, "temperature": 0}
         filled = post(other, "/v1/completions", **ask, prompt="ab", suffix="c")
         plain = post(other, "/v1/completions", **ask, prompt=[253, 97, 98, 254, 99, 255])
@@ -422,16 +419,11 @@ def test_recordings_beside_parameters(client: Any) -> None:
 
 
 def test_classifiers(client: Any, tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     write_classifier(tmp_path / "rank")
     write_classifier(tmp_path / "three", labels=3)
     models = tuple(f"{name}={tmp_path / name}" for name in ("three", "rank"))
-    with TestClient(make_app(Context(Settings(models=models, preload=False)))) as other:
+    with serving(*models) as other:
         one = post(other, "/predict", inputs="the cat")
         assert len(one) == 3 and sum(label["score"] for label in one) == pytest.approx(1)
         several = post(other, "/predict", inputs=["the cat", "a boat"])
@@ -527,18 +519,12 @@ def test_speech(client: Any) -> None:
 
 
 def test_speakers(tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     files = {"vad": tmp_path / "vad.onnx", "speaker_model": tmp_path / "speakers.onnx"}
     files["vad"].write_bytes(speech_network())
     files["speaker_model"].write_bytes(speaker_network(metadata={"feature_normalize_type": ""}))
-    settings = Settings(models=("speech",), preload=False, **{name: str(path) for name, path in files.items()})
     sound = {"file": ("a.wav", SOUND.read_bytes())}
-    with TestClient(make_app(Context(settings))) as other:
+    with serving("speech", **{name: str(path) for name, path in files.items()}) as other:
 
         def hear(form: str, **fields: Any) -> Any:
             data = {"response_format": form, **fields}
@@ -911,7 +897,6 @@ def test_sound_that_is_none(client: Any) -> None:
 
 
 def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
 
     from pyapp.errors import OptionError
     from pyapp.serve.app import make_app
@@ -928,8 +913,7 @@ def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
     for name, data in files.items():
         (tmp_path / "site" / name).write_bytes(data)
     (tmp_path / "secret.txt").write_text("secret")
-    given = Settings(models=(str(model_folders["chat"]),), preload=False, keys=("key",), page=str(tmp_path / "site"))
-    with TestClient(make_app(Context(given))) as browser:
+    with serving(str(model_folders["chat"]), keys=("key",), page=str(tmp_path / "site")) as browser:
         page = browser.get("/")
         assert page.content == files["index.html"] and page.headers["content-type"] == "text/html; charset=utf-8"
         assert page.headers["cross-origin-embedder-policy"] == "require-corp"
@@ -951,17 +935,10 @@ def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
 
 def test_quiet_streams_send_comments(model_folders: dict[str, Path]) -> None:
     """While the engine is busy with others: proxies keep the connection, and the answer is as usual."""
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
-    context = Context(Settings(models=(f"chat={model_folders['chat']}",), ping_seconds=0.05))
-    with TestClient(make_app(context)) as quiet:
+    with serving(f"chat={model_folders['chat']}", preload=True, ping_seconds=0.05) as quiet:
         usual = events(quiet, "/v1/completions", prompt="a", max_tokens=3, temperature=0)
         free = threading.Event()
-        context.engine.post(lambda: free.wait(20))
+        quiet.context.engine.post(lambda: free.wait(20))
         timer = threading.Timer(0.5, free.set)
         timer.start()
         answer = quiet.post("/v1/completions", json={"prompt": "a", "max_tokens": 3, "temperature": 0, "stream": True})
@@ -973,11 +950,6 @@ def test_quiet_streams_send_comments(model_folders: dict[str, Path]) -> None:
 
 def test_speech_by_characters(tmp_path: Path) -> None:
     """A model that names characters: its text, with times of words; translations are refused."""
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     name = "wav2vec2"
     folder = write_sound_model(tmp_path / "model", name, dict(make_sound_model(name).state_dict()))
@@ -985,7 +957,7 @@ def test_speech_by_characters(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
     write_wav(tmp_path / "a.wav", recording(SAMPLES[0]), 16000)
     sound = {"file": ("a.wav", (tmp_path / "a.wav").read_bytes())}
-    with TestClient(make_app(Context(Settings(models=(f"ears={folder}",), preload=False)))) as other:
+    with serving(f"ears={folder}") as other:
         data = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
         found = other.post("/v1/audio/transcriptions", files=sound, data=data).json()
         events = transcribe_events(load_speech_model(folder), next(iter(open_audio(tmp_path / "a.wav"))))

@@ -33,6 +33,7 @@ from pyapp.text.tokenization.word_offsets import by_words
 from pyapp.vision.reading import is_page
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
+from tests.serve.in_process import serving
 from tests.tasks.test_spans import PIECES, QUESTIONS, wordpiece
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
@@ -221,12 +222,6 @@ def test_commands(top: Path, drawn: bytes, tmp_path: Path) -> None:
 
 
 def test_server(top: Path, drawn: bytes) -> None:
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     coded = base64.b64encode(drawn).decode()
     models = (f"answers={top / 'layoutlm' / 'question-answering'}",
@@ -234,7 +229,7 @@ def test_server(top: Path, drawn: bytes) -> None:
     thousandths = [
         [int(1000 * side / SIZE[i % 2]) for i, side in enumerate(box)] for box in BOXES
     ]  # fmt: skip
-    with TestClient(make_app(Context(Settings(models=models, preload=False)))) as client:
+    with serving(*models) as client:
         pairs = list(zip(WORDS, thousandths, strict=True))
         options = {"word_boxes": pairs, "max_answer_len": LONGEST, "top_k": 2}
         asked = {"inputs": {"question": QUESTIONS[0]}, "parameters": options}

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,12 @@ from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.load import load_model
 from pyapp.models.loading import timm_networks
-from pyapp.models.loading.by_task import own_task
+from pyapp.models.loading.heads import own_task
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.headers import header
 from pyapp.vision.poses import part_of, points_of
+from tests.command_lines import lines
 from tests.models.picture_configs import CONFIGS, FOUND
 from tests.models.picture_folders import CLASSES, write_picture_folder
 from tests.models.picture_text_configs import CONFIGS as SEEING
@@ -220,20 +222,12 @@ def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -
     for wrong, message in (([boxes[0]], "of each of 2"), ([[[3, 2, 1, 5]], []], "not a box"), ([[3], []], "not a box")):
         last = collect(tasks.estimate_poses(files, model=loaded, boxes=wrong))[-1]
         assert isinstance(last, Error) and message in last.what, last
-    testing = pytest.importorskip("click.testing")
-    from pyapp.cli import cli
-
-    def lines(*arguments: str, code: int = 0) -> list[str]:
-        call = ["pose", str(files[0]), "-m", str(tmp_path), *arguments]
-        answer = testing.CliRunner().invoke(cli, call, standalone_mode=False)
-        assert (answer.return_value if answer.exception is None else answer.exit_code) == code, answer.output
-        return str(answer.stdout).splitlines()
-
-    drawn = lines("--box", "3,2,30,28", "-o", str(tmp_path / "drawn"))
+    pose = partial(lines, "pose", str(files[0]), "-m", str(tmp_path))
+    drawn = pose("--box", "3,2,30,28", "-o", str(tmp_path / "drawn"))
     assert len(drawn) == 3 and re.fullmatch(rf"1\tno\t-?\d+\.\d+\t-?[\d.]+ -?[\d.]+\t{files[0]}", drawn[0])
     assert (vision.read_image(tmp_path / "drawn" / "0.png") != image).any()
-    assert lines("--detector", str(top / "yolos"), "--threshold", "0") == []  # whose objects are not persons
-    lines("--detector", str(top / "yolos"), "--box", "3,2,30,28", code=1)
+    assert pose("--detector", str(top / "yolos"), "--threshold", "0") == []  # whose objects are not persons
+    pose("--detector", str(top / "yolos"), "--box", "3,2,30,28", code=1)
 
 
 def test_larger_pictures(tmp_path: Path, top: Path) -> None:
@@ -714,14 +708,6 @@ def test_what_does_not_fit_is_refused(top: Path, tmp_path: Path) -> None:
 
 
 def test_commands(top: Path) -> None:
-    testing = pytest.importorskip("click.testing")
-    from pyapp.cli import cli
-
-    def lines(*arguments: str, code: int = 0) -> list[str]:
-        found = testing.CliRunner().invoke(cli, arguments, standalone_mode=False)
-        assert (found.return_value if found.exception is None else found.exit_code) == code, found.output
-        return str(found.stdout).splitlines()
-
     files = [str(top / f"{i}.png") for i in range(2)]
     labelled = lines("classify-image", *files, "-m", str(top / "deit"), "--top", "1")
     assert [line.split("\t")[1] for line in labelled] == files

@@ -14,14 +14,13 @@ from click.testing import CliRunner
 
 import pyapp
 from pyapp import tasks
-from pyapp.events import Error, Item
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models import tapas
 from pyapp.text.numbers_in_text import column_values, date_of
 from pyapp.text.tables import TableReader, aggregated
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from tests.models.seeded import draw
-from tests.together import collect
+from tests.together import values_of
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -86,12 +85,6 @@ def golden() -> dict[str, Any]:
     return found
 
 
-def items(stream: Any) -> list[Any]:
-    events = collect(stream)
-    assert not isinstance(events[-1], Error), events[-1]
-    return [event.values for event in events if isinstance(event, Item)]
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_tokens_and_cells_are_those_of_transformers(folder: Path, name: str) -> None:
     expected, tokenizer = golden()[name], load_tokenizer(folder)
@@ -101,7 +94,7 @@ def test_tokens_and_cells_are_those_of_transformers(folder: Path, name: str) -> 
         found = reader.tokens(question, MOST)
         assert found.ids == ids
         assert [list(row) for row in zip(*found.types, strict=True)] == types
-    answers = items(tasks.answer_from_table(QUESTIONS[name], TABLES[name], model=str(folder)))
+    answers = values_of(tasks.answer_from_table(QUESTIONS[name], TABLES[name], model=str(folder)))
     cells = [[[cell["row"], cell["column"]] for cell in answer["cells"]] for answer in answers]
     assert cells == expected["cells"]
     assert [answer["aggregation"] or "NONE" for answer in answers] == expected["aggregations"]
@@ -114,7 +107,7 @@ def test_a_file_answers_at_the_command_line(folder: Path, tmp_path: Path) -> Non
     lines = ["\t".join(TABLES["actors"]), *("\t".join(row) for row in zip(*TABLES["actors"].values(), strict=True))]
     file.write_text("\n".join(lines))
     result = CliRunner().invoke(cli, ["answer", QUESTIONS["actors"][0], str(file), "--model", str(folder)])
-    [answer] = items(tasks.answer_from_table(QUESTIONS["actors"][:1], TABLES["actors"], model=str(folder)))
+    [answer] = values_of(tasks.answer_from_table(QUESTIONS["actors"][:1], TABLES["actors"], model=str(folder)))
     assert result.exit_code == 0, result.output
     refused = CliRunner().invoke(cli, ["answer", "Who?", str(file), "--model", str(folder), "--top", "2"])
     assert refused.exit_code == 2 and "--top does not go with a table" in refused.output
@@ -137,4 +130,4 @@ def test_aggregations_and_what_is_no_table(folder: Path, tmp_path: Path) -> None
         (["old " * MOST], TABLES["actors"], "the model reads 90"),
     ):  # fmt: skip
         with pytest.raises(AssertionError, match=told):
-            items(tasks.answer_from_table(questions, table, model=str(folder)))
+            values_of(tasks.answer_from_table(questions, table, model=str(folder)))

@@ -127,6 +127,24 @@ def require(condition: bool, what: str, hint: str | None = None) -> None:
         raise ModelError(what, hint=hint)
 
 
+def as_object(value: Any, name: str) -> dict[str, Any]:
+    """The value of a field, which is an object. ModelError for anything else."""
+    if not isinstance(value, dict):
+        raise ModelError(f"{name} is {value!r:.60}, expected an object")
+    return value
+
+
+def object_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object `name` of a config.json. ModelError where there is none."""
+    return as_object(values.get(name), name)
+
+
+def check_divides(config: Any, part: str, whole: str) -> None:
+    """ModelError unless the field `part` divides the field `whole`."""
+    one, all_of_them = getattr(config, part), getattr(config, whole)
+    require(all_of_them % one == 0, f"{part} {one} does not divide {whole} {all_of_them}")
+
+
 def check_padding(padding: int | None, words: int) -> None:
     """ModelError for a padding token that the vocabulary does not have."""
     check_token("pad_token_id", padding, words)
@@ -232,7 +250,7 @@ def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[s
         given = values.get(name)
         if given is None:
             continue
-        require(isinstance(given, dict), f"{name} is {given!r:.60}, expected an object")
+        given = as_object(given, name)
         if given and all(isinstance(value, dict) for value in given.values()):  # by the type of a layer
             return {kind: rope_parameters({"rope_parameters": own}, theta) for kind, own in given.items()}
         found |= {"rope_type": given.get("type") or found["rope_type"]}

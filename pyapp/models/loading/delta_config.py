@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 
-from .config import LIMITS, DecoderConfig, require
+from .config import LIMITS, DecoderConfig, check_divides, require
 
 LINEAR, ATTENTION = "linear_attention", "full_attention"  # kinds of layers
 
@@ -22,10 +22,10 @@ class DeltaConfig(DecoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kinds, keys, values = self.layer_types, self.linear_num_key_heads, self.linear_num_value_heads
+        kinds = self.layer_types
         known = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= {LINEAR, ATTENTION}
         require(known, f"layer_types is {kinds!r:.60}, expected {self.num_hidden_layers} of {LINEAR} or {ATTENTION}")
-        require(values % keys == 0, f"linear_num_key_heads {keys} does not divide linear_num_value_heads {values}")
+        check_divides(self, "linear_num_key_heads", "linear_num_value_heads")
         widest = max(self.key_size, self.value_size)
         require(widest <= LIMITS["hidden_size"], f"{widest:,} features of the heads with states are too many")
         kernel = self.linear_conv_kernel_dim

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 from pyapp.dataclass import dataclass
 
-from .._index import MODEL_TYPES
-from .config import FileConfig, check_depth, check_heads, read_config, require, rope_parameters
+from .architectures import architecture
+from .config import FileConfig, check_depth, check_heads, object_of, read_config, require, rope_parameters
 from .hifi_gan_config import check_hifi_gan
 from .picture_text import without_mrope
 from .qwen_experts import QwenExpertsConfig
-from .sound_parts import object_of
 
 WIDEST, MOST_BOOKS = 1 << 16, 64
 # The tokens of the text that say where speech begins and ends, and of nothing more, and codes: in talker_config of
@@ -289,4 +287,4 @@ def _numbers(values: Mapping[str, Any], usual: Mapping[str, int]) -> dict[str, i
 
 
 def _config(kind: str) -> Any:
-    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[kind]}").Config
+    return architecture(kind).Config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import Sequence
@@ -14,13 +13,14 @@ import pytest
 from pyapp import tasks
 from pyapp.cli import run as run_command
 from pyapp.errors import FileFormatError, ModelError, OptionError
-from pyapp.events import Cancel, Done, Error, Event, Item, Metric, Notice, Progress
+from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
 from pyapp.formats import open_checkpoint
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.recipes.finetune import finetune
 from pyapp.recipes.finetune.encoders import _correlation, _ranks
 from pyapp.recipes.finetune.labelled import read_labelled
 from tests.tasks.test_texts import folder
+from tests.together import values_of
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library, files and processes
 pytest.importorskip("tokenizers")
@@ -84,15 +84,6 @@ def results(events: Sequence[Event]) -> dict[str, Any]:
     return events[-1].results
 
 
-def items(events: Any) -> list[dict[str, Any]]:
-    async def gather() -> list[dict[str, Any]]:
-        found = [event async for event in events]
-        assert not [event for event in found if isinstance(event, Error)], found
-        return [event.values for event in found if isinstance(event, Item)]
-
-    return asyncio.run(gather())
-
-
 @pytest.mark.parametrize("name", ["bert", "masked"])
 def test_a_classifier_of_texts(models: dict[str, Path], tmp_path: Path, name: str) -> None:
     """It learns its texts, is the same after a break, and loads as any classifier."""
@@ -107,7 +98,7 @@ def test_a_classifier_of_texts(models: dict[str, Path], tmp_path: Path, name: st
     run(models[name], tmp_path, CLASSES, "parts")
     whole, parts = ((tmp_path / out / "model.safetensors").read_bytes() for out in ("out", "parts"))
     assert whole == parts
-    labels = items(tasks.classify(["a dog sat", "blue house"], model=tmp_path / "out"))
+    labels = values_of(tasks.classify(["a dog sat", "blue house"], model=tmp_path / "out"))
     assert [one["labels"][0]["label"] for one in labels] == ["animal", "colour"]
     # Its labels go on: the head is not new.
     again = run(tmp_path / "out", tmp_path, CLASSES[:4], "again", steps=1)
@@ -119,14 +110,14 @@ def test_a_classifier_of_texts(models: dict[str, Path], tmp_path: Path, name: st
 
 def test_a_reranker(models: dict[str, Path], tmp_path: Path) -> None:
     assert results(run(models["bert"], tmp_path, SCORED, steps=40))["held_out_accuracy"] == 1.0
-    scores = items(tasks.rerank("a cat", ["blue", "the cat"], model=tmp_path / "out"))
+    scores = values_of(tasks.rerank("a cat", ["blue", "the cat"], model=tmp_path / "out"))
     assert scores[1]["score"] > 0.6 > 0.4 > scores[0]["score"]
 
 
 def test_a_tagger(models: dict[str, Path], tmp_path: Path) -> None:
     found = results(run(models["bert"], tmp_path, TAGGED, steps=40))
     assert found["held_out_accuracy"] == 1.0 and found["unit"] == "nats/word"
-    entities = items(tasks.label(["the dog is on a mat"], model=tmp_path / "out"))[0]["entities"]
+    entities = values_of(tasks.label(["the dog is on a mat"], model=tmp_path / "out"))[0]["entities"]
     assert [one["word"] for one in entities if one["label"] == "ANIMAL"] == ["dog"]
 
 
@@ -137,7 +128,7 @@ def test_an_embedder(models: dict[str, Path], tmp_path: Path, rows: list[Any], q
     assert found[f"held_out_{quality}"] > 0.85 and found["held_out_loss"] < found["held_out_loss_before"]
     pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
     assert pooling["pooling_mode_mean_tokens"] is True and pooling["word_embedding_dimension"] == 16
-    first, second = (items(tasks.embed(["the cat"], model=tmp_path / "out"))[0]["embedding"] for _ in range(2))
+    first, second = (values_of(tasks.embed(["the cat"], model=tmp_path / "out"))[0]["embedding"] for _ in range(2))
     assert first == second and len(first) == 16
 
 
