@@ -4,6 +4,7 @@ feed-forward parts without gates, whose activation is trained.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import expm1, log
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import HEAD_NORMS, NAMES, TENSOR_SCALINGS, Gguf, key_lengths
+from .loading.weights import Stored
 
 MODEL_TYPES = ("apertus",)
 TRAINED = "xielu"  # the activation that has parameters
@@ -99,6 +101,16 @@ class ApertusForCausalLM(RotaryLanguageModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """As the model has them. ModelError for a trained activation beside the name of another one."""
+    trained = config.hidden_act == TRAINED or not any(".act_fn." in name for name in tensors)
+    require(
+        trained, f"hidden_act is {config.hidden_act!r:.40}, and the file has the weights of {TRAINED}",
+        f"Set hidden_act to {TRAINED!r} in config.json, or leave it out",
+    )  # fmt: skip
+    return {}
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:

@@ -252,7 +252,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "exaone": SMALL | {"model_type": "exaone", "rope_scaling": None},
     "internlm3": SMALL | {"model_type": "internlm3", "head_dim": 12, "attention_bias": True, "mlp_bias": True},
     "iquestcoder": SMALL | {"model_type": "iquestcoder", "head_dim": 12},
-    "cwm": SMALL | {"model_type": "cwm", "head_dim": 12, "sliding_window": 6},
+    "cwm": SMALL | {"model_type": "cwm", "head_dim": 12, "sliding_window": 6, "mlp_bias": True},
     "jais2": SMALL | {"model_type": "jais2", "layer_norm_eps": 1e-4},
     "youtu": DEEPSEEK | {"model_type": "youtu"},
     "mistral4": DEEPSEEK
@@ -887,6 +887,37 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "expand": 4,
         "tie_word_embeddings": True,
     },
+    "lfm3": SMALL
+    | {
+        "model_type": "lfm3",
+        "num_hidden_layers": 4,
+        "head_dim": 16,
+        "sliding_window": 6,
+        "conv_L_cache": 4,
+        "layer_types": ["conv", "sliding_attention", "full_attention", "conv"],
+        "tie_word_embeddings": True,
+    },
+    "kolibri1": {name: value for name, value in SMALL.items() if name != "intermediate_size"}
+    | EXPERTS
+    | {
+        "model_type": "kolibri1",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "shared_expert_intermediate_size": 20,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "flint": SMALL
+    | EXPERTS
+    | {
+        "model_type": "flint",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "shared_expert_intermediate_size": 20,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "mlp_only_layers": [0],
+    },
+    "diffllama": SMALL | {"model_type": "diffllama"},
+    "doge": SMALL | {"model_type": "doge"},
 }
 
 # Those that GGUF files can say, with the fields that must be others for that.
