@@ -918,6 +918,25 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "diffllama": SMALL | {"model_type": "diffllama"},
     "doge": SMALL | {"model_type": "doge"},
+    "apertus1p5": SMALL | {"model_type": "apertus1p5_text", "vocab_size": 100, "output_vocab_size": 96},
+    "gpt_neox_japanese": {
+        "model_type": "gpt_neox_japanese",
+        "vocab_size": 96,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_multiple_size": 2,
+        "max_position_embeddings": 128,
+    },
+    "xlstm": {
+        "model_type": "xlstm",
+        "vocab_size": 96,
+        "hidden_size": 128,
+        "num_hidden_layers": 2,
+        "num_heads": 4,
+        "ffn_proj_factor": 0.5,
+        "chunk_size": 16,
+    },
 }
 
 # Those that GGUF files can say, with the fields that must be others for that.
