@@ -211,6 +211,7 @@ MODEL_TYPES = {
     "kosmos_2_text_model": "kosmos2_text",
     "kyutai_speech_to_text": "kyutai_speech_to_text",
     "laguna": "laguna",
+    "lara_mini": "lara_mini",
     "lasr_ctc": "lasr",
     "layoutlm": "layoutlm",
     "layoutlmv2": "layoutlmv2",
@@ -459,6 +460,7 @@ MODEL_TYPES = {
     "yolos": "yolos",
     "yoso": "yoso",
     "youtu": "deepseek",
+    "zamba": "zamba",
     "zamba2": "zamba2",
     "zoedepth": "zoedepth",
 }
@@ -669,6 +671,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "kosmos2_text": ("causal-lm",),
     "kyutai_speech_to_text": ("speech-recognition",),
     "laguna": ("causal-lm",),
+    "lara_mini": ("causal-lm",),
     "lasr": ("speech-recognition",),
     "layoutlm": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "layoutlmv2": ("features", "sequence-classification", "token-classification", "question-answering"),
@@ -901,6 +904,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "yolo": ("object-detection", "image-classification"),
     "yolos": ("image-features", "object-detection"),
     "yoso": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
+    "zamba": ("causal-lm",),
     "zamba2": ("causal-lm",),
     "zoedepth": ("depth-estimation",),
 }

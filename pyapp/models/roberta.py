@@ -1,8 +1,8 @@
 """RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT's layers, positions that skip padding, and heads of its own. Also
 data2vec of texts (Baevski et al. 2022, arXiv 2202.03555); and XLM-RoBERTa XL (Goyal et al. 2021, arXiv 2105.00572) and
-RoBERTa-PreLayerNorm (Wettig et al. 2022, arXiv 2202.08005), whose norms stand before each part. I-BERT (Kim et al. 2021,
-arXiv 2101.01321) computes in whole numbers after a further training; before it, as published, it is RoBERTa. Jina's
-rerankers (jina-reranker-v2) have other names.
+RoBERTa-PreLayerNorm (Wettig et al. 2022, arXiv 2202.08005), whose norms stand before each part. I-BERT (Kim et al.
+2021, arXiv 2101.01321) computes in whole numbers after a further training; before it, as published, it is RoBERTa.
+Jina's rerankers (jina-reranker-v2) have other names.
 
 Parameters have the names of Hugging Face's files.
 """

@@ -928,6 +928,30 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "intermediate_multiple_size": 2,
         "max_position_embeddings": 128,
     },
+    "lara_mini": {name: value for name, value in SMALL.items() if name != "intermediate_size"}
+    | EXPERTS
+    | {
+        "model_type": "lara_mini",
+        "num_hidden_layers": 3,
+        "head_dim": 12,
+        "layer_types": ["linear_attention", "sliding_attention", "full_attention"],
+        "sliding_window": 6,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 12,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "shared_expert_intermediate_size": 20,
+    },
+    "zamba": SMALL
+    | {
+        "model_type": "zamba",
+        "num_hidden_layers": 4,
+        "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"],
+        "attention_head_dim": 16,
+        "mamba_d_state": 8,
+        "mamba_dt_rank": 5,
+        "tie_word_embeddings": True,
+    },
     "xlstm": {
         "model_type": "xlstm",
         "vocab_size": 96,
