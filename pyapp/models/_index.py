@@ -285,6 +285,7 @@ MODEL_TYPES = {
     "musicflamingo": "audioflamingo3",
     "musicgen": "musicgen",
     "musicgen_melody": "musicgen_melody",
+    "mvp": "bart",
     "nanbeige": "nanbeige",
     "nanochat": "nanochat",
     "nemotron": "nemotron",
