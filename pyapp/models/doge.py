@@ -78,7 +78,7 @@ class Attention(HeadNormAttention):
         heads, before, more = self.heads, x.shape[:-1], self.wide.head_dim - self.heads.head_dim
         q, k, v = split_heads(self.normalized(self.qkv(self, x)), heads)
         added = (self.A * self.dt_proj(v.reshape(*before, -1)).softplus()).exp().unsqueeze(-1)  # (..., KV, 1)
-        like = {"dtype": x.dtype, "device": x.device}
+        like: Any = {"dtype": x.dtype, "device": x.device}
         constant = full((*before, heads.heads, 1), sqrt(heads.head_dim), **like)
         rest = zeros(*before, 2 * heads.kv_heads + heads.heads, more, **like)
         rest = cat([cat([constant, added, rest.narrow(-2, 0, heads.kv_heads).narrow(-1, 0, 1)], -2),

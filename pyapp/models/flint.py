@@ -64,7 +64,7 @@ class Attention(HeadNormAttention):
     """Self-attention with normalised queries and keys, and a score of each head for no token."""
 
     @property
-    def tensor_parallel(self) -> Any:
+    def tensor_parallel(self) -> Any:  # type: ignore[override]
         """How several processes divide the layers (nn/tensor_parallel.py)."""
         return {**super().tensor_parallel, "sinks": ("heads",)}
 

@@ -942,6 +942,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "linear_num_value_heads": 4,
         "shared_expert_intermediate_size": 20,
     },
+    "dory": SMALL
+    | {
+        "model_type": "dory",
+        "num_hidden_layers": 4,
+        "n_input_layers": 1,
+        "n_output_layers": 1,
+        "n_recurrent_loops": 2,
+        "head_dim": 12,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        "initializer_range": 0.5,
+    },
     "zamba": SMALL
     | {
         "model_type": "zamba",

@@ -275,3 +275,20 @@ def test_apertus_with_the_weights_of_another_activation_is_refused(tmp_path: Pat
     (tmp_path / "tokenizer.json").write_text(tokenizer_json())
     with pytest.raises(ModelError, match="hidden_act is 'silu', and the file has the weights of xielu"):
         load_model(str(tmp_path))
+
+
+def test_dory_is_read_in_the_layout_of_its_authors() -> None:
+    """Attention and feed-forward are layers of their own, in the names of weights and in config.json."""
+    module, config = module_of(CONFIGS["dory"]), CONFIGS["dory"]
+    pairs = {
+        "backbone.layers.2.mixer.g_proj.weight": "model.layers.1.self_attn.gate_proj.weight",
+        "backbone.layers.3.mixer.up_proj.weight": "model.layers.1.mlp.up_proj.weight",
+        "backbone.layers.3.mlp_alpha": "model.layers.1.lambda_2",
+        "backbone.layers.2.attn_alpha": "model.layers.1.lambda_1",
+        "backbone.embeddings.weight": "model.embed_tokens.weight", "lm_head.logit_scale": "lm_head.logit_scale",
+    }  # fmt: skip
+    assert {name: module.renamed(name) for name in pairs} == pairs
+    doubled = {"layer_types": [part for kind in config["layer_types"] for part in (kind, "mlp")]} | {
+        name: 2 * config[name] for name in ("num_hidden_layers", "n_input_layers", "n_output_layers")
+    }
+    assert module.Config.from_dict(config | doubled) == module.Config.from_dict(config)
