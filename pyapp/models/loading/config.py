@@ -34,6 +34,7 @@ LIMITS = {
     "state_size": 1 << 12, "conv_kernel": 1 << 8, "time_step_rank": 1 << 17, "num_heads": 1 << 12, "n_groups": 1 << 12,
 }  # fmt: skip
 _COUNTS_LAYERS = re.compile(r"(^|_)(layers|depth|blocks|layers_per_block)$")  # names of fields: DEEPEST is their limit
+UNGROUPED = ("num_key_value_heads", "head_dim")  # fields that models with a key for each query do not read
 INFINITY = {"__float__": "Infinity"}  # as transformers writes it
 LENGTHENING = ("linear", "dynamic", "yarn")  # scalings of rotary positions whose `factor` makes the context longer
 LOCAL_BASE = 10000.0  # of the rotary angles of layers with a window, beside those without
@@ -310,6 +311,7 @@ class DecoderConfig(FileConfig):
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {}
+    ignored: ClassVar[Sequence[str]] = ()  # what the architecture does not have, whatever a file says
 
     vocab_size: int
     hidden_size: int
@@ -333,6 +335,7 @@ class DecoderConfig(FileConfig):
         """From the object of a config.json."""
         if values.get("sliding_window") == 0:  # transformers writes 0 where no layer has a window
             values = {**values, "sliding_window": None}
+        values = {name: value for name, value in values.items() if name not in cls.ignored}
         null = nulls(cls, values)
         derived = {"num_key_value_heads", "head_dim"} & {*values}  # null: they follow from other fields
         given = {name: value for name, value in cls.defaults.items() if name not in null | derived}
