@@ -135,13 +135,13 @@ def samples_of(pcm: bytes) -> Any:
 
 
 class Speaking:
-    """A text that is spoken, `reply_to` a conversation if that is given; `close` stops it and gives its place free.
-    `waiting`: its answer has not begun.
+    """A text that is spoken, `reply_to` a conversation if that is given, which the loaded model `writer` has written;
+    `close` stops it and gives its place free. `waiting`: its answer has not begun.
     """
 
     def __init__(
         self, context: Context, model: ServedModel, text: str, options: SpeakOptions, form: str,
-        reply_to: Sequence[Mapping[str, Any]] | None = None,
+        reply_to: Sequence[Mapping[str, Any]] | None = None, writer: Any = None,
     ) -> None:  # fmt: skip
         self._context, self._model, self._form = context, model, form
         self._answer = answer = Answer(context.deliveries)
@@ -152,7 +152,9 @@ class Speaking:
         context.in_flight += 1
 
         def begin() -> None:
-            events = tasks.speak(text, options, model=model.loaded, reply_to=reply_to, cancel=answer.cancel)
+            events = tasks.speak(
+                text, options, model=model.loaded, reply_to=reply_to, writer=writer, cancel=answer.cancel
+            )
             context.engine.activate(Job(events, answer.emit, answer.cancel), model)
 
         context.engine.post(begin)

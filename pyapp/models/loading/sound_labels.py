@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.processors.banks import FilterBankProcessor
@@ -121,7 +122,7 @@ def _load(
         model: Any = build(checkpoint, settings, MATCHING, dtype, device, report, cancel)
     check_tokenizer(tokenizer, model, name)
     heard = model.config.audio_config
-    processor = DecibelProcessor.from_settings(prepares, fused=heard.enable_fusion)
+    processor = replace(DecibelProcessor.from_settings(prepares), fused=heard.enable_fusion)
     if processor.bins != heard.num_mel_bins or processor.frames > heard.spec_size * heard.fold:
         raise ModelError(
             f"it makes {processor.frames} frames of {processor.bins} bins, the model reads up to "
