@@ -177,6 +177,7 @@ def test_recordings_reach_the_talker(case: Any, monkeypatch: pytest.MonkeyPatch)
     """
     name, expected, loaded, folder = case
     voice, writer = loaded.model, load_model(folder)
+    ears: Any = writer.model
     model, newer = voice.model, name.startswith("qwen3")
     processor = writer.hearing or writer.processor
     samples = recording(RECORDED)
@@ -184,7 +185,7 @@ def test_recordings_reach_the_talker(case: Any, monkeypatch: pytest.MonkeyPatch)
     told = [id for _, turn in turns for id in turn]
     asked = [id for role, turn in turns for id in turn if role == 42 or not newer]
     with pyapp.no_grad():
-        vectors = writer.model.ears.vectors_of(processor(samples), [processor.size(len(samples))])
+        vectors = ears.ears.vectors_of(processor(samples), [processor.size(len(samples))])
         heard = Heard([place for place, id in enumerate(told) if id == SOUND], vectors)
         heard = Heard([i for i, id in enumerate(asked) if id == SOUND], model.states_of(writer.model, told, heard))
         answer = expected["heard"]
