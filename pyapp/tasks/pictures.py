@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -45,9 +46,26 @@ def in_batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[
         try:
             prepared = loaded.processor(pictures, loaded.model.device)
         except ArgumentError as error:  # such as a very narrow picture
-            names = [str(image) if isinstance(image, str | os.PathLike) else "the picture" for image in chosen]
-            raise OptionError(error.what, where=", ".join(names), hint="Crop it, or take another picture") from error
+            raise _not_taken(chosen, error) from error
         yield range(first, first + len(chosen)), prepared
+
+
+def _not_taken(images: Sequence[Any], error: ArgumentError) -> OptionError:
+    """The error for pictures of the user's that a model or its processor does not take."""
+    names = [str(image) if isinstance(image, str | os.PathLike) else "the picture" for image in images]
+    return OptionError(error.what, where=", ".join(names), hint="Crop it, or take another picture")
+
+
+@contextmanager
+def _looking(images: Sequence[Any], chosen: range) -> Iterator[None]:
+    """Around what a model makes of the `chosen` ones of the pictures, without gradients. OptionError where they have,
+    prepared, another size than it takes.
+    """
+    try:
+        with no_grad():
+            yield
+    except ArgumentError as error:
+        raise _not_taken(images[chosen.start : chosen.stop], error) from error
 
 
 def _together(loaded: Any, batch_size: int) -> int:
@@ -63,7 +81,7 @@ def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, bat
     images = listed(images)
     for chosen, prepared in in_batches(loaded, images, batch_size):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             rows = loaded.model(prepared.pixel_values).to("float32").tolist()  # (B, labels)
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked_labels(loaded, scores, top)})
@@ -92,7 +110,7 @@ def answers_about(
     for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
         asked = int32_tensor(ids * len(chosen), model.device).reshape(len(chosen), len(ids))
-        with no_grad():
+        with _looking(images, chosen):
             rows = model(prepared.pixel_values, asked).to("float32").tolist()  # (B, answers)
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked(names, scores, True, top)})
@@ -114,7 +132,7 @@ def match_labels(
     texts = yield from vectors_of_labels(loaded, labels, template)
     for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             rows = loaded.model.scores(loaded.model.image_features(prepared.pixel_values), texts).to("float32").tolist()
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked(labels, scores, loaded.model.independent, top)})
@@ -132,7 +150,7 @@ def vectors_of_images(
 
     for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             found = loaded.model.image_features(prepared.pixel_values)
             yield from embedding_items(chosen.start, found)
         width = found.shape[1]
@@ -199,7 +217,7 @@ def _found(loaded: Any, images: Sequence[Any], look: Callable[[Tensor], list[dic
     """The work of finding objects: `look` finds those of a prepared picture (1, 3, H, W)."""
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             found = look(prepared.pixel_values)
         height, width = prepared.sizes[0]
         area = loaded.processor.area(height, width)
@@ -264,7 +282,7 @@ def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
     names = loaded.model.config.labels
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             logits = loaded.model(prepared.pixel_values).to("float32")  # (1, labels, h, w)
             logits = interpolate(logits, size=prepared.sizes[0], mode="bilinear", align_corners=False)
         numbers = logits.cpu().numpy()[0].argmax(0).reshape(-1)  # (H * W,)
@@ -290,7 +308,7 @@ def find_areas(
     texts = yield from vectors_of_labels(loaded, labels, template)
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             chances = sigmoid(loaded.model.found(prepared.pixel_values, texts).to("float32"))  # (N, h, w)
             chances = interpolate(chances.unsqueeze(0), size=prepared.sizes[0], mode="bilinear", align_corners=False)
         rows = chances.cpu().numpy()[0].reshape(len(labels), -1)  # (N, H * W)
@@ -318,7 +336,7 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
     mode = "bicubic" if distances is None else "bilinear"
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             found = model(prepared.pixel_values).to("float32").unsqueeze(1)  # (1, 1, h, w)
             (height, width), (above, beside) = prepared.sizes[0], loaded.processor.margins(*prepared.sizes[0])
             size = height + 2 * above, width + 2 * beside

@@ -449,6 +449,11 @@ def test_areas_are_those_of_the_resized_scores(top: Path, name: str) -> None:
         shares = {entry["label"]: entry["share"] for entry in item.values["segments"]}
         assert shares == {("no", "perhaps", "yes")[i]: (wanted == i).mean() for i in set(wanted.flat)}
         assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    if name == "oneformer":
+        narrow = top / "narrow.png"
+        narrow.write_bytes(encode_png(np.zeros((20, 2000, 3), np.uint8)))
+        last = collect(tasks.segment_images([top / "0.png", narrow], model=loaded))[-1]
+        assert isinstance(last, Error) and last.where == str(narrow) and "16 pixels a side" in last.what
 
 
 def test_depths_are_those_of_the_resized_picture(top: Path) -> None:

@@ -154,6 +154,13 @@ def test_crops_of_pictures() -> None:
             processor("gemma3", **{"do_pan_and_scan": True, **change})
 
 
+def test_pictures_that_become_enormous_are_refused() -> None:
+    settings = {"image_processor_type": "DPTImageProcessor", "size": {"height": 518, "width": 518},
+                "keep_aspect_ratio": True}  # fmt: skip
+    with pytest.raises(ArgumentError, match="20,000 x 20 pixels would become 518,000 x 518: models read"):
+        ImageProcessor.from_settings(settings)([pyapp.zeros(20, 20_000, 3, dtype="uint8")])
+
+
 def test_older_files() -> None:
     """One number for the size, two for Donut's, the name of the feature extractor or none, one number for the mean."""
     old = ImageProcessor.from_settings
