@@ -154,12 +154,6 @@ def test_crops_of_pictures() -> None:
             processor("gemma3", **{"do_pan_and_scan": True, **change})
 
 
-def test_pictures_that_become_enormous_are_refused() -> None:
-    settings = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 224}}
-    with pytest.raises(ArgumentError, match="20,000 x 2 pixels would become 2,240,000 x 224: models read up to"):
-        ImageProcessor.from_settings(settings)([pyapp.zeros(2, 20_000, 3, dtype="uint8")])
-
-
 def test_older_files() -> None:
     """One number for the size, two for Donut's, the name of the feature extractor or none, one number for the mean."""
     old = ImageProcessor.from_settings

@@ -60,9 +60,6 @@ def kind(
     return declare
 
 
-MOST_PIXELS = 1 << 25  # of a picture that was resized: more than any model reads, which very narrow ones become
-
-
 @dataclass(frozen=True)
 class Prepared:
     """pixel_values (B, 3, H, W) float32, of each picture its tiles, row by row, and the whole, if it has tiles, and the
@@ -299,13 +296,7 @@ class ImageProcessor:
         """(H, W, 3) uint8 → (h, w, 3) uint8."""
         if not self.do_resize:
             return image
-        height, width = int(image.shape[0]), int(image.shape[1])
-        high, wide = self._target(height, width)
-        if high * wide > MOST_PIXELS:
-            raise ArgumentError(
-                f"a picture of {width:,} x {height:,} pixels would become {wide:,} x {high:,}: models read up to "
-                f"{MOST_PIXELS:,} pixels"
-            )
+        high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
         return resize(image, high, wide, self._method)
 
     def _centre(self, image: Tensor) -> Tensor:
