@@ -231,7 +231,7 @@ def _by_pillow(data: bytes | memoryview, name: str, mode: str, limit: int = PIXE
     except MemoryError:
         raise
     except Exception as error:  # decoders raise errors of many kinds for damaged files
-        if "truncated" in str(error):
+        if "truncated" in str(error).lower():
             raise FileFormatError(
                 "the picture is not complete: its file ends too early", where=name, hint="Download or copy it again"
             ) from error

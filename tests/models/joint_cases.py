@@ -72,6 +72,18 @@ LANGUAGES = {  # with enough layers for those that are read, and one that sees p
         "hidden_size": 4, "intermediate_size": 8, "head_dim": 2, "num_hidden_layers": 28,
         "max_position_embeddings": 512,
     },
+    "flux2": {
+        "model_type": "mistral3", "image_token_index": 19, "spatial_merge_size": 2,
+        "text_config": {
+            "model_type": "mistral", "vocab_size": 20, "hidden_size": 4, "intermediate_size": 8,
+            "num_hidden_layers": 31, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2,
+            "max_position_embeddings": 512,
+        },
+        "vision_config": {
+            "model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "head_dim": 4, "image_size": 16, "patch_size": 2,
+        },
+    },
     "sana": {
         "model_type": "gemma2", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 2,
         "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 6, "query_pre_attn_scalar": 6,
@@ -94,6 +106,12 @@ CHAT = (
     "{% for message in messages %}on {{ message['content'] }} !{% endfor %}"
     "{% if add_generation_prompt %} A{% endif %}{% if enable_thinking %} cat{% else %} red red{% endif %}"
 )
+# Of prompts that are lists of parts, and the side on which texts are filled up.
+PARTS_CHAT = (
+    "{% for message in messages %}on {% for part in message['content'] %}{{ part['text'] }} {% endfor %}!{% endfor %}"
+    "{% if add_generation_prompt %} A{% endif %}"
+)
+CHATS = {"flux2": {"chat_template": PARTS_CHAT, "padding_side": "left"}}
 CLASSES = {
     "dev": "FluxTransformer2DModel", "schnell": "FluxTransformer2DModel", "fill": "FluxTransformer2DModel",
     "kontext": "FluxTransformer2DModel",
@@ -144,6 +162,7 @@ OTHER_AUTOENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
+SHARED_AUTOENCODERS = {"flux2": "klein"}  # models with the autoencoder of another one
 _PLACES = {"base_image_seq_len": 4, "max_image_seq_len": 64}
 _DYNAMIC = {"use_dynamic_shifting": True, "shift": 3.0, **_PLACES}
 PLACES = 20
@@ -158,7 +177,8 @@ MODELS: dict[str, tuple[dict[str, Any], int, float, bool]] = {
     "dev": (_DYNAMIC, 3, 3.5, True), "schnell": ({"shift": 1.0}, 2, 0.0, True),
     "sd3": ({"shift": 3.0}, 3, 2.0, True), "sd35": ({"shift": 3.0}, 2, 2.0, False),
     "zimage": ({"shift": 3.0}, 2, 1.5, False), "fill": (_DYNAMIC, 3, 30.0, True), "kontext": (_DYNAMIC, 2, 2.5, True),
-    "klein": (_DYNAMIC, 2, 2.0, False), "qwen": (_DYNAMIC | {"shift_terminal": 0.02}, 2, 3.0, False),
+    "klein": (_DYNAMIC, 2, 2.0, False), "flux2": (_DYNAMIC, 2, 0.03, False),
+    "qwen": (_DYNAMIC | {"shift_terminal": 0.02}, 2, 3.0, False),
     "pixart": ({"beta_start": 0.0001, "beta_end": 0.02, "beta_schedule": "linear"}, 3, 2.0, True),
     "sana": ({"use_flow_sigmas": True, "flow_shift": 3.0, "prediction_type": "flow_prediction"}, 4, 2.0, False),
 }  # fmt: skip

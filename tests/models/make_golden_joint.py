@@ -36,6 +36,7 @@ from tests.models.joint_cases import (
     AUTOENCODER,
     CHANGES,
     CHAT,
+    CHATS,
     CLASSES,
     CLIPS,
     LANGUAGES,
@@ -50,6 +51,7 @@ from tests.models.joint_cases import (
     PLACES,
     REFERENCES,
     SCHEDULES,
+    SHARED_AUTOENCODERS,
     T5,
     TESTED,
     TRUE_CFG_SCALE,
@@ -191,6 +193,7 @@ PIPELINES = {
 
 def autoencoder(name: str) -> Any:
     """The autoencoder of a model."""
+    name = SHARED_AUTOENCODERS.get(name, name)
     if name not in OTHER_AUTOENCODERS:
         return drawn(diffusers.AutoencoderKL(**AUTOENCODER))
     kind, config = OTHER_AUTOENCODERS[name]
@@ -235,6 +238,10 @@ def language(name: str) -> Any:
         return drawn(transformers.Qwen3Model(transformers.Qwen3Config(**config)))
     if name == "sana":
         return drawn(transformers.Gemma2Model(transformers.Gemma2Config(**config)))
+    if name == "flux2":
+        seeing: Any = transformers.Mistral3ForConditionalGeneration(transformers.Mistral3Config(**config)).eval()
+        drawn(seeing.model.language_model)
+        return seeing
     if name == "klein":
         model: Any = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**config)).eval()
         drawn(model.model)
@@ -263,7 +270,7 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
         kept = tokenizer() | {"post_processor": None}
         Path(folder, "tokenizer.json").write_text(json.dumps(kept))
         parts["tokenizer"] = transformers.PreTrainedTokenizerFast(
-            tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", chat_template=CHAT
+            tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", **CHATS.get(name, {"chat_template": CHAT})
         )
         return parts | {"text_encoder": language(name)}
     for i, config in enumerate([] if name == "pixart" else CLIPS["flux" if flux else "sd3"]):
@@ -282,7 +289,8 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
     flux = CLASSES[name].startswith(PACKED)
     with tempfile.TemporaryDirectory() as folder:
         parts = parts_of(name, folder)
-    pipeline = getattr(diffusers, f"{PIPELINES[CLASSES[name]]}{kind}Pipeline")(**parts)
+    start = "Flux2" if name == "flux2" else PIPELINES[CLASSES[name]]
+    pipeline = getattr(diffusers, f"{start}{kind}Pipeline")(**parts)
     number_noise()
     states: list[list[float]] = []
     height, width = (20, 16) if "height" not in told else (told["height"], told["width"])
@@ -297,7 +305,7 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
         pipeline.check_inputs = lambda *arguments, **more: None
         if name == "pixart":
             told["callback"] = lambda i, time, x: keep(None, i, time, {"latents": x})
-    elif name == "klein":
+    elif name in ("klein", "flux2"):
         x = told["latents"]
         told["latents"] = pipeline._patchify_latents(x)
     elif name == "qwen":

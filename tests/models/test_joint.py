@@ -20,7 +20,7 @@ from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.events import Cancel
 from pyapp.formats.gguf_writer import write_gguf
 from pyapp.formats.safetensors import write_safetensors
-from pyapp.models import gemma2, qwen2, qwen3
+from pyapp.models import gemma2, mistral, qwen2, qwen3
 from pyapp.models.diffusion import flux
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig
 from pyapp.models.diffusion.deep_autoencoder import DeepAutoencoderConfig
@@ -47,6 +47,7 @@ from tests.models.joint_cases import (
     AUTOENCODER,
     CHANGES,
     CHAT,
+    CHATS,
     CLASSES,
     CLIPS,
     LANGUAGES,
@@ -60,6 +61,7 @@ from tests.models.joint_cases import (
     PLACES,
     REFERENCES,
     SCHEDULES,
+    SHARED_AUTOENCODERS,
     T5,
     TESTED,
     TRUE_CFG_SCALE,
@@ -89,6 +91,7 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # by diffusers' classes: ours, and t
 }
 
 
+PIPELINES = {"flux2": "Flux2"}  # where the name of the pipeline begins otherwise
 SPECIAL = {"fill": "Fill", "kontext": "Kontext"}  # in the pipeline's name
 
 
@@ -216,7 +219,7 @@ def write_words(folder: Path, settings: dict[str, Any], change: dict[str, Any]) 
 
 LANGUAGE_CLASSES = {
     "zimage": "Qwen3Model", "sana": "Gemma2Model", "klein": "Qwen3ForCausalLM",
-    "qwen": "Qwen2_5_VLForConditionalGeneration",
+    "qwen": "Qwen2_5_VLForConditionalGeneration", "flux2": "Mistral3ForConditionalGeneration",
 }  # fmt: skip
 
 
@@ -228,13 +231,14 @@ def autoencoder_state(name: str) -> dict[str, pyapp.Tensor]:
 
 def language(name: str) -> dict[str, pyapp.Tensor]:
     """The tensors of a language model's file."""
-    module: Any = {"qwen": qwen2, "sana": gemma2}.get(name, qwen3)
+    module: Any = {"qwen": qwen2, "sana": gemma2, "flux2": mistral}.get(name, qwen3)
     values = LANGUAGES[name]
     values = values | values.get("text_config", {}) | {"model_type": module.MODEL_TYPES[0]}
     state = drawn(module.TASKS["causal-lm"](module.Config.from_dict(values)).model).state_dict()
     if name in ("zimage", "sana"):
         return dict(state)
-    head = {"lm_head.weight" if name == "klein" else "visual.merger.ln_q.weight": pyapp.zeros(8)}
+    heads = {"klein": "lm_head.weight", "flux2": "vision_tower.ln_pre.weight"}
+    head = {heads.get(name, "visual.merger.ln_q.weight"): pyapp.zeros(8)}
     return {f"model.{key}": value for key, value in state.items()} | head
 
 
@@ -254,11 +258,12 @@ def written(name: str) -> TemporaryDirectory[str]:
         "transformer": (CLASSES[name], NETWORKS[name], made(name)),
         "vae": ("AutoencoderKL", AUTOENCODER, Autoencoder(AutoencoderConfig.from_dict(AUTOENCODER))),
     }
-    if name in OTHER_AUTOENCODERS:
-        parts["vae"] = (*OTHER_AUTOENCODERS[name], autoencoder_state(name))
+    draws = SHARED_AUTOENCODERS.get(name, name)
+    if draws in OTHER_AUTOENCODERS:
+        parts["vae"] = (*OTHER_AUTOENCODERS[draws], autoencoder_state(draws))
     if name in LANGUAGES:
         parts["text_encoder"] = (LANGUAGE_CLASSES[name], LANGUAGES[name], language(name))
-        write_words(folder / "tokenizer", {"chat_template": CHAT}, {"post_processor": None})
+        write_words(folder / "tokenizer", CHATS.get(name, {"chat_template": CHAT}), {"post_processor": None})
     for i, config in enumerate([] if name in LANGUAGES or name == "pixart" else CLIPS["flux" if flux else "sd3"]):
         projection, end = config.get("projection_dim"), f"_{i + 1}" if i else ""
         kind = "CLIPTextModel" if projection is None else "CLIPTextModelWithProjection"
@@ -266,7 +271,7 @@ def written(name: str) -> TemporaryDirectory[str]:
         write_tokenizer(folder / f"tokenizer{end}")
     schedule = OTHER_SCHEDULES.get(name, CLASS)
     index: dict[str, Any] = {
-        "_class_name": f"{KINDS[CLASSES[name]][2]}{SPECIAL.get(name, '')}Pipeline",
+        "_class_name": f"{PIPELINES.get(name, KINDS[CLASSES[name]][2])}{SPECIAL.get(name, '')}Pipeline",
         "scheduler": ["diffusers", schedule], "text_encoder_3": [None, None],
     }  # fmt: skip
     if reads_t5:

@@ -33,7 +33,7 @@ from .autoencoder import Autoencoder, AutoencoderConfig, renamed
 from .controlnet import SCALE, ControlNet, ControlNetConfig
 from .deep_autoencoder import DeepAutoencoder, DeepAutoencoderConfig
 from .flux import Flux, FluxConfig
-from .flux2 import STATES, Flux2, Flux2Config
+from .flux2 import DEV_STATES, STATES, Flux2, Flux2Config, Flux2Dev
 from .frame_autoencoder import UNREAD as UNREAD_OF_FRAMES
 from .frame_autoencoder import FrameAutoencoder, FrameAutoencoderConfig
 from .lora import add_lora, as_pairs
@@ -53,7 +53,7 @@ from .wuerstchen import WuerstchenConfig, WuerstchenDecoder, WuerstchenPrior, Wu
 from .wuerstchen import plain_name as plain_wuerstchen
 from .zimage import ZImage, ZImageConfig
 
-EDITING = ("FluxKontextPipeline", "Flux2KleinPipeline")
+EDITING = ("FluxKontextPipeline", "Flux2KleinPipeline", "Flux2Pipeline")
 INDEX = "model_index.json"
 # Language models, and whether they also see pictures.
 LANGUAGE_CLASSES = {
@@ -62,6 +62,7 @@ LANGUAGE_CLASSES = {
     "Gemma2Model": TEXT,
     "Gemma2ForCausalLM": TEXT,
     "Qwen2_5_VLForConditionalGeneration": SEES,
+    "Mistral3ForConditionalGeneration": SEES,
 }
 TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection", "T5EncoderModel")
 UNREAD = re.compile(r".*\.position_ids|bn\.num_batches_tracked|(model\.diffusion_model\.)?norm_final\.weight")
@@ -77,7 +78,8 @@ ENCODER = "image_encoder"  # the folder of an IP-Adapter's CLIP
 TRANSFORMER, TRANSFORMER_ENDS = "diffusion_pytorch_model.safetensors", (".gguf", ".safetensors")
 TOKENIZER = (
     r"(prior_)?tokenizer(_[23])?/"
-    r"(tokenizer\.json|vocab\.json|merges\.txt|spiece\.model|tokenizer_config\.json|special_tokens_map\.json)"
+    r"(tokenizer\.json|vocab\.json|merges\.txt|spiece\.model|tokenizer_config\.json|special_tokens_map\.json|"
+    r"chat_template\.(jinja|json))"
 )
 TEXTS = ("text_encoder", "text_encoder_2", "text_encoder_3")
 # Pipelines of two networks: the decoder's, both, and the prior's.
@@ -135,7 +137,11 @@ KINDS = (
         lambda values: ZImage(ZImageConfig.from_dict(values)), TEXTS[:1], TEXTS[:1], (-2,),
     ),
     Kind(
-        EDITING[1:], "transformer", lambda values: Flux2(Flux2Config.from_dict(values)), TEXTS[:1], TEXTS[:1], STATES,
+        EDITING[1:2], "transformer", lambda values: Flux2(Flux2Config.from_dict(values)), TEXTS[:1], TEXTS[:1], STATES,
+    ),
+    Kind(
+        EDITING[2:], "transformer", lambda values: Flux2Dev(Flux2Config.from_dict(values)), TEXTS[:1], TEXTS[:1],
+        DEV_STATES,
     ),
     Kind(
         ("QwenImagePipeline", "QwenImageImg2ImgPipeline", "QwenImageInpaintPipeline"), "transformer",

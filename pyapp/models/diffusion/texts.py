@@ -141,11 +141,25 @@ class Reader:
 
     def turns(self, prompts: Sequence[str], most: int, thinking: bool) -> list[list[int]]:
         """The tokens of prompts as turns of a language model's user. Longer ones are cut after `most`."""
-        template = ChatTemplate(self.tokenizer)
         return [
-            template.encode([{"role": "user", "content": prompt}], enable_thinking=thinking)[:most]
+            self._chat([{"role": "user", "content": prompt}], most, enable_thinking=thinking) for prompt in prompts
+        ]  # fmt: skip
+
+    def instructed(self, prompts: Sequence[str], most: int, instruction: str) -> list[list[int]]:
+        """The tokens of prompts as turns of a user after an instruction, in the form of lists of parts, before any
+        answer. Longer ones are cut after `most`.
+        """
+
+        def said(role: str, text: str) -> dict[str, Any]:
+            return {"role": role, "content": [{"type": "text", "text": text}]}
+
+        return [
+            self._chat([said("system", instruction), said("user", prompt)], most, add_generation_prompt=False)
             for prompt in prompts
         ]  # fmt: skip
+
+    def _chat(self, messages: Sequence[dict[str, Any]], most: int, **options: Any) -> list[int]:
+        return ChatTemplate(self.tokenizer).encode(messages, **options)[:most]
 
     def language(
         self, rows: Sequence[list[int]], skipped: Sequence[tuple[int, int]] | None = None
@@ -166,13 +180,18 @@ class Reader:
         return ops.stack(texts), int32_tensor(lengths, device)
 
     def language_filled(self, rows: Sequence[list[int]], length: int) -> Tensor:
-        """As `language`, of texts that are filled up with padding: (N, length, D), those of the padding included."""
+        """As `language`, of texts that are filled up with padding, on the side that the tokenizer's settings say:
+        (N, length, D), those of the padding included.
+        """
         assert isinstance(self.encoder, LanguageEncoder)
         fill, device = self.tokenizer.pad_id, next(iter(self.encoder.parameters())).device
         if fill is None:
             raise ModelError("the tokenizer has no token for padding", hint="Give the tokenizer of the model")
-        ids = [i for row in rows for i in (*row, *[fill] * (length - len(row)))]
-        seen = [int(place < len(row)) for row in rows for place in range(length)]
+        ids, seen, left = [], [], self.tokenizer.settings.get("padding_side") == "left"
+        for row in rows:
+            more = length - len(row)
+            ids += [*[fill] * more, *row] if left else [*row, *[fill] * more]
+            seen += [0] * more + [1] * len(row) if left else [1] * len(row) + [0] * more
         given = (int32_tensor(values, device).reshape(len(rows), length) for values in (ids, seen))
         found: Tensor = self.encoder(*given)
         return found
