@@ -4,7 +4,8 @@ spoken as the reply to the wish that it be read aloud.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator as Steps
 from typing import TYPE_CHECKING, Any
 
 from pyapp.engine import Tensor, no_grad, ops
@@ -86,7 +87,7 @@ class ReplyVoice(Voice):
 
     def asked_in(
         self, messages: Sequence[Mapping[str, Any]], writer: Any = None, check: Callable[[], None] = lambda: None
-    ) -> Generator[None, None, tuple[list[int], Heard | None]]:  # fmt: skip
+    ) -> Steps[None, None, tuple[list[int], Heard | None]]:  # fmt: skip
         """The tokens of a conversation, mappings with role and content, as the talker reads it, and the recordings in
         it as `writer` has heard them, the loaded model that writes the replies. Recordings are left out where that is
         another model or none, and pictures always. Qwen3-Omni's reads what users say alone. Yields None between

@@ -435,8 +435,8 @@ class Speaking(Module):
         marks = [voice, *(tokens[name] for name in [*TOKENS][1:3])]
         x = self._vectors([*asked, *role, *reply])  # (T, D)
         stack, before = self.language_model.model, len(asked) + len(role)
-        known = (x if heard is None else heard.within(x, heard.vectors)).unsqueeze(0)
-        states = stack.normalized(stack(known.select(2, 0), WholeText(len(x)), known))[0]
+        first = (x if heard is None else heard.within(x, heard.vectors)).unsqueeze(0)
+        states = stack.normalized(stack(first.select(2, 0), WholeText(len(x)), first))[0]
         both = states + (x if heard is None else heard.within(x, ops.zeros_like(heard.vectors)))
         found = self.talker.spoken(both.narrow(0, 0, before), both.narrow(0, before, len(reply)), self._vectors(marks))
         return found

@@ -39,9 +39,12 @@ from tests.models.joint_cases import (
     CHATS,
     CLASSES,
     CLIPS,
+    EDIT_SIZES,
+    EDITS,
     LANGUAGES,
     LORA_SCALE,
     LORAS,
+    MARK,
     MODELS,
     NETWORKS,
     ORIGINALS,
@@ -51,6 +54,7 @@ from tests.models.joint_cases import (
     PLACES,
     REFERENCES,
     SCHEDULES,
+    SEEING,
     SHARED_AUTOENCODERS,
     T5,
     TESTED,
@@ -58,6 +62,7 @@ from tests.models.joint_cases import (
     autoencoder_weights,
     inputs,
     lora_state,
+    seeing_tokenizer,
     tokenizer,
 )
 from tests.models.make_golden_diffusion import drawn, number_noise, shapes
@@ -247,8 +252,18 @@ def language(name: str) -> Any:
         drawn(model.model)
         return model
     model = transformers.Qwen2_5_VLForConditionalGeneration(transformers.Qwen2_5_VLConfig(**config)).eval()
-    drawn(model.model.language_model)
+    if name in EDITS:
+        model.register_forward_pre_hook(with_kinds, with_kwargs=True)
+    drawn(model if name in EDITS else model.model.language_model)
     return model
+
+
+def with_kinds(model: Any, arguments: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Tells the language model which tokens are a picture's, as it needs it for the positions of their rows and
+    columns. diffusers does not pass it on; without it transformers 5 counts positions as in texts, unlike transformers
+    4, with which the networks were made.
+    """
+    return arguments, given | {"mm_token_type_ids": (given["input_ids"] == 19).int()}
 
 
 def parts_of(name: str, folder: str) -> dict[str, Any]:
@@ -266,6 +281,17 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
         "vae": autoencoder(name), "transformer": made(name),
         "scheduler": getattr(diffusers, OTHER_SCHEDULES.get(name, "FlowMatchEulerDiscreteScheduler"))(**settings),
     }  # fmt: skip
+    if name in EDITS:
+        Path(folder, "tokenizer.json").write_text(json.dumps(seeing_tokenizer()))
+        words = transformers.PreTrainedTokenizerFast(
+            tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", unk_token="<unk>"
+        )
+        words.image_token, words.video_token = MARK, "</s>"
+        settings = dict(SEEING)
+        processor = transformers.Qwen2_5_VLProcessor(
+            transformers.Qwen2VLImageProcessor(**settings), words, transformers.Qwen2VLVideoProcessor(**settings)
+        )
+        return parts | {"text_encoder": language(name), "tokenizer": words, "processor": processor}
     if name in LANGUAGES:
         kept = tokenizer() | {"post_processor": None}
         Path(folder, "tokenizer.json").write_text(json.dumps(kept))
@@ -284,7 +310,9 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
     return parts | {f"text_encoder{end}": encoder}
 
 
-def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any) -> dict[str, Any]:
+def drawing(
+    name: str, steps: int, guidance: float, kind: str = "", count: int = 2, **told: Any
+) -> dict[str, Any]:  # fmt: skip
     """The latents after each step, and the picture."""
     flux = CLASSES[name].startswith(PACKED)
     with tempfile.TemporaryDirectory() as folder:
@@ -308,8 +336,8 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
     elif name in ("klein", "flux2"):
         x = told["latents"]
         told["latents"] = pipeline._patchify_latents(x)
-    elif name == "qwen":
-        told |= {"negative_prompt": [NEGATIVE] * 2, "true_cfg_scale": guidance}
+    elif name == "qwen" or name in EDITS:
+        told |= {"negative_prompt": [NEGATIVE] * count, "true_cfg_scale": guidance}
         if "latents" in told:
             told["latents"] = packed(told["latents"])
     elif flux:
@@ -319,9 +347,9 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
     else:
         told["negative_prompt"] = [NEGATIVE] * 2
     found = pipeline(
-        prompt=list(PROMPTS),
+        prompt=list(PROMPTS)[:count],
         num_inference_steps=steps,
-        **({} if name == "qwen" else {"guidance_scale": guidance}),
+        **({} if name == "qwen" or name in EDITS else {"guidance_scale": guidance}),
         output_type="np",
         **({} if name == "pixart" else {"callback_on_step_end": keep}),
         **told,
@@ -336,6 +364,17 @@ def change(name: str, steps: int, strength: float | None, masked: bool) -> dict[
     if name == "klein":
         diffusers.Flux2KleinPipeline.__init__.__globals__["Flux2ImageProcessor"].check_image_input = staticmethod(print)
         return drawing(name, steps, MODELS[name][2], image=picture, latents=torch.from_numpy(numbers(20, 2, 4, 10, 8)))
+    if name in EDITS:
+        kind = EDITS[name]
+        module = __import__(getattr(diffusers, f"QwenImage{kind}Pipeline").__module__, fromlist=["x"])
+        large, small = EDIT_SIZES[name]
+        module.calculate_dimensions = lambda area, _: (
+            (small if area == 384 * 384 else large) if kind == "EditPlus" else (*large, None)
+        )
+        return drawing(
+            name, steps, MODELS[name][2], kind, image=picture, height=20, width=16, count=1,
+            latents=torch.from_numpy(numbers(20, 1, 4, 10, 8)),
+        )  # fmt: skip
     kind = {"fill": "Fill", "kontext": "Kontext"}.get(name, "Inpaint" if masked else "Img2Img")
     if strength is None:
         module = __import__(diffusers.FluxKontextPipeline.__module__, fromlist=["x"])
@@ -357,8 +396,9 @@ if __name__ == "__main__":
                 name, steps, guidance, height=16, width=12, latents=torch.from_numpy(numbers(LATENTS, 2, 4, 8, 6))
             )
             for name, (_, steps, guidance, _) in MODELS.items()
-            if name not in ("fill", "kontext")
+            if name not in ("fill", "kontext", *EDITS)
         },
+        "seeing": shapes(language("edit")),
         "autoencoders": {name: of_autoencoder(name) for name in OTHER_AUTOENCODERS},
         "changes": [change(*case) for case in CHANGES],
     }

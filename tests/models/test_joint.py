@@ -21,7 +21,7 @@ from pyapp.events import Cancel
 from pyapp.formats.gguf_writer import write_gguf
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models import gemma2, mistral, qwen2, qwen3
-from pyapp.models.diffusion import flux
+from pyapp.models.diffusion import flux, qwen_image
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig
 from pyapp.models.diffusion.deep_autoencoder import DeepAutoencoderConfig
 from pyapp.models.diffusion.flow import CLASS, Flow, read_flow
@@ -50,6 +50,8 @@ from tests.models.joint_cases import (
     CHATS,
     CLASSES,
     CLIPS,
+    EDIT_SIZES,
+    EDITS,
     LANGUAGES,
     LORA_SCALE,
     LORAS,
@@ -61,6 +63,7 @@ from tests.models.joint_cases import (
     PLACES,
     REFERENCES,
     SCHEDULES,
+    SEEING,
     SHARED_AUTOENCODERS,
     T5,
     TESTED,
@@ -68,6 +71,7 @@ from tests.models.joint_cases import (
     autoencoder_weights,
     inputs,
     lora_state,
+    seeing_tokenizer,
     tokenizer,
 )
 from tests.models.seeded import picture_weights, shown
@@ -92,7 +96,7 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # by diffusers' classes: ours, and t
 
 
 PIPELINES = {"flux2": "Flux2"}  # where the name of the pipeline begins otherwise
-SPECIAL = {"fill": "Fill", "kontext": "Kontext"}  # in the pipeline's name
+SPECIAL = {"fill": "Fill", "kontext": "Kontext", **EDITS}  # in the pipeline's name
 
 
 def made(name: str) -> Any:
@@ -165,7 +169,7 @@ def test_what_is_not_supported_is_refused() -> None:
         with pytest.raises(ModelError):
             Flux2Config.from_dict(NETWORKS["klein"] | change)
     for change in ({"patch_size": 1}, {"out_channels": 8}, {"in_channels": 15}, {"axes_dims_rope": [4, 12]},
-                   {"zero_cond_t": True}, {"num_layers": 10**9}, {"attention_head_dim": 10**6}):  # fmt: skip
+                   {"use_layer3d_rope": True}, {"num_layers": 10**9}, {"attention_head_dim": 10**6}):  # fmt: skip
         with pytest.raises(ModelError):
             QwenImageConfig.from_dict(NETWORKS["qwen"] | change)
     for change in ({"norm_type": "layer_norm"}, {"use_additional_conditions": True}, {"use_additional_conditions": None,
@@ -261,7 +265,15 @@ def written(name: str) -> TemporaryDirectory[str]:
     draws = SHARED_AUTOENCODERS.get(name, name)
     if draws in OTHER_AUTOENCODERS:
         parts["vae"] = (*OTHER_AUTOENCODERS[draws], autoencoder_state(draws))
-    if name in LANGUAGES:
+    if name in EDITS:
+        shapes = golden()["seeing"]
+        state = {key: pyapp.from_numpy(picture_weights(key, tuple(shape))) for key, shape in shapes.items()}
+        parts["text_encoder"] = (LANGUAGE_CLASSES["qwen"], LANGUAGES[name], state)
+        write_words(folder / "tokenizer", {}, seeing_tokenizer())
+        (folder / "processor").mkdir()
+        settings_of = SEEING | {"image_processor_type": "Qwen2VLImageProcessor"}
+        (folder / "processor" / "preprocessor_config.json").write_text(json.dumps(settings_of))
+    elif name in LANGUAGES:
         parts["text_encoder"] = (LANGUAGE_CLASSES[name], LANGUAGES[name], language(name))
         write_words(folder / "tokenizer", CHATS.get(name, {"chat_template": CHAT}), {"post_processor": None})
     for i, config in enumerate([] if name in LANGUAGES or name == "pixart" else CLIPS["flux" if flux else "sd3"]):
@@ -338,16 +350,23 @@ def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int, monk
     monkeypatch.setattr(flux, "REFERENCES", REFERENCES)
     name, steps, strength, masked = CHANGES[case]
     loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
+    if name in EDITS:
+        large, small = (wide * high for wide, high in EDIT_SIZES[name])
+        for constant, value in (("EDIT_AREA", large), ("PLUS_AREA", small), ("EDIT_UNIT", 4)):
+            monkeypatch.setattr(qwen_image, constant, value)
     picture, mask = map(pyapp.from_numpy, start_picture())
     count = iter(range(20, 40))
     told: dict[str, Any] = {} if CLASSES[name].startswith("Flux") else {"negative_prompt": NEGATIVE}
     if name == "klein":
         told = {}
+    elif name in EDITS:
+        told = {"negative_prompt": NEGATIVE, "height": 20, "width": 16}
     elif strength is None:
         told = {"negative_prompt": NEGATIVE, "true_cfg_scale": TRUE_CFG_SCALE, "height": 20, "width": 16}
     options = ImagineOptions(steps=steps, guidance=MODELS[name][2], strength=strength, **told)
+    prompts = PROMPTS[:1] if name in EDITS else PROMPTS  # as diffusers' pipelines take it
     drawing = Drawing(
-        loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(next(count), *shape)),
+        loaded, prompts, options, lambda shape: pyapp.from_numpy(numbers(next(count), *shape)),
         picture, mask.unsqueeze(2) if masked else None,
     )  # fmt: skip
     assert (drawing.height, drawing.width) == (20, 16)
@@ -360,6 +379,11 @@ def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int, monk
         for wrong in ({"guidance": 2.0}, {"negative_prompt": NEGATIVE}):
             with pytest.raises(OptionError, match=next(iter(wrong))):
                 Drawing(loaded, PROMPTS, ImagineOptions(**wrong))
+    elif name in EDITS:
+        with pytest.raises(OptionError, match="image: this model changes a picture"):
+            Drawing(loaded, PROMPTS, ImagineOptions())
+        with pytest.raises(OptionError, match="too narrow"):
+            Drawing(loaded, PROMPTS, ImagineOptions(), picture=pyapp.zeros(2, 2000, 3, dtype="uint8"))
     elif strength is None:
         drawing = Drawing(loaded, PROMPTS, ImagineOptions(), picture=picture)
         assert (drawing.height, drawing.width) == (268, 240)  # the usual area, with the ratio 20 to 18
