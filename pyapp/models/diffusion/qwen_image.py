@@ -130,7 +130,7 @@ class Block(Module):
         of_parts = [self._vectors(self.img_mod, condition) for condition in conditions]
 
         def read(x: Tensor, first: int) -> Tensor:
-            return _of_parts(x, counts, [partial(moved, scale=v[first + 1], shift=v[first]) for v in of_parts]) for v in of_parts])
+            return _of_parts(x, counts, [partial(moved, scale=v[first + 1], shift=v[first]) for v in of_parts])
 
         def gated(x: Tensor, which: int) -> Tensor:
             return _of_parts(x, counts, [partial(mul, v[which]) for v in of_parts])
