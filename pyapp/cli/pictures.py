@@ -160,6 +160,25 @@ folder_option = click.option(
 )
 
 
+def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
+    """A callback that reads numbers with commas between them, such as `names`."""
+    count = names.count(",") + 1
+
+    def read(context: Any, parameter: Any, value: Any) -> Any:
+        found = []
+        for text in value if isinstance(value, tuple) else (value,) if value is not None else ():
+            try:
+                numbers = [float(part) for part in text.split(",")]
+            except ValueError:
+                numbers = []
+            if len(numbers) != count:
+                raise click.BadParameter(f"{text!r} is not {names}, numbers of pixels with commas between them.")
+            found.append(numbers)
+        return found if isinstance(value, tuple) else found[0] if found else None
+
+    return read
+
+
 @command(short_help="Find objects in pictures.")
 @files_argument
 @model_option
@@ -175,16 +194,28 @@ folder_option = click.option(
     type=click.FloatRange(0, 1),
     help="Only objects with at least this probability.  [default: 0.5, with --labels 0.1, of Grounding DINO 0.25]",
 )
+@click.option(
+    "--box", "boxes", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
+    help="With SAM 3 and one picture: a box in pixels that shows what to find; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--not-box", "others", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
+    help="As --box, for what is not meant.",
+)  # fmt: skip
 @folder_option
 @usual_options
 def detect(
-    files: tuple[str, ...], labels: str | None, template: str | None, threshold: float | None, folder: str | None,
-    as_json: bool, **settings: Any,
+    files: tuple[str, ...], labels: str | None, template: str | None, threshold: float | None,
+    boxes: list[list[float]], others: list[list[float]], folder: str | None, as_json: bool, **settings: Any,
 ) -> int:  # fmt: skip
-    """Find the objects in each IMAGE with a model such as YOLOS; with --labels, objects of any names. A line for each
-    object: label, probability, box (left, top, right, bottom in pixels) and the picture's name.
+    """Find the objects in each IMAGE with a model such as YOLOS; with --labels, objects of any names; with --box, those
+    like what a box shows. A line for each object: label, probability, box (left, top, right, bottom in pixels) and the
+    picture's name.
     """
     chosen = own_labels(labels, template)
+    if boxes or others:
+        chosen = chosen or []
+        settings |= {"boxes": [*boxes, *others], "box_labels": [1] * len(boxes) + [0] * len(others)}
     threshold = 0.5 if threshold is None and chosen is None else threshold
     draw = drawer(files, folder, lambda image, values: vision.draw_boxes(image, values["objects"]))
 
@@ -253,25 +284,6 @@ def upscale(files: tuple[str, ...], target: str | None, as_json: bool, **setting
 
     work = partial(tasks.upscale_images, list(files), **settings)
     return forward_items(drawing(work, png_writer(targets)), as_json, lines)
-
-
-def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
-    """A callback that reads numbers with commas between them, such as `names`."""
-    count = names.count(",") + 1
-
-    def read(context: Any, parameter: Any, value: Any) -> Any:
-        found = []
-        for text in value if isinstance(value, tuple) else (value,) if value is not None else ():
-            try:
-                numbers = [float(part) for part in text.split(",")]
-            except ValueError:
-                numbers = []
-            if len(numbers) != count:
-                raise click.BadParameter(f"{text!r} is not {names}, numbers of pixels with commas between them.")
-            found.append(numbers)
-        return found if isinstance(value, tuple) else found[0] if found else None
-
-    return read
 
 
 @command(short_help="Find the poses of persons.")

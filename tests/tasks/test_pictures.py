@@ -25,6 +25,7 @@ from pyapp.models.load import load_model
 from pyapp.models.loading import timm_networks
 from pyapp.models.loading.by_task import own_task
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.tasks.matching import vectors_of_labels
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.headers import header
 from pyapp.vision.poses import part_of, points_of
@@ -405,6 +406,64 @@ def test_objects_of_phrases_are_those_of_transformers(top: Path) -> None:
         assert isinstance(last, Error) and message in str(last), last
     last = collect(tasks.detect_labels(files, ["cat"], model=str(top / "owlv2"), text_threshold=0.3))[-1]
     assert isinstance(last, Error) and last.where == "text_threshold"
+
+
+def test_boxes_show_what_to_find(top: Path) -> None:
+    """SAM 3 reads boxes beside texts, or alone; from Python and at the command line."""
+    loaded, file = load_image_model(top / "sam3", "zero-shot-object-detection"), top / "0.png"
+    height, width = pictures()[0].shape[:2]
+    boxes, kinds = [[1.0, 2.0, width - 2.0, height - 1.0], [0, 0, 4, 5]], [1, 0]
+
+    def objects(labels: list[str], **more: Any) -> list[Any]:
+        found = collect(tasks.detect_labels(file, labels, model=loaded, threshold=0.0, **more))
+        assert isinstance(found[-1], Done), found[-1]
+        [item] = (event for event in found if isinstance(event, Item))
+        return [(entry["label"], entry["score"]) for entry in item.values["objects"]]
+
+    image = loaded.processor([pyapp.from_numpy(pictures()[0])]).pixel_values
+    left, up, right, down = (np.array(boxes) / [width, height, width, height]).T
+    parts = np.stack([(left + right) / 2, (up + down) / 2, right - left, down - up], 1)
+    steps = vectors_of_labels(loaded, ["visual"], None)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            texts = end.value
+            break
+    with pyapp.no_grad():
+        shown = pyapp.tensor(parts[None], dtype="float32")
+        outputs = loaded.model.found(image, texts, shown, pyapp.tensor([kinds]))
+        wanted = loaded.model.objects(outputs, 0.0, ["visual"])[0]
+    found = objects([], boxes=boxes, box_labels=kinds)
+    np.testing.assert_allclose([score for _, score in found], [entry["score"] for entry in wanted], rtol=1e-4)
+    assert {label for label, _ in found} == {"visual"}
+    assert objects(["cat"]) != objects(["cat"], boxes=boxes) != objects(["cat"], boxes=boxes, box_labels=kinds)
+    for more, told in (
+        ({"boxes": [[5, 5, 1, 9]]}, "is not a box"), ({"boxes": []}, "0 boxes"),
+        ({"boxes": boxes, "box_labels": [1, 2]}, "0 or 1 for each box"),
+    ):  # fmt: skip
+        assert told in str(collect(tasks.detect_labels(file, ["cat"], model=loaded, **more))[-1])
+    both = collect(tasks.detect_labels([file, file], [], model=loaded, boxes=boxes))[-1]
+    assert "of one picture" in str(both)
+    other = load_image_model(top / "owlv2", "zero-shot-object-detection")
+    assert "take SAM 3" in str(collect(tasks.detect_labels(file, ["cat"], model=other, boxes=boxes))[-1])
+    call = [
+        "detect",
+        str(file),
+        "-m",
+        str(top / "sam3"),
+        "--box",
+        "1,2,9,9",
+        "--not-box",
+        "0,0,4,5",
+        "--threshold",
+        "0",
+    ]
+    click = pytest.importorskip("click.testing")
+    from pyapp.cli import cli
+
+    result = click.CliRunner().invoke(cli, call)
+    assert result.exit_code == 0 and result.output.startswith("visual\t"), result.output
 
 
 def test_areas_of_given_labels_are_those_of_the_resized_scores(top: Path) -> None:
