@@ -191,6 +191,8 @@ async def chat_completions(request: Request, context: Context) -> Response:
     chat = Chat(name, messages, with_forced_call(fields, asked, tools), tools, priority)
     reply = await speech.begin(request, context, messages) if speech.wanted else None
     model, prompt, running = await begin_chat(request, context, chat, lambda _: variables, count)
+    if reply is not None:
+        reply.writer = model.loaded
     answer = ChatAnswer(request, model, running, prompt, tools, count, scored, streaming)
     if streaming.on:
         source = answer.chunks() if reply is None else SpokenStream(answer, reply).chunks()

@@ -134,15 +134,17 @@ def samples_of(pcm: bytes) -> Any:
 
 
 class Speaking(RunningTask):
-    """A text that is spoken, `reply_to` a conversation if that is given. `waiting`: its answer has not begun."""
+    """A text that is spoken, `reply_to` a conversation if that is given, which the loaded model `writer` has written.
+    `waiting`: its answer has not begun.
+    """
 
     names: Mapping[str, str] = NAMES
 
     def __init__(
         self, context: Context, model: ServedModel, text: str, options: SpeakOptions, form: str,
-        reply_to: Sequence[Mapping[str, Any]] | None = None,
+        reply_to: Sequence[Mapping[str, Any]] | None = None, writer: Any = None,
     ) -> None:  # fmt: skip
-        super().__init__(context, model, partial(tasks.speak, text, options, reply_to=reply_to))
+        super().__init__(context, model, partial(tasks.speak, text, options, reply_to=reply_to, writer=writer))
         self._form = form
         self._events = self.events()
         self._resampler: Resampler | None = None

@@ -6,6 +6,7 @@ bits become 8, palettes and other colour spaces become red, green and blue.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -217,11 +218,19 @@ def _by_pillow(data: bytes | memoryview, name: str, mode: str, limit: int = PIXE
         raise FileFormatError(
             "this is not a picture that can be read", where=name, hint=f"Known: {', '.join(FORMATS)}"
         ) from None
-    except Image.DecompressionBombError as error:
-        raise FileFormatError(f"the picture is too large ({error})", where=name, hint="Make it smaller first") from None
+    except Image.DecompressionBombError as error:  # which says how many pixels, not how many a side
+        count = re.search(r"\d+", str(error))
+        pixels = f"{int(count[0]):,}" if count else "too many"
+        raise FileFormatError(
+            f"the picture has {pixels} pixels, at most {limit:,} are read", where=name, hint="Make it smaller first"
+        ) from None
     except MemoryError:
         raise
     except Exception as error:  # decoders raise errors of many kinds for damaged files
+        if "truncated" in str(error).lower():
+            raise FileFormatError(
+                "the picture is not complete: its file ends too early", where=name, hint="Download or copy it again"
+            ) from error
         raise FileFormatError(f"the picture is damaged ({error})", where=name, hint=HINT) from error
 
 

@@ -31,6 +31,8 @@ from tests.models.picture_configs import (
     POINTS,
     PROMPT,
     QUESTION,
+    SHOWN_BOXES,
+    SHOWN_KINDS,
     TOKENS,
     sizes,
 )
@@ -213,8 +215,16 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         return [found.logits[..., : ids.shape[1]].clamp(min=-50), found.pred_boxes]
     if type(model).__name__ == "Sam3Model":
         words = torch.tensor(TOKENS)
-        found = model(pixel_values=pictures, input_ids=words, attention_mask=torch.ones_like(words))
-        return [found.pred_logits, found.pred_boxes, found.presence_logits, found.pred_masks]
+        shown = {"input_boxes": torch.tensor(SHOWN_BOXES), "input_boxes_labels": torch.tensor(SHOWN_KINDS)}
+        both = [
+            model(pixel_values=pictures, input_ids=words, attention_mask=torch.ones_like(words), **more)
+            for more in ({}, shown)
+        ]
+        return [
+            part
+            for found in both
+            for part in (found.pred_logits, found.pred_boxes, found.presence_logits, found.pred_masks)
+        ]
     if task == "zero-shot-object-detection":
         found = model(pixel_values=pictures, input_ids=torch.tensor(TOKENS * 2))
         return [found.logits, found.pred_boxes]

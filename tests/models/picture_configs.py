@@ -149,7 +149,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
                 "global_attn_indexes": [1], "pretrain_image_size": 16,
             },
         }, "text_config": _WORDS | {"model_type": "clip_text_model", "eos_token_id": 5, "projection_dim": 7},
-        "geometry_encoder_config": _SAM3_PART | {"num_layers": 1}, "detr_encoder_config": _SAM3_PART,
+        "geometry_encoder_config": _SAM3_PART | {"num_layers": 1, "roi_size": 3}, "detr_encoder_config": _SAM3_PART,
         "detr_decoder_config": _SAM3_PART, "mask_decoder_config": {"hidden_size": 16, "num_attention_heads": 4},
     },
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8], "pooler_output_size": 10},
@@ -691,6 +691,9 @@ OPEN_CLIP = {  # an open_clip_config.json
 }  # fmt: skip
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
+# Of SAM 3: the centre, width and height of boxes in each picture, as parts of the sides, and whether it is wanted.
+SHOWN_BOXES = [[[0.4, 0.5, 0.3, 0.6], [0.8, 0.25, 0.4, 0.5]], [[0.5, 0.5, 1.0, 1.0], [0.1, 0.9, 0.02, 0.1]]]
+SHOWN_KINDS = [[1, 0], [1, 1]]
 BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
 WITH_TOKENS = (
     "image-to-text",

@@ -33,6 +33,7 @@ CLASSES = {
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "owlv2": ("zero-shot-object-detection", "Owlv2ForObjectDetection"),
     "mm_grounding_dino": ("zero-shot-object-detection", "MMGroundingDinoForObjectDetection"),
+    "sam3": ("zero-shot-object-detection", "Sam3Model"),
     "clipseg": ("zero-shot-semantic-segmentation", "CLIPSegForImageSegmentation"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
 }
@@ -51,6 +52,7 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     "owlv2": {"image_processor_type": "Owlv2ImageProcessor", "size": {"height": 12, "width": 12}},
     "mm_grounding_dino": {"image_processor_type": "GroundingDinoImageProcessor", "do_resize": False},
     "sam2": {"image_processor_type": "Sam2ImageProcessorFast", "size": {"height": 32, "width": 32}},
+    "sam3": {"image_processor_type": "Sam3ImageProcessor", "size": {"height": 24, "width": 24}},
     "clipseg": {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}},
     "superpoint": {"image_processor_type": "SuperPointImageProcessor", "size": {"height": 48, "width": 56}},
     "lightglue_whole": {"image_processor_type": "LightGlueImageProcessor", "size": {"height": 48, "width": 56}},

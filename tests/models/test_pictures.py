@@ -21,6 +21,7 @@ from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
 from pyapp.models.loading import open_clip
 from pyapp.models.loading.building import build
 from pyapp.models.loading.image_processors import usual_processor
+from pyapp.models.sam3 import Sam3
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.processors import KINDS
 from tests.models.picture_configs import (
@@ -33,6 +34,8 @@ from tests.models.picture_configs import (
     PROMPT,
     QUANTISED,
     QUESTION,
+    SHOWN_BOXES,
+    SHOWN_KINDS,
     TOKENS,
     WITH_TOKENS,
     sizes,
@@ -114,6 +117,10 @@ def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> li
         ids = on(PHRASES)
         logits, boxes = model(pictures, ids, ids != 0)
         return [logits.clamp(min=-50), boxes]
+    if isinstance(model, Sam3):
+        shown, kinds = on(SHOWN_BOXES), on(SHOWN_KINDS)
+        texts = model.text_features(on(TOKENS))
+        return [*model.found(pictures, texts), *model.found(pictures, texts, shown, kinds)]
     model = with_prompt(model)
     found = model(pictures, on(TOKENS)) if task in WITH_TOKENS else model(pictures)
     return list(found) if isinstance(found, tuple) else [found]

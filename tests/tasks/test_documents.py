@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 import pyapp
 from pyapp import tasks
-from pyapp.errors import ModelError
+from pyapp.errors import ModelError, OptionError
 from pyapp.events import Error, Item
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES
@@ -100,6 +100,28 @@ def page(**more: Any) -> dict[str, Any]:
 
 def items(work: Any) -> list[Any]:
     return [event.values for event in work if isinstance(event, Item)]
+
+
+def test_the_pipeline_is_that_of_transformers(top: Path) -> None:
+    """Its results; each form of its arguments; what it refuses."""
+    run = pyapp.pipeline("document-question-answering", top / "layoutlm" / "question-answering")
+    boxes = [[int(1000 * (side / SIZE[i % 2])) for i, side in enumerate(box)] for box in BOXES]
+    pairs = list(zip(WORDS, boxes, strict=True))
+    many: list[Any] = [{"question": question, "word_boxes": pairs} for question in QUESTIONS]
+    for impossible, expected in zip((False, True), golden()["pipeline"], strict=True):
+        found = run(many, top_k=2, max_answer_len=LONGEST, handle_impossible_answer=impossible)
+        for own, answers in zip(found, expected, strict=True):
+            assert [{**a, "score": 0} for a in own] == [{**a, "score": 0} for a in answers]
+            np.testing.assert_allclose([a["score"] for a in own], [a["score"] for a in answers], rtol=1e-4)
+    [one] = run(question=QUESTIONS[0], word_boxes=pairs, max_answer_len=LONGEST)
+    assert [one] == run(many[0], max_answer_len=LONGEST) == run(page(), QUESTIONS[0], max_answer_len=LONGEST)
+    for given, told in (
+        ({"question": "Who?"}, "image: a picture or the words are missing"),
+        ({"image": page()}, "question: None is not"),
+        ({"question": "Who?", "word_boxes": ["a"]}, "word_boxes"),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match=told):
+            run(**given)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import pyapp
 from pyapp import tasks
+from pyapp.errors import OptionError
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models import tapas
 from pyapp.text.numbers_in_text import column_values, date_of
@@ -98,6 +99,25 @@ def test_tokens_and_cells_are_those_of_transformers(folder: Path, name: str) -> 
     cells = [[[cell["row"], cell["column"]] for cell in answer["cells"]] for answer in answers]
     assert cells == expected["cells"]
     assert [answer["aggregation"] or "NONE" for answer in answers] == expected["aggregations"]
+
+
+def test_the_pipeline_is_that_of_transformers(folder: Path) -> None:
+    """Its results, also of a conversation; each form of its arguments; what it refuses."""
+    run = pyapp.pipeline("table-question-answering", folder)
+    for name, expected in golden()["pipeline"].items():
+        for sequential, answers in zip((False, True), expected, strict=True):
+            found = run(TABLES[name], QUESTIONS[name], sequential=sequential)
+            assert json.loads(json.dumps(found)) == answers
+    one, both = run(query=QUESTIONS["actors"][0], table=TABLES["actors"]), run(TABLES["actors"], QUESTIONS["actors"])
+    asked = {"table": TABLES["actors"], "query": QUESTIONS["actors"][0]}
+    assert one == both[0] == run(asked) == run(TABLES["actors"], QUESTIONS["actors"][:1])
+    assert run([asked, asked]) == [one, one] and type(one["coordinates"][0]) is tuple
+    for given, told in (
+        ({"table": TABLES["actors"]}, "query: is missing"), ({"query": "Who?"}, "is not a table"),
+        ({**asked, "truncation": "longest_first"}, "truncation: 'longest_first' is not supported"),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match=told):
+            run(**given)
 
 
 def test_a_file_answers_at_the_command_line(folder: Path, tmp_path: Path) -> None:

@@ -205,7 +205,8 @@ class NewerTalkerConfig(QwenExpertsConfig):
 @dataclass(frozen=True)
 class OmniSpeechConfig:
     """The configurations of what speaks. `width`: the numbers of a vector of the text. predictor: None in Qwen2.5-Omni.
-    `tokens` of the text and `codes`: by the names of their fields.
+    `tokens` of the text and `codes`: by the names of their fields. heard_after: of how many layers of what writes the
+    talker of Qwen3-Omni reads the states of recordings.
     """
 
     talker: Any
@@ -215,6 +216,7 @@ class OmniSpeechConfig:
     tokens: Mapping[str, int]
     codes: Mapping[str, int]
     speakers: Mapping[str, int]
+    heard_after: int = 0
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], text: Any, newer: bool) -> OmniSpeechConfig:
@@ -259,7 +261,12 @@ class OmniSpeechConfig:
         width = own.get("thinker_hidden_size", 2048)
         require(width == text.hidden_size, f"thinker_hidden_size is {width!r:.40}, the text has {text.hidden_size}")
         tokens, codes = _numbers(values, NEWER_TOKENS), _numbers(own, NEWER_CODES)
-        return cls(talker, predictor, (wave,), width, tokens, codes, speakers)._checked(text)
+        after, most = own.get("accept_hidden_layer", 18), text.num_hidden_layers
+        require(
+            type(after) is int and 0 <= after <= most,
+            f"accept_hidden_layer is {after!r:.40}, of {most} layers",
+        )
+        return cls(talker, predictor, (wave,), width, tokens, codes, speakers, after)._checked(text)
 
     def _checked(self, text: Any) -> OmniSpeechConfig:
         for numbers, most, what in (

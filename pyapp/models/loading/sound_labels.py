@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.processors.banks import FilterBankProcessor
@@ -118,7 +119,7 @@ def _load(
     model = ready_model(files, settings, MATCHING, dtype, device, report, cancel)
     check_tokenizer(tokenizer, model, name)
     heard = model.config.audio_config
-    processor = DecibelProcessor.from_settings(prepares, fused=heard.enable_fusion)
+    processor = replace(DecibelProcessor.from_settings(prepares), fused=heard.enable_fusion)
     if processor.bins != heard.num_mel_bins or processor.frames > heard.spec_size * heard.fold:
         raise _other_models(name, processor, f"up to {heard.spec_size * heard.fold} of {heard.num_mel_bins}")
     return LoadedSoundClassifier(name, model, processor, settings, tokenizer)
