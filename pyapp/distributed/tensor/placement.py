@@ -10,6 +10,18 @@ __all__ = ["Partial", "Placement", "Replicate", "Shard"]
 class Placement:
     """How the processes have a tensor: Shard, Replicate or Partial."""
 
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Whether each has a part: along `dim`, where that is given."""
+        return isinstance(self, Shard) and dim in (None, self.dim)
+
+    def is_replicate(self) -> bool:
+        """Whether each has the whole."""
+        return isinstance(self, Replicate)
+
+    def is_partial(self) -> bool:
+        """Whether the whole is a sum."""
+        return isinstance(self, Partial)
+
 
 @dataclass(frozen=True)
 class Shard(Placement):

@@ -47,13 +47,8 @@ class DeviceMesh:
 
     def get_coordinate(self) -> list[int] | None:
         """The place of this process in the grid; None if it is not in it."""
-        if self.get_rank() not in self._ranks:
-            return None
-        at, found = self._ranks.index(self.get_rank()), []
-        for size in reversed(self.shape):
-            at, place = divmod(at, size)
-            found.append(place)
-        return found[::-1]
+        found = [group.rank() for group in self._groups]
+        return None if -1 in found else found
 
     def _dim(self, mesh_dim: int | str | None, what: str) -> int:
         if mesh_dim is None:
