@@ -194,14 +194,15 @@ class _Plan:
         wanted: list[list[Placement]] = [[] for _ in tensors]
         free = {label for label in (*result, *summed) if label is not None}
         for at in range(mesh.ndim):
-            options: list[Any] = []
+            options: list[Any] = []  # of equally cheap ones the first is taken: parts before summands
             partial = frozenset(i for i, (x, _) in enumerate(tensors) if isinstance(x.placements[at], Partial))
-            if partial and partial in sums:
-                options.append(partial)
             for x, labels in tensors:
                 place = x.placements[at]
                 if isinstance(place, Shard) and labels[place.dim] in free and labels[place.dim] not in options:
                     options.append(labels[place.dim])
+            options.sort(key=lambda label: label in summed)
+            if partial and partial in sums:
+                options.append(partial)
             options.append(None)
             best = min(options, key=lambda option: self._cost(option, at))
             for i in range(len(tensors)):
