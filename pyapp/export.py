@@ -145,7 +145,7 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
     return tuple(Dim(name, min=min, max=max) for name in names)
 
 
-class _Inputs:
+class Inputs:
     """The inputs of a program: how arguments become the leaves that the graph takes, and which shapes they have."""
 
     def __init__(self, module: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -302,13 +302,13 @@ def _words(paths: Sequence[Any]) -> list[str]:
     return found
 
 
-class _ExportTracer(Tracer):
+class ExampleTracer(Tracer):
     """Traces a module with proxies for the tensors among its inputs, and the values of all others. Beside the graph it
     computes what each node gives for the examples, of which sizes and settings are known numbers."""
 
     proxy_buffer_attributes = True  # what is written to a buffer is a part of the program
 
-    def __init__(self, inputs: _Inputs) -> None:
+    def __init__(self, inputs: Inputs) -> None:
         super().__init__()
         self._inputs = inputs
         self._examples = inputs.examples()
@@ -390,7 +390,7 @@ class _ExportTracer(Tracer):
 class _Program(Module):
     """What `ExportedProgram.module()` gives: the program, with checks of its inputs."""
 
-    def __init__(self, graph_module: GraphModule, inputs: _Inputs) -> None:
+    def __init__(self, graph_module: GraphModule, inputs: Inputs) -> None:
         super().__init__()
         for name, value in vars(graph_module).items():
             if name not in ("_graph", "_code"):
@@ -427,7 +427,7 @@ class ExportedProgram:
 
     dialect = "TRAINING"
 
-    def __init__(self, root: Module, graph_module: GraphModule, inputs: _Inputs, example: Any) -> None:
+    def __init__(self, root: Module, graph_module: GraphModule, inputs: Inputs, example: Any) -> None:
         self._root, self._inputs = root, inputs
         self.graph_module, self.example_inputs = graph_module, example
         names = {id(value): name for name, value in root.named_parameters()}
@@ -507,6 +507,22 @@ def _tell_assigned(attributes: list[tuple[Module, dict[str, Any]]]) -> None:
                 )
 
 
+def traced_with_examples(mod: Module, tracer: ExampleTracer) -> Graph:
+    """The graph of a module, which stays as it was. UserError for what cannot be traced."""
+    state, attributes = get_rng_state(), [(module, dict(vars(module))) for module in mod.modules()]
+    try:
+        graph = tracer.trace(mod)
+        _tell_assigned(attributes)
+    except TraceError as error:
+        raise UserError(f"export: {type(mod).__name__} cannot be traced: {error}") from error
+    finally:
+        set_rng_state(state)
+        for module, before in attributes:
+            vars(module).clear()
+            vars(module).update(before)
+    return graph
+
+
 def export(
     mod: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
     strict: bool = False, preserve_module_call_signature: tuple[str, ...] = (),
@@ -520,23 +536,13 @@ def export(
         raise ValueError(f"export: takes a Module, not {type(mod).__name__}")
     if not isinstance(args, tuple):
         raise UserError(f"export: args is a tuple of example inputs, not {type(args).__name__}")
-    inputs = _Inputs(mod, args, kwargs or {})
+    inputs = Inputs(mod, args, kwargs or {})
     inputs.vary(dynamic_shapes)
     try:
         inputs.check(args, kwargs or {})
     except AssertionError as error:
         raise UserError(f"dynamic_shapes: {error}") from error
-    state, attributes = get_rng_state(), [(module, dict(vars(module))) for module in mod.modules()]
-    try:
-        graph = _ExportTracer(inputs).trace(mod)
-        _tell_assigned(attributes)
-    except TraceError as error:
-        raise UserError(f"export: {type(mod).__name__} cannot be traced: {error}") from error
-    finally:
-        set_rng_state(state)
-        for module, before in attributes:
-            vars(module).clear()
-            vars(module).update(before)
+    graph = traced_with_examples(mod, ExampleTracer(inputs))
     made = GraphModule(mod, graph, type(mod).__name__)
     for target in {str(node.target) for node in graph.nodes if node.op == "call_module"}:
         path, _, last = target.rpartition(".")

@@ -130,6 +130,13 @@ def meshes() -> None:
     assert mesh.ndim == 2 and mesh.size() == 2 and mesh.shape == (2, 1) and mesh.mesh.tolist() == [[0], [1]]
     assert mesh.get_coordinate() == [rank, 0] and mesh.get_local_rank("data") == rank and mesh["model"].size() == 1
     assert mesh["data"].mesh.tolist() == [0, 1] and mesh["model"].mesh.tolist() == [rank]
+    assert mesh["data"] == mesh["data"] != mesh["model"]
+    turned = dist.DeviceMesh("cpu", [[1], [0]], mesh_dim_names=("data", "model"))
+    assert turned.mesh.tolist() == [[1], [0]] and turned.shape == (2, 1) and turned["data"].size() == 2
+    one = dist.DeviceMesh("cpu", [1])
+    assert one.get_coordinate() == ([0] if rank else None)
+    refuses(OptionError, "a grid of different ranks", lambda: dist.DeviceMesh("cpu", [0, 0]))
+    refuses(OptionError, "expected 1 different ones", lambda: dist.DeviceMesh("cpu", [0, 1], mesh_dim_names=("a", "b")))
     x = pyapp.ones(1) * (rank + 1)
     dist.all_reduce(x, group=mesh["data"].get_group())
     dist.all_reduce(x, group=mesh.get_group("model"))

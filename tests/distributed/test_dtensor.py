@@ -4,7 +4,9 @@ one process, whatever the placements are; ops, redistribution, what is refused.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +26,22 @@ from pyapp.distributed.tensor import (
     distribute_module,
     distribute_tensor,
     full,
-    implicit_replication,
     ones,
     rand,
 )
-from pyapp.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+from pyapp.distributed.tensor.experimental import implicit_replication, local_map
+from pyapp.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
 from pyapp.engine.processes.group import ProcessGroup
-from pyapp.errors import ArgumentError
+from pyapp.errors import ArgumentError, OptionError
 from pyapp.nn import functional as F
-from pyapp.nn.fully_sharded import full_state_dict
+from pyapp.nn.fully_sharded import full_state_dict, fully_shard
+from pyapp.nn.parallel import DistributedDataParallel
 from pyapp.nn.utils import clip_grad_norm_
 from tests.distributed.thread_ranks import in_grid, in_ranks
 
@@ -65,9 +74,8 @@ class Block(nn.Module):
 
 
 def mesh_of(*groups: ProcessGroup, names: tuple[str, ...] = ("tp",)) -> DeviceMesh:
-    sizes = tuple(group.size() for group in groups)
-    count = sizes[0] * (sizes[1] if len(sizes) > 1 else 1)
-    return DeviceMesh("cpu", sizes, range(count), names, groups)
+    sizes = [group.size() for group in groups]
+    return DeviceMesh.from_group(groups, "cpu", pyapp.arange(prod(sizes)).reshape(sizes), mesh_dim_names=names)
 
 
 def trained(model: Any, ids: Tensor, targets: Tensor) -> dict[str, Any]:
@@ -274,6 +282,46 @@ def test_makers_random_numbers_and_writing_in_place() -> None:
     assert one == other
 
 
+def test_classes_that_ranks_divide_are_not_gathered_for_the_loss() -> None:
+    logits, targets = (pyapp.arange(30.0).reshape(6, 5) * 1.7).sin() * 9, pyapp.tensor([0, 4, -100, 2, 1, 3])
+    whole = logits.clone().requires_grad_()
+    F.cross_entropy(whole, targets).backward()
+
+    def run(dp: ProcessGroup, tp: ProcessGroup) -> None:
+        mesh = mesh_of(dp, tp, names=("dp", "tp"))
+        for first in (Shard(0), Replicate(), Shard(1)):
+            given: Any = distribute_tensor(logits.clone().requires_grad_(), mesh, [first, Shard(1)], src_data_rank=None)
+            with loss_parallel():
+                loss: Any = F.cross_entropy(given, targets)
+            assert pyapp.allclose(loss.full_tensor(), F.cross_entropy(logits, targets), atol=1e-5)
+            loss.backward()
+            assert given.grad.placements == given.placements
+            assert pyapp.allclose(given.grad.full_tensor(), whole.grad, atol=1e-6), first
+
+    in_grid(1, 3, run)  # of which the last has one class
+    in_grid(2, 2, run)
+    in_grid(1, 6, run)  # of which the last has none
+
+
+def test_functions_of_parts() -> None:
+    def run(group: ProcessGroup) -> None:
+        mesh, x = mesh_of(group), pyapp.arange(8.0).reshape(4, 2).requires_grad_()
+        rows: Any = distribute_tensor(x, mesh, [Shard(0)])
+        both = local_map(lambda a, b: (a.cumsum(1) * b, a.sum(0)), ([Shard(0)], [Partial()]), ([Shard(0)], None))
+        y, total = both(rows, 2.0)
+        assert pyapp.allclose(y.full_tensor(), x.cumsum(1) * 2) and pyapp.allclose(total.full_tensor(), x.sum(0))
+        total.sum().backward()
+        assert rows.grad.full_tensor().tolist() == [[1.0] * 2] * 4
+        there = local_map(lambda a: a * 1, [Shard(1)], ([Shard(1)],), redistribute_inputs=True)
+        assert there(rows).placements == (Shard(1),)
+        with pytest.raises(ArgumentError, match="redistribute_inputs=True brings it there"):
+            local_map(lambda a: a, [Shard(1)], ([Shard(1)],))(rows)
+        with pytest.raises(ArgumentError, match="out_placements has 1 entries for 2 results"):
+            local_map(lambda a: (a, a), ([Shard(0)],))(rows)
+
+    in_ranks(2, run)
+
+
 def test_layers_of_a_plan_take_and_give_dtensors() -> None:
     model = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4))
     state, x = model.state_dict(), pyapp.arange(24.0).reshape(2, 3, 4).sin()
@@ -361,13 +409,30 @@ def test_what_is_refused_is_told() -> None:
             ),
             (lambda: DTensor.from_local(x, mesh, [Shard(0)], shape=(9, 4)), ArgumentError, "is not the part of this"),
             (lambda: rows.to_local(grad_placements=WHOLE), ArgumentError, "cannot come in Replicate"),
-            (lambda: rows.__getstate__(), TypeError, "cannot be copied or pickled"),
+            (lambda: rows.__getstate__(), TypeError, "cannot be pickled"),
             (lambda: pyapp.ones(3, 4).copy_(rows), ArgumentError, "use its full_tensor"),
             (lambda: ones(2, -1, device_mesh=mesh), ArgumentError, "integers from 0 on"),
             (lambda: distribute_module(nn.Linear(1, 1), None), TypeError, "device_mesh is a DeviceMesh"),
         ):
             with pytest.raises(kind, match=told):
                 call()
+        shared = distribute_module(nn.Linear(4, 2), mesh)
+        for wrap in (partial(DistributedDataParallel, process_group=group), partial(fully_shard, process_group=group)):
+            with pytest.raises(
+                ArgumentError, match="weight is a DTensor, whose gradients the ops of its mesh exchange"
+            ):
+                wrap(shared)
+        copied = deepcopy(shared)
+        assert isinstance(copied.weight, DTensor) and copied.weight.is_parameter and copied.weight.is_leaf
+        with pytest.raises(NotImplementedError, match="Partial: the whole is a sum here, not by 'max'"):
+            Partial("max")
+        assert repr(Partial()) == "Partial()" and Partial() == Partial("sum") and Shard(1).is_shard(1)
+        for build, told in (
+            (lambda: DeviceMesh.from_group([group, group], "cpu"), "is needed for 2 groups"),
+            (lambda: DeviceMesh.from_group(group, "cpu", [[0, 1]]), r"has the shape \[1, 2\], the groups"),
+        ):
+            with pytest.raises(OptionError, match=told):
+                build()
         assert repr(rows).startswith("DTensor(local_tensor=") and rows.tolist() == x.tolist()
 
     in_ranks(2, run)

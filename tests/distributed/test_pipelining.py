@@ -10,6 +10,7 @@ import pytest
 
 import pyapp
 from pyapp import Tensor, nn
+from pyapp.distributed.device_mesh import DeviceMesh
 from pyapp.distributed.pipelining import (
     PipelineStage,
     Schedule1F1B,
@@ -21,6 +22,7 @@ from pyapp.distributed.pipelining import (
     pipe_split,
     pipeline,
 )
+from pyapp.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from pyapp.engine.processes.group import ProcessGroup
 from pyapp.errors import ArgumentError
 from pyapp.nn import functional as F
@@ -52,6 +54,8 @@ class Model(nn.Module):
         self.splits = splits
 
     def forward(self, ids: Tensor, mask: Tensor, double: bool = False) -> Tensor:
+        if ids.shape != mask.shape or ids.shape[1] > 5:
+            raise ValueError("the mask does not fit")
         x = first = self.embed(ids) * mask.unsqueeze(-1)
         for i, layer in enumerate(self.layers):
             if self.splits and i == 2:
@@ -167,29 +171,33 @@ def test_several_stages_for_each_rank(kind: Any, count: int) -> None:
         check(in_ranks(ranks, run), count, scale=False)
 
 
-@pytest.mark.parametrize("sharded", [False, True])
-def test_replicas_and_sharded_stages(sharded: bool) -> None:
-    """A grid of two pipelines, each with its half of the batch."""
+@pytest.mark.parametrize("how", ["replicas", "sharded", "divided"])
+def test_replicas_and_divided_stages(how: str) -> None:
+    """A grid of two pipelines: each has its half of the batch, or all of it and a part of each layer."""
     ids, mask, target = batch()
 
     def run(dp: ProcessGroup, pp: ProcessGroup) -> Any:
         part: Any = Part(made(), 2 * pp.rank(), 2 * pp.rank() + 2)
-        if sharded:
+        if how == "divided":
+            mesh = DeviceMesh.from_group(dp, "cpu")
+            plan = {"layers.*.up": ColwiseParallel(), "layers.*.down": RowwiseParallel()}
+            parallelize_module(part, mesh, plan, src_data_rank=None)
+        elif how == "sharded":
             for layer in part.layers.values():
                 fully_shard(layer, process_group=dp)
             fully_shard(part, process_group=dp)
         else:
             part = DistributedDataParallel(part, process_group=dp)
         schedule = Schedule1F1B(PipelineStage(part, pp.rank(), 2, group=pp), 5, loss_fn=loss_of)
-        own = slice(5 * dp.rank(), 5 * dp.rank() + 5)
+        own = slice(None) if how == "divided" else slice(5 * dp.rank(), 5 * dp.rank() + 5)
         schedule.step(*(() if pp.rank() else (ids[own], mask[own])), target=target[own])
-        if not sharded:
+        if how == "replicas":
             return {name: p.grad for name, p in part.module.named_parameters()}
         for parameter in part.parameters():  # so that whole gradients are gathered as parameters are
             parameter.data = parameter.grad
         return full_state_dict(part)
 
-    wanted = alone(10)[2]
+    wanted = alone(5 if how == "divided" else 10)[2]
     found: dict[str, Tensor] = {}
     for one in in_grid(2, 2, run):
         found |= one

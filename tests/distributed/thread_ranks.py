@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from pyapp import Tensor, no_grad
+from pyapp import Tensor, maximum, no_grad
 from pyapp.engine.processes.communicator import Communicator, ReduceOp, Work
 from pyapp.engine.processes.group import ProcessGroup
 
@@ -37,11 +37,11 @@ class ThreadRank(Communicator):
         return found
 
     def all_reduce(self, tensor: Tensor, op: ReduceOp) -> Work:
-        assert op in (ReduceOp.SUM, ReduceOp.AVG)
+        assert op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.MAX)
         with no_grad():
             first, *others = self.meet(tensor.clone())
             for other in others:
-                first = first + other
+                first = maximum(first, other) if op is ReduceOp.MAX else first + other
             tensor.copy_(first / self.size if op is ReduceOp.AVG else first)
         return done()
 

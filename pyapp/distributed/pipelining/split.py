@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from inspect import Parameter, signature
 from typing import Any
 
+from ...engine import Tensor
 from ...engine.processes.group import ProcessGroup
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
-from ...fx import Graph, GraphModule, Node, Tracer
+from ...export import Dim, ExampleTracer, Inputs, UserError, traced_with_examples
+from ...fx import Graph, GraphModule, Node
 from ...fx._symbolic_trace import current_tracer
 from ...nn.module import Module
 from .stage import PipelineStage
@@ -30,19 +31,19 @@ class SplitPoint(Enum):
 def pipe_split() -> None:
     """In the program of a model: the next stage begins here. It does nothing but in `pipeline`."""
     tracer = current_tracer()
-    if tracer is not None:
+    if isinstance(tracer, _Tracer) and not tracer._runs:
         tracer.create_proxy("call_function", pipe_split, (), {})
 
 
-class _Tracer(Tracer):
+class _Tracer(ExampleTracer):
     """Calls pipe_split before or after the modules that are named."""
 
-    def __init__(self, points: Mapping[str, SplitPoint]) -> None:
-        super().__init__()
+    def __init__(self, inputs: Inputs, points: Mapping[str, SplitPoint]) -> None:
+        super().__init__(inputs)
         self._points, self.met = points, set[str]()
 
     def call_module(self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        path = self.path_of_module(m)
+        path = "" if self._runs else self.path_of_module(m)
         point = self._points.get(path)
         if point is not None and path in self.met:
             raise ArgumentError(f"pipeline: {path} is called twice, and divides nothing")
@@ -99,11 +100,12 @@ def pipeline(
     """Splits a model by `split_spec`, which names modules, {"layers.2": SplitPoint.BEGINNING}, or by the calls of
     `pipe_split` in its program. A value that a later stage needs passes through those between.
 
-    `mb_args` and `mb_kwargs` are the arguments of one microbatch: what of them is no tensor, such as a flag, is the
-    same in all. `split_policy` changes the traced module before it is cut, as by adding calls of `pipe_split`.
+    `mb_args` and `mb_kwargs` are the arguments of one microbatch, as pyapp.export takes them: what of them is no
+    tensor, such as a flag, is the same in all, and no argument of the stages. `split_policy` changes the traced module
+    before it is cut, as by adding calls of `pipe_split`.
 
-    ArgumentError for a name that is no module's, or one that the program does not call; where no cut is; for a
-    parameter that two stages have.
+    UserError for a program that cannot be traced; ArgumentError for a name that is no module's, or one that the program
+    does not call; where no cut is; for a parameter that two stages have.
     """
     if not isinstance(module, Module):
         raise TypeError(f"pipeline: takes a Module, not {describe(module)}")
@@ -121,24 +123,27 @@ def pipeline(
 
 
 def _traced(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], spec: dict[str, SplitPoint]) -> GraphModule:
-    parameters = signature(module.forward).parameters
-    bound = signature(module.forward).bind(*args, **kwargs).arguments
-    constant = {}
-    for name, parameter in parameters.items():
-        value = bound.get(name, parameter.default)
-        if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
-            continue
-        if value is None or isinstance(value, (bool, int, float, str)):
-            constant[name] = value
-    tracer = _Tracer(spec)
-    graph = tracer.trace(module, constant)
+    inputs = Inputs(module, args, kwargs)
+    tracer = _Tracer(inputs, spec)
+    try:
+        _vary_batch(inputs)
+        graph = traced_with_examples(module, tracer)
+    except UserError:  # the program is one for the size of the example
+        inputs = Inputs(module, args, kwargs)
+        tracer = _Tracer(inputs, spec)
+        graph = traced_with_examples(module, tracer)
     lacking = sorted(spec.keys() - tracer.met)
     if lacking:
         raise ArgumentError(f"pipeline: the program does not call {', '.join(lacking)}")
-    for node in [*graph.nodes]:
-        if node.op == "placeholder" and node.target in constant and not node.users:
-            graph.erase_node(node)
     return GraphModule(module, graph, type(module).__name__)
+
+
+def _vary_batch(inputs: Inputs) -> None:
+    """Lets the first size of all tensors that have that of the first one be another one: microbatches may differ."""
+    sizes = [own for leaf, own in zip(inputs.leaves, inputs.sizes, strict=True) if isinstance(leaf, Tensor) and own]
+    for own in reversed(sizes):
+        if own[0] == sizes[0][0] and own[0]:
+            own[0] = Dim.AUTO
 
 
 def _stages(traced: GraphModule) -> Iterator[GraphModule]:

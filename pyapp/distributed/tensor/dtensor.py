@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 from ...engine import DType, Tensor, no_grad, ops
@@ -24,7 +25,7 @@ from ...engine.user_errors import NotDense, describe
 from ...errors import ArgumentError
 from ...nn.module import Module
 from ...nn.part import Part
-from .placement import Partial, Placement, Replicate, Shard
+from .placement_types import Partial, Placement, Replicate, Shard
 from .redistribution import Placements, local_shape, parts_of, redistributed
 
 __all__ = [
@@ -160,7 +161,7 @@ class DTensor(Tensor):
         """The same tensor in other placements. All processes of the mesh call it; gradients go through. `async_op` has
         no effect. ArgumentError for another mesh, and for Partial(), unless it is in Partial() already.
         """
-        if device_mesh is not None and not same_mesh(device_mesh, self._mesh):
+        if device_mesh is not None and device_mesh != self._mesh:
             raise ArgumentError(f"redistribute: the tensor is on {self._mesh!r}, and cannot go to {device_mesh!r}")
         if placements is None:
             raise ArgumentError("redistribute: needs placements, one for each dim of the mesh")
@@ -323,8 +324,13 @@ class DTensor(Tensor):
             local.part, local.shard_groups = part, tuple(divided)
         return local
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> DTensor:
+        made = distributed(deepcopy(self._local_tensor, memo), self._mesh, self._places, self.shape)
+        set_attribute(made, "is_parameter", self.is_parameter)
+        return made
+
     def __getstate__(self) -> dict[str, Any]:
-        raise TypeError("a DTensor cannot be copied or pickled: its processes are of this run; take full_tensor()")
+        raise TypeError("a DTensor cannot be pickled: its processes are of this run; take full_tensor()")
 
 
 def distributed(
@@ -337,11 +343,6 @@ def distributed(
     for name, value in parts.items():
         set_attribute(made, name, value)
     return made
-
-
-def same_mesh(a: DeviceMesh, b: DeviceMesh) -> bool:
-    """Whether two meshes are the same processes in one order, by the same groups."""
-    return a is b or (a.shape == b.shape and a.get_all_groups() == b.get_all_groups())
 
 
 def checked(
@@ -379,7 +380,7 @@ def distribute_tensor(
         raise TypeError(f"distribute_tensor: takes a dense tensor, not {describe(tensor)}")
     chosen = checked(placements, device_mesh, tensor.ndim, "distribute_tensor")
     if isinstance(tensor, DTensor):
-        if not same_mesh(tensor.device_mesh, device_mesh) or tensor.placements != chosen:
+        if tensor.device_mesh != device_mesh or tensor.placements != chosen:
             raise ArgumentError(
                 f"distribute_tensor: this tensor is on {tensor.device_mesh!r} as {list(tensor.placements)} already; "
                 "use redistribute"

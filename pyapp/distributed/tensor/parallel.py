@@ -9,7 +9,8 @@ Parameters are plain parts, which know of what (`Tensor.part`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from typing import Any
 
@@ -25,13 +26,13 @@ from ...nn.layers.linear import Linear
 from ...nn.module import Module
 from ...nn.parameter import Parameter
 from ...nn.part import Part
-from .dtensor import DTensor, distributed
-from .placement import Partial, Placement, Replicate, Shard
+from .dtensor import DTensor, distributed, implicit_replication
+from .placement_types import Partial, Placement, Replicate, Shard
 from .redistribution import converted, whole_shape
 
 __all__ = [
     "ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput",
-    "RowwiseParallel", "SequenceParallel", "parallelize_module",
+    "RowwiseParallel", "SequenceParallel", "loss_parallel", "parallelize_module",
 ]  # fmt: skip
 
 Layouts = Placement | Sequence[Placement | None] | None
@@ -58,6 +59,15 @@ def _handed(x: Tensor, layout: Placement, mesh: DeviceMesh, local: bool) -> Tens
         return x
     layout = Shard(layout.dim % x.ndim) if isinstance(layout, Shard) else layout
     return distributed(x, mesh, (layout,), whole_shape(x, layout, mesh.get_group()))
+
+
+@contextmanager
+def loss_parallel() -> Iterator[None]:
+    """Inside, targets of a cross_entropy of a DTensor may be plain tensors that all processes have. Logits whose
+    classes the processes divide are never gathered for it, here and elsewhere.
+    """
+    with implicit_replication():
+        yield
 
 
 class ParallelStyle(ABC):
@@ -365,7 +375,7 @@ def parallelize_module(
     """
     if device_mesh is not None and not isinstance(device_mesh, DeviceMesh):
         raise TypeError(f"parallelize_module: device_mesh is a DeviceMesh, got {describe(device_mesh)}")
-    mesh = _mesh_of_all() if device_mesh is None else device_mesh
+    mesh = DeviceMesh.from_group(group_or_world(None), "cpu") if device_mesh is None else device_mesh
     group = mesh.get_group()
     plan: Mapping[str, Any] = {"": parallelize_plan} if isinstance(parallelize_plan, ParallelStyle) else (
         parallelize_plan or {}
@@ -392,11 +402,6 @@ def parallelize_module(
     for name, style in chosen:
         style.apply(name or type(module).__name__, module.get_submodule(name), mesh)
     return module
-
-
-def _mesh_of_all() -> DeviceMesh:
-    everyone = group_or_world(None)
-    return DeviceMesh("cpu", (everyone.size(),), everyone.ranks, None, (everyone,))
 
 
 def _check_not_shared(module: Module, chosen: Sequence[tuple[str, ParallelStyle]]) -> None:

@@ -9,11 +9,12 @@ with the whole, by every process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
-from ...engine import Tensor, enable_grad, ops
+from ...engine import Tensor, enable_grad, no_grad, ops
 from ...engine.declare import FUNCTIONS, METHODS
+from ...engine.dtype import float32, int64
 from ...engine.grad_mode import STATE
 from ...engine.op import OPS, Op
 from ...engine.ops.random import Generator
@@ -29,9 +30,8 @@ from .dtensor import (
     distribute_tensor,
     distributed,
     implicit_replication,
-    same_mesh,
 )
-from .placement import Partial, Placement, Replicate, Shard
+from .placement_types import Partial, Placement, Replicate, Shard
 from .redistribution import Placements, local_shape, redistributed
 
 Labels = Sequence[Any]  # one for each dim; None: the op needs all of it
@@ -148,7 +148,7 @@ def _mesh_of(tensors: Sequence[DTensor]) -> DeviceMesh:
     """The mesh of all. ArgumentError where they are on several."""
     mesh = tensors[0].device_mesh
     for other in tensors[1:]:
-        if not same_mesh(mesh, other.device_mesh):
+        if mesh != other.device_mesh:
             raise ArgumentError(f"DTensors of one operation are on one mesh, not on {mesh!r} and {other.device_mesh!r}")
     return mesh
 
@@ -463,6 +463,43 @@ def _gather(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
     same = [i != d and n == m for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True))]
     labels = [i if fits else None for i, fits in enumerate(same)]
     return _planned(name, (x, dim, index), {0: labels, 2: labels}, labels, index.shape)
+
+
+@rule("_cross_entropy")
+def _cross_entropy(name: str, logits: Any, targets: Any, ignore_index: int, wide: bool) -> Any:
+    """logits (N, C), targets (N,) → (). Of classes that one dim of the mesh divides, each process computes its summand
+    of the softmax; the whole logits are nowhere."""
+    mesh, (logits, targets) = _lifted((logits, targets))
+    divided = [at for at, place in enumerate(logits.placements) if place == Shard(1)]
+    if len(divided) != 1:
+        return NotImplemented
+    (at,) = divided
+    kept = [place if place.is_shard() else Replicate() for place in logits.placements]
+    logits = logits.to(float32) if wide else logits
+    local = logits.redistribute(placements=kept).to_local()  # (n, c)
+    of_rows = [Replicate() if i == at else place for i, place in enumerate(kept)]
+    targets = targets.redistribute(placements=of_rows)
+    group = mesh.get_group(at)
+    first, count = share_of(local_shape(logits.shape, mesh, of_rows)[1], group)
+    with no_grad():
+        most = local.amax(1) if count else local.new_full((local.shape[0],), -inf)  # (n,)
+        most = group.combined(most.detach(), "MAX")
+    shifted = local - most.unsqueeze(1)  # (n, c)
+    own = targets.to_local().to(int64) - first  # (n,)
+    here = (own >= 0).logical_and(own < count)
+    if count:
+        chosen = shifted.gather(1, ops.where(here, own, 0).unsqueeze(1)).squeeze(1)  # (n,)
+        chosen = ops.where(here, chosen, 0.0)
+    else:  # more processes than classes
+        chosen = shifted.sum(1)
+    summand, rows = [Partial() if i == at else place for i, place in enumerate(kept)], logits.shape[:1]
+    total, found = (
+        distributed(x, mesh, tuple(summand), rows).redistribute(placements=of_rows)
+        for x in (shifted.exp().sum(1), chosen)
+    )
+    ignored = targets == ignore_index
+    losses = (total.log() - found).masked_fill(ignored, 0.0)
+    return losses.sum() / (~ignored).to(losses.dtype).sum()
 
 
 # -- views

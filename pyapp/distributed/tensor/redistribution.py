@@ -21,7 +21,7 @@ from ...engine.processes.group import ProcessGroup
 from ...engine.processes.mesh import DeviceMesh
 from ...engine.shape import normalize_dim
 from ...errors import ArgumentError
-from .placement import Partial, Placement, Replicate, Shard
+from .placement_types import Partial, Placement, Replicate, Shard
 
 Placements = tuple[Placement, ...]
 

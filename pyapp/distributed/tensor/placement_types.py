@@ -37,4 +37,13 @@ class Replicate(Placement):
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """The whole is the sum of what they have."""
+    """The whole is the sum of what they have. NotImplementedError for another `reduce_op` than "sum"."""
+
+    reduce_op: str = "sum"
+
+    def __post_init__(self) -> None:
+        if self.reduce_op != "sum":
+            raise NotImplementedError(f"Partial: the whole is a sum here, not by {self.reduce_op!r:.40}")
+
+    def __repr__(self) -> str:
+        return "Partial()"
