@@ -302,7 +302,7 @@ def _words(paths: Sequence[Any]) -> list[str]:
     return found
 
 
-class _ExportTracer(Tracer):
+class ExampleTracer(Tracer):
     """Traces a module with proxies for the tensors among its inputs, and the values of all others. Beside the graph it
     computes what each node gives for the examples, of which sizes and settings are known numbers."""
 
@@ -507,6 +507,22 @@ def _tell_assigned(attributes: list[tuple[Module, dict[str, Any]]]) -> None:
                 )
 
 
+def traced_with_examples(mod: Module, tracer: ExampleTracer) -> Graph:
+    """The graph of a module, which stays as it was. UserError for what cannot be traced."""
+    state, attributes = get_rng_state(), [(module, dict(vars(module))) for module in mod.modules()]
+    try:
+        graph = tracer.trace(mod)
+        _tell_assigned(attributes)
+    except TraceError as error:
+        raise UserError(f"export: {type(mod).__name__} cannot be traced: {error}") from error
+    finally:
+        set_rng_state(state)
+        for module, before in attributes:
+            vars(module).clear()
+            vars(module).update(before)
+    return graph
+
+
 def export(
     mod: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
     strict: bool = False, preserve_module_call_signature: tuple[str, ...] = (),
@@ -526,17 +542,7 @@ def export(
         inputs.check(args, kwargs or {})
     except AssertionError as error:
         raise UserError(f"dynamic_shapes: {error}") from error
-    state, attributes = get_rng_state(), [(module, dict(vars(module))) for module in mod.modules()]
-    try:
-        graph = _ExportTracer(inputs).trace(mod)
-        _tell_assigned(attributes)
-    except TraceError as error:
-        raise UserError(f"export: {type(mod).__name__} cannot be traced: {error}") from error
-    finally:
-        set_rng_state(state)
-        for module, before in attributes:
-            vars(module).clear()
-            vars(module).update(before)
+    graph = traced_with_examples(mod, ExampleTracer(inputs))
     made = GraphModule(mod, graph, type(mod).__name__)
     for target in {str(node.target) for node in graph.nodes if node.op == "call_module"}:
         path, _, last = target.rpartition(".")

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from pyapp import tasks
 from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option
-from pyapp.cli.together import processes_option, shard_option, train_together
+from pyapp.cli.together import hosts_option, processes_option, shard_option, train_together
 from pyapp.cli.views import JsonView, QuantizeView, SilentView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
 from pyapp.text.generation.options import SEEDS
@@ -94,6 +94,7 @@ class FinetuneView(TrainView):
 @click.option("--device", callback=device_of, help="Where to train. [default: cpu]")
 @click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
 @processes_option
+@hosts_option
 @shard_option
 @threads_option
 @json_option
@@ -170,6 +171,7 @@ def finetune(
     out_dir: Path,
     resume: bool,
     processes: int,
+    hosts: str | None,
     shard: bool,
     as_json: bool,
     **settings: Any,
@@ -211,7 +213,7 @@ def finetune(
             keeps_state=True,
         )  # fmt: skip
 
-    return train_together(processes, shard, device, run)
+    return train_together(processes, hosts, shard, device, run)
 
 
 class MergeView(QuantizeView):

@@ -84,9 +84,9 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 @usual_options
 def imagine(prompts: tuple[str, ...], output: str, as_json: bool, **settings: Any) -> int:
     """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
-    3.5), FLUX.1 (also Fill and Kontext), FLUX.2 klein, Z-Image, Qwen-Image, PixArt-Sigma, Sana or Würstchen: the names
-    of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is white
-    there is drawn anew. FLUX.1 Kontext and FLUX.2 change the picture as the prompt says.
+    3.5), FLUX.1 (also Fill and Kontext), FLUX.2, Z-Image, Qwen-Image (also Edit), PixArt-Sigma, Sana or Würstchen: the
+    names of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is
+    white there is drawn anew. FLUX.1 Kontext, FLUX.2 and Qwen-Image-Edit change the picture as the prompt says.
     """
     path = Path(output)
     if path.suffix.lower() not in ("", ".png"):

@@ -92,82 +92,6 @@ def embed_image(files: tuple[str, ...], texts: tuple[str, ...], as_json: bool, *
     return forward_items(partial(tasks.embed_images, list(files), texts, **settings), as_json, vector)
 
 
-<<<<<<< HEAD
-=======
-def drawn_files(files: Sequence[str], folder: str | None) -> list[Path]:
-    """Where the drawn pictures go: files of their names in a folder, which is made. UsageError if two have one name."""
-    if folder is None:
-        return []
-    found = [Path(folder) / f"{Path(file).stem}.png" for file in files]
-    if len(set(found)) < len(found):
-        raise click.UsageError("two pictures have the same name: give them to two commands, with two folders.")
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise click.BadParameter(f"{folder}: {error.strerror or error}.", param_hint="--output-dir") from None
-    return found
-
-
-def made_files(files: Sequence[str], target: str | None) -> list[Path]:
-    """Where what is made of pictures goes: a file, where `target` names a PNG and there is one picture, else a
-    folder.
-    """
-    if target is None or Path(target).suffix.lower() != ".png" or Path(target).is_dir():
-        return drawn_files(files, target)
-    if len(files) > 1:
-        raise click.UsageError(f"{target} is one file, and there are {len(files)} pictures: give a folder.")
-    if not Path(target).parent.is_dir():
-        raise click.BadParameter(f"there is no folder {Path(target).parent}.", param_hint="--output")
-    return [Path(target)]
-
-
-def png_writer(targets: Sequence[Path]) -> Callable[[int, Any], None]:
-    """What writes the PNG file of each picture to its place, if there are any."""
-
-    def write(index: int, values: Any) -> None:
-        if targets:
-            with open_sink(targets[index]) as sink:
-                sink.write(base64.b64decode(values["png"]))
-
-    return write
-
-
-def drawer(files: Sequence[str], folder: str | None, drawn: Callable[[Any, Any], Any]) -> Callable[[int, Any], None]:
-    """What writes a picture with what was found to its place in the folder, if there is one. drawn: a picture and the
-    values of its Item → the picture to write, (H, W, 3).
-    """
-    targets = drawn_files(files, folder)
-
-    def draw(index: int, values: Any) -> None:
-        if targets:
-            from pyapp.formats.png import encode_png
-            from pyapp.vision import read_image
-
-            with open_sink(targets[index]) as sink:
-                sink.write(encode_png(drawn(read_image(files[index]), values).numpy()))
-
-    return draw
-
-
-def drawing(start: Callable[..., Any], draw: Callable[[int, Any], None]) -> Callable[..., Any]:
-    """The task `start`; `draw` gets each Item's index and values first, and its errors become the last event."""
-
-    @tasks.task
-    async def stream(cancel: Any) -> Any:
-        async with aclosing(start(cancel=cancel)) as events:
-            async for event in events:
-                if isinstance(event, Item):
-                    draw(event.index, event.values)
-                yield event
-
-    return stream
-
-
-folder_option = click.option(
-    "-o", "--output-dir", "folder", type=click.Path(), help="Also write each picture with what was found, as PNG."
-)
-
-
 def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
     """A callback that reads numbers with commas between them, such as `names`."""
     count = names.count(",") + 1
@@ -187,37 +111,17 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
     return read
 
 
->>>>>>> senses
 @command(short_help="Find objects in pictures.")
 @images_argument
 @model_option
-<<<<<<< HEAD
 @label_options("What to find, with a model such as OWLv2: cat,red ball", 'the model\'s, of OWLv2 "a photo of a {}"')
 @click.option("--threshold", type=click.FloatRange(0, 1),
               help="Only objects with at least this probability.  [default: 0.5, with --labels 0.1, of Grounding DINO "
-              "0.25]")  # fmt: skip
-=======
-@click.option("--labels", type=WORDS, metavar="TEXT,…", help="What to find, with a model such as OWLv2: cat,red ball")
-@click.option(
-    "--template",
-    type=WORDS,
-    metavar="TEXT",
-    help='The text of a label. [default: the model\'s, of OWLv2 "a photo of a {}"]',
-)
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    help="Only objects with at least this probability.  [default: 0.5, with --labels 0.1, of Grounding DINO 0.25]",
-)
-@click.option(
-    "--box", "boxes", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
-    help="With SAM 3 and one picture: a box in pixels that shows what to find; may be given again.",
-)  # fmt: skip
-@click.option(
-    "--not-box", "others", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
-    help="As --box, for what is not meant.",
-)  # fmt: skip
->>>>>>> senses
+              "0.25]")
+@click.option("--box", "boxes", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
+              help="With SAM 3 and one picture: a box in pixels that shows what to find; may be given again.")
+@click.option("--not-box", "others", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
+              help="As --box, for what is not meant.")  # fmt: skip
 @folder_option
 @usual_options
 def detect(
@@ -525,123 +429,6 @@ def caption(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     return forward_items(look, as_json, lambda index, values: [" ".join(values["text"].split())])
 
 
-<<<<<<< HEAD
-=======
-def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[tuple[str, float]]:
-    """FILE[:SCALE], each as a pair."""
-    found = []
-    for text in value:
-        file, _, scale = text.rpartition(":")
-        try:
-            found.append((file, float(scale)) if file else (text, 1.0))
-        except ValueError:  # the colon is part of the name
-            found.append((text, 1.0))
-    return found
-
-
-@command(short_help="Draw what a text describes.")
-@click.argument("prompts", nargs=-1, required=True, type=WORDS, metavar="PROMPT…")
-@model_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False),
-    default="imagined.png",
-    show_default=True,
-    help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …",
-)
-@click.option("--negative-prompt", type=WORDS, metavar="TEXT", default="", help="What the pictures should not show.")
-@click.option("-s", "--steps", type=click.IntRange(min=1), help="Steps. [default: what suits the model]")
-@click.option(
-    "--guidance", type=click.FloatRange(0, 100), help="How much the prompt counts. [default: what suits the model]"
-)
-@click.option(
-    "--true-cfg-scale",
-    type=click.FloatRange(1, 100),
-    default=1.0,
-    show_default=True,
-    help="How much the prompt counts against the negative one, for models that read the guidance; two passes a step.",
-)
-@click.option("--height", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
-@click.option("--width", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same paths."
-)
-@click.option(
-    "--schedule",
-    metavar="NAME",
-    help="How noise is removed: ddim, dpm++, dpm++-karras, euler, euler-ancestral, heun, lcm, unipc …  "
-    "[default: the model's]",
-)
-@click.option("--image", type=click.Path(exists=True, dir_okay=False), help="A picture to start from.")
-@click.option(
-    "--strength",
-    type=click.FloatRange(0, 1, min_open=True),
-    help="How much the start picture changes. [default: 0.8; 1 with a mask]",
-)
-@click.option(
-    "--mask",
-    type=click.Path(exists=True, dir_okay=False),
-    help="A picture that is white where the start picture is to be drawn anew, and black where it stays.",
-)
-@click.option(
-    "--lora",
-    metavar="FILE[:SCALE]",
-    multiple=True,
-    callback=scaled_files,
-    help="A LoRA file, or a name on the hub, and how much it counts (1); may be given again.",
-)
-@click.option("--control", metavar="MODEL", help="A folder, or a name on the hub, of a ControlNet.")
-@click.option(
-    "--control-image", type=click.Path(exists=True, dir_okay=False), help="The picture that the ControlNet reads."
-)
-@click.option(
-    "--control-scale", type=click.FloatRange(0, 10), default=1.0, show_default=True, help="How much it counts."
-)
-@click.option(
-    "--adapter",
-    metavar="FILE[:SCALE]",
-    callback=lambda context, option, given: scaled_files(context, option, () if given is None else (given,)) or None,
-    help="An IP-Adapter of Stable Diffusion 1.5 or XL, such as h94/IP-Adapter:models/ip-adapter_sd15.safetensors, and "
-    "how much it counts (1).",
-)
-@click.option(
-    "--adapter-image", type=click.Path(exists=True, dir_okay=False), help="The picture that the IP-Adapter reads."
-)
-@click.option(
-    "--image-encoder", metavar="MODEL", help="The IP-Adapter's CLIP.  [default: image_encoder, in the same folder]"
-)
-@click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
-@click.option(
-    "--transformer",
-    metavar="FILE",
-    help="The transformer of FLUX, Stable Diffusion 3, Z-Image or Qwen-Image: a GGUF or safetensors file, or "
-    "owner/repo:FILE.",
-)
-@click.option("--prior", metavar="MODEL", help="The prior of Würstchen.  [default: MODEL-prior, or in its folder]")
-@usual_options
-def imagine(prompts: tuple[str, ...], output: str, as_json: bool, **settings: Any) -> int:
-    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
-    3.5), FLUX.1 (also Fill and Kontext), FLUX.2, Z-Image, Qwen-Image (also Edit), PixArt-Sigma, Sana or Würstchen: the
-    names of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is
-    white there is drawn anew. FLUX.1 Kontext, FLUX.2 and Qwen-Image-Edit change the picture as the prompt says.
-    """
-    path = Path(output)
-    if path.suffix.lower() not in ("", ".png"):
-        raise click.BadParameter(
-            f"{output}: pictures are written as PNG: name it {path.with_suffix('.png').name}.", param_hint="--output"
-        )
-    check_folder_of(path, lambda what: click.BadParameter(what, param_hint="--output"))
-    several = len(prompts) > 1
-    targets = [path.with_stem(f"{path.stem}-{i + 1}") if several else path for i in range(len(prompts))]
-
-    draw = partial(tasks.imagine, list(prompts), **settings)
-    return forward_items(
-        drawing(draw, png_writer(targets)), as_json, lambda index, values: [str(targets[index])]
-    )  # fmt: skip
-
-
->>>>>>> senses
 COMMANDS = (
     answer_image, caption, classify_image, classify_video, depth, detect, embed_image, follow, key_points,
     match_points, pose, segment, upscale,

@@ -187,6 +187,11 @@ class Tensor(_Slots, TensorMethods):
         return self.node is None
 
     @property
+    def _own_part(self) -> Tensor:
+        """What this process has of it: the tensor itself, except of a DTensor."""
+        return self
+
+    @property
     def _version(self) -> int:
         return self.storage.version
 

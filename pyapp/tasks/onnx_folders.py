@@ -14,7 +14,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.models.load import load_model, read_settings
-from pyapp.models.loading.by_task import MORE_FILES, completed, files_of, known_tasks, load_task_model, own_task
+FIXME
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.models.sentences.embedding import SentenceEmbedder
 from pyapp.onnx import export
