@@ -93,8 +93,8 @@ def _joined_mask(
             whole = whole.reshape(batch, heads, rows, keys)
         elif whole.shape != (rows, keys):
             raise ArgumentError(
-                f"{_NAME}: attn_mask must be [{rows}, {keys}] or [{batch * heads}, {rows}, {keys}], got "
-                f"{describe(attn_mask)}"
+                f"{_NAME}: The shape of the attn_mask is {list(attn_mask.shape)}, but should be ({rows}, {keys}): "
+                f"attn_mask must be [{rows}, {keys}] or [{batch * heads}, {rows}, {keys}], got {describe(attn_mask)}"
             )
     if padding is not None:
         if padding.shape != (batch, keys):
@@ -144,9 +144,14 @@ def _check(query: Tensor, key: Tensor, value: Tensor, sizes: tuple[int, int, int
     fits = all(x.shape[-1] == size for x, size in zip((query, key, value), sizes, strict=True))
     ranks = query.ndim in (2, 3) and query.ndim == key.ndim == value.ndim
     if not ranks or not fits or key.shape[:-1] != value.shape[:-1]:
+        told = (
+            ""
+            if query.shape[-1] == sizes[0]
+            else f"expecting embedding dimension of {sizes[0]}, got {query.shape[-1]}: "
+        )
         raise ArgumentError(
-            f"{_NAME} of sizes {sizes}: query {describe(query)}, key {describe(key)} and value {describe(value)} do "
-            "not fit"
+            f"{_NAME} of sizes {sizes}: {told}query {describe(query)}, key {describe(key)} and value {describe(value)} "
+            "do not fit"
         )
 
 
@@ -232,7 +237,10 @@ class MultiheadAttention(Module):
         if embed_dim < 1 or num_heads < 1:
             raise ArgumentError(f"{_NAME}: embed_dim {embed_dim} and num_heads {num_heads} must be above 0")
         if embed_dim % num_heads:
-            raise AssertedError(f"{_NAME}: embed_dim {embed_dim} does not divide into {num_heads} heads")
+            raise AssertedError(
+                f"{_NAME}: embed_dim must be divisible by num_heads: embed_dim {embed_dim} does not divide into "
+                f"{num_heads} heads"
+            )
         made = {"device": device, "dtype": dtype}
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
