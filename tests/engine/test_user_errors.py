@@ -266,8 +266,8 @@ def test_a_state_that_does_not_fit_is_told_whole() -> None:
         layer.load_state_dict({"weight": pyapp.ones(3, 3), "more": x()})
     assert str(caught.value) == (
         'load_state_dict: Error(s) in loading state_dict for Linear:\n\tMissing key(s) in state_dict: "bias".\n\t'
-        'Unexpected key(s) in state_dict: "more".\n\tsize mismatch for weight: the module has float32[2, 3] on cpu, the '
-        "state holds float32[3, 3] on cpu."
+        'Unexpected key(s) in state_dict: "more".\n\tsize mismatch for weight: the module has float32[2, 3] on cpu, '
+        "the state holds float32[3, 3] on cpu."
     )
     assert layer.weight.tolist() == before
     assert isinstance(caught.value, KeyError) and isinstance(caught.value, ValueError)

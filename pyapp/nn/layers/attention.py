@@ -270,6 +270,34 @@ class MultiheadAttention(Module):
             if bias is not None:
                 bias.detach().zero_()
 
+    def _of_sequences(self, query: Any, key: Any, value: Any, masked: bool, need_weights: bool, is_causal: bool) -> Any:
+        """Attention of nested tensors (B, j, embed_dim), within each sequence alone."""
+        if not all(getattr(x, "is_nested", False) for x in (query, key, value)):
+            raise ArgumentError(f"{_NAME}: query, key and value are nested tensors, or none of them is")
+        if not self.batch_first:
+            raise ArgumentError(f"{_NAME}: nested tensors have the batch first: give batch_first=True")
+        if masked:
+            raise ArgumentError(
+                f"{_NAME}: nested tensors have no padding, and take no key_padding_mask and no attn_mask; "
+                "is_causal=True masks what follows"
+            )
+        if need_weights:
+            raise ArgumentError(f"{_NAME}: of nested tensors there are no weights: give need_weights=False")
+        if self.bias_k is not None or self.add_zero_attn:
+            raise ArgumentError(f"{_NAME}: add_bias_kv and add_zero_attn are not there for nested tensors")
+        whole = self.in_proj_weight
+        weights = whole.chunk(3) if whole is not None else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        heads = (self.num_heads, self.head_dim)
+        q, k, v = (
+            x.matmul(w.mT).unflatten(-1, heads).transpose(1, 2)
+            if b is None
+            else (x.matmul(w.mT) + b).unflatten(-1, heads).transpose(1, 2)
+            for x, w, b in zip((query, key, value), weights, biases, strict=True)
+        )  # (B, heads, j, head_dim) each
+        attended = q.attend(k, v, self.dropout if self.training else 0.0, is_causal)
+        return self.out_proj(attended.transpose(1, 2).flatten(-2))
+
     def forward(
         self,
         query: Tensor,
@@ -281,6 +309,9 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        if any(getattr(x, "is_nested", False) for x in (query, key, value)):
+            masked = key_padding_mask is not None or attn_mask is not None
+            return self._of_sequences(query, key, value, masked, need_weights, is_causal), None
         _check(query, key, value, (self.embed_dim, self.kdim, self.vdim))
         made = _Projections(
             self.num_heads, self.in_proj_weight, (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight),

@@ -67,6 +67,6 @@ def default_collate(batch: Any) -> Any:
         parts = [default_collate(part) for part in zip(*batch, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else parts
     raise TypeError(
-        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists: makes batches of them and of "
-        f"texts, not of {type(first).__name__}; give the loader a collate_fn"
+        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists: makes batches of them and "
+        f"of texts, not of {type(first).__name__}; give the loader a collate_fn"
     )
