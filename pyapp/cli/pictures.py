@@ -115,11 +115,19 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
 @images_argument
 @model_option
 @label_options("What to find, with a model such as OWLv2: cat,red ball", 'the model\'s, of OWLv2 "a photo of a {}"')
-@click.option("--threshold", type=click.FloatRange(0, 1),
-              help="Only objects with at least this probability.  [default: 0.5, with --labels 0.1, of Grounding DINO "
-              "0.25]")
-@click.option("--box", "boxes", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
-              help="With SAM 3 and one picture: a box in pixels that shows what to find; may be given again.")
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    help="Only objects with at least this probability.  [default: 0.5, with --labels 0.1, of Grounding DINO 0.25]",
+)
+@click.option(
+    "--box",
+    "boxes",
+    multiple=True,
+    metavar="X0,Y0,X1,Y1",
+    callback=numbers_of("X0,Y0,X1,Y1"),
+    help="With SAM 3 and one picture: a box in pixels that shows what to find; may be given again.",
+)
 @click.option("--not-box", "others", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
               help="As --box, for what is not meant.")  # fmt: skip
 @folder_option

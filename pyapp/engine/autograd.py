@@ -239,8 +239,9 @@ class Node:
             raise self._freed()
         if self.versions and self.versions != self._versions():
             raise RuntimeError(
-                f"backward: a tensor that '{self.op.name}' needs for its gradient was changed in place since; "
-                "use an out-of-place operation or clone() it first"
+                "backward: one of the variables needed for gradient computation has been modified by an inplace "
+                f"operation: a tensor that '{self.op.name}' needs for its gradient was changed in place since; use an "
+                "out-of-place operation or clone() it first"
             )
         vjp = self.op.vjp
         assert vjp is not None
@@ -257,8 +258,8 @@ class Node:
 
     def _freed(self) -> RuntimeError:
         return RuntimeError(
-            f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
-            "pass retain_graph=True to it"
+            "backward: Trying to backward through the graph a second time: the saved values of "
+            f"'{self.op.name}' were freed by an earlier backward(); pass retain_graph=True to it"
         )
 
     @property
@@ -334,12 +335,14 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         return gradient
     if not tensor.requires_grad:
         raise RuntimeError(
-            "backward: this tensor does not require a gradient and has no gradient computation behind it"
+            "backward: element 0 of tensors does not require grad and does not have a grad_fn: no requires_grad_() of "
+            "what it was computed from, or computed inside no_grad(), or after detach()"
         )
     if gradient is None:
         if tensor.numel() != 1:
             raise RuntimeError(
-                f"backward: a tensor of shape {tensor.shape} needs a gradient argument; only one element does not"
+                f"backward: grad can be implicitly created only for scalar outputs: a tensor of shape {tensor.shape} "
+                "needs a gradient argument; take its sum() or mean(), or pass one"
             )
         if tensor.dtype.is_complex:
             raise RuntimeError(
@@ -771,7 +774,8 @@ def grad(
         if freed is not None:  # the way to the inputs was freed with it
             raise freed._freed()
         raise RuntimeError(
-            f"grad: inputs {missing} do not take part in the outputs; pass allow_unused=True to get None for them"
+            f"grad: One of the differentiated Tensors appears to not have been used in the graph: inputs {missing} do "
+            "not take part in the outputs; pass allow_unused=True to get None for them"
         )
     gradients = [found.get(id(edge)) for edge in edges]
     for i, gradient in enumerate(gradients):

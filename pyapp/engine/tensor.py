@@ -340,7 +340,9 @@ class Tensor(_Slots, TensorMethods):
         with `force`.
         """
         if self._requires_grad and not force and STATE.enabled:
-            raise RuntimeError("numpy(): this tensor requires a gradient; use tensor.detach().numpy()")
+            raise RuntimeError(
+                "numpy(): Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead"
+            )
         return self.to(_dtype.float32).array() if self.dtype.is_bits else self.array()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
@@ -358,7 +360,10 @@ class Tensor(_Slots, TensorMethods):
     def item(self) -> Any:
         """The value of a tensor of one element."""
         if self.numel() != 1:
-            raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
+            raise ValueError(
+                f"item: a Tensor with {self.numel()} elements cannot be converted to Scalar: a tensor of shape "
+                f"{self.shape} holds {self.numel()} elements, not one"
+            )
         kind = self.dtype
         if kind is not _dtype.bfloat16 and (kind.is_bits or not kind.format):
             return self.detach().numpy().reshape(-1)[0].item()
@@ -396,12 +401,15 @@ class Tensor(_Slots, TensorMethods):
 
     def __bool__(self) -> bool:
         if self.numel() != 1:
-            raise ValueError(f"the truth of a tensor of shape {self.shape} is ambiguous: use .any() or .all()")
+            raise ValueError(
+                "Boolean value of Tensor with more than one value is ambiguous: the truth of a tensor of shape "
+                f"{self.shape} is ambiguous: use .any() or .all()"
+            )
         return bool(self.item())
 
     def __iter__(self) -> Any:
         if not self.shape:
-            raise TypeError("iteration over a 0-dim tensor")
+            raise TypeError("iteration over a 0-d tensor")
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: object) -> bool:
@@ -419,7 +427,8 @@ class Tensor(_Slots, TensorMethods):
         refuse_capture("a deep copy or a pickle of a tensor")
         if self.node is not None:
             raise RuntimeError(
-                "only leaves can be copied or pickled, not the graph of a computed tensor: detach() first"
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol: only leaves "
+                "can be copied or pickled, not the graph of a computed tensor: detach() first"
             )
         kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad", "node")}
         left_out: tuple[str, ...] = ("hooks", "after_hooks", "view_of", "views")
@@ -451,7 +460,8 @@ class Tensor(_Slots, TensorMethods):
             raise RuntimeError(f"requires_grad: takes True or False, not {on!r}")
         if on and not self.dtype.has_gradient:
             raise RuntimeError(
-                f"requires_grad: only floating-point and complex tensors have gradients, not {self.dtype}"
+                "requires_grad: Only Tensors of floating point and complex dtype can require gradients: only "
+                f"floating-point and complex tensors have gradients, not {self.dtype}"
             )
         if self.node is not None:
             raise RuntimeError("requires_grad: this tensor was computed from others that have gradients; use detach()")

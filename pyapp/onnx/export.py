@@ -14,7 +14,8 @@ from pyapp.engine.ops import tensor
 from pyapp.engine.tracing import observed
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
-from pyapp.export import Dim, ExportedProgram, Inputs
+from pyapp.export import Dim, ExportedProgram
+from pyapp.export.inputs import Inputs
 from pyapp.formats.sink import AnySink
 from pyapp.nn import Module
 
@@ -162,7 +163,7 @@ class _Call:
         if isinstance(module, ExportedProgram):
             self.module, self.inputs = module.module(), module.inputs
         else:
-            self.inputs = Inputs(module.forward if isinstance(module, Module) else module, args, kwargs)
+            self.inputs = Inputs.of(module.forward if isinstance(module, Module) else module, args, kwargs)
         self.at = [at for at, leaf in enumerate(self.inputs.leaves) if isinstance(leaf, Tensor)]
         self.examples: list[Tensor] = [self.inputs.leaves[at].detach() for at in self.at]
         self.names = [f"input_{at}" for at in range(len(self.at))]

@@ -149,10 +149,13 @@ class Optimizer:
     ) -> None:
         name = type(self).__name__
         if isinstance(params, Tensor):
-            raise TypeError(f"{name} takes a list of parameters or of groups, got {describe(params)}")
+            raise TypeError(
+                f"params argument given to the optimizer should be an iterable of Tensors or dicts: {name} takes a "
+                f"list of parameters or of groups, got {describe(params)}"
+            )
         given: list[Any] = list(params)
         if not given:
-            raise ValueError(f"{name} got no parameters")
+            raise ValueError(f"optimizer got an empty parameter list: {name} got no parameters")
         unknown = flags.keys() - _FLAGS.keys()
         if unknown:
             raise TypeError(f"{name} has no setting {', '.join(sorted(unknown))}")
@@ -197,10 +200,14 @@ class Optimizer:
             fits = not self.of_pyapp or (parameter.dtype.part in _KINDS and parameter.is_contiguous())
             if not (fits and parameter.is_leaf) or (parameter.dtype.is_complex and not self.takes_complex):
                 if not self.of_pyapp:
-                    raise ValueError(f"{type(self).__name__} takes leaf tensors, got {describe(parameter)}")
+                    raise ValueError(
+                        f"can't optimize a non-leaf Tensor: {type(self).__name__} takes leaf tensors, got "
+                        f"{describe(parameter)}"
+                    )
                 kinds = "floating-point or complex" if self.takes_complex else "floating-point"
                 raise (TypeError if parameter.is_leaf else ValueError)(
-                    f"{type(self).__name__} takes dense {kinds} leaf tensors, got {describe(parameter)}"
+                    f"can't optimize a non-leaf Tensor, or other numbers: {type(self).__name__} takes dense {kinds} "
+                    f"leaf tensors, got {describe(parameter)}"
                 )
             if self.needs_whole and parameter.shard_groups:
                 raise ValueError(

@@ -14,8 +14,10 @@ from pyapp.engine import Tensor, ops
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.models.load import load_model, read_settings
-FIXME
+from pyapp.models.loading.by_task import load_task_model
+from pyapp.models.loading.heads import completed, known_tasks, own_task
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.models.loading.task_files import MORE_FILES, files_of
 from pyapp.models.sentences.embedding import SentenceEmbedder
 from pyapp.onnx import export
 

@@ -227,11 +227,11 @@ def test_dlpack_like_interop_with_numpy() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: pyapp.ones(2, 3) + pyapp.ones(4), ValueError, r"add: shapes \(2, 3\) and \(4,\)"),
+        (lambda: pyapp.ones(2, 3) + pyapp.ones(4), ValueError, r"add: The size .* shapes \(2, 3\) and \(4,\)"),
         (
             lambda: pyapp.ones(2, 3) @ pyapp.ones(4, 5),
             ValueError,
-            r"matmul: inner sizes differ: float32\[2, 3\] on cpu",
+            r"matmul: .* cannot be multiplied \(2x3 and 4x5\): inner sizes differ: float32\[2, 3\] on cpu",
         ),
         (lambda: pyapp.ones(2).reshape(3), ValueError, "2 elements do not fit"),
         (lambda: pyapp.ones(2).sum(3), IndexError, "dim 3 is out of range"),

@@ -407,7 +407,7 @@ def test_errors_name_the_layer_the_labels_and_the_shapes(capsys: pytest.CaptureF
             model.fit(inputs, labels, batch_size=8, shuffle=False, verbose=0)
     pair = [np.ones((2, 3), "float32"), np.ones((2, 4), "float32")]
     with pytest.raises(
-        ValueError, match=r"layer add.* \(Add\) with inputs of shape \(2, 3\) and \(2, 4\): add: shapes"
+        ValueError, match=r"layer add.* \(Add\) with inputs of shape \(2, 3\) and \(2, 4\): add: The size .* shapes"
     ):
         layers.Add()(pair)
     stop = keras.callbacks.TerminateOnNaN()

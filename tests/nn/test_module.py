@@ -52,11 +52,15 @@ def test_loading_checks_names_and_shapes() -> None:
     state = net.state_dict()
     del state["scale"]
     state["other"] = zeros(1)
-    with pytest.raises(KeyError, match=r"missing 'scale'; unexpected 'other'"):
+    with pytest.raises(
+        KeyError, match=r'Missing key\(s\) in state_dict: "scale"\.\n\tUnexpected key\(s\) in state_dict: "other"\.'
+    ):
         net.load_state_dict(state)
     assert net.load_state_dict(state, strict=False) == (["scale"], ["other"])
     state["first.weight"] = zeros(4, 5)
-    with pytest.raises(ValueError, match=r"'first.weight' is float32\[4, 3\] on cpu, the state holds float32\[4, 5\]"):
+    with pytest.raises(
+        ValueError, match=r"size mismatch for first.weight: the module has float32\[4, 3\] .* float32\[4, 5\]"
+    ):
         net.load_state_dict(state, strict=False)
 
 
@@ -115,7 +119,7 @@ def test_repr_shows_the_tree() -> None:
 
 
 def test_a_module_without_forward_says_so() -> None:
-    with pytest.raises(NotImplementedError, match="Module has no forward"):
+    with pytest.raises(NotImplementedError, match="it has no forward"):
         nn.Module()(1)
 
 
@@ -127,7 +131,7 @@ def test_buffers_stay_buffers_and_parameters_parameters() -> None:
     net.count = net.count + 1
     assert list(net.state_dict()) == ["weight", "count"] and net.get_buffer("count").tolist() == [1, 1]
     assert [name for name, _ in net.named_buffers()] == ["count", "shadow"]
-    with pytest.raises(TypeError, match="'weight' is a parameter: put float32"):
+    with pytest.raises(TypeError, match="cannot assign float32.* as parameter 'weight' of"):
         net.weight = ones(2)
     net.weight = None
     del net.shadow

@@ -12,7 +12,9 @@ from ...engine import Tensor
 from ...engine.processes.group import ProcessGroup
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
-from ...export import Dim, ExampleTracer, Inputs, UserError, traced_with_examples
+from ...export import Dim, UserError
+from ...export.inputs import Inputs
+from ...export.program import ExampleTracer, traced_with_examples
 from ...fx import Graph, GraphModule, Node
 from ...fx._symbolic_trace import current_tracer
 from ...nn.module import Module
@@ -38,8 +40,8 @@ def pipe_split() -> None:
 class _Tracer(ExampleTracer):
     """Calls pipe_split before or after the modules that are named."""
 
-    def __init__(self, inputs: Inputs, points: Mapping[str, SplitPoint]) -> None:
-        super().__init__(inputs)
+    def __init__(self, inputs: Inputs, module: Module, points: Mapping[str, SplitPoint]) -> None:
+        super().__init__(inputs, module)
         self._points, self.met = points, set[str]()
 
     def call_module(self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -123,19 +125,19 @@ def pipeline(
 
 
 def _traced(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], spec: dict[str, SplitPoint]) -> GraphModule:
-    inputs = Inputs(module.forward, args, kwargs)
-    tracer = _Tracer(inputs, spec)
+    inputs = Inputs.of(module.forward, args, kwargs)
+    tracer = _Tracer(inputs, module, spec)
     try:
         _vary_batch(inputs)
-        graph = traced_with_examples(module, tracer)
+        graph, root, _ = traced_with_examples(module, tracer)
     except UserError:  # the program is one for the size of the example
-        inputs = Inputs(module.forward, args, kwargs)
-        tracer = _Tracer(inputs, spec)
-        graph = traced_with_examples(module, tracer)
+        inputs = Inputs.of(module.forward, args, kwargs)
+        tracer = _Tracer(inputs, module, spec)
+        graph, root, _ = traced_with_examples(module, tracer)
     lacking = sorted(spec.keys() - tracer.met)
     if lacking:
         raise ArgumentError(f"pipeline: the program does not call {', '.join(lacking)}")
-    return GraphModule(module, graph, type(module).__name__)
+    return GraphModule(root, graph, type(module).__name__)
 
 
 def _vary_batch(inputs: Inputs) -> None:

@@ -67,10 +67,14 @@ def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
             used += _consumes(entry)
             basic = basic and _is_basic(entry)
     if used > x.ndim:
-        raise IndexError(f"index: {used} indices for {describe(x)}")
+        raise _too_many(used, x)
     at = len(entries) if ellipsis < 0 else ellipsis
     entries[at : at + 1] = [_ALL] * (x.ndim - used)
     return entries, basic
+
+
+def _too_many(used: int, x: Tensor) -> IndexError:
+    return IndexError(f"index: too many indices for tensor of dimension {x.ndim}: {used} indices for {describe(x)}")
 
 
 def _consumes(entry: Any) -> int:
@@ -96,7 +100,7 @@ def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[in
             strides.append(0)
             continue
         if dim == len(sizes):
-            raise IndexError(f"index: {sum(e is not None for e in entries)} indices for {describe(x)}")
+            raise _too_many(sum(e is not None for e in entries), x)
         size, stride = sizes[dim], steps[dim]
         if isinstance(entry, slice):
             start, stop, step = entry.indices(size)
@@ -108,7 +112,10 @@ def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[in
         else:
             position = entry.__index__()
             if not -size <= position < size:
-                raise IndexError(f"index: {position} is out of range for dim {dim} of {describe(x)}")
+                raise IndexError(
+                    f"index: index {position} is out of bounds for dimension {dim} with size {size}: {position} is out "
+                    f"of range for dim {dim} of {describe(x)}"
+                )
             offset += (position + size if position < 0 else position) * stride
         dim += 1
     return (*shape, *sizes[dim:]), (*strides, *steps[dim:]), offset

@@ -82,7 +82,8 @@ def view(x: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
             target = infer_shape(target, prod(x.shape), "view")
             if view_strides(x.shape, x.strides, target) is None:
                 raise ValueError(
-                    f"view: {describe(x)} with strides {x.strides} cannot be viewed as {target}; use reshape"
+                    f"view: view size is not compatible with input tensor's size and stride: {describe(x)} with "
+                    f"strides {x.strides} cannot be viewed as {target}; use .reshape(...) instead"
                 )
         return _reshape.call(x, target)
     except MISTAKES as error:

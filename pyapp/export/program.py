@@ -1,47 +1,27 @@
-"""Programs of modules, by torch.export's names: what a module computes with inputs of given shapes, as a graph.
-
-    batch = pyapp.export.Dim("batch")
-    program = pyapp.export.export(model.eval(), (pyapp.rand(2, 4),), dynamic_shapes={"x": {0: batch}})
-    program.module()(pyapp.rand(7, 4))
-
-The graph is that of pyapp.fx: functions, methods and layers as they are called, with tensors of the inputs as its
-placeholders, and all other arguments, conditions and the mode of the module as they were. Sizes of the example hold for
-all calls, unless `dynamic_shapes` says otherwise. The program runs once with the example, and where sizes may differ
-once more beside it, with other ones: conditions and loops may be those of sizes, dtypes and settings that both agree
-in, not of elements.
-"""
+"""How `export` makes the program of a module, and what it is."""
 
 from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, NoReturn
 
-from .dataclass import dataclass
-from .engine import no_grad, ops
-from .engine.dtype import int64
-from .engine.tensor import Tensor
-from .engine.user_errors import describe
-from .fx import Graph, GraphModule, Node, Proxy, Tracer
-from .fx.names import Namespace
-from .fx.node import map_arg
-from .fx.proxy import TraceError
-from .nn import Module
-from .random import get_rng_state, set_rng_state
-from .utils import _pytree
-
-__all__ = [
-    "Dim", "ExportGraphSignature", "ExportedProgram", "InputKind", "InputSpec", "OutputKind", "OutputSpec",
-    "TensorArgument", "UserError", "dims", "export",
-]  # fmt: skip
-
-
-class UserError(RuntimeError):
-    """A program that cannot be exported, and why."""
+from ..dataclass import dataclass
+from ..engine import no_grad
+from ..engine.tensor import Tensor
+from ..engine.user_errors import describe
+from ..fx import Graph, GraphModule, Node, Proxy, Tracer
+from ..fx.node import map_arg
+from ..fx.proxy import TraceError
+from ..nn import Module
+from ..random import get_rng_state, set_rng_state
+from ..utils import _pytree
+from .dims import UserError
+from .inputs import Inputs
 
 
 class InputKind(Enum):
@@ -115,202 +95,16 @@ class ExportGraphSignature:
         return tuple(spec.arg.name for spec in self.output_specs)
 
 
-class Dim:
-    """A size that may differ from call to call: `Dim("batch", min=1, max=64)`. Dims of one name are equal. In place of
-    one, `Dim.AUTO` and `Dim.DYNAMIC` are any size, `Dim.STATIC` and None that of the example."""
-
-    AUTO: Any
-    DYNAMIC: Any
-    STATIC: Any = None
-
-    def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
-        if not name.isidentifier():
-            raise AssertionError(f"Dim: a name is a word, not {name!r}")
-        self.__name__ = name
-        self.min, self.max = 0 if min is None else min, max
-        if max is not None and self.min > max:
-            raise ValueError(f"Dim {name}: min={min} is above max={max}")
-
-    def __repr__(self) -> str:
-        return f"Dim({self.__name__!r}, min={self.min}{'' if self.max is None else f', max={self.max}'})"
-
-
-Dim.AUTO = Dim("AUTO")
-Dim.DYNAMIC = Dim("DYNAMIC")
-_ANY = (Dim.AUTO, Dim.DYNAMIC)
-
-
-def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
-    """A Dim for each name."""
-    return tuple(Dim(name, min=min, max=max) for name in names)
-
-
-class Inputs:
-    """The inputs of a program: how arguments become the leaves that the graph takes, and which shapes they have."""
-
-    def __init__(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self.signature = inspect.signature(forward)
-        given = self._bound(args, kwargs)
-        self.leaves, self.spec = _pytree.tree_flatten(given)
-        paths, _ = _pytree.tree_flatten_with_path(given)
-        self.names = _words([path for path, _ in paths])
-        self.sizes: list[list[int | Dim]] = [
-            list(leaf.shape) if isinstance(leaf, Tensor) else [] for leaf in self.leaves
-        ]
-
-    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments by name, defaults included."""
-        bound = self.signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return dict(bound.arguments)
-
-    def called(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the forward, with other leaves in place of those of the example."""
-        bound = self.signature.bind_partial()
-        bound.arguments.update(_pytree.tree_unflatten(list(leaves), self.spec))
-        return bound.args, bound.kwargs
-
-    def examples(self) -> list[dict[str, Tensor]]:
-        """The tensors by name; where sizes may differ, in a second example with other sizes, too."""
-        given = [
-            (name, leaf, sizes)
-            for name, leaf, sizes in zip(self.names, self.leaves, self.sizes, strict=True)
-            if isinstance(leaf, Tensor)
-        ]
-        found = [{name: leaf.detach().clone() for name, leaf, _ in given}]
-        if any(isinstance(size, Dim) for _, _, sizes in given for size in sizes):
-            found.append({name: self._resized(leaf, sizes) for name, leaf, sizes in given})
-        return found
-
-    def _resized(self, leaf: Tensor, sizes: list[int | Dim]) -> Tensor:
-        for dim, size in enumerate(sizes):
-            if isinstance(size, Dim):
-                now = leaf.shape[dim]
-                wanted = now + 1 if size.max is None or now < size.max else max(now - 1, size.min)
-                places = [k % max(now, 1) for k in range(wanted)]
-                leaf = leaf.index_select(dim, ops.tensor(places, dtype=int64, device=leaf.device))
-        return leaf.detach().clone()
-
-    def vary(self, dynamic: Any) -> None:
-        """Notes which sizes may differ. UserError for what does not fit the inputs."""
-        if dynamic is None:
-            return
-        example = _pytree.tree_unflatten(list(range(len(self.leaves))), self.spec)
-        if not isinstance(dynamic, Mapping):
-            dynamic = self._by_name([entry for _, entry in _entries("the module", dynamic)])
-        unknown = [name for name in dynamic if name not in self.signature.parameters]
-        if unknown:
-            raise UserError(f"dynamic_shapes: has {unknown}; the arguments are {list(self.signature.parameters)}")
-        for name, given in dynamic.items():
-            self._note(name, example[name], given)
-
-    def _by_name(self, dynamic: Sequence[Any]) -> dict[str, Any]:
-        """Entries in the order of the arguments, by name. Those of `*args` are one tuple; or they follow, as layers
-        here take `*args` where torch's have names.
-        """
-        found: dict[str, Any] = {}
-        left = list(dynamic)
-        for name, parameter in self.signature.parameters.items():
-            if left and parameter.kind is parameter.VAR_POSITIONAL:
-                is_tuple = len(left) == 1 and isinstance(left[0], (tuple, list))
-                is_tuple = is_tuple and not any(isinstance(size, (Dim, int)) for size in left[0])
-                found[name], left = tuple(left[0] if is_tuple else left), []
-            elif left:
-                found[name] = left.pop(0)
-        if left:
-            raise UserError(f"dynamic_shapes: has {len(dynamic)} entries, the module {len(found)} arguments")
-        return found
-
-    def _note(self, name: str, numbers: Any, given: Any) -> None:
-        if given is None:
-            return
-        if isinstance(numbers, int):
-            sizes = self.sizes[numbers]
-            for dim, size in _entries(name, given):
-                if not isinstance(dim, int) or not -len(sizes) <= dim < len(sizes):
-                    raise UserError(f"dynamic_shapes: {name} has {len(sizes)} dims, no dim {dim!r}")
-                if isinstance(size, Dim):
-                    if sizes[dim] == 0:
-                        raise UserError(f"dynamic_shapes: {name} is empty at dim {dim}: give an example that is not")
-                    sizes[dim] = size
-                elif size is not None and size != sizes[dim]:
-                    raise UserError(f"dynamic_shapes: {name} has {sizes[dim]} at dim {dim}, not {size!r}")
-            return
-        for key, inner in _entries(name, given):
-            try:
-                self._note(f"{name}[{key!r}]", numbers[key], inner)
-            except (KeyError, IndexError, TypeError) as error:
-                raise UserError(f"dynamic_shapes: {name} has no {key!r}") from error
-
-    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
-        """The tensors of a call. ValueError for other arguments than those of the example, AssertionError for other
-        sizes."""
-        try:
-            leaves, spec = _pytree.tree_flatten(self._bound(args, kwargs))
-        except TypeError as error:
-            raise ValueError(f"the exported program does not take these arguments: {error}") from error
-        if spec != self.spec:
-            raise ValueError(f"the exported program takes arguments of the form {self.spec}, got {spec}")
-        known: dict[str, tuple[str, int]] = {}
-        for name, leaf, example, sizes in zip(self.names, leaves, self.leaves, self.sizes, strict=True):
-            if not isinstance(example, Tensor):
-                if leaf is not example and (type(leaf) is not type(example) or leaf != example):
-                    raise ValueError(
-                        f"{name} was {example!r:.80} when the program was exported, and is {leaf!r:.80} now"
-                    )
-                continue
-            if not isinstance(leaf, Tensor):
-                raise ValueError(f"{name} is a tensor, not {describe(leaf)}")
-            if leaf.dtype is not example.dtype:
-                raise RuntimeError(f"{name} is {example.dtype} in the exported program, got {describe(leaf)}")
-            if leaf.ndim != len(sizes):
-                raise AssertionError(f"{name} has {len(sizes)} dims in the exported program, got {describe(leaf)}")
-            for dim, (size, found) in enumerate(zip(sizes, leaf.shape, strict=True)):
-                place = f"{name}.size()[{dim}]"
-                if not isinstance(size, Dim):
-                    if found != size:
-                        raise AssertionError(f"{place} is {size} in the exported program, got {found}")
-                    continue
-                if found < size.min or size.max is not None and found > size.max:
-                    raise AssertionError(f"{place} is {size}, got {found}")
-                if size not in _ANY:
-                    first = known.setdefault(size.__name__, (place, found))
-                    if first[1] != found:
-                        raise AssertionError(f"{place} and {first[0]} are both {size}, got {found} and {first[1]}")
-        return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-
-
-def _entries(name: str, given: Any) -> Iterable[tuple[Any, Any]]:
-    """(key, entry) of what `dynamic_shapes` says of an argument, of a container, or of the module."""
-    if isinstance(given, Mapping):
-        return given.items()
-    if isinstance(given, (tuple, list)):
-        return enumerate(given)
-    raise UserError(f"dynamic_shapes: the entry of {name} is a dict, a list or a tuple, not {given!r}")
-
-
-def _words(paths: Sequence[Any]) -> list[str]:
-    """A name of Python for each leaf: "x", "batch_ids", "pair_0"; no two are the same."""
-    names, found = Namespace(), list[str]()
-    for path in paths:
-        word = "_".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path)
-        if word.isidentifier() and word not in found:
-            names.take(word)
-        else:
-            word = names.create_name(word)
-        found.append(word)
-    return found
-
-
 class ExampleTracer(Tracer):
     """Traces a module with proxies for the tensors among its inputs, and the values of all others. Beside the graph it
     computes what each node gives for the examples, of which sizes and settings are known numbers."""
 
     proxy_buffer_attributes = True  # what is written to a buffer is a part of the program
 
-    def __init__(self, inputs: Inputs) -> None:
+    def __init__(self, inputs: Inputs, mod: Module) -> None:
         super().__init__()
         self._inputs = inputs
+        self._buffers = dict(mod.named_buffers(remove_duplicate=False))  # before the forward assigns others
         self._examples = inputs.examples()
         self._values: dict[Node, list[Any]] = {}  # for each example
         self._runs = False  # whether a node is computed now, which is no part of the program
@@ -337,12 +131,61 @@ class ExampleTracer(Tracer):
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
         return attr_val if self._runs else super().getattr(attr, attr_val, parameter_proxy_cache)
 
+    @contextmanager
+    def _patched(self, function: Callable[..., Any]) -> Iterator[None]:
+        """A buffer may become what the forward computes: `self.n = self.n + 1`."""
+        assign = Module.__setattr__
+
+        def noted(module: Module, name: str, value: Any) -> None:
+            if isinstance(value, Proxy) and name in module._buffers:
+                object.__setattr__(module, name, value)
+            else:
+                assign(module, name, value)
+
+        with super()._patched(function):
+            Module.__setattr__ = noted  # type: ignore[method-assign]
+            try:
+                yield
+            finally:
+                Module.__setattr__ = assign  # type: ignore[method-assign]
+
+    def write(self, assigned: Sequence[tuple[str, Tensor, Any]]) -> None:
+        """Copies values into buffers, at the end of the program. UserError for values of other shapes or dtypes."""
+        if not assigned:
+            return
+        output = self.graph.output_node()
+        paths = {path for path, _, _ in assigned}
+        held = [
+            self._values[node][0].storage for node in self.graph.nodes if node.op == "get_attr" and node.target in paths
+        ]  # what the buffers hold until then
+
+        def own(node: Node) -> Node:
+            """The node, or a copy of what shares memory with a buffer that is written."""
+            value = self._values[node][0]
+            shared = isinstance(value, Tensor) and any(value.storage is each for each in held)
+            return self.create_node("call_method", "clone", (node,), {}) if shared else node
+
+        with self.graph.inserting_before(output):
+            written = []
+            for path, buffer, value in assigned:
+                node = own(self.create_arg(value))
+                for found in self._values[node]:
+                    if found.shape != buffer.shape or found.dtype is not buffer.dtype:
+                        raise UserError(
+                            f"export: the forward assigns {describe(found)} to the buffer {path!r}, which is "
+                            f"{describe(buffer)}: buffers of a program keep their shape and dtype"
+                        )
+                written.append((path, node))
+            output.args = map_arg(output.args, own)
+            for path, node in written:
+                self.create_node("call_method", "copy_", (self.create_node("get_attr", path, (), {}), node), {})
+
     def _value(self, node: Node, example: int) -> Any:
         """What a node gives for an example. Nothing of the module changes."""
         args, kwargs = (map_arg(given, lambda n: self._values[n][example]) for given in (node.args, node.kwargs))
         if node.op == "get_attr":
-            found: Any = self.root
-            for part in str(node.target).split("."):
+            found: Any = self._buffers.get(str(node.target), self.root)
+            for part in str(node.target).split(".") if found is self.root else ():
                 found = getattr(found, part)
             return found.clone() if isinstance(found, Tensor) else found
         if node.op == "call_method":
@@ -486,33 +329,40 @@ class ExportedProgram:
         return f"ExportedProgram:\n{self.graph_module.print_readable(False)}\nGraph signature: {self.graph_signature}"
 
 
-def _with_its_mode(module: Module) -> Module:
+def with_its_mode(module: Module) -> Module:
     """A copy with the same parameters, which keeps its mode when that of the module changes."""
     found = copy.copy(module)
     found.__dict__["_modules"] = {
-        name: None if child is None else _with_its_mode(child) for name, child in module._modules.items()
+        name: None if child is None else with_its_mode(child) for name, child in module._modules.items()
     }
     return found
 
 
-def _tell_assigned(attributes: list[tuple[Module, dict[str, Any]]]) -> None:
-    """Warns where a forward has put what it computes into an attribute, which no call of the program does."""
-    for module, _ in attributes:
+def _assigned(mod: Module, before: dict[Module, dict[str, Tensor | None]]) -> Iterator[tuple[str, Tensor, Any]]:
+    """(path, buffer, value) of the buffers to which a forward has assigned what it computes, or other tensors. Warns of
+    other attributes, which no call of the program assigns."""
+    for path, module in mod.named_modules():
         for name, value in vars(module).items():
-            if isinstance(value, Proxy):
+            buffer = before[module].get(name)
+            if buffer is not None and value is not buffer and isinstance(value, (Proxy, Tensor)):
+                yield f"{path}.{name}" if path else name, buffer, value
+            elif isinstance(value, Proxy):
                 warnings.warn(
                     f"export: {type(module).__name__}.forward assigns the attribute {name!r}, the program does not: "
-                    "return it, or register a buffer and write to that with copy_()",
-                    stacklevel=3,
+                    "return it, or register a buffer of that name",
+                    stacklevel=4,
                 )
 
 
-def traced_with_examples(mod: Module, tracer: ExampleTracer) -> Graph:
-    """The graph of a module, which stays as it was. UserError for what cannot be traced."""
+def traced_with_examples(mod: Module, tracer: ExampleTracer) -> tuple[Graph, Module, set[str]]:
+    """(the graph of a module, a copy of the module with the tensors that its forward makes, their names). The module
+    stays as it was. UserError for what cannot be traced."""
     state, attributes = get_rng_state(), [(module, dict(vars(module))) for module in mod.modules()]
+    buffers = {module: dict(module._buffers) for module in mod.modules()}
     try:
         graph = tracer.trace(mod)
-        _tell_assigned(attributes)
+        tracer.write(list(_assigned(mod, buffers)))
+        constants = {name: value for name, value in vars(mod).items() if name not in attributes[0][1]}
     except TraceError as error:
         raise UserError(f"export: {type(mod).__name__} cannot be traced: {error}") from error
     finally:
@@ -520,7 +370,12 @@ def traced_with_examples(mod: Module, tracer: ExampleTracer) -> Graph:
         for module, before in attributes:
             vars(module).clear()
             vars(module).update(before)
-    return graph
+            for name, buffer in buffers[module].items():
+                if module._buffers.get(name) is not buffer:
+                    module._buffers[name] = buffer
+    root = copy.copy(mod)
+    vars(root).update(constants)  # tensors that the forward makes
+    return graph, root, {*constants}
 
 
 def export(
@@ -536,15 +391,16 @@ def export(
         raise ValueError(f"export: takes a Module, not {type(mod).__name__}")
     if not isinstance(args, tuple):
         raise UserError(f"export: args is a tuple of example inputs, not {type(args).__name__}")
-    inputs = Inputs(mod.forward, args, kwargs or {})
+    inputs = Inputs.of(mod.forward, args, kwargs or {})
     inputs.vary(dynamic_shapes)
     try:
         inputs.check(args, kwargs or {})
     except AssertionError as error:
         raise UserError(f"dynamic_shapes: {error}") from error
-    graph = traced_with_examples(mod, ExampleTracer(inputs))
-    made = GraphModule(mod, graph, type(mod).__name__)
+    graph, root, constants = traced_with_examples(mod, ExampleTracer(inputs, mod))
+    made = GraphModule(root, graph, type(mod).__name__)
+    made._non_persistent_buffers_set.update(constants & made._buffers.keys())
     for target in {str(node.target) for node in graph.nodes if node.op == "call_module"}:
         path, _, last = target.rpartition(".")
-        setattr(made.get_submodule(path), last, _with_its_mode(made.get_submodule(target)))
+        setattr(made.get_submodule(path), last, with_its_mode(made.get_submodule(target)))
     return ExportedProgram(mod, made, inputs, (args, dict(kwargs or {})))
