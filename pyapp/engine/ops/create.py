@@ -29,6 +29,7 @@ _NOT_NUMBERS = {"O": "other objects", "U": "texts", "S": "bytes", "V": "records"
 
 LATE = 4 << 20  # bytes; large storages are in huge pages from this size on
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
+_LARGEST = 3.4028234663852886e38  # float32
 
 
 def finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
@@ -56,7 +57,10 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requ
     kind = of_number(fill_value) if dtype is None else as_dtype(dtype)
     shape = as_shape(size) if not isinstance(size, int) else (size,)
     result = empty_contiguous(shape, kind, check_device(device))
-    result.fill_(fill_value)
+    if kind is not _dtype.float32 or type(fill_value) not in (int, float) or not -_LARGEST <= fill_value <= _LARGEST:
+        result.fill_(fill_value)
+    elif count := result.numel():
+        _FILL.launch(count >> 10, result, count, fill_value)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -234,6 +238,8 @@ def arange(
     """start, start + step, … below end; int64 for ints, float32 otherwise."""
     if end is None:
         start, end = 0, start
+    if type(start) is type(end) is type(step) is int and dtype is None and step > 0 and start <= end:  # as most are
+        return finish(adopt_array(np.arange(start, end, step, dtype="int64"), _dtype.int64), device, requires_grad)
     start, end, step = (v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step))
     if not all(isfinite(v) for v in (start, end, step)):
         raise ValueError(f"arange: {start}, {end} and {step} must be finite")

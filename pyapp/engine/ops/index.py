@@ -187,6 +187,9 @@ def _ints_of(entries: Sequence[Any]) -> tuple[Any, ...]:
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
     try:
+        if isinstance(index, Tensor) and not index.shape and index.dtype.category == 1 and x.shape:
+            if index.dtype is not _dtype.uint8:  # of which torch makes a mask
+                index = index.__index__()
         if type(index) is int and x.shape and (not STATE.enabled or x.is_contiguous()):  # as datasets are read
             size, step = x.shape[0], x.strides[0]
             if -size <= index < size:
