@@ -120,7 +120,7 @@ def unique_consecutive(
     size = rows.shape[0]
     differ = rows[1:] != rows[:-1]
     changes = np.flatnonzero(differ if rows.ndim == 1 else differ.any(axis=tuple(range(1, rows.ndim)))) + 1
-    starts = np.concatenate([np.zeros(size > 0, np.int64), changes])
+    starts = np.concatenate([np.zeros(int(size > 0), np.int64), changes])
     results = [tensor_of(np.moveaxis(rows[starts], 0, d), x.dtype)]
     if return_inverse or return_counts:
         counts = np.diff(starts, append=size).astype("int64")
