@@ -348,7 +348,7 @@ class Tensor(_Slots, TensorMethods):
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
-        kind, shape = _C_TYPES.get(self.dtype), self.shape
+        kind, shape = C_TYPES.get(self.dtype), self.shape
         if kind is not None and len(shape) == 1 and self.device is cpu and not CAPTURES.count:
             if shape[0] <= _FEW and (self.strides[0] == 1 or shape[0] < 2):  # without NumPy's array
                 return (kind * shape[0]).from_address(self.address)[:]
@@ -527,12 +527,12 @@ OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
 _STATE = ("storage", "shape", "strides", "dtype", "offset")
 _FEW = 64  # elements
 # What reads one element of the CPU's memory.
-_C_TYPES: dict[DType, Any] = {
+C_TYPES: dict[DType, Any] = {
     _dtype.float32: ctypes.c_float, _dtype.float64: ctypes.c_double, _dtype.int64: ctypes.c_int64,
     _dtype.int32: ctypes.c_int32, _dtype.int16: ctypes.c_int16, _dtype.uint8: ctypes.c_uint8,
     _dtype.bool_: ctypes.c_bool,
 }  # fmt: skip
-_READERS: dict[DType, Any] = {kind: c_type.from_address for kind, c_type in _C_TYPES.items()}
+_READERS: dict[DType, Any] = {kind: c_type.from_address for kind, c_type in C_TYPES.items()}
 
 
 def _no_bytes(dtype: DType) -> int:

@@ -23,6 +23,7 @@ _F32 = _dtype.float32
 _FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
 
 _RMS_NORM, _RMS_NORM_HALVES, _LAYER_NORM = K["rms_norm_f32"], K["rms_norm_halves"], K["layer_norm_f32"]
+_LAYER_NORM_BACKWARD, _WEIGHTS_BACKWARD = K["layer_norm_backward_f32"], K["layer_norm_weights_backward_f32"]
 
 
 def _widened(x: Tensor, weight: Tensor | None) -> Tensor | None:
@@ -235,10 +236,40 @@ def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) 
     return y
 
 
+def _halves_backward_by_rows(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Any:
+    """The gradients of layer_norm of 16-bit floats, a piece at a time, as `_halves_by_rows`."""
+    if g.dtype is not x.dtype or x.numel() <= _PIECE or not x.shape[-1:] == weight.shape == bias.shape:
+        return NotImplemented
+    own, x, g, columns = dense(in_type(weight, _F32)), dense(x), dense(g), x.shape[-1]
+    rows = x.numel() // columns
+    at_once = min(rows, max(1, _PIECE // 2 * get_num_threads() // columns))
+    parts = -(-rows // at_once)
+    wide_x, wide_g, made = (empty_contiguous((at_once, columns), _F32, x.device) for _ in range(3))
+    of_weight, of_bias = (empty_contiguous((parts, columns), _F32, x.device) for _ in range(2))
+    statistics, grad_x = Storage(8 * at_once, x.device), empty_contiguous(x.shape, x.dtype, x.device)
+    widen, narrow = WIDENING[x.dtype], NARROWING[x.dtype]
+    for part in range(parts):
+        first, n = part * at_once, min(at_once, rows - part * at_once)
+        at, row, count = first * columns * x.dtype.itemsize, 4 * part * columns, n * columns
+        launch_all(
+            count >> 8, (widen, wide_x, Part(x, at), count), (widen, wide_g, Part(g, at), count),
+            (_LAYER_NORM_BACKWARD, made, statistics, wide_x, own, wide_g, n, columns, epsilon),
+            (_WEIGHTS_BACKWARD, Part(of_weight, row), Part(of_bias, row), wide_x, statistics, wide_g, n, columns),
+            (narrow, Part(grad_x, at), made, count),
+        )  # fmt: skip
+    sums = [empty_contiguous((columns,), _F32, x.device) for _ in range(2)]
+    launch_all(parts * columns >> 10, *(
+        (K["sum_columns_f32"], y, each, parts, columns, columns)
+        for y, each in zip(sums, (of_weight, of_bias), strict=True)
+    ))  # fmt: skip
+    return grad_x, in_type(sums[0], weight.dtype), in_type(sums[1], bias.dtype)
+
+
 @claims("layer_norm_backward")
 def _layer_norm_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Any:
     if is_half(x):
-        return _in_float32(_layer_norm_backward, g, x, weight, bias, epsilon)
+        found = _halves_backward_by_rows(g, x, weight, bias, epsilon)
+        return _in_float32(_layer_norm_backward, g, x, weight, bias, epsilon) if found is NotImplemented else found
     if g.dtype is not _F32 or not _takes_norm(x, weight, bias):
         return _normalize_backward(g, x, weight, bias, epsilon)
     x, g = dense(x), dense(g)
@@ -249,11 +280,11 @@ def _layer_norm_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, eps
     launch_all(
         x.numel() >> 8,
         (
-            K["layer_norm_backward_f32"], grad_x, statistics, x, weight, g,
+            _LAYER_NORM_BACKWARD, grad_x, statistics, x, weight, g,
             rows, columns, epsilon,
         ),
         (
-            K["layer_norm_weights_backward_f32"], grad_weight, grad_bias, x,
+            _WEIGHTS_BACKWARD, grad_weight, grad_bias, x,
             statistics, g, rows, columns,
         ),
     )  # fmt: skip

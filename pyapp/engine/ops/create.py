@@ -22,7 +22,7 @@ from ..numpy_arrays import tensor_of
 from ..operands import check_number
 from ..shape import Size, as_shape, dense_layout
 from ..storage import CAPTURES, Storage
-from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, make, set_node, set_requires_grad
+from ..tensor import C_TYPES, Tensor, adopt_array, check_device, empty_contiguous, make, set_node, set_requires_grad
 from .elementwise.cast import moved
 
 _NOT_NUMBERS = {"O": "other objects", "U": "texts", "S": "bytes", "V": "records", "M": "dates", "m": "spans of time"}
@@ -166,6 +166,27 @@ def _too_large(array: Any) -> bool:
     return array.dtype == object and all(type(number) is int for number in array.reshape(-1))
 
 
+_PLAIN = frozenset((int, float, list))
+_FEW = 64  # numbers that are written one by one: calls of NumPy cost more
+
+
+def _of_few(data: Any, dtype: Any, device: Any) -> Tensor | None:
+    """What `tensor` makes of a number, or of a list of a few numbers of one type, on the CPU; None where it has more to
+    do."""
+    numbers = data if type(data) is list else [data]
+    types = set(map(type, numbers))
+    if len(types) != 1 or len(numbers) > _FEW or CAPTURES.count or check_device(device) is not cpu:
+        return None
+    kind = Default.dtype if float in types else _dtype.int64 if int in types else None
+    if kind not in C_TYPES or (dtype is not None and dtype is not kind):
+        return None
+    if kind is _dtype.int64 and not -(1 << 63) <= min(numbers) <= max(numbers) < 1 << 63:
+        raise ValueError(f"tensor: there is a number outside int64 in {type(data).__name__}")
+    made = empty_contiguous((len(numbers),) if numbers is data else (), kind)
+    (C_TYPES[kind] * len(numbers)).from_address(made.address)[:] = numbers
+    return made
+
+
 @function(factory=True)
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor from numbers, nested lists, arrays or tensors. Python ints make int64, floats float32;
@@ -173,6 +194,10 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
     ValueError for nested lists of different lengths.
     """
+    if type(data) in _PLAIN:
+        few = _of_few(data, dtype, device)
+        if few is not None:
+            return few.requires_grad_() if requires_grad else few
     if isinstance(data, Tensor):
         with no_grad():
             result = data.detach().to(data.dtype if dtype is None else dtype, copy=True)

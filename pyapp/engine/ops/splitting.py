@@ -9,10 +9,11 @@ from typing import Any
 
 from ..autograd import STATE
 from ..declare import function
+from ..op import _link_to_base
 from ..shape import normalize_dim
 from ..tensor import Tensor, make
 from ..user_errors import describe
-from .view import narrow, strided_slice
+from .view import _strided, narrow, strided_slice
 
 MOST_EMPTY = 1 << 20  # sections of a dim that has fewer elements
 
@@ -44,10 +45,14 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
 
 def _slices(x: Tensor, strides: tuple[int, ...], parts: list[tuple[tuple[int, ...], int]]) -> tuple[Tensor, ...]:
     """The views of these shapes, at these offsets, of a tensor that is dense under autograd."""
-    if STATE.enabled or x.dtype.is_quantized:
+    if x._requires_grad or x.dtype.is_quantized:
         return tuple([strided_slice(x, shape, strides, offset) for shape, offset in parts])
     storage, kind, first = x.storage, x.dtype, x.offset
-    return tuple([make(storage, shape, strides, kind, first + offset) for shape, offset in parts])
+    views = tuple([make(storage, shape, strides, kind, first + offset) for shape, offset in parts])
+    if STATE.enabled:
+        for view, (shape, offset) in zip(views, parts, strict=True):
+            _link_to_base(_strided, (x, shape, strides, offset), view)
+    return views
 
 
 @function(method=True)
