@@ -481,6 +481,24 @@ static int across_of_type(const reduction *r, const char *x, int64_t at, int64_t
     return 1;
 }
 
+/* The sum of the squares of a line of halves, added up in float32 a part at a time. */
+static double squares_of_halves(const view *line, int64_t count)
+{
+    double total = 0;
+    for (int64_t k = 0; k < count; k += PART) {
+        float part[PART];
+        const int64_t n = count - k < PART ? count - k : PART;
+        const float *x = read_floats(part, line, k, n);
+        vfloat sums[2] = {vzero(), vzero()};
+        for (int64_t i = 0; i < n; i += LANES) {
+            const vfloat v = vload_up_to(x + i, n - i);
+            sums[i / LANES & 1] = vfma(v, v, sums[i / LANES & 1]);
+        }
+        total += vsum(sums[0] + sums[1]);
+    }
+    return total;
+}
+
 /* The largest or smallest of a line of halves, NaN if one is. */
 static float extreme_of_halves(const view *line, int64_t count, int larger)
 {
@@ -590,6 +608,11 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
 #else
     if (r->x_reduced == 1 && along_of_type(r, x, at))
         return;
+    if (type_in(r->type, TYPES_HALF) && r->opcode == REDUCE_sum_squares && r->y_type != TYPE_float64) {
+        s.real[0] = squares_of_halves(&line, r->reduced);
+        write_results(r, &s, at, 1);
+        return;
+    }
     if (type_in(r->type, TYPES_HALF) && (r->opcode == REDUCE_max || r->opcode == REDUCE_min)) {
         const float found = extreme_of_halves(&line, r->reduced, r->opcode == REDUCE_max);
         write_floats(r->y, r->type, at, &found, 1);

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...declare import function
 from ...device import cpu
+from ...dtype import float32
 from ...lazy import np
 from ...op import Op, op
 from ...operands import as_tensor, unbroadcast
@@ -13,8 +14,18 @@ from ...quant import dequantize
 from ...storage import CAPTURES
 from ...tensor import C_TYPES, Tensor
 from ...user_errors import describe
+from ..element_updates import element_function
 from .builders import binary, unary
 from .select import where
+
+
+def _share_of_larger(g: Any, a: Any, b: Any) -> Any:
+    """The gradient of a in maximum(a, b), by vjp_of_choice's rule, as an element program."""
+    half = (g * 0.5).where(a.abs() > -1.0, g).where(b.abs() > -1.0, g)  # all of it where one is NaN
+    return g.where(a > b, half.where((b > a) < 0.5, 0.0))
+
+
+_larger = element_function(_share_of_larger, 3)
 
 
 def vjp_of_choice(loses: Op) -> Any:
@@ -23,6 +34,12 @@ def vjp_of_choice(loses: Op) -> Any:
     """
 
     def vjp(g: Tensor, _: Any, a: Tensor, b: Any) -> Any:
+        if isinstance(b, Tensor) and a.shape == b.shape == g.shape and a.dtype is b.dtype is g.dtype is float32:
+            first, second = (a, b) if loses.name == "lt" else (b, a)
+            return (
+                _larger(g, first, second) if a.requires_grad else None,
+                _larger(g, second, first) if b.requires_grad else None,
+            )
         other = as_tensor(b, a)
         share = where(a == other, g * 0.5, g)
         return (
