@@ -25,6 +25,7 @@ from tests.text.embedder import write_embedder
 
 EXAMPLE = ROOT / "examples/javascript"
 SAMPLES = ROOT / "web/models"
+STARTED = 60_000  # ms until an engine has started on a busy machine, and has done its first work
 RUN = """async (body) => {
   const { Engine, UserError } = await import("/pyapp/pyapp.js");
   globalThis.engine ??= new Engine({ threads: 2 });
@@ -279,7 +280,7 @@ def test_the_guide(plain_browser: BrowserContext, host: SiteServer) -> None:
         f"{host.url}guide.html", lambda route: route.fulfill(content_type="text/html", body=f"<!doctype html>{script}")
     )
     page.goto(f"{host.url}guide.html")
-    found = page.wait_for_function("() => globalThis.found").json_value()
+    found = page.wait_for_function("() => globalThis.found", timeout=STARTED).json_value()
     assert found["text"] and found["segments"] >= 1 and len(found["shown"]) > 100
     page.close()
 
@@ -289,7 +290,7 @@ def test_the_example_of_an_element(plain_browser: BrowserContext, host: SiteServ
     page = plain_browser.new_page()
     page.goto(f"{host.url}component.html")
     given = page.locator("text-reader[src]")
-    expect(given.locator("div")).to_contain_text("Total")
+    expect(given.locator("div")).to_contain_text("Total", timeout=STARTED)
     chosen = page.locator("text-reader:not([src])")
     page.evaluate("document.body.addEventListener('read', ({ detail }) => (globalThis.heard = detail))")
     chosen.locator("input").set_input_files(SAMPLES / "reader/samples/bill.png")
@@ -305,7 +306,7 @@ def test_the_example_of_a_microphone(one_browser: BrowserContext, host: SiteServ
     page = one_browser.new_page()
     page.goto(f"{host.url}microphone.html")
     page.get_by_role("button", name="Listen").click()
-    expect(page.locator("#text")).to_contain_text(re.compile(r"\w+ \w+ \w+"))
+    expect(page.locator("#text")).to_contain_text(re.compile(r"\w+ \w+ \w+"), timeout=STARTED)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#status")).to_have_text("Done.")
     one_browser.clear_permissions()

@@ -21,7 +21,6 @@ from e2e.transcribe_page import TranscribePage
 from scripts.serve import MIME_TYPES, Handler, SiteServer
 from scripts.site_copy import copy_site
 
-
 # What the service worker tells a tab.
 HEAR = """() => {
   globalThis.heard = [];

@@ -49,7 +49,7 @@ from .realtime import realtime
 from .sampling import NAMES
 
 log = logging.getLogger("pyapp.serve")
-OPEN = ("/health", "/ready")  # without a key
+OPEN = ("/health", "/v1/health", "/ready")  # without a key
 ENDING_STEPS = 150  # of 10 ms
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
 # Routes of OpenAI's, Anthropic's and Ollama's that are not here, and what does their work.
@@ -140,12 +140,15 @@ def heard_by(tokenizer: Any) -> dict[str, Any]:
 
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/health", health),
+    ("GET", "/v1/health", health),
     ("GET", "/ready", ready),
     ("GET", "/metrics", metrics),
     ("GET", "/openapi.json", openapi),
     ("GET", "/v1/models", models),
+    ("GET", "/models", models),
     ("GET", "/v1/models/{name:path}", model),
     ("POST", "/v1/chat/completions", openai_text.chat_completions),
+    ("POST", "/chat/completions", openai_text.chat_completions),
     ("POST", "/v1/completions", openai_text.completions),
     ("POST", "/v1/responses", responses.create),
     ("POST", "/v1/responses/input_tokens", responses.count_tokens),
@@ -159,6 +162,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v2/embed", vectors.embeddings_by_type),
     ("POST", "/v1/rerank", vectors.rerank),
     ("POST", "/v2/rerank", vectors.rerank),
+    ("POST", "/v1/reranking", vectors.rerank),
+    ("POST", "/reranking", vectors.rerank),
     ("POST", "/v1/forecast", forecasting.forecast),
     ("POST", "/infinity/embeddings", vectors.embeddings),
     ("POST", "/infinity/rerank", vectors.rerank),
@@ -182,10 +187,13 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/classify", vectors.classes),
     ("POST", "/completion", llama_cpp.completion),
     ("POST", "/infill", llama_cpp.infill),
+    ("POST", "/embedding", llama_cpp.embedding),
+    ("POST", "/embeddings", llama_cpp.embedding),
     ("POST", "/detokenize", llama_cpp.detokenize),
     ("POST", "/apply-template", llama_cpp.apply_template),
     ("GET", "/props", llama_cpp.props),
     ("GET", "/slots", llama_cpp.slots),
+    ("GET", "/lora-adapters", llama_cpp.lora_adapters),
     ("GET", "/api/version", ollama.version),
     ("GET", "/api/tags", ollama.tags),
     ("GET", "/api/ps", ollama.running_models),
