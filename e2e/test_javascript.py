@@ -89,8 +89,13 @@ def test_a_story_as_events_and_as_a_result(run: Script) -> None:
         const texts = [];
         for await (const event of run) if (event.type === "token") texts.push(event.text);
         const again = (await model.run("Hello", { max_new_tokens: 3 })).text.length > 0;
-        return { threads, isolated, texts, ...(await run), again };
+        const drawn = (more) => model.run("Hello", { max_new_tokens: 5, seed: 7, ...more });
+        const samples = [(await drawn({ samples: 2 })).texts, (await drawn()).text];
+        const { text, reason } = await run;
+        return { threads, isolated, texts, text, reason, again, samples };
     """)
+    [first, second], alone = found["samples"]
+    assert first == alone != second and second
     assert (found["threads"], found["isolated"], found["again"]) == (2, True, True)
     assert "".join(found["texts"]) == found["text"] == expected
     assert found["reason"] == "length"
@@ -226,6 +231,8 @@ def test_what_is_wrong(run: Script) -> None:
           task: await engine.load("sing", "stories").catch(said),
           name: await engine.load("generate", "none").catch(said),
           address: await engine.load("embed", [new URL("/embedder/none.json", location.href)]).catch(said),
+          path: await engine.load("embed", ["model/config.json"]).catch(said),
+          files: await engine.load("embed", new DataTransfer().files).catch(said),
           options: await model.run("Once", { temperature: -1 }).then(() => "", said),
           text: await model.run(5).then(() => "", said),
           signal: await model.run("Once", { signal: aborted.signal }).then(() => "", said),
@@ -257,6 +264,8 @@ def test_what_is_wrong(run: Script) -> None:
     assert found["task"] == 'There is no task "sing". '
     assert found["name"] == "There is no such model. none"
     assert "the server answered 404" in found["address"]
+    assert found["path"] == "This is no file and no address of one. model/config.json"
+    assert found["files"].startswith("There are no files of a model.")
     assert "temperature" in found["options"]
     assert found["text"] == "This is not a text. 5"
     assert found["signal"].startswith("This cannot be sent to the engine's worker.")

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketState
 
@@ -79,6 +79,11 @@ async def ready(request: Request, context: Context) -> Response:
     state = "ending" if context.draining else "ready" if context.models.ready else "loading"
     state = state if context.engine.alive else "the engine died"
     return JSONResponse({"status": state}, 200 if state == "ready" else 503, headers={"Retry-After": "1"})
+
+
+async def running(request: Request, context: Context) -> Response:
+    """Programs that know Ollama ask for this before anything else."""
+    return PlainTextResponse("pyapp is running, without a page (--page gives one). /openapi.json lists the routes.\n")
 
 
 async def metrics(request: Request, context: Context) -> Response:
@@ -142,6 +147,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/health", health),
     ("GET", "/v1/health", health),
     ("GET", "/ready", ready),
+    ("GET", "/", running),
     ("GET", "/metrics", metrics),
     ("GET", "/openapi.json", openapi),
     ("GET", "/v1/models", models),
@@ -285,8 +291,6 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         what = f"{REALTIME} is a websocket: connect to it with ws://"
         return answer_of(Problem(what, status=426, headers={"upgrade": "websocket"}))
     what = f"{path:.100} does not take {method}"
-    if (method, path) == ("GET", "/"):
-        what = "there is no page here (--page gives one): GET /openapi.json lists the routes"
     if error.status_code == 404:
         what = f"there is no route {path:.100}: {instead_of(method, path)}"
     return answer_for(path)(Problem(what, status=error.status_code, headers=error.headers))

@@ -312,6 +312,7 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/health"): HEALTH,
     ("GET", "/v1/health"): HEALTH,
     ("GET", "/ready"): Route("Whether the models are loaded and the server does not end", STATUS),
+    ("GET", "/"): Route("Whether the server runs (Ollama); the page, if it has one", "text/plain"),
     ("GET", "/metrics"): Route("Figures for Prometheus", "text/plain"),
     ("GET", "/openapi.json"): Route("This description", OBJECT),
     ("GET", "/v1/models"): MODELS,
