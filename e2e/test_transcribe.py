@@ -95,6 +95,26 @@ def test_each_sample_gives_its_text(transcribe: TranscribePage, dist: Path, numb
     expect(transcribe.page.locator("#whisper-list li").first).to_contain_text("MB")
 
 
+# The disk takes long to store sound.
+SLOW_DISK = """() => {
+  const { store } = pyappPage.transcribe;
+  const { put } = store;
+  store.put = (entry, content, options) => options?.files
+    ? new Promise((resolve) => (globalThis.storeNow = () => resolve(put.call(store, entry, content, options))))
+    : put.call(store, entry, content, options);
+}"""
+
+
+def test_nobody_waits_until_hours_of_sound_are_stored(transcribe: TranscribePage) -> None:
+    page = transcribe.page
+    page.evaluate(SLOW_DISK)
+    page.locator("#samples button").first.click()
+    assert transcribe.wait_done().text().startswith("Two tickets")
+    page.evaluate("delete pyappPage.transcribe.store.put, storeNow()")
+    kept = "pyappPage.transcribe.store.read(pyappPage.transcribe.keeper.entry.id)"
+    transcribe.until(f"{kept}.then((item) => item?.files.length === 1)")
+
+
 def test_a_sample_that_is_missing_or_does_not_arrive(transcribe: TranscribePage, dist: Path) -> None:
     """Only where nothing answers is the connection to blame."""
     page = transcribe.page

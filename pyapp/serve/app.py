@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketState
 
@@ -49,7 +49,7 @@ from .realtime import realtime
 from .sampling import NAMES
 
 log = logging.getLogger("pyapp.serve")
-OPEN = ("/health", "/ready")  # without a key
+OPEN = ("/health", "/v1/health", "/ready")  # without a key
 ENDING_STEPS = 150  # of 10 ms
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
 # Routes of OpenAI's, Anthropic's and Ollama's that are not here, and what does their work.
@@ -79,6 +79,11 @@ async def ready(request: Request, context: Context) -> Response:
     state = "ending" if context.draining else "ready" if context.models.ready else "loading"
     state = state if context.engine.alive else "the engine died"
     return JSONResponse({"status": state}, 200 if state == "ready" else 503, headers={"Retry-After": "1"})
+
+
+async def running(request: Request, context: Context) -> Response:
+    """Programs that know Ollama ask for this before anything else."""
+    return PlainTextResponse("pyapp is running, without a page (--page gives one). /openapi.json lists the routes.\n")
 
 
 async def metrics(request: Request, context: Context) -> Response:
@@ -140,12 +145,16 @@ def heard_by(tokenizer: Any) -> dict[str, Any]:
 
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/health", health),
+    ("GET", "/v1/health", health),
     ("GET", "/ready", ready),
+    ("GET", "/", running),
     ("GET", "/metrics", metrics),
     ("GET", "/openapi.json", openapi),
     ("GET", "/v1/models", models),
+    ("GET", "/models", models),
     ("GET", "/v1/models/{name:path}", model),
     ("POST", "/v1/chat/completions", openai_text.chat_completions),
+    ("POST", "/chat/completions", openai_text.chat_completions),
     ("POST", "/v1/completions", openai_text.completions),
     ("POST", "/v1/responses", responses.create),
     ("POST", "/v1/responses/input_tokens", responses.count_tokens),
@@ -159,6 +168,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v2/embed", vectors.embeddings_by_type),
     ("POST", "/v1/rerank", vectors.rerank),
     ("POST", "/v2/rerank", vectors.rerank),
+    ("POST", "/v1/reranking", vectors.rerank),
+    ("POST", "/reranking", vectors.rerank),
     ("POST", "/v1/forecast", forecasting.forecast),
     ("POST", "/infinity/embeddings", vectors.embeddings),
     ("POST", "/infinity/rerank", vectors.rerank),
@@ -182,10 +193,13 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/classify", vectors.classes),
     ("POST", "/completion", llama_cpp.completion),
     ("POST", "/infill", llama_cpp.infill),
+    ("POST", "/embedding", llama_cpp.embedding),
+    ("POST", "/embeddings", llama_cpp.embedding),
     ("POST", "/detokenize", llama_cpp.detokenize),
     ("POST", "/apply-template", llama_cpp.apply_template),
     ("GET", "/props", llama_cpp.props),
     ("GET", "/slots", llama_cpp.slots),
+    ("GET", "/lora-adapters", llama_cpp.lora_adapters),
     ("GET", "/api/version", ollama.version),
     ("GET", "/api/tags", ollama.tags),
     ("GET", "/api/ps", ollama.running_models),
@@ -285,8 +299,6 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         what = f"{REALTIME} is a websocket: connect to it with ws://"
         return answer_of(Problem(what, status=426, headers={"upgrade": "websocket"}))
     what = f"{path:.100} does not take {method}"
-    if (method, path) == ("GET", "/"):
-        what = "there is no page here (--page gives one): GET /openapi.json lists the routes"
     if error.status_code == 404:
         what = f"there is no route {path:.100}: {instead_of(method, path)}"
     return answer_for(path)(Problem(what, status=error.status_code, headers=error.headers))

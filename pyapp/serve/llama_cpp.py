@@ -1,12 +1,13 @@
-"""The routes of llama.cpp's server that are its own: /completion, /infill, /tokenize, /detokenize, /apply-template,
-/props, /slots; in the form of https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md.
+"""The routes of llama.cpp's server that are its own: /completion, /infill, /embedding, /tokenize, /detokenize,
+/apply-template, /props, /slots, /lora-adapters; in the form of https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md.
 
 Settings that a request does not have are as in the other interfaces, not as llama.cpp's.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import math
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from time import perf_counter
@@ -26,10 +27,12 @@ from .context import Context
 from .fields import Fields
 from .generation import Choice, RunningTexts, collect, submit
 from .openai_text import completion_prompts, prompts_of
+from .problems import Problem
 from .running import stream_of
 from .sampling import LLAMA_CPP, Asked, asked_of
 from .served import ServedModel
 from .tool_calls import Tools
+from .vectors import MOST_INPUTS, embedded, embeddings
 
 # llama.cpp's fields for its memory, for what it tells, and for details of methods that are not here.
 WITHOUT_EFFECT = (
@@ -211,6 +214,34 @@ async def _written(
     return JSONResponse(texts.whole())
 
 
+# -- vectors
+
+NORMS: dict[int, Callable[[list[float]], float]] = {
+    -1: lambda vector: 1.0, 0: lambda vector: max(map(abs, vector)) / 32760, 1: lambda vector: sum(map(abs, vector)),
+    2: lambda vector: math.hypot(*vector),
+}  # fmt: skip
+
+
+async def embedding(request: Request, context: Context) -> Response:
+    """/embedding and /embeddings: the vectors of a `content`, a text or texts, each in an array of its own; `input` is
+    answered in OpenAI's form. `embd_normalize`: -1 leaves a vector as the model gives it, 0 makes its largest number
+    32760, 1 the sum of all, 2 its length 1.
+    """
+    given = await context.json(request)
+    if "input" in given:
+        return await embeddings(request, context, given)
+    fields = Fields(given)
+    name, texts = fields.text("model"), fields.texts("content", MOST_INPUTS)
+    norm = NORMS[fields.whole("embd_normalize", 2, min(NORMS), max(NORMS))]
+    fields.end()
+    assert texts is not None
+    context.check_length(texts, "content")
+    model = await context.model(request, name, "embed")
+    vectors = await embedded(request, context, model, texts)
+    found = [[x / (norm(vector) or 1.0) for x in vector] for vector in vectors]
+    return JSONResponse([{"index": index, "embedding": [vector]} for index, vector in enumerate(found)])
+
+
 # -- tokens and the template
 
 
@@ -285,13 +316,22 @@ async def props(request: Request, context: Context) -> Response:
 
 
 async def slots(request: Request, context: Context) -> Response:
-    """/slots: the texts that a model can write together; those that are written now come first."""
+    """/slots: the texts that a model can write together; those that are written now come first. 503 where none is free
+    and the client asks to be told so.
+    """
     model = await context.model(request, request.query_params.get("model"), "generate")
     scheduler = model.runner
     running = scheduler.load.running
+    if request.query_params.get("fail_on_no_slot") and running >= scheduler.most_texts:
+        raise Problem("no slot is available", status=503, headers={"Retry-After": "1"})
     return JSONResponse(
         [
             {"id": id, "n_ctx": scheduler.capacity, "speculative": False, "is_processing": id < running}
             for id in range(scheduler.most_texts)
         ]
     )
+
+
+async def lora_adapters(request: Request, context: Context) -> Response:
+    """/lora-adapters: none; a model with its adapter is one of the command's models."""
+    return JSONResponse([])

@@ -19,7 +19,9 @@ from pyapp.text.generation.options import SEEDS
 from . import anthropic_text, cohere_text, drawing, llama_cpp, ollama, responses
 from .sampling import ANTHROPIC, COHERE, LLAMA_CPP, OLLAMA, WITHOUT_EFFECT
 from .speaking import FASTEST, SLOWEST
-from .spoken_replies import FORMS, KINDS
+from .spoken_replies import FORMS as FORMS_OF_REPLIES
+from .spoken_replies import KINDS
+from .vector_forms import FORMS
 
 Schema = dict[str, Any]
 NAMED = re.compile(r"\{(\w+)")  # the named parts of a path
@@ -121,6 +123,10 @@ TRUNCATION: dict[str, Schema] = {
 }  # fmt: skip
 PROMPT_NAME: Schema = {"type": "string", "description": "Of a prompt of the model's, which goes before each text."}
 NO_PROMPT: Schema = {"type": "null", "description": "Is read by /embed only."}
+ROLE: dict[str, Schema] = dict.fromkeys(
+    ("input_type", "task"),
+    {**TEXT, "description": "A query, or a document (passage): the model's prompt for it goes before each text."},
+)
 SCORES = array(an_object(index=whole(0), score=number()))
 GENERATED = an_object(generated_text=TEXT, details=OBJECT)
 USAGE = an_object(prompt_tokens=whole(0), completion_tokens=whole(0), total_tokens=whole(0))
@@ -266,7 +272,8 @@ EMBEDDINGS = Route(
     "{\"audio\": base64}, {\"text\": …}", an_object(object=TEXT, data=array(OBJECT), model=TEXT, usage=USAGE),
     {"model": MODEL, "input": {"oneOf": [TEXT, array({"oneOf": [TEXT, OBJECT]}), TOKENS, array(TOKENS)]},
      "encoding_format": one_of("float", "base64", default="float"), "dimensions": whole(1),
-     **ignored("user", "input_type")},
+     **dict.fromkeys(("embedding_type", "output_dtype"), one_of(*FORMS)), **ROLE, "late_chunking": {"const": False},
+     "normalized": {"const": True}, **TRUNCATION, **ignored("user")},
     {"input": ["the cat", "a boat"]}, ("input",),
 )  # fmt: skip
 RERANK = Route(
@@ -278,29 +285,43 @@ RERANK = Route(
      **TRUNCATION, **ignored("max_tokens_per_doc", "max_chunks_per_doc", "priority")},
     {"query": "cats", "documents": ["the cat", "a boat"]}, ("query",),
 )  # fmt: skip
+HEALTH = Route("Whether the engine lives", STATUS)
+MODELS = Route(
+    "The models (OpenAI, Anthropic, Cohere, vLLM)",
+    an_object(object=TEXT, data=array(MODEL_ENTRY), has_more=FLAG, first_id=TEXT, last_id=TEXT,
+              models=array(MODEL_ENTRY), next_page_token={"type": "null"}),
+    query={"endpoint": one_of("chat", "embed", "rerank"), "default_only": FLAG},
+)  # fmt: skip
+CHAT = Route(
+    "An answer in a conversation (OpenAI)", COMPLETION,
+    {"model": MODEL, "messages": MESSAGES, **SAMPLING, "logprobs": FLAG, "top_logprobs": whole(0, 20),
+     "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
+     "parallel_tool_calls": FLAG | {"default": True}, "chat_template_kwargs": OBJECT, "reasoning_effort": TEXT,
+     "modalities": array(one_of(*KINDS)),
+     "audio": {**an_object(format=one_of(*FORMS_OF_REPLIES), model=TEXT, **VOICE_FIELDS),
+               "description": "How an answer is spoken, if modalities has audio; model: the voice's."}},
+    HELLO, ("messages",), streams=True,
+)  # fmt: skip
+LLAMA_CPP_VECTORS = Route(
+    "Vectors of a `content` (llama.cpp); an `input` as /v1/embeddings",
+    array(OBJECT),
+    {"model": MODEL, "content": TEXTS, "embd_normalize": whole(-1, 2, default=2)},
+    {"content": "the cat"},
+    ("content",),
+)
 
 ROUTES: dict[tuple[str, str], Route] = {
-    ("GET", "/health"): Route("Whether the engine lives", STATUS),
+    ("GET", "/health"): HEALTH,
+    ("GET", "/v1/health"): HEALTH,
     ("GET", "/ready"): Route("Whether the models are loaded and the server does not end", STATUS),
+    ("GET", "/"): Route("Whether the server runs (Ollama); the page, if it has one", "text/plain"),
     ("GET", "/metrics"): Route("Figures for Prometheus", "text/plain"),
     ("GET", "/openapi.json"): Route("This description", OBJECT),
-    ("GET", "/v1/models"): Route(
-        "The models (OpenAI, Anthropic, Cohere, vLLM)",
-        an_object(object=TEXT, data=array(MODEL_ENTRY), has_more=FLAG, first_id=TEXT, last_id=TEXT,
-                  models=array(MODEL_ENTRY), next_page_token={"type": "null"}),
-        query={"endpoint": one_of("chat", "embed", "rerank"), "default_only": FLAG},
-    ),
+    ("GET", "/v1/models"): MODELS,
+    ("GET", "/models"): MODELS,
     ("GET", "/v1/models/{name:path}"): Route("A model", MODEL_ENTRY),
-    ("POST", "/v1/chat/completions"): Route(
-        "An answer in a conversation (OpenAI)", COMPLETION,
-        {"model": MODEL, "messages": MESSAGES, **SAMPLING, "logprobs": FLAG, "top_logprobs": whole(0, 20),
-         "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
-         "parallel_tool_calls": FLAG | {"default": True}, "chat_template_kwargs": OBJECT, "reasoning_effort": TEXT,
-         "modalities": array(one_of(*KINDS)),
-         "audio": {**an_object(format=one_of(*FORMS), model=TEXT, **VOICE_FIELDS),
-                   "description": "How an answer is spoken, if modalities has audio; model: the voice's."}},
-        HELLO, ("messages",), streams=True,
-    ),
+    ("POST", "/v1/chat/completions"): CHAT,
+    ("POST", "/chat/completions"): CHAT,
     ("POST", "/v1/completions"): Route(
         "The continuation of texts (OpenAI)", COMPLETION,
         {"model": MODEL, "prompt": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]}, **SAMPLING,
@@ -345,14 +366,16 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/v2/embed"): Route(
         "Vectors of texts (Cohere)", an_object(id=TEXT, embeddings=OBJECT, texts=array(TEXT), meta=OBJECT),
-        {"model": MODEL, "texts": TEXTS, "embedding_types": array(one_of("float", "base64")),
+        {"model": MODEL, "texts": TEXTS, "embedding_types": array(one_of(*FORMS)),
          "output_dimension": whole(1), "truncate": one_of("END", "NONE", "START", default="END"),
          "images": {"description": "Is refused."}, "inputs": {"description": "Is refused."},
-         **ignored("input_type", "max_tokens", "priority")},
+         **ROLE, **ignored("max_tokens", "priority")},
         {"texts": ["the cat", "a boat"]}, ("texts",),
     ),
     ("POST", "/v1/rerank"): RERANK,
     ("POST", "/v2/rerank"): RERANK,
+    ("POST", "/v1/reranking"): RERANK,
+    ("POST", "/reranking"): RERANK,
     ("POST", "/v1/forecast"): Route(
         "The next values of series, with a model such as TimesFM or Chronos",
         an_object(object=TEXT, model=TEXT, data=array(OBJECT)),
@@ -463,6 +486,8 @@ ROUTES: dict[tuple[str, str], Route] = {
         {"input_prefix": TEXT, "input_suffix": TEXT, "prompt": TEXT, "input_extra": array(OBJECT), **LLAMA_CPP_FIELDS},
         {"input_prefix": "def ", "input_suffix": "return 1", "n_predict": 4}, streams=True,
     ),
+    ("POST", "/embedding"): LLAMA_CPP_VECTORS,
+    ("POST", "/embeddings"): LLAMA_CPP_VECTORS,
     ("POST", "/detokenize"): Route(
         "The text of tokens (llama.cpp)", an_object(content=TEXT), {"tokens": array(whole(0)), "model": MODEL},
         {"tokens": [72, 105]}, ("tokens",),
@@ -475,8 +500,10 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("GET", "/props"): Route("A model and what it can do (llama.cpp)", OBJECT, query={"model": MODEL}),
     ("GET", "/slots"): Route(
-        "The texts that a model can write together (llama.cpp)", array(OBJECT), query={"model": MODEL},
+        "The texts that a model can write together (llama.cpp)", array(OBJECT),
+        query={"model": MODEL, "fail_on_no_slot": FLAG},
     ),
+    ("GET", "/lora-adapters"): Route("None: a model with its adapter is a model (llama.cpp)", array(OBJECT)),
     ("GET", "/api/version"): Route("The version (Ollama)", an_object(version=TEXT)),
     ("GET", "/api/tags"): Route("The models (Ollama)", OLLAMA_MODELS),
     ("GET", "/api/ps"): Route("The models that are loaded (Ollama)", OLLAMA_MODELS),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
-import struct
 from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
@@ -15,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import tasks
 from pyapp.formats.source import BytesSource
-from pyapp.tasks.ranking import is_late, reads_roles, similarities, token_encodings
+from pyapp.tasks.ranking import PROMPTS, is_late, reads_roles, similarities, token_encodings
 from pyapp.tasks.texts import embed_every_token, encoded_for_embedding
 
 from .answers import Answer, ArrayStream
@@ -27,22 +25,43 @@ from .items import by_task, items_of, values_of
 from .problems import Problem, of_exception
 from .running import start_task
 from .served import ServedModel
+from .vector_forms import FORMS
 
 # Cohere's ways to shorten a text, and why it is refused.
 CUTS = {"END": None, "NONE": "a text is longer than the model reads", "START": "long texts lose their ends here"}
+# What requests call texts, and the roles of models' prompts.
+ROLES = {"query": "query", "document": "document", "passage": "document"}
 MOST_PAGES = 256  # pictures to rank in one request
 MOST_INPUTS = 2048  # of one request
 PIECE_TOKENS = 4096  # whose vectors are in memory at once, of one request
 
 
-async def embedded(request: Request, context: Context, model: ServedModel, texts: list[str]) -> list[list[float]]:
-    """The vectors of texts, computed together with those of other requests."""
+def role_of(fields: Fields) -> str | None:
+    """What the texts are, "query" or "document", as Cohere, Voyage and NVIDIA (`input_type`) and Jina (`task`) say it;
+    None: something else, or nothing is said.
+    """
+    said = [fields.text(name) for name in ("input_type", "task")]
+    known = [ROLES.get(word.rpartition(".")[2].removeprefix("search_")) for word in said if word]
+    return known[0] if known else None
+
+
+async def embedded(
+    request: Request, context: Context, model: ServedModel, texts: list[str], role: str | None = None
+) -> list[list[float]]:
+    """The vectors of texts, computed together with those of other requests, but for a `role` for which the model has a
+    prompt: its tokens may not count, so that texts with other prompts cannot share its batches.
+    """
     if not texts:
         return []
-    encodings, _ = await context.aside(lambda: result_of(encoded_for_embedding(model.loaded, texts)))
+    prompts = model.loaded.model.settings.prompts
+    prompt = next((name for name in PROMPTS.get(role or "", ()) if name in prompts), None)
+    encodings, _ = await context.aside(lambda: result_of(encoded_for_embedding(model.loaded, texts, None, prompt)))
     tokens = sum(map(len, encodings))
     context.admit(tokens=tokens)
     request.scope["pyapp.log"]["prompt_tokens"] = tokens
+    if prompt is not None:
+        stream = partial(tasks.embed, texts, prompt_name=prompt)
+        return [values["embedding"] for values in await by_task(request, context, model, len(texts), stream)]
     start = lambda answer: context.models.submit(model, Batch(encodings, answer.emit, answer.cancel))  # noqa: E731
     return [values["embedding"] for values in await items_of(request, context, model, len(texts), start)]
 
@@ -66,11 +85,15 @@ async def ranked(
 # -- OpenAI
 
 
-async def embeddings(request: Request, context: Context) -> Response:
-    fields = Fields(await context.json(request))
+async def embeddings(request: Request, context: Context, body: dict[str, Any] | None = None) -> Response:
+    """`body`: what has been read."""
+    fields = Fields(await context.json(request) if body is None else body)
     name = fields.text("model")
     given = fields.any("input")
     of_files = asks_for_files(context, name, given)
+    if not of_files and isinstance(given, list):  # Jina's form of texts
+        given = [row["text"] if isinstance(row, dict) and row.keys() == {"text"} else row for row in given]
+        fields.put("input", given)
     tokens = given if isinstance(given, list) and given and all(type(entry) is int for entry in given) else None
     several = isinstance(given, list) and given and all(
         isinstance(row, list) and row and all(type(entry) is int for entry in row) for row in given
@@ -78,8 +101,14 @@ async def embeddings(request: Request, context: Context) -> Response:
     rows = [tokens] if tokens else given if several else None
     texts = [] if rows or of_files else fields.needed_texts("input", MOST_INPUTS)
     form = fields.text("encoding_format", "float", ("float", "base64"))
-    dimensions = fields.whole("dimensions", None, 1)
-    fields.end(("user", "input_type"))
+    for other in ("embedding_type", "output_dtype"):  # Jina's and Voyage's
+        form = fields.text(other, form, tuple(FORMS))
+    dimensions, role = fields.whole("dimensions", None, 1), role_of(fields)
+    for other, wanted in (("late_chunking", False), ("normalized", True)):  # Jina's
+        if fields.flag(other, wanted) is not wanted:
+            raise fields.wrong(other, f"must be {str(wanted).lower()}: nothing else is here", "unsupported_parameter")
+    cut = cut_of(fields)
+    fields.end(("user",))
     if of_files:
         called, vectors, used = await vectors_of_files(request, context, fields, name, given, MOST_INPUTS)
         return _as_openai(fields, called, vectors, used, form, dimensions)
@@ -97,7 +126,8 @@ async def embeddings(request: Request, context: Context) -> Response:
     for index, text in enumerate(texts):
         if not text:
             raise fields.wrong(f"input[{index}]" if len(texts) > 1 else "input", "must not be empty")
-    vectors = await embedded(request, context, model, texts)
+    await refuse_cut(context, model, cut, texts)
+    vectors = await embedded(request, context, model, texts, role)
     used = request.scope["pyapp.log"]["prompt_tokens"]
     return _as_openai(fields, model.name, vectors, used, form, dimensions)
 
@@ -108,7 +138,7 @@ def _as_openai(
     """The answer of /v1/embeddings. `used`: tokens."""
     vectors = [shortened(vector, dimensions) for vector in fitting(vectors, fields, "dimensions", dimensions)]
     data = [
-        {"object": "embedding", "index": index, "embedding": as_base64(vector) if form == "base64" else vector}
+        {"object": "embedding", "index": index, "embedding": FORMS[form](vector)}
         for index, vector in enumerate(vectors)
     ]
     usage = {"prompt_tokens": used, "total_tokens": used}
@@ -125,25 +155,24 @@ async def embeddings_by_type(request: Request, context: Context) -> Response:
     texts = fields.needed_texts("texts", MOST_INPUTS)
     types = fields.array("embedding_types", ["float"])
     for index, kind in enumerate(types):
-        if kind not in ("float", "base64"):
-            raise fields.wrong(f"embedding_types[{index}]", f"must be float or base64, not {kind!r:.40}")
-    dimensions = fields.whole("output_dimension", None, 1)
+        if not isinstance(kind, str) or kind not in FORMS:
+            raise fields.wrong(f"embedding_types[{index}]", f"must be one of {', '.join(FORMS)}, not {kind!r:.40}")
+    role, dimensions = role_of(fields), fields.whole("output_dimension", None, 1)
     cut = CUTS[fields.text("truncate", "END", tuple(CUTS))]
-    fields.end(("input_type", "max_tokens", "priority"))
+    fields.end(("max_tokens", "priority"))
     if not texts:
         raise fields.wrong("texts", "is empty")
     context.check_length(texts, "texts")
     model = await context.model(request, name, "embed")
     if cut is not None:
         await refuse_cut(context, model, fields.wrong("truncate", cut, "context_length_exceeded"), texts)
-    vectors = await embedded(request, context, model, texts)
+    vectors = await embedded(request, context, model, texts, role)
     vectors = [shortened(vector, dimensions) for vector in fitting(vectors, fields, "output_dimension", dimensions)]
-    kinds = {"float": lambda: vectors, "base64": lambda: [as_base64(vector) for vector in vectors]}
     used = request.scope["pyapp.log"]["prompt_tokens"]
     return JSONResponse(
         {
             "id": request.scope["pyapp.id"], "response_type": "embeddings_by_type", "texts": texts,
-            "embeddings": {kind: kinds[kind]() for kind in types},
+            "embeddings": {kind: [FORMS[kind](vector) for vector in vectors] for kind in types},
             "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": used}},
         }
     )  # fmt: skip
@@ -163,11 +192,6 @@ def shortened(vector: list[float], dimensions: int | None) -> list[float]:
     cut = vector[:dimensions]
     length = math.sqrt(sum(x * x for x in cut)) or 1.0
     return [x / length for x in cut]
-
-
-def as_base64(vector: list[float]) -> str:
-    """float32, little-endian."""
-    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 def document_text(document: Any, ranked: list[str] | None) -> Any:

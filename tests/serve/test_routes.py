@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pyapp
@@ -334,10 +335,51 @@ def test_embeddings_and_ranking(client: Any) -> None:
     assert ranked[0]["relevance_score"] == pytest.approx(sum(x * y for x, y in zip(asked, text, strict=True)))
 
 
+def test_the_role_of_texts_chooses_their_prompt(client: Any) -> None:
+    texts = ["the cat", "a boat on the river"]
+
+    def check(path: str, key: str, role: dict[str, str], prompt: str | None) -> None:
+        vectors = post(client, "/embed", inputs=texts, **({"prompt_name": prompt} if prompt else {}))
+        found = post(client, path, **{key: texts}, **role)
+        got = found["embeddings"]["float"] if key == "texts" else [entry["embedding"] for entry in found["data"]]
+        assert np.allclose(got, vectors, atol=1e-6)
+
+    rows: list[tuple[str, str, dict[str, str], str | None]] = [
+        ("/v2/embed", "texts", {"input_type": "search_query"}, "query"),
+        ("/v2/embed", "texts", {"input_type": "search_document"}, "passage"),
+        ("/v2/embed", "texts", {"input_type": "classification"}, None),
+        ("/v1/embeddings", "input", {"task": "retrieval.passage"}, "passage"),
+        ("/v1/embeddings", "input", {"input_type": "query"}, "query"),
+    ]
+    check_each(check, rows)
+
+
+def test_vectors_in_bytes_and_bits(client: Any) -> None:
+    """As sentence-transformers packs bits (Reimers; embedding quantization, 2024), and each number in a byte."""
+    texts = ["the cat", "a boat on the river"]
+    kinds = ["float", "int8", "uint8", "binary", "ubinary"]
+    found = post(client, "/v2/embed", texts=texts, embedding_types=kinds)["embeddings"]
+    vectors = np.array(found["float"])
+    bits = np.packbits(vectors > 0).reshape(2, -1)
+    assert found["ubinary"] == bits.tolist()
+    assert found["binary"] == (bits.astype(int) - 128).tolist()
+    expected = np.round(127 * vectors / abs(vectors).max(1, keepdims=True))
+    assert found["int8"] == expected.tolist() and found["uint8"] == (expected + 128).tolist()
+    jina = {"input": [{"text": text} for text in texts], "normalized": True, "late_chunking": False}
+    for name in ("embedding_type", "output_dtype"):
+        answer = post(client, "/v1/embeddings", model="embedder", **jina, **{name: "ubinary"})
+        assert [entry["embedding"] for entry in answer["data"]] == bits.tolist()
+    odd = post(client, "/v1/embeddings", input=texts[0], dimensions=9, output_dtype="ubinary")["data"][0]["embedding"]
+    assert odd == np.packbits(vectors[0, :9] > 0).tolist()
+    for more, param in (({"normalized": False}, "normalized"), ({"output_dtype": "int4"}, "output_dtype")):
+        answer = client.post("/v1/embeddings", json={"input": "a", **more})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
 def test_embeddings_in_coheres_form(client: Any) -> None:
     texts = ["the cat", "a boat on the river"]
     vectors = [entry["embedding"] for entry in post(client, "/v1/embeddings", input=texts)["data"]]
-    ask = {"model": "embedder", "texts": texts, "input_type": "search_document"}
+    ask = {"model": "embedder", "texts": texts, "input_type": "clustering"}
     found = post(client, "/v2/embed", **ask, embedding_types=["float", "base64"])
     assert found["embeddings"]["float"] == vectors and found["texts"] == texts
     assert found["meta"]["billed_units"] == {"input_tokens": 4 + 7} and found["response_type"] == "embeddings_by_type"
@@ -350,7 +392,7 @@ def test_embeddings_in_coheres_form(client: Any) -> None:
     assert post(client, "/v2/embed", **long)
     for more, param in (
         ({"truncate": "NONE"}, "truncate"), ({"truncate": "START"}, "truncate"), ({"texts": []}, "texts"),
-        ({"embedding_types": ["int8"]}, "embedding_types[0]"), ({"images": ["x"]}, "images"),
+        ({"embedding_types": ["int4"]}, "embedding_types[0]"), ({"images": ["x"]}, "images"),
         ({"output_dimension": 65}, "output_dimension"), ({"texts": None}, "texts"),
     ):  # fmt: skip
         answer = client.post("/v2/embed", json={**long, **more})
@@ -739,7 +781,7 @@ def test_what_is_wrong_before_a_stream_begins_has_a_status(client: Any) -> None:
 
 def test_routes_with_another_beginning(client: Any) -> None:
     """As of clients whose base URL lacks /v1, or has one too many."""
-    for path, told in (("/chat/completions", "ask /v1/chat/completions"), ("/v1/v1/messages", "ask /v1/messages"),
+    for path, told in (("/completions", "ask /v1/completions"), ("/v1/v1/messages", "ask /v1/messages"),
                        ("/v1/files", "GET /openapi.json lists")):  # fmt: skip
         answer = client.post(path, json={})
         assert answer.status_code == 404 and f"there is no route {path}: {told}" in answer.text
