@@ -9,7 +9,7 @@ from typing import Any
 
 from ..autograd import STATE
 from ..declare import function
-from ..op import _link_to_base
+from ..op import link_to_base
 from ..shape import normalize_dim
 from ..tensor import Tensor, make
 from ..user_errors import describe
@@ -51,7 +51,7 @@ def _slices(x: Tensor, strides: tuple[int, ...], parts: list[tuple[tuple[int, ..
     views = tuple([make(storage, shape, strides, kind, first + offset) for shape, offset in parts])
     if STATE.enabled:
         for view, (shape, offset) in zip(views, parts, strict=True):
-            _link_to_base(_strided, (x, shape, strides, offset), view)
+            link_to_base(_strided, (x, shape, strides, offset), view)
     return views
 
 
