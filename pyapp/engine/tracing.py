@@ -95,7 +95,7 @@ class _Observation:
             if not op.view:
                 op.claim = self._shown_claim(op)
         self._dispatch._link_to_base = self._linked
-        STATE.traced = self._written is not None
+        STATE.traced = True
         STATE.enabled = True  # views are linked to their base only then
 
     def end(self) -> None:
