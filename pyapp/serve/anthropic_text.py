@@ -20,7 +20,7 @@ from pyapp.events import Done
 from pyapp.formats.safe_json import parse_json
 from pyapp.text.chat.chat_template import sources
 
-from .answers import data_line
+from .answers import typed_event
 from .chat import (
     PICTURE,
     Added,
@@ -335,11 +335,6 @@ def content_of(choice: Choice) -> list[Value]:
     ]  # fmt: skip
 
 
-def told(kind: str, **values: Any) -> str:
-    """A server-sent event."""
-    return f"event: {kind}\n{data_line({'type': kind, **values})}"
-
-
 class Blocks:
     """The events of a stream: blocks, each with a beginning and an end."""
 
@@ -369,22 +364,22 @@ class Blocks:
             return ""
         found = self.end()
         self._index, self._open = self._index + 1, kind
-        return found + told("content_block_start", index=self._index, content_block={"type": kind, **block})
+        return found + typed_event("content_block_start", index=self._index, content_block={"type": kind, **block})
 
     def _delta(self, kind: str, **values: Any) -> str:
-        return told("content_block_delta", index=self._index, delta={"type": kind, **values})
+        return typed_event("content_block_delta", index=self._index, delta={"type": kind, **values})
 
     def end(self) -> str:
         """The end of the open block, if there is one."""
         if not self._open:
             return ""
         self._open = ""
-        return told("content_block_stop", index=self._index)
+        return typed_event("content_block_stop", index=self._index)
 
 
 def broken(error: Exception) -> str:
     """The last event of a stream that breaks off."""
-    return f"event: error\n{data_line(body_of(of_exception(error, ANTHROPIC.names)))}"
+    return typed_event(**body_of(of_exception(error, ANTHROPIC.names)))
 
 
 async def messages(request: Request, context: Context) -> Response:
@@ -402,7 +397,7 @@ async def messages(request: Request, context: Context) -> Response:
     async def events() -> AsyncGenerator[str, None]:
         blocks = Blocks()
         begun: Value = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage_of(choice)}
-        begin = told("message_start", message=begun)
+        begin = typed_event("message_start", message=begun)
         async with aclosing(running.events()) as found:
             async for _, event in found:
                 if begin:
@@ -411,8 +406,8 @@ async def messages(request: Request, context: Context) -> Response:
                 if text := blocks.events(parser.take(request, choice, event, False)):
                     yield text
                 if isinstance(event, Done):
-                    end = told("message_delta", delta=stop_of(choice), usage=usage_of(choice))
-                    yield blocks.end() + end + told("message_stop")
+                    end = typed_event("message_delta", delta=stop_of(choice), usage=usage_of(choice))
+                    yield blocks.end() + end + typed_event("message_stop")
 
     if stream:
         return stream_of(context, running, events(), broken)

@@ -40,7 +40,7 @@ from . import (
     tgi,
     vectors,
 )
-from .answers import EventStream, the_end
+from .answers import EventStream, server_ends
 from .context import Context, Handler, is_foreign
 from .openapi import description
 from .page import WithPage, check_site
@@ -241,7 +241,7 @@ def endpoint_of(handler: Handler, context: Context, answer: Callable[[Problem], 
         except asyncio.CancelledError:
             if not context.draining:
                 raise
-            return answer(the_end())
+            return answer(server_ends())
         except Exception as error:
             return refused(error, request)
         if isinstance(found, EventStream):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 from pyapp import tasks
 from pyapp.audio import read_wav, write_wav
 from pyapp.audio.wav import as_pcm
-from pyapp.events import Item, Sound
+from pyapp.events import Sound
 from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.vision.reading import read_image
@@ -33,7 +32,7 @@ from tests.models.test_sound_moments import write as write_moments
 from tests.models.test_speakers import write as write_speaker
 from tests.serve.in_process import serving
 from tests.text.picture_chat_model import photo
-from tests.together import values_of
+from tests.together import collect, values_of
 from tests.vision.processor_cases import pictures
 
 pytestmark = pytest.mark.native_only
@@ -225,12 +224,8 @@ def test_pages(tmp_path: Path) -> None:
     write_page_folder(tmp_path / "pages", "colpali", golden_pages("colpali")["shapes"])
     pages = [encode_png(photo(*size, 0)) for size in ((30, 40), (44, 28))]
     ask: Any = {"query": "a dog", "documents": [{"image": base64.b64encode(data).decode()} for data in pages]}
-
-    async def ranked() -> list[float]:
-        stream = tasks.rank_pages(ask["query"], pages, model=str(tmp_path / "pages"))
-        return [event.values["score"] async for event in stream if isinstance(event, Item)]
-
-    scores = asyncio.run(ranked())
+    stream = tasks.rank_pages(ask["query"], pages, model=str(tmp_path / "pages"))
+    scores = [values["score"] for values in values_of(stream)]
     with serving(f"pages={tmp_path / 'pages'}") as client:
         for path in ("/v1/rerank", "/models/pages"):
             results = client.post(path, json=ask).json()["results"]
@@ -322,13 +317,9 @@ def test_music(tmp_path: Path) -> None:
 
     folder = write_music(tmp_path / "music", "musicgen", dict(make_music("musicgen").state_dict()))
 
-    async def made() -> Any:
-        options = {"seconds": 0.1, "seed": 3, "guidance": 2.0}
-        events = [event async for event in tasks.compose("aa ab", options, model=str(folder))]
-        [sound] = [event for event in events if isinstance(event, Sound)]
-        return sound
-
-    sound = asyncio.run(made())
+    options = {"seconds": 0.1, "seed": 3, "guidance": 2.0}
+    events = collect(tasks.compose("aa ab", options, model=str(folder)))
+    [sound] = [event for event in events if isinstance(event, Sound)]
     given = {"inputs": "aa ab", "parameters": {"seconds": 0.1, "seed": 3, "guidance_scale": 2}}
     with serving(str(folder)) as client:
         _check_music(client, given, sound)

@@ -26,6 +26,7 @@ from tests.models.test_sound_texts import write as write_hearing
 from tests.serve.in_process import serving
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only
 
@@ -200,12 +201,8 @@ def test_recordings(tmp_path: Path) -> None:
     write_wav(file, recording(8000), 16000)
     asked = [{"type": "audio", "audio": str(file)}, {"type": "text", "text": "es?"}]
     said = [{"role": "user", "content": asked}]
-
-    async def alone() -> Any:
-        options = {"temperature": 0.0, "max_new_tokens": 6}
-        return [event async for event in tasks.chat(str(folder), said, options)][-1]
-
-    wanted = asyncio.run(alone()).results["text"]
+    options = {"temperature": 0.0, "max_new_tokens": 6}
+    wanted = collect(tasks.chat(str(folder), said, options))[-1].results["text"]
     with serving(f"hears=generate:{folder}") as client:
         samples = read_wav(file)[0][:, 0]
         for source in (str(file), file.read_bytes(), samples):

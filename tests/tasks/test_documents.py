@@ -4,7 +4,6 @@ and by a picture that the embedded reader reads; their commands and the server.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import importlib
 import io
@@ -35,6 +34,7 @@ from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
 from tests.serve.in_process import serving
 from tests.tasks.test_spans import PIECES, QUESTIONS, wordpiece
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -190,10 +190,7 @@ def test_long_pages_are_read_in_windows(top: Path) -> None:
     ],
 )
 def test_pages_that_cannot_be_are_named(change: dict[str, Any], what: str, top: Path) -> None:
-    async def last() -> Any:
-        return [event async for event in tasks.label_on_pages([page(**change)], model=top / "never loaded")][-1]
-
-    error = asyncio.run(last())
+    error = collect(tasks.label_on_pages([page(**change)], model=top / "never loaded"))[-1]
     assert isinstance(error, Error) and what in error.what
 
 

@@ -13,12 +13,13 @@ import pytest
 from pyapp import tasks
 from pyapp.cli import run as run_command
 from pyapp.errors import FileFormatError, ModelError, OptionError
-from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
+from pyapp.events import Done, Event, Metric, Notice
 from pyapp.formats import open_checkpoint
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.recipes.finetune import finetune
 from pyapp.recipes.finetune.encoders import _correlation, _ranks
 from pyapp.recipes.finetune.labelled import read_labelled
+from tests.recipes.finetune.interrupted import trained, write_lines
 from tests.tasks.test_texts import folder
 from tests.together import values_of
 
@@ -63,20 +64,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def written(path: Path, rows: Sequence[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def run(model: Path, place: Path, rows: Sequence[Any], out: str = "out", stop: int = 0, **settings: Any) -> list[Event]:
-    data = written(place / "data.jsonl", rows)
+    data = write_lines(place / "data.jsonl", rows)
     given = {"rate": 1e-2, "rows": 4, "steps": 24, "evaluate_every": 24, **settings}
-    cancel, events = Cancel(), []
-    for event in finetune(model, data, place / out, held_out_data=data, cancel=cancel, **given):
-        events.append(event)
-        if isinstance(event, Progress) and event.what == "training" and event.done == stop:
-            cancel.set()
-    return events
+    return trained(model, data, place / out, stop, held_out_data=data, **given)
 
 
 def results(events: Sequence[Event]) -> dict[str, Any]:
@@ -175,7 +166,7 @@ def test_files(tmp_path: Path) -> None:
     ]  # fmt: skip
     for rows, told in wrong:
         with pytest.raises(FileFormatError, match=told):
-            read_labelled(written(tmp_path / "data.jsonl", rows))
+            read_labelled(write_lines(tmp_path / "data.jsonl", rows))
     assert _ranks([3, 1, 3, 2]) == [2.5, 0, 2.5, 1] and _correlation([1, 2], [2, 4]) == pytest.approx(1)
 
 
@@ -188,14 +179,14 @@ def test_what_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
         run(models["bert"], tmp_path, CLASSES, nobody=4)
     with pytest.raises(FileFormatError, match="all examples have the label 'new'"):
         run(models["bert"], tmp_path, [{"text": "a", "label": "new"}] * 3)
-    other = written(tmp_path / "other.jsonl", [{"text": "a", "label": "new"}])
-    data = written(tmp_path / "data.jsonl", CLASSES)
+    other = write_lines(tmp_path / "other.jsonl", [{"text": "a", "label": "new"}])
+    data = write_lines(tmp_path / "data.jsonl", CLASSES)
     with pytest.raises(OptionError, match="held_out_data: the label 'new' is not among"):
         list(finetune(models["bert"], data, tmp_path / "out", held_out_data=other))
     with pytest.raises(OptionError, match="held_out_data: has triplets, the data texts with labels"):
-        list(finetune(models["bert"], data, tmp_path / "out", held_out_data=written(other, TOGETHER)))
+        list(finetune(models["bert"], data, tmp_path / "out", held_out_data=write_lines(other, TOGETHER)))
     with pytest.raises(OptionError, match="not trained on this kind of data.*tables are for encoders"):
-        list(finetune("stories", written(tmp_path / "data.csv", ["a"]), tmp_path / "out"))
+        list(finetune("stories", write_lines(tmp_path / "data.csv", ["a"]), tmp_path / "out"))
     nameless = tmp_path / "nameless"
     shutil.copytree(models["bert"], nameless)
     config = json.loads((nameless / "config.json").read_text())
@@ -211,7 +202,7 @@ def test_what_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_the_command(models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, out = written(tmp_path / "data.jsonl", 5 * CLASSES), str(tmp_path / "out")
+    data, out = write_lines(tmp_path / "data.jsonl", 5 * CLASSES), str(tmp_path / "out")
     command = ["finetune", str(models["bert"]), str(data), "-o", out]
     assert run_command([*command, "--steps", "20", "--rate", "1e-2"]) == 0
     told = capsys.readouterr().out
