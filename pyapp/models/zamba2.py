@@ -163,11 +163,12 @@ class SharedBlock(Module):
 
 
 class Zamba2ForCausalLM(SharedBlocksLanguageModel):
-    """The language model."""
+    """The language model. Without tied embeddings the uses of a block are not tied either, as in transformers."""
 
     def __init__(self, config: Config) -> None:
         rotary, size = RotaryTable(config.to_dict()), config.hidden_size
-        shared = [SharedBlock(config, block, rotary) for block in range(min(config.num_mem_blocks, config.uses))]
+        count = min(config.num_mem_blocks, config.uses) if config.tie_word_embeddings else 0
+        shared = [SharedBlock(config, block, rotary) for block in range(count)]
         layers: list[Module] = []
         shapes: list[Any] = []
         uses = 0
@@ -177,7 +178,8 @@ class Zamba2ForCausalLM(SharedBlocksLanguageModel):
             mixer = Mamba2Mixer(size, config.mixer, len(shapes) - 1)
             layer: Any = MixerLayer(mixer, RMSNorm(size, config.rms_norm_eps))
             if kind == HYBRID:
-                block = shared[uses % config.num_mem_blocks]
+                turn, tied = uses % config.num_mem_blocks, config.tie_word_embeddings
+                block = shared[turn] if tied else SharedBlock(config, turn, rotary)
                 layer = SharedLayer("shared_transformer", block, size, layer, place, uses)
                 uses += 1
             layers.append(layer)

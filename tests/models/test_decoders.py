@@ -292,3 +292,14 @@ def test_dory_is_read_in_the_layout_of_its_authors() -> None:
         name: 2 * config[name] for name in ("num_hidden_layers", "n_input_layers", "n_output_layers")
     }
     assert module.Config.from_dict(config | doubled) == module.Config.from_dict(config)
+
+
+def test_uses_of_a_shared_block_are_tied_as_embeddings_are() -> None:
+    for name, block in (("zamba", "shared_transf"), ("zamba2", "shared_transformer")):
+        module = module_of(CONFIGS[name])
+        for tied in (True, False):
+            config = module.Config.from_dict(CONFIGS[name] | {"tie_word_embeddings": tied})
+            layers = module.TASKS["causal-lm"](config).model.layers
+            blocks = [layer.get_submodule(block) for layer in layers if block in layer._modules]
+            count = getattr(config, "num_mem_blocks", 1) if tied else len(blocks)
+            assert len({id(one) for one in blocks}) == count, (name, tied)
