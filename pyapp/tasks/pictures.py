@@ -329,7 +329,8 @@ def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
         with _looking(images, chosen):
-            logits = loaded.model(prepared.pixel_values).to("float32")  # (1, labels, h, w)
+            logits = loaded.model(prepared.pixel_values).to("float32")  # (parts, labels, h, w)
+            logits = loaded.processor.whole_map(logits, *prepared.sizes[0])  # (1, labels, h', w')
             logits = interpolate(logits, size=prepared.sizes[0], mode="bilinear", align_corners=False)
         numbers = logits.cpu().numpy()[0].argmax(0).reshape(-1)  # (H * W,)
         counts = np.bincount(numbers, minlength=len(names)).tolist()

@@ -43,8 +43,9 @@ from tests.vision.processor_cases import pictures as processor_pictures
 
 FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
 CONDITIONER = "input_conditioner.norm_mean", "input_conditioner.norm_std", "summary_idxs"  # buffers of RADIO
+CHANCES = "attn_mask_probs"  # a buffer of EoMT, which stays as training begins
 # Ends of the names of buffers whose values never change.
-COMPUTED = ("pos_idx_to_embed", "n_points_scale", "num_points_scale", *CONDITIONER)
+COMPUTED = (CHANCES, "pos_idx_to_embed", "n_points_scale", "num_points_scale", *CONDITIONER)
 ENDS = {
     "depth-estimation": "ForDepthEstimation",
     "pose-estimation": "ForPoseEstimation",
@@ -84,7 +85,9 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     frozen = any(type(module).__name__.endswith("FrozenBatchNorm2d") for module in model.modules())
     norms = tuple(key.removesuffix("running_var") for key in stored if frozen and re.search(FROZEN, key))
     buffers = {
-        key for key in stored if key.endswith(("running_mean", "running_var", "num_batches_tracked", *CONDITIONER))
+        key
+        for key in stored
+        if key.endswith(("running_mean", "running_var", "num_batches_tracked", CHANCES, *CONDITIONER))
     }
     buffers |= {key for key in stored if norms and key.startswith(norms)}
     for key, value in stored.items():

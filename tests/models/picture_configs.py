@@ -293,6 +293,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "num_heads": [2, 2, 2, 2], "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"],
         },
     },
+    "eomt": {
+        "model_type": "eomt", **_LABELS, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "image_size": 24, "patch_size": 4, "num_blocks": 2, "num_queries": 5, "num_register_tokens": 2, "mlp_ratio": 2,
+        "num_upscale_blocks": 1,
+    },
     "maskformer": {
         "model_type": "maskformer", "fpn_feature_size": 32, "mask_feature_size": 8, **_LABELS,
         "decoder_config": _QUERIES | {"model_type": "detr", "d_model": 16, "decoder_attention_heads": 4},
@@ -659,6 +664,7 @@ CLASSES = {
         "MaskFormerForInstanceSegmentation",
     ),
     ("oneformer", "semantic-segmentation"): "OneFormerForUniversalSegmentation",
+    ("eomt", "semantic-segmentation"): "EomtForUniversalSegmentation",
     ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
     ("levit_teacher", "image-classification"): "LevitForImageClassificationWithTeacher",
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",

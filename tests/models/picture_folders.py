@@ -24,6 +24,7 @@ CLASSES = {
     "florence2": ("image-to-text", "Florence2ForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
+    "eomt": ("semantic-segmentation", "EomtForUniversalSegmentation"),
     "oneformer": ("semantic-segmentation", "OneFormerForUniversalSegmentation"),
     "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),
     "clip": ("zero-shot-image-classification", "CLIPModel"),
@@ -40,6 +41,10 @@ CLASSES = {
 _YOLOS = {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}}
 PROCESSORS: dict[str, dict[str, Any]] = {
     "segformer": {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}},
+    "eomt": {
+        "image_processor_type": "EomtImageProcessor", "size": {"shortest_edge": 24, "longest_edge": None},
+        "do_split_image": True,
+    },
     "oneformer": {"image_processor_type": "OneFormerImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}},
     "depth_anything": {
         "image_processor_type": "DPTImageProcessor", "size": {"height": 32, "width": 32}, "keep_aspect_ratio": True,

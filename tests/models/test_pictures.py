@@ -81,7 +81,7 @@ def make(name: str, task: str, **changes: Any) -> Any:
     with pyapp.no_grad():
         for key, value in [*model.named_parameters(remove_duplicate=False), *buffers.items()]:
             own = key in buffers and "input_conditioner" not in key  # RADIO's are in its configuration
-            if value.dtype.is_floating_point and (key in stored or own):
+            if value.dtype.is_floating_point and (key in stored or own) and key != "attn_mask_probs":
                 value.copy_(pyapp.from_numpy(picture_weights(stored.get(key, key), tuple(value.shape))))
     return model.eval()
 

@@ -509,6 +509,23 @@ def test_areas_are_those_of_the_resized_scores(top: Path, name: str) -> None:
         assert isinstance(last, Error) and last.where == str(narrow) and "16 pixels a side" in last.what
 
 
+def test_areas_of_squares_are_put_together(top: Path) -> None:
+    """EoMT sees squares of a picture, whose scores are averaged where they overlap, or a picture in a frame."""
+    loaded = load_image_model(top / "eomt", "semantic-segmentation")
+    events = collect(tasks.segment_images([top / "0.png"], model=loaded))
+    height, width = pictures()[0].shape[:2]
+    [item] = (event for event in events if isinstance(event, Item))
+    assert isinstance(events[-1], Done) and item.values["size"] == [height, width]
+    assert sum(count for _, count in item.values["runs"]) == height * width
+    processor = loaded.processor
+    high, wide = processor.seen(30, 41)
+    assert (high, wide) == (24, 32) and processor.starts(high, wide) == [0, 8]
+    found = processor.whole_map(pyapp.tensor([1.0, 3.0]).reshape(2, 1, 1, 1), 30, 41).numpy()[0, 0]
+    assert (found == np.array([1.0] * 8 + [2.0] * 16 + [3.0] * 8)).all() and found.shape == (24, 32)
+    framed = replace(processor, do_split_image=False, do_pad=True, size={"shortest_edge": 24, "longest_edge": 24})
+    assert framed.whole_map(pyapp.zeros(1, 2, 6, 6), 30, 41).shape == (1, 2, *framed.seen(30, 41))
+
+
 def test_depths_are_those_of_the_resized_picture(top: Path) -> None:
     loaded = load_image_model(top / "depth_anything", "depth-estimation")
     events = collect(tasks.estimate_depth([top / "0.png", top / "1.png"], model=str(top / "depth_anything")))
