@@ -191,6 +191,11 @@ class Tensor(_Slots, TensorMethods):
         """What this process has of it: the tensor itself, except of a DTensor."""
         return self
 
+    def _beside(self, made: Tensor, random: bool = False) -> Tensor:
+        """A new tensor to compute with this one: itself; of a DTensor another one. `random`: all its processes take the
+        numbers of the first."""
+        return made
+
     @property
     def _version(self) -> int:
         return self.storage.version

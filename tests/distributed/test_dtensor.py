@@ -4,6 +4,8 @@ one process, whatever the placements are; ops, redistribution, what is refused.
 
 from __future__ import annotations
 
+import io
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
 from math import prod
@@ -266,20 +268,57 @@ def test_makers_random_numbers_and_writing_in_place() -> None:
         dropped: Any = F.dropout(ones(64, 64, device_mesh=mesh, placements=[Shard(1)]), 0.25)
         found = dropped.full_tensor()
         assert dropped.placements == (Shard(1),) and 0.6 < (found > 0).to("float32").mean().item() < 0.9
-        y = x.clone()
+        y: Any = x.clone()
         y += 1
         y.mul_(x.redistribute(placements=WHOLE)).clamp_(max=1.0)
         y[0].zero_()
         assert y.placements == (Shard(0),)
         assert pyapp.allclose(y.full_tensor(), ((x.full_tensor() + 1) * x.full_tensor()).clamp(max=1.0))
         y.copy_(x)
+        y[1:3, 0] = 5.0
+        assert y.to_local().shape[0] in (2, 3) and y.full_tensor()[:, 0].tolist()[1:3] == [5.0] * 2
+        nn.init.orthogonal_(y)
+        assert pyapp.allclose((y.T @ y).full_tensor(), pyapp.eye(4), atol=1e-5)
         y.fill_(3.0)
         assert y.full_tensor().tolist() == [[3.0] * 4] * 5
-        assert x.register_hook(lambda g: g * 2) is not None if x.requires_grad else True
+        for like in (pyapp.zeros_like(y), pyapp.rand_like(y), y.new_ones(2)):
+            assert isinstance(like, DTensor) and like.placements == (Replicate(),)
+        assert y.to("float64").bfloat16().dtype is pyapp.bfloat16
+        y.detach_().requires_grad_()
+        y.register_hook(lambda g: g * 2)
+        y.sum().backward()
+        assert y.grad.full_tensor().tolist() == [[2.0] * 4] * 5
         return [x.full_tensor().tolist(), found.tolist()]
 
     one, other = in_ranks(2, run)
     assert one == other
+
+
+def test_layers_that_make_tensors_themselves() -> None:
+    """Masks, states and statistics that layers make beside a DTensor are replicated."""
+    layers: dict[str, Any] = {
+        "encoder": nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), "lstm": nn.LSTM(8, 5),
+        "norm": nn.BatchNorm1d(3), "convolution": nn.Conv1d(3, 2, 3, padding=1), "groups": nn.GroupNorm(3, 3),
+    }  # fmt: skip
+    x = pyapp.arange(96.0).reshape(4, 3, 8).sin()
+    wanted = {}
+    for name, layer in layers.items():
+        y = deepcopy(layer)(x)
+        wanted[name] = y[0] if isinstance(y, tuple) else y
+    noisy = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True)
+
+    def run(group: ProcessGroup) -> Tensor:
+        mesh = mesh_of(group)
+        for name, layer in layers.items():
+            own = distribute_module(deepcopy(layer), mesh)
+            with implicit_replication() if name == "norm" else nullcontext():  # which makes a tensor of its statistics
+                y = own(distribute_tensor(x, mesh, [Shard(0)]))
+            y = y[0] if isinstance(y, tuple) else y
+            assert pyapp.allclose(y.full_tensor(), wanted[name], atol=1e-5), name
+        return distribute_module(deepcopy(noisy), mesh)(distribute_tensor(x, mesh)).to_local()
+
+    one, other = in_ranks(2, run)
+    assert pyapp.equal(one, other)  # the same elements are dropped
 
 
 def test_classes_that_ranks_divide_are_not_gathered_for_the_loss() -> None:
@@ -410,7 +449,9 @@ def test_what_is_refused_is_told() -> None:
             (lambda: DTensor.from_local(x, mesh, [Shard(0)], shape=(9, 4)), ArgumentError, "is not the part of this"),
             (lambda: rows.to_local(grad_placements=WHOLE), ArgumentError, "cannot come in Replicate"),
             (lambda: rows.__getstate__(), TypeError, "cannot be pickled"),
-            (lambda: pyapp.ones(3, 4).copy_(rows), ArgumentError, "use its full_tensor"),
+            (lambda: pyapp.ones(3, 4).copy_(rows), NotImplementedError, "use its full_tensor"),
+            (lambda: pyapp.save(rows, io.BytesIO()), TypeError, "a DTensor is of the processes of this run"),
+            (lambda: pyapp.autograd.grad(rows.sum(), rows), NotImplementedError, "recorded by its parts"),
             (lambda: ones(2, -1, device_mesh=mesh), ArgumentError, "integers from 0 on"),
             (lambda: distribute_module(nn.Linear(1, 1), None), TypeError, "device_mesh is a DeviceMesh"),
         ):

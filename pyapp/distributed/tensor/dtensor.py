@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
-from ...engine import DType, Tensor, no_grad, ops
+from ...engine import Device, DType, Tensor, no_grad, ops
 from ...engine.processes.collectives import broadcast
 from ...engine.processes.differentiable import sum_of_gradients
 from ...engine.processes.mesh import DeviceMesh
@@ -90,6 +90,14 @@ class DTensor(Tensor):
         if name in _NO_PLACE:
             raise DistributedArgument
         raise AttributeError(f"'DTensor' object has no attribute {name!r}")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self._local_tensor.dtype
+
+    @property
+    def device(self) -> Device:  # type: ignore[override]
+        return self._local_tensor.device
 
     @property
     def storage(self) -> Storage:  # type: ignore[override]
@@ -201,6 +209,15 @@ class DTensor(Tensor):
 
     def __getitem__(self, index: Any) -> Tensor:
         return importlib.import_module(".propagation", __package__).indexed(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        importlib.import_module(".propagation", __package__).assign(self, index, value)
+
+    def _beside(self, made: Tensor, random: bool = False) -> Tensor:
+        whole = (Replicate(),) * self._mesh.ndim
+        return (
+            distribute_tensor(made, self._mesh, whole) if random else distributed(made, self._mesh, whole, made.shape)
+        )
 
     def __repr__(self) -> str:
         name = "Parameter containing:\n" if self.is_parameter else ""
@@ -333,13 +350,25 @@ class DTensor(Tensor):
         raise TypeError("a DTensor cannot be pickled: its processes are of this run; take full_tensor()")
 
 
+def _new(name: str) -> Callable[..., Tensor]:
+    def make(self: DTensor, *args: Any, **kwargs: Any) -> Tensor:
+        return self._beside(getattr(super(DTensor, self), name)(*args, **kwargs))
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"As Tensor.{name}: what all processes have."
+    return make
+
+
+for _name in ("new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"):
+    setattr(DTensor, _name, _new(_name))
+
+
 def distributed(
     local: Tensor, mesh: DeviceMesh, placements: Placements, shape: Sequence[int]
 ) -> DTensor:  # fmt: skip
     """A DTensor of its parts, which the caller has checked."""
     made = object.__new__(DTensor)
-    parts = {"shape": tuple(shape), "dtype": local.dtype, "device": local.device, "_local_tensor": local,
-             "_mesh": mesh, "_places": placements}  # fmt: skip
+    parts = {"shape": tuple(shape), "_local_tensor": local, "_mesh": mesh, "_places": placements}
     for name, value in parts.items():
         set_attribute(made, name, value)
     return made

@@ -9,6 +9,7 @@ with the whole, by every process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import inf, prod
 from typing import Any
 
@@ -17,7 +18,6 @@ from ...engine.declare import FUNCTIONS, METHODS
 from ...engine.dtype import float32, int64
 from ...engine.grad_mode import STATE
 from ...engine.op import OPS, Op
-from ...engine.ops.random import Generator
 from ...engine.processes.differentiable import share_of, sum_of_gradients
 from ...engine.processes.mesh import DeviceMesh
 from ...engine.shape import broadcast_shapes, normalize_dim
@@ -27,7 +27,6 @@ from .dtensor import (
     THREAD,
     DistributedArgument,
     DTensor,
-    distribute_tensor,
     distributed,
     implicit_replication,
 )
@@ -608,6 +607,14 @@ def indexed(x: DTensor, index: Any) -> Tensor:
     return found if tuple(shape) == found.shape else _reshape("_reshape", found, tuple(shape))
 
 
+def assign(x: DTensor, index: Any, value: Any) -> None:
+    """x[index] = value, by the whole."""
+    index, value = _changed((index, value), lambda given: given.full_tensor())
+    whole = x.full_tensor().clone()
+    whole[index] = value
+    write(x, x._beside(whole))  # type: ignore[arg-type]
+
+
 @rule("select")
 def _select(name: str, x: DTensor, dim: int, index: int) -> Any:
     return indexed(x, (slice(None),) * normalize_dim(dim, x.ndim, name) + (index,))
@@ -632,52 +639,40 @@ def _joined(name: str, tensors: Sequence[Tensor], dim: int) -> Any:
     return plan.result(OPS[name].call(plan.locals(), dim), shape)
 
 
-# -- random numbers and writing in place
-
-
-def _uniform(x: Tensor) -> DTensor:
-    """Numbers from 0 to 1 for the elements of a DTensor, as one process would draw them: those of the first rank."""
-    mesh = _mesh_of(list(_every(x)))
-    seed = ops.randint(0, 1 << 31, (1,), dtype="int64")
-    whole = (Replicate(),) * mesh.ndim
-    shared = distribute_tensor(seed, mesh, whole).item()
-    drawn = ops.rand(*x.shape, generator=Generator().manual_seed(shared), dtype=x.dtype)
-    return distribute_tensor(drawn, mesh, whole, src_data_rank=None)
-
-
-@rule("dropout")
-def _dropout(name: str, x: DTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    if not training or p == 0:
-        return x
-    y = x * (_uniform(x) >= p).to(x.dtype) / (1 - p) if p < 1 else x * 0.0
-    return x.copy_(y) if inplace else y
+# -- writing in place
 
 
 def _in_place(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`name_` of a DTensor: the result of `name`, in its placements, written into its part."""
     x = args[0]
     if not isinstance(x, DTensor):
-        raise ArgumentError(f"{name}: a DTensor is not written into a plain tensor; use its full_tensor()")
+        raise DistributedArgument("a DTensor is not written into a plain tensor: use its full_tensor()")
     if name == "zero_":
         x._local_tensor.zero_()
         return x
     found: Any
-    if name == "copy_":  # of a plain tensor, too: a whole that all processes have
-        with implicit_replication():
-            found = _lifted(args[:2])[1][1] if isinstance(args[1], Tensor) else x * 0 + args[1]
+    if name == "copy_" and isinstance(args[1], Tensor):
+        found = args[1]
+        if not isinstance(found, DTensor):  # a whole, of which the first process's counts: it may be random
+            found = x._beside(found, random=not (STATE.enabled and found.requires_grad))
     else:
         base = name[:-1]
-        function = getattr(x, base, None) if base not in ("fill",) else (lambda value: x * 0 + value)
+        function = getattr(x, base, None)
+        if base in ("fill", "copy"):
+            function = partial(ops.full_like, x)
         if function is None:
             return NotImplemented
         found = function(*args[1:], **kwargs)
     if not isinstance(found, DTensor):
         return NotImplemented
-    if found.shape != x.shape:
-        found = found.expand(x.shape)
+    return write(x, found if found.shape == x.shape else found.expand(x.shape))  # type: ignore[arg-type]
+
+
+def write(x: DTensor, found: DTensor) -> DTensor:
+    """Writes a tensor of the same shape into another one's part."""
     wanted: Placements = x.placements
     x._local_tensor.copy_(redistributed(found._local_tensor, x.shape, x.device_mesh, found.placements, wanted))
     return x
 
 
-__all__ = ["indexed", "run"]
+__all__ = ["assign", "indexed", "run"]

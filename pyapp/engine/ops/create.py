@@ -105,19 +105,22 @@ def ones(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, r
 @function(factory=True)
 def empty_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uninitialised, with the shape and dtype of the input."""
-    return empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    made = empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    return input._beside(made)
 
 
 @function(factory=True)
 def zeros_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros with the shape and dtype of the input."""
-    return zeros(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    made = zeros(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    return input._beside(made)
 
 
 @function(factory=True)
 def ones_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones with the shape and dtype of the input."""
-    return ones(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    made = ones(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    return input._beside(made)
 
 
 @function(factory=True)
@@ -125,7 +128,7 @@ def full_like(
     input: Tensor, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """One value in the shape and dtype of the input."""
-    return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
+    return input._beside(full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad))
 
 
 _DEEPEST = 64  # dims of a NumPy array
