@@ -373,10 +373,14 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
 
 
 class RemovableHandle:
-    """Removes a hook: `handle.remove()`, or `with handle:`."""
+    """Removes a hook: `handle.remove()`, or `with handle:`. `id` is another number for each."""
+
+    next_id = 0
 
     def __init__(self, hooks: list[Any], hook: Any) -> None:
         self._hooks, self._hook = hooks, hook
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
 
     def remove(self) -> None:
         for i, known in enumerate(self._hooks):

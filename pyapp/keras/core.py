@@ -117,7 +117,10 @@ class Layer(Configured, Module):
             setattr(self, key, value)
         input_shape = (input_dim,) if input_shape is None and input_dim is not None else input_shape
         if unknown:
-            raise ValueError(f"{type(self).__name__} has no argument {', '.join(map(repr, sorted(unknown)))}")
+            raise ValueError(
+                f"Unrecognized keyword arguments passed to {type(self).__name__}: {type(self).__name__} has no "
+                f"argument {', '.join(map(repr, sorted(unknown)))}"
+            )
         self.name = name or unique_name(type(self).__name__)
         self.built = False
         self._remat = STATE.remat

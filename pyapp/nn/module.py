@@ -483,9 +483,19 @@ class Module(OwnState):
     def train(self, mode: bool = True) -> Module:
         if not isinstance(mode, bool):
             raise ValueError(f"train: the mode is True or False, not {mode!r}")
-        for module in self.modules():
-            module.training = mode
+        if not self._overridden_inside("train"):
+            for module in self.modules():
+                module.training = mode
+            return self
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
         return self
+
+    def _overridden_inside(self, name: str) -> bool:
+        """Whether the class of a module inside has a method of its own in place of Module's: it is then called."""
+        own = getattr(Module, name)
+        return any(getattr(type(module), name) is not own for module in self.modules() if module is not self)
 
     def eval(self) -> Module:
         return self.train(False)
@@ -516,8 +526,11 @@ class Module(OwnState):
         optimisers keep them and shared ones stay shared.
         """
         changed: set[int] = set()
+        within = recurse and self._overridden_inside("_apply")
+        for child in self.children() if within else ():
+            child._apply(change)
         with no_grad():
-            for module in self.modules() if recurse else (self,):
+            for module in self.modules() if recurse and not within else (self,):
                 for value in (*module._parameters.values(), *module._buffers.values()):
                     if id(value) in changed:
                         continue

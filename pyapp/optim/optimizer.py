@@ -5,6 +5,7 @@ Steps are written in tensor ops, so they run on the device of the parameter; the
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -117,6 +118,19 @@ _EXACT = 1 << 24  # as a float32 has each whole number up to here
 MOST_STEPS = 1 << 53  # as a float has each whole number up to here
 
 
+class _Signature:
+    """The arguments of an optimiser for `inspect.signature`: scripts ask whether there is `fused`."""
+
+    def __get__(self, optimizer: Optimizer | None, owner: type[Optimizer]) -> inspect.Signature:
+        given = inspect.signature(owner.__init__)
+        parameters = list(given.parameters.values())[1:]
+        if owner.of_pyapp and parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            flags = [inspect.Parameter(name, kind, default=_FLAGS[name]) for name in owner.flags]
+            parameters[-1:] = flags
+        return given.replace(parameters=parameters)
+
+
 class Optimizer:
     """Base of the optimisers. `params`: parameters, (name, parameter) pairs, or groups `{"params": [...], "lr": ...,
     ...}` whose settings override the defaults. `param_groups` are these groups and may be changed between steps;
@@ -124,6 +138,7 @@ class Optimizer:
     `capturable` are accepted and ignored.
     """
 
+    __signature__ = _Signature()
     flags: tuple[str, ...] = ()  # torch's flags that its groups have
     _hooks: dict[str, tuple[list[Callable[..., Any]], list[Callable[..., Any]]]] | None = None  # before it, after it
     needs_whole = False  # whether a step computes with more of a parameter than each element by itself

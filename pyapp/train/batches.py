@@ -85,7 +85,10 @@ class ArrayBatches(Batches):
         leaves = (leaf for part in self.arrays if part is not None for leaf in _leaves(part))
         lengths = {len(leaf) for leaf in leaves if leaf is not None}  # an input of a model that may be missing is None
         if len(lengths) > 1:
-            raise ValueError(f"the arrays have different numbers of examples: {', '.join(map(str, sorted(lengths)))}")
+            raise ValueError(
+                "Data cardinality is ambiguous: the arrays have different numbers of examples: "
+                f"{', '.join(map(str, sorted(lengths)))}"
+            )
         self.examples = lengths.pop() if lengths else 0
         if not self.examples:
             raise ValueError("there is no data: the arrays have no examples")

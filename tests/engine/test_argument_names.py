@@ -105,7 +105,7 @@ def test_a_missing_first_argument_is_told() -> None:
 
 
 def test_where_takes_a_mask() -> None:
-    with pytest.raises(TypeError, match="where: the condition is a tensor of bools"):
+    with pytest.raises(TypeError, match="where: .* the condition is a tensor of bools"):
         pyapp.where(PLACES, X, X)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -226,3 +227,22 @@ def test_copies_of_parameters_have_no_gradient() -> None:
     (x * 2).sum().backward()
     assert copy.deepcopy(layer).weight.grad is None and copy.copy(layer).weight.grad is not None
     assert copy.deepcopy(x).grad.tolist() == [2.0, 2.0]
+
+
+def test_methods_of_modules_inside_are_called() -> None:
+    told: list[Any] = []
+
+    class Merging(nn.Linear):
+        def train(self, mode: bool = True) -> nn.Module:
+            told.append(mode)
+            return super().train(mode)
+
+        def _apply(self, change: Any, recurse: bool = True) -> nn.Module:
+            self.table = change(pyapp.ones(1))
+            return super()._apply(change, recurse)
+
+    model = nn.Sequential(nn.Sequential(Merging(2, 2)), nn.Linear(2, 2)).eval()
+    assert told == [False] and not model[0][0].training and not model[1].training
+    model.train().double()
+    assert told == [False, True] and model[0][0].table.dtype is pyapp.float64
+    assert {parameter.dtype.name for parameter in model.parameters()} == {"float64"}

@@ -153,7 +153,7 @@ def test_warnings_of_what_has_no_effect() -> None:
     optimizer = pyapp.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
     optimizer.step()  # one before the schedule is made does not count
     early = StepLR(optimizer, 1)
-    with pytest.warns(UserWarning, match="before optimizer.step"):
+    with pytest.warns(UserWarning, match="before `optimizer.step"):
         early.step()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -13,7 +13,7 @@ import pytest
 import pyapp
 from pyapp import nn
 from pyapp.errors import FileFormatError
-from pyapp.export import Dim, export, load, save
+from pyapp.export import Dim, UserError, export, load, save
 from pyapp.utils import _pytree
 from tests.hostile import damaged_texts, hostile_documents, survives
 
@@ -193,3 +193,41 @@ def test_damaged_files_are_refused(file: bytes) -> None:
     texts = [*damaged_texts(json.dumps(model).encode(), 30), *(json.dumps(d) for d in hostile_documents(model, 60))]
     survived = sum(survives(load, _with(file, text)) for text in texts)
     assert survived < len(texts) / 2
+
+
+def test_buffers_that_a_forward_assigns() -> None:
+    class Assigning(nn.Module):
+        """Reads before and after, swaps, and starts anew."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            for name in ("count", "left", "right", "state"):
+                self.register_buffer(name, pyapp.full((2,), float(len(name))))
+
+        def forward(self, x: Any) -> Any:
+            before = self.count
+            self.count = self.count + 1
+            y = x * self.count
+            self.count = self.count * 2
+            self.left, self.right = self.right, self.left + x
+            self.state = pyapp.zeros(2)
+            self.state = self.state + x
+            return y, before, self.left
+
+    eager, exported = Assigning(), Assigning()
+    program = export(exported, (pyapp.ones(2),)).module()
+    for k in range(3):
+        x = pyapp.full((2,), float(k))
+        assert _equal(eager(x), program(x)) and _equal(dict(eager.named_buffers()), dict(exported.named_buffers()))
+
+    class Growing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", pyapp.ones(2))
+
+        def forward(self, x: Any) -> Any:
+            self.seen = pyapp.cat([self.seen, x])
+            return x
+
+    with pytest.raises(UserError, match=r"assigns float32\[3\] on cpu to the buffer 'seen'"):
+        export(Growing(), (pyapp.ones(1),))

@@ -302,9 +302,15 @@ def multinomial(
     rows = array_of(weights).astype("float64").reshape(-1, weights.shape[-1])
     totals = rows.sum(-1)
     if len(rows) and not (rows.size and rows.min() >= 0 and totals.min() > 0 and np.isfinite(totals).all()):
-        raise ValueError("multinomial: weights must be finite, not negative, and not all zero in a row")
+        raise ValueError(
+            "multinomial: probability tensor contains either `inf`, `nan` or element < 0: weights must be finite, not "
+            "negative, and not all zero in a row"
+        )
     if not replacement and ((rows > 0).sum(-1) < num_samples).any():
-        raise ValueError(f"multinomial: cannot draw {num_samples} different indices where fewer weights are above zero")
+        raise ValueError(
+            "multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: cannot draw "
+            f"{num_samples} different indices where fewer weights are above zero"
+        )
     if replacement:
         mass = np.cumsum(rows / totals[:, None], -1)
         draws = _words(len(rows) * num_samples, generator).reshape(len(rows), num_samples)

@@ -31,7 +31,10 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
     else:
         sizes = [index(n) for n in size]
         if sum(sizes) != total:
-            raise ValueError(f"split: sizes {sizes} do not add up to {total}, dim {dim} of {describe(x)}")
+            raise ValueError(
+                f"split: expects split_sizes to sum exactly to {total}: sizes {sizes} do not add up to {total}, dim "
+                f"{dim} of {describe(x)}"
+            )
         if sizes and min(sizes) < 0:
             raise ValueError(f"split: sizes are not negative, got {sizes}")
     starts = accumulate(sizes, initial=0)

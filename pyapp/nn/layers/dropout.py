@@ -19,7 +19,9 @@ __top_level__ = ["alpha_dropout", "dropout", "feature_alpha_dropout"]
 
 def _check(name: str, p: float) -> None:
     if not 0 <= p <= 1:
-        raise ValueError(f"{name}: p must be in [0, 1], got {p}")
+        raise ValueError(
+            f"{name}: dropout probability has to be between 0 and 1, but got {p}: p must be in [0, 1], got {p}"
+        )
 
 
 _factor = element_function(lambda uniform, p, kept: (uniform * 0.0).where(uniform < p, kept), 1, 2)
