@@ -263,9 +263,6 @@ def _squeezed(x: Tensor, dim: int) -> Tensor:
     return make(x.storage, shape, strides, x.dtype, x.offset)
 
 
-_FEW = 1 << 12  # elements that are cheaper to compare again than to look up
-
-
 def _max_or_min(whole: Any, index: Any) -> Any:
     kind = found("max" if whole is amax else "min")
 
@@ -278,10 +275,7 @@ def _max_or_min(whole: Any, index: Any) -> Any:
             indices = index(x.to(_dtype.uint8), dim, True)
         else:
             indices = index(x, dim, True)
-        if not x._requires_grad and x.dtype is _dtype.float32 and prod(x.shape) <= _FEW and type(dim) is int:
-            values = whole(x, dim, True)
-        else:
-            values = x.gather(dim, indices)
+        values = x.gather(dim, indices)
         return kind(values, indices) if keepdim else kind(_squeezed(values, dim), _squeezed(indices, dim))
 
     return method
