@@ -326,7 +326,7 @@ def test_opened_as_a_file(browser: BrowserContext, dist: Path) -> None:
 
 
 # The last without its library: Python may print what it misses before the page ends it.
-PARTS = ("pyapp-", "pyodide.asm.wasm", "pyodide.js", "pyodide.asm.js", "python_stdlib.zip")
+PARTS = ("pyapp-", "pyodide.asm.wasm", "pyodide.asm.js", "python_stdlib.zip")
 
 
 def test_missing_parts_are_named(
@@ -363,7 +363,7 @@ def test_missing_parts_are_named(
             again.click()
         story.wait_ready()
         protocol = plain_browser.new_cdp_session(story.page)
-        for cut in ("pyapp-", "pyodide.asm.wasm", "model.bin"):
+        for cut in ("pyodide.asm.wasm", "model.bin"):
             with subtests.test(f"{cut} breaks off"):
                 protocol.send("Network.clearBrowserCache")
                 story.page.reload()
