@@ -1,0 +1,231 @@
+"""Calls of a module with the example's inputs, or with inputs of other sizes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.engine.ops import tensor
+from pyapp.errors import ModelError
+from pyapp.export import Dim, ExportedProgram
+from pyapp.export.inputs import Inputs
+from pyapp.nn import Module
+
+from .graph import Graph
+from .model_file import Sizes
+from .sizes import Formulas, join, written_out
+from .tracing import traced
+
+_CALLS = 4  # with other sizes each, where sizes may differ
+_MANY_CALLS = 10  # where a number is a rounded quotient of sizes
+_FURTHER = 8  # sizes from which those of the calls are drawn
+
+
+def tensors_of(found: Any) -> list[Tensor]:
+    """The tensors of a result, in order."""
+    if isinstance(found, Tensor):
+        return [found]
+    parts = found.values() if isinstance(found, Mapping) else found if isinstance(found, (list, tuple)) else None
+    if parts is None:
+        raise TypeError(f"export: the module gives {type(found).__name__}, expected tensors, or lists or dicts of them")
+    return [x for part in parts if part is not None for x in tensors_of(part)]
+
+
+class Call:
+    """A call with the example's arguments, or with tensors of other sizes in their place."""
+
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.module = module
+        if isinstance(module, ExportedProgram):
+            self.module, self.inputs = module.module(), module.inputs
+        else:
+            self.inputs = Inputs.of(module.forward if isinstance(module, Module) else module, args, kwargs)
+        self.at = [at for at, leaf in enumerate(self.inputs.leaves) if isinstance(leaf, Tensor)]
+        self.examples: list[Tensor] = [self.inputs.leaves[at].detach() for at in self.at]
+        self.names = [f"input_{at}" for at in range(len(self.at))]
+
+    def name(self, names: Sequence[str] | None) -> None:
+        self.names = list(names or self.names)
+        if len(self.names) != len(self.at) or len(set(self.names)) != len(self.names):
+            raise ValueError(f"export: {len(self.at)} inputs and the names {self.names}")
+
+    def vary(self, axes: Mapping[str, Any], outputs: Sequence[str] | None) -> None:
+        """Notes which sizes may differ, by the names of inputs. ValueError for what does not fit them. Sizes of outputs
+        follow from those of inputs, so what is said of them is not needed."""
+        for name, dims in axes.items():
+            if name not in self.names and (name in outputs if outputs else name.startswith("output_")):
+                continue
+            if name not in self.names:
+                names = ", ".join([*self.names, *(outputs or ())])
+                raise ValueError(f"export: dynamic_axes names {name!r}; there are {names}")
+            x, sizes = self.examples[self.names.index(name)], self.inputs.sizes[self.at[self.names.index(name)]]
+            for dim, title in dims.items() if isinstance(dims, Mapping) else ((dim, None) for dim in dims):
+                if not isinstance(dim, int) or not -x.ndim <= dim < x.ndim:
+                    raise ValueError(f"export: dynamic_axes: {name} has {x.ndim} dims, no dim {dim!r}")
+                if x.shape[dim] == 0:
+                    raise ValueError(f"export: {name} is empty at dim {dim}: give an example that is not")
+                size = title if isinstance(title, Dim) else Dim("size")
+                if size is not title:
+                    size.__name__ = str(title or f"{name}_dim_{dim % x.ndim}")  # any text, as in torch
+                sizes[dim] = size
+
+    def run(self, examples: Sequence[Tensor]) -> Any:
+        leaves = list(self.inputs.leaves)
+        for at, x in zip(self.at, examples, strict=True):
+            leaves[at] = x
+        args, kwargs = self.inputs.called(leaves)
+        return self.module(*args, **kwargs)
+
+    def titles(self, together: bool) -> dict[tuple[int, int], str]:
+        """The names of the sizes that may differ, by input and dim. `together`: those without a name are one where
+        the example has one number."""
+        found = {}
+        for at, (name, x) in enumerate(zip(self.names, self.examples, strict=True)):
+            for dim, size in enumerate(self.inputs.sizes[self.at[at]]):
+                if isinstance(size, Dim):
+                    unnamed = size in (Dim.AUTO, Dim.DYNAMIC)
+                    number = f"size_{x.shape[dim]}" if together else f"{name}_dim_{dim}"
+                    found[at, dim] = number if unnamed else size.__name__
+        return found
+
+    def limits(self, titles: Mapping[tuple[int, int], str]) -> dict[str, tuple[int, int, int | None]]:
+        """(number in the example, smallest, largest) of each size. ValueError where the example has several numbers for
+        one."""
+        found: dict[str, tuple[int, int, int | None]] = {}
+        for (at, dim), title in titles.items():
+            size: Any = self.inputs.sizes[self.at[at]][dim]
+            number = self.examples[at].shape[dim]
+            known = found.setdefault(title, (number, size.min, size.max))
+            if known[0] != number:
+                raise ValueError(f"export: {title!r} is {known[0]} and {number} in the example")
+        return found
+
+
+class _Draw:
+    """Draws sizes for calls. Those of earlier calls come last: what a module keeps for them, such as a table, it would
+    not compute again.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[int]] = {}
+
+    def calls(
+        self, limits: Mapping[str, tuple[int, int, int | None]], factor: bool, near: bool, count: int
+    ) -> list[dict[str, int]]:
+        """Sizes for each call: at least 2, since a size of 1 is broadcast. `factor`: multiples of the power of two that
+        the example's number has, as networks with strides need them. `near`: as many as the example's number, or fewer,
+        as far as there are such; networks may have a largest number.
+        """
+        calls: list[dict[str, int]] = [{} for _ in range(count)]
+        for title, (number, least, most) in limits.items():
+            step = number & -number if factor else 1
+            more, fewer = range(1, 3 * _FURTHER), range(-1, -number, -1)
+            possible = [number + step * k for k in ((*fewer, 0, *more) if near else (*more, *fewer[:_FURTHER], 0))]
+            possible = [n for n in possible if n >= max(least, 2) and (most is None or n <= most)]
+            if len(possible) < 2:
+                raise ValueError(f"export: {title!r} cannot differ: it is at least {least}, at most {most}")
+            seen = self._seen.setdefault(title, [number])
+            possible = sorted(possible, key=seen.count)[: count if near else 2 * _FURTHER]
+            random.Random(title).shuffle(possible)
+            for call in calls:
+                # Where two sizes happen to be equal, a module may compute something else.
+                call[title] = min(possible, key=lambda n: (n in call.values()) + 2 * seen.count(n))
+                seen.append(call[title])
+        return calls
+
+
+def sized_graph(
+    call: Call, parameters: Mapping[int, str], opset: int, outputs: Sequence[str] | None
+) -> tuple[Graph, list[Tensor], dict[str, Sizes], list[str]]:
+    """(graph, outputs of the first call, the sizes of inputs and outputs by name, the names of the outputs)."""
+    errors: list[ModelError] = []
+    draw = _Draw()
+    call.run(call.examples)  # what a module makes at its first call, it has made now
+    for together, factor, near in (
+        (False, False, False), (False, False, True), (False, True, False), (True, False, True),
+    ):  # fmt: skip
+        titles = call.titles(together)
+        if together and not any(title.startswith("size_") for title in titles.values()):
+            continue
+        limits = call.limits(titles)
+        if factor and all(number % 2 for number, _, _ in limits.values()):
+            continue
+        try:
+            for count in (_CALLS, _MANY_CALLS):
+                made = _joined_calls(call, titles, draw.calls(limits, factor, near, count), parameters, opset, outputs)
+                if made is not None:
+                    return made
+        except ModelError as error:
+            errors.append(error)
+    raise next((error for error in errors if not isinstance(error, _CallFails)), errors[0])
+
+
+class _CallFails(ModelError):
+    """The module does not run with sizes that may be given."""
+
+
+def _joined_calls(
+    call: Call, titles: Mapping[tuple[int, int], str], drawn: Sequence[Mapping[str, int]],
+    parameters: Mapping[int, str], opset: int, names: Sequence[str] | None,
+) -> tuple[Graph, list[Tensor], dict[str, Sizes], list[str]] | None:  # fmt: skip
+    """None where more calls are needed to tell what a number is."""
+    graphs, shapes = list[Graph](), list[list[tuple[int, ...]]]()
+    outputs: list[Tensor] = []
+    for sizes in drawn:
+        given = [
+            _resized(x, {dim: sizes[title] for (k, dim), title in titles.items() if k == at})
+            for at, x in enumerate(call.examples)
+        ]
+        try:
+            graph, found = traced(lambda given=given: call.run(given), given, parameters, call.names, opset, True)
+        except ModelError:
+            raise
+        except Exception as error:
+            what = ", ".join(f"{name} {tuple(x.shape)}" for name, x in zip(call.names, given, strict=True))
+            raise _CallFails(
+                f"the module does not run with {what}, which dynamic_axes or dynamic_shapes allow: {error}",
+                hint="Give limits, Dim(name, min=…, max=…) in dynamic_shapes, or leave a size out",
+            ) from error
+        outputs = tensors_of(found)
+        made = titles_of(names, len(outputs))
+        for x, name in zip(outputs, made, strict=True):
+            graph.result(x, name)
+        graphs.append(graph)
+        shapes.append([tuple(x.shape) for x in (*given, *outputs)])
+        graph.forget()
+    all_names = [*call.names, *made]
+    if join(graphs, call.names, made) and len(drawn) < _MANY_CALLS:
+        return None
+    formulas = Formulas(len(drawn))
+    for (at, dim), title in titles.items():
+        formulas.add(tuple(shape[at][dim] for shape in shapes), title)
+    infos: dict[str, Sizes] = {}
+    for at, name in enumerate(all_names):
+        if len({len(shape[at]) for shape in shapes}) > 1:
+            raise ModelError(f"{name} has other dims for other sizes of the inputs, which ONNX cannot say")
+        columns = zip(*(shape[at] for shape in shapes), strict=True)
+        infos[name] = [_size(formulas, numbers, f"{name}_dim_{dim}") for dim, numbers in enumerate(columns)]
+    return graphs[0], outputs, infos, made
+
+
+def _size(formulas: Formulas, numbers: tuple[int, ...], otherwise: str) -> int | str:
+    formula = formulas.find(numbers)
+    if isinstance(formula, int):
+        return formula
+    return otherwise if formula is None else written_out(formula)
+
+
+def _resized(x: Tensor, sizes: Mapping[int, int]) -> Tensor:
+    """x with other sizes: its elements again from the beginning, or fewer."""
+    for dim, size in sizes.items():
+        x = x.index_select(dim, tensor([k % x.shape[dim] for k in range(size)], dtype="int64", device=x.device))
+    return x.clone()
+
+
+def titles_of(names: Sequence[str] | None, count: int) -> list[str]:
+    found = list(names or [f"output_{at}" for at in range(count)])
+    if len(found) != count:
+        raise ValueError(f"export: {count} outputs and the names {found}")
+    return found
