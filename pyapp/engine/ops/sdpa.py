@@ -108,7 +108,7 @@ def scaled_dot_product_attention(
     tokens, keys = query.shape[-2], key.shape[-2]
     if not dropout_p and _has_heads(query, key, value, attn_mask, enable_gqa):
         learns = STATE.enabled and (query._requires_grad or key._requires_grad or value._requires_grad)
-        learns = learns or STATE.traced  # by views that an observer sees
+        learns = learns or STATE.traced or not query.dense  # by views that an observer sees, or a DTensor divides
         q, k, v = (_tokens_first(t, learns) for t in (query, key, value))
         if (
             attn_mask is None
