@@ -231,10 +231,9 @@ async def embedding(request: Request, context: Context) -> Response:
     if "input" in given:
         return await embeddings(request, context, given)
     fields = Fields(given)
-    name, texts = fields.text("model"), fields.texts("content", MOST_INPUTS)
+    name, texts = fields.text("model"), fields.needed_texts("content", MOST_INPUTS)
     norm = NORMS[fields.whole("embd_normalize", 2, min(NORMS), max(NORMS))]
     fields.end()
-    assert texts is not None
     context.check_length(texts, "content")
     model = await context.model(request, name, "embed")
     vectors = await embedded(request, context, model, texts)
