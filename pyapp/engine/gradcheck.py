@@ -111,8 +111,8 @@ def gradcheck(
                 worst = np.unravel_index(np.nanargmax(np.abs(found - numeric)), numeric.shape)
                 raise GradcheckError(
                     f"gradcheck: Jacobian mismatch for output {k} with respect to input {place}: d(output {k}, element "
-                    f"{int(worst[1])}) / d(input {place}, element {int(worst[0])}) is {found[worst]:.9g}, by differences "
-                    f"{numeric[worst]:.9g}"
+                    f"{int(worst[1])}) / d(input {place}, element {int(worst[0])}) is {found[worst]:.9g}, by "
+                    f"differences {numeric[worst]:.9g}"
                 )
     return True
 
