@@ -194,13 +194,25 @@ class Node:
     def __init__(self, op: Op, args: tuple[Any, ...], output: Tensor) -> None:
         self.op = op
         self.args: tuple[Any, ...] | None = args
-        self.edges: tuple[Edge | None, ...] = tuple(
-            [(a.node or a) if isinstance(a, Tensor) and a._requires_grad else None for a in args]
-        )
-        # detached: the output refers to this node, and a cycle would keep its memory alive
-        self.output: Any = output.detach() if op.saves_output else None  # a tensor; under hooks Saved
+        edges: list[Edge | None] = []
+        versions: list[int] = []
+        for a in args:  # one loop for both: each node runs this
+            if isinstance(a, Tensor):
+                edges.append((a.node or a) if a._requires_grad else None)
+                versions.append(a.storage.version)
+            else:
+                edges.append(None)
+        self.edges: tuple[Edge | None, ...] = tuple(edges)
         self.read = None if op.reads is None else op.reads(self.edges)  # the saved arguments; None: all
-        self.versions: Sequence[int] = self._versions() if op.saves_inputs or op.saves_output else []
+        # detached: the output refers to this node, and a cycle would keep its memory alive
+        self.output: Any = None  # a tensor; under hooks Saved
+        if op.saves_output:
+            self.output = output.detach()
+            self.versions: Sequence[int] = self._versions()
+        elif not op.saves_inputs:
+            self.versions = ()
+        else:
+            self.versions = versions if self.read is None else self._versions()
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()

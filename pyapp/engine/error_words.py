@@ -75,7 +75,13 @@ def described_call(name: str, args: Iterable[Any], kwargs: dict[str, Any], range
 
     def told(value: Any) -> str:
         text = _brief(value)
-        if not ranges or not isinstance(value, Tensor) or not value.numel() or value.device.type != "cpu":
+        if (
+            not ranges
+            or not isinstance(value, Tensor)
+            or not value.numel()
+            or value.device.type != "cpu"
+            or not value.dense
+        ):
             return text
         return text if value.dtype.category != 1 else f"{text} from {value.min().item()} to {value.max().item()}"
 
@@ -87,7 +93,7 @@ def described_call(name: str, args: Iterable[Any], kwargs: dict[str, Any], range
 def described(value: object) -> str:
     """An argument in an error message: a tensor's dtype, shape and device, anything else itself."""
     if isinstance(value, Tensor):
-        kind = "" if value.dense else "sparse "
+        kind = "" if value.dense else "distributed " if hasattr(type(value), "placements") else "sparse "
         return f"{kind}{value.dtype.name}{list(value.shape)} on {value.device}"
     try:
         return repr(value)

@@ -187,6 +187,16 @@ class Tensor(_Slots, TensorMethods):
         return self.node is None
 
     @property
+    def _own_part(self) -> Tensor:
+        """What this process has of it: the tensor itself, except of a DTensor."""
+        return self
+
+    def _beside(self, made: Tensor, random: bool = False) -> Tensor:
+        """A new tensor to compute with this one: itself; of a DTensor another one. `random`: all its processes take the
+        numbers of the first."""
+        return made
+
+    @property
     def _version(self) -> int:
         return self.storage.version
 
@@ -350,10 +360,17 @@ class Tensor(_Slots, TensorMethods):
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
+        kind, shape = C_TYPES.get(self.dtype), self.shape
+        if kind is not None and len(shape) == 1 and self.device is cpu and not CAPTURES.count:
+            if shape[0] <= _FEW and (self.strides[0] == 1 or shape[0] < 2):  # without NumPy's array
+                return (kind * shape[0]).from_address(self.address)[:]
         return self.detach().numpy().tolist()
 
     def item(self) -> Any:
         """The value of a tensor of one element."""
+        read = _READERS.get(self.dtype)
+        if read is not None and self.device is cpu and not CAPTURES.count and (not self.shape or self.numel() == 1):
+            return read(self.address).value
         if self.numel() != 1:
             raise ValueError(
                 f"item: a Tensor with {self.numel()} elements cannot be converted to Scalar: a tensor of shape "
@@ -395,7 +412,7 @@ class Tensor(_Slots, TensorMethods):
         return int(self.item())
 
     def __bool__(self) -> bool:
-        if self.numel() != 1:
+        if self.shape and self.numel() != 1:
             raise ValueError(
                 "Boolean value of Tensor with more than one value is ambiguous: the truth of a tensor of shape "
                 f"{self.shape} is ambiguous: use .any() or .all()"
@@ -528,6 +545,14 @@ OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
 
 
 _STATE = ("storage", "shape", "strides", "dtype", "offset")
+_FEW = 64  # elements
+# What reads one element of the CPU's memory.
+C_TYPES: dict[DType, Any] = {
+    _dtype.float32: ctypes.c_float, _dtype.float64: ctypes.c_double, _dtype.int64: ctypes.c_int64,
+    _dtype.int32: ctypes.c_int32, _dtype.int16: ctypes.c_int16, _dtype.uint8: ctypes.c_uint8,
+    _dtype.bool_: ctypes.c_bool,
+}  # fmt: skip
+_READERS: dict[DType, Any] = {kind: c_type.from_address for kind, c_type in C_TYPES.items()}
 
 
 def _no_bytes(dtype: DType) -> int:

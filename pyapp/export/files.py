@@ -173,7 +173,7 @@ def save(
     """
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"export.save: takes an ExportedProgram, not {type(ep).__name__}; export() makes one")
-    writer, root, graph_module, inputs = _Writer(), ep._root, ep.graph_module, ep._inputs
+    writer, root, graph_module, inputs = _Writer(), ep._root, ep.graph_module, ep.inputs
     modules = dict.fromkeys(str(n.target) for n in ep.graph.nodes if n.op == "call_module")
     # Of the module that was exported, and constants that the graph reads.
     tensors: list[Any] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..engine import ops
@@ -11,7 +11,6 @@ from ..engine.dtype import int64
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
 from ..fx.names import Namespace
-from ..nn import Module
 from ..utils import _pytree
 from .dims import ANY, Dim, UserError
 
@@ -37,9 +36,9 @@ class Inputs:
         ]
 
     @classmethod
-    def of(cls, module: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Inputs:
-        """Those of a call of a module."""
-        signature = inspect.signature(module.forward)
+    def of(cls, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Inputs:
+        """Those of a call of a function, such as a module's forward."""
+        signature = inspect.signature(forward)
         return cls(signature, _bound(signature, args, kwargs))
 
     def called(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -95,16 +95,16 @@ class ExportGraphSignature:
         return tuple(spec.arg.name for spec in self.output_specs)
 
 
-class _ExportTracer(Tracer):
+class ExampleTracer(Tracer):
     """Traces a module with proxies for the tensors among its inputs, and the values of all others. Beside the graph it
     computes what each node gives for the examples, of which sizes and settings are known numbers."""
 
     proxy_buffer_attributes = True  # what is written to a buffer is a part of the program
 
-    def __init__(self, inputs: Inputs, buffers: dict[str, Tensor]) -> None:
+    def __init__(self, inputs: Inputs, mod: Module) -> None:
         super().__init__()
         self._inputs = inputs
-        self._buffers = buffers  # as they were before the forward assigned others
+        self._buffers = dict(mod.named_buffers(remove_duplicate=False))  # before the forward assigns others
         self._examples = inputs.examples()
         self._values: dict[Node, list[Any]] = {}  # for each example
         self._runs = False  # whether a node is computed now, which is no part of the program
@@ -271,7 +271,7 @@ class ExportedProgram:
     dialect = "TRAINING"
 
     def __init__(self, root: Module, graph_module: GraphModule, inputs: Inputs, example: Any) -> None:
-        self._root, self._inputs = root, inputs
+        self._root, self.inputs = root, inputs
         self.graph_module, self.example_inputs = graph_module, example
         names = {id(value): name for name, value in root.named_parameters()}
         buffers = {id(value): name for name, value in root.named_buffers()}
@@ -299,7 +299,7 @@ class ExportedProgram:
     def module(self, check_guards: bool = True) -> Module:
         """A module that runs the program, with the parameters of the one that was exported. Its calls take arguments of
         the form of the example: ValueError for others, AssertionError for sizes that the program does not have."""
-        return _Program(self.graph_module, self._inputs)
+        return _Program(self.graph_module, self.inputs)
 
     @property
     def state_dict(self) -> dict[str, Any]:
@@ -354,28 +354,11 @@ def _assigned(mod: Module, before: dict[Module, dict[str, Tensor | None]]) -> It
                 )
 
 
-def export(
-    mod: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
-    strict: bool = False, preserve_module_call_signature: tuple[str, ...] = (),
-    prefer_deferred_runtime_asserts_over_guards: bool = False,
-) -> ExportedProgram:  # fmt: skip
-    """The program that `mod` runs for example inputs: `args` and `kwargs` with tensors, containers of them, and values
-    that stay as they are. `dynamic_shapes` says by the names of arguments, or in their order, which sizes may differ:
-    a dict {dim: Dim}, or one entry for each dim. UserError where the program depends on the values of tensors.
-    """
-    if not isinstance(mod, Module):
-        raise ValueError(f"export: takes a Module, not {type(mod).__name__}")
-    if not isinstance(args, tuple):
-        raise UserError(f"export: args is a tuple of example inputs, not {type(args).__name__}")
-    inputs = Inputs.of(mod, args, kwargs or {})
-    inputs.vary(dynamic_shapes)
-    try:
-        inputs.check(args, kwargs or {})
-    except AssertionError as error:
-        raise UserError(f"dynamic_shapes: {error}") from error
+def traced_with_examples(mod: Module, tracer: ExampleTracer) -> tuple[Graph, Module, set[str]]:
+    """(the graph of a module, a copy of the module with the tensors that its forward makes, their names). The module
+    stays as it was. UserError for what cannot be traced."""
     state, attributes = get_rng_state(), [(module, dict(vars(module))) for module in mod.modules()]
     buffers = {module: dict(module._buffers) for module in mod.modules()}
-    tracer = _ExportTracer(inputs, dict(mod.named_buffers(remove_duplicate=False)))
     try:
         graph = tracer.trace(mod)
         tracer.write(list(_assigned(mod, buffers)))
@@ -392,8 +375,31 @@ def export(
                     module._buffers[name] = buffer
     root = copy.copy(mod)
     vars(root).update(constants)  # tensors that the forward makes
+    return graph, root, {*constants}
+
+
+def export(
+    mod: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
+    strict: bool = False, preserve_module_call_signature: tuple[str, ...] = (),
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:  # fmt: skip
+    """The program that `mod` runs for example inputs: `args` and `kwargs` with tensors, containers of them, and values
+    that stay as they are. `dynamic_shapes` says by the names of arguments, or in their order, which sizes may differ:
+    a dict {dim: Dim}, or one entry for each dim. UserError where the program depends on the values of tensors.
+    """
+    if not isinstance(mod, Module):
+        raise ValueError(f"export: takes a Module, not {type(mod).__name__}")
+    if not isinstance(args, tuple):
+        raise UserError(f"export: args is a tuple of example inputs, not {type(args).__name__}")
+    inputs = Inputs.of(mod.forward, args, kwargs or {})
+    inputs.vary(dynamic_shapes)
+    try:
+        inputs.check(args, kwargs or {})
+    except AssertionError as error:
+        raise UserError(f"dynamic_shapes: {error}") from error
+    graph, root, constants = traced_with_examples(mod, ExampleTracer(inputs, mod))
     made = GraphModule(root, graph, type(mod).__name__)
-    made._non_persistent_buffers_set.update(constants.keys() & made._buffers.keys())
+    made._non_persistent_buffers_set.update(constants & made._buffers.keys())
     for target in {str(node.target) for node in graph.nodes if node.op == "call_module"}:
         path, _, last = target.rpartition(".")
         setattr(made.get_submodule(path), last, with_its_mode(made.get_submodule(target)))

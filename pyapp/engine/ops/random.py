@@ -201,9 +201,10 @@ def _like(draw: Any, what: str) -> Any:
     ) -> Tensor:  # fmt: skip
         kind = dtype or input.dtype
         _check_float(f"{draw.__name__}_like", kind)
-        return draw(
+        made = draw(
             input.shape, generator=generator, dtype=kind, device=device or input.device, requires_grad=requires_grad
         )
+        return input._beside(made, random=True)
 
     like.__name__ = like.__qualname__ = f"{draw.__name__}_like"
     like.__doc__ = f"{what}, in the shape and dtype of the input."

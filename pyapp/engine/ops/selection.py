@@ -127,7 +127,9 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 @function(method=True)
 def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
     """Indices (int64) of the elements that are not zero: (count, dims), or one vector for each dim."""
-    found = np.argwhere(array_of(reshape(x, 1) if as_tuple and not x.ndim else x)).astype(np.int64)
+    array = array_of(reshape(x, 1) if as_tuple and not x.ndim else x)
+    found = np.flatnonzero(array)[:, None] if array.ndim == 1 else np.argwhere(array)
+    found = found.astype(np.int64, copy=False)
     there = int64_tensor(found).to(x.device)
     return tuple(there.select(1, i).contiguous() for i in range(found.shape[1])) if as_tuple else there
 

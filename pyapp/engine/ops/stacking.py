@@ -70,13 +70,16 @@ def _not_joined(first: Sequence[int], other: Sequence[int], dim: int) -> str:
 @function(synonyms="concat concatenate")
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joins tensors along an existing dim."""
-    given = list(tensors)
-    tensors = [t for t in given if t.shape != (0,)] or given[:1]
+    given = tensors = list(tensors)
+    for x in given:
+        if x.shape == (0,):
+            tensors = [t for t in given if t.shape != (0,)] or given[:1]
+            break
     if not tensors:
         raise ValueError("cat: expected a non-empty list of Tensors: expects at least one tensor")
-    if tensors[0].shape == (0,):  # nothing but empty vectors, which join along any dim
-        dim = 0
     first, shape = tensors[0], tensors[0].shape
+    if shape == (0,):  # nothing but empty vectors, which join along any dim
+        dim = 0
     d = normalize_dim(dim, len(shape), "cat")
     for x in tensors:
         if x.dtype.is_quantized:
