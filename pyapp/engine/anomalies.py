@@ -45,7 +45,10 @@ def checked_gradients(node: Any, gradient: Any, create_graph: bool) -> list[tupl
             parts = [its] if isinstance(its, Tensor) else list(its.values()) if its is not None else []
             if any(_has_nan(part) for part in parts):
                 _tell(node)
-                raise RuntimeError(f"backward: '{node.name()}' gave NaN as gradient {at} of those that it computes")
+                raise RuntimeError(
+                    f"backward: Function '{node.name()}' returned nan values in its {at}th output: it gave NaN as "
+                    f"gradient {at} of those that it computes"
+                )
     return found
 
 

@@ -110,8 +110,7 @@ def gradcheck(
                     return False
                 worst = np.unravel_index(np.nanargmax(np.abs(found - numeric)), numeric.shape)
                 raise GradcheckError(
-                    f"Jacobian mismatch for output {k} with respect to input {place}: "
-                    f"d(output {k}, element {int(worst[1])}) / d(input {place}, element {int(worst[0])}) "
+                    f"gradcheck: Jacobian mismatch for output {k} with respect to input {place}: d(output {k}, element "
                     f"{int(worst[1])}) / d(input {place}, element {int(worst[0])}) is {found[worst]:.9g}, by "
                     f"differences {numeric[worst]:.9g}"
                 )

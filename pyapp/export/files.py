@@ -379,6 +379,8 @@ def _rebuilt(program: dict[str, Any], weights: list[Tensor], samples: list[Tenso
         before = vars(owner).get(last)
         if isinstance(before, Tensor) and before.shape != value.shape:
             raise FileFormatError(f"{path} has the shape {value.shape}, the layer has {before.shape}")
+        if before is not None and not isinstance(before, Tensor) or last[:1] == "_" and hasattr(Module(), last):
+            raise FileFormatError(f"the program has a tensor {path!r:.80}, whose name is taken")
         if before is None and hasattr(owner, last) and last not in {*owner._parameters, *owner._buffers}:
             raise FileFormatError(f"the program has a tensor {path!r:.80}, whose name is taken")
         if number not in made:

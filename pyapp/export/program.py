@@ -143,11 +143,11 @@ class ExampleTracer(Tracer):
                 assign(module, name, value)
 
         with super()._patched(function):
-            Module.__setattr__ = noted  # type: ignore[method-assign]
+            Module.__setattr__ = noted
             try:
                 yield
             finally:
-                Module.__setattr__ = assign  # type: ignore[method-assign]
+                Module.__setattr__ = assign
 
     def write(self, assigned: Sequence[tuple[str, Tensor, Any]]) -> None:
         """Copies values into buffers, at the end of the program. UserError for values of other shapes or dtypes."""

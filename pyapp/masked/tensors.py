@@ -156,6 +156,9 @@ class MaskedTensor:
 
     # -- functions
 
+    def __getitem__(self, index: Any) -> Any:
+        return _apply("__getitem__", Tensor.__getitem__, (self, index), {})
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """A function of masked tensors."""
@@ -180,7 +183,6 @@ def _operator(name: str) -> Any:
 
 for _name in (name for name, module in METHOD_MODULES.items() if module == "operators"):
     setattr(MaskedTensor, _name, _operator(_name))
-MaskedTensor.__getitem__ = _operator("__getitem__")  # type: ignore[attr-defined]
 MaskedTensor.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 

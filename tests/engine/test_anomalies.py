@@ -27,7 +27,7 @@ def test_nan_is_found_where_it_arises() -> None:
         calls = loss.grad_fn.next_functions[0][0].metadata["traceback_"]
         assert "in zero_over_zero" in calls[-1] and "return (y * 0 / y).sum()" in calls[-1]
         with pytest.warns(UserWarning, match="the gradient of DivBackward0 has failed") as caught:
-            with pytest.raises(RuntimeError, match="'DivBackward0' gave NaN as gradient 1 of"):
+            with pytest.raises(RuntimeError, match="'DivBackward0' returned nan values .* gave NaN as gradient 1 of"):
                 loss.backward()
         assert "return (y * 0 / y).sum()" in str(caught[0].message)
     assert x.grad is None
@@ -41,7 +41,7 @@ def test_nan_in_slices_and_of_forward_passes_before() -> None:
     part = x[1:]
     with set_detect_anomaly(True):
         with pytest.warns(UserWarning, match="before the op runs to see where"):
-            with pytest.raises(RuntimeError, match="'StridedBackward0' gave NaN"):
+            with pytest.raises(RuntimeError, match="'StridedBackward0' returned nan values"):
                 part.backward(pyapp.tensor([float("nan")], dtype="float64"))
 
 

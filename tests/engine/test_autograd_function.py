@@ -60,7 +60,7 @@ def test_functions_of_ones_own() -> None:
     assert gradcheck(lambda x: SinCos.apply(x, 2.0, y)[0], x)
     assert gradcheck(Exp.apply, x) and gradgradcheck(Exp.apply, x)
     assert not gradcheck(lambda y: SinCos.apply(x, 2.0, y)[1], y, raise_exception=False)  # its backward is wrong
-    with pytest.raises(RuntimeError, match=r"gradcheck: d\(output 0, element 0\) / d\(input 0, element 0\) is -1, by"):
+    with pytest.raises(RuntimeError, match=r"gradcheck: Jacobian mismatch .* / d\(input 0, element 0\) is -1, by"):
         gradcheck(lambda y: SinCos.apply(x, 2.0, y)[1], y)
 
 

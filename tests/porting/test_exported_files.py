@@ -23,6 +23,8 @@ _MODEL = "models/model.json"
 class _Net(nn.Module):
     """Layers with options, tied weights, constants, a buffer that is assigned, functions, methods, several outputs."""
 
+    calls: Any
+
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Embedding(20, 8, padding_idx=0)
@@ -119,7 +121,7 @@ def test_what_a_file_cannot_have_is_named() -> None:
     with pytest.raises(TypeError, match="remove parametrizations"):
         save(own, io.BytesIO())
     with pytest.raises(TypeError, match="takes an ExportedProgram, not Own"):
-        save(Own(2, 2), io.BytesIO())  # type: ignore[arg-type]
+        save(Own(2, 2), io.BytesIO())
     save(export(Tracing(), (pyapp.ones(1),)), io.BytesIO())  # whose function was traced
 
 
@@ -199,6 +201,10 @@ def test_buffers_that_a_forward_assigns() -> None:
     class Assigning(nn.Module):
         """Reads before and after, swaps, and starts anew."""
 
+        count: Any
+        left: Any
+        right: Any
+
         def __init__(self) -> None:
             super().__init__()
             for name in ("count", "left", "right", "state"):
@@ -221,6 +227,8 @@ def test_buffers_that_a_forward_assigns() -> None:
         assert _equal(eager(x), program(x)) and _equal(dict(eager.named_buffers()), dict(exported.named_buffers()))
 
     class Growing(nn.Module):
+        seen: Any
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("seen", pyapp.ones(2))

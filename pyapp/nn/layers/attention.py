@@ -286,7 +286,8 @@ class MultiheadAttention(Module):
         if self.bias_k is not None or self.add_zero_attn:
             raise ArgumentError(f"{_NAME}: add_bias_kv and add_zero_attn are not there for nested tensors")
         whole = self.in_proj_weight
-        weights = whole.chunk(3) if whole is not None else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        parts: Any = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        weights: Any = parts if whole is None else whole.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         heads = (self.num_heads, self.head_dim)
         q, k, v = (
