@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyapp import cli, tasks
+from pyapp import tasks
 
 Here = Callable[..., tuple[int, str, str]]
 
@@ -23,6 +23,7 @@ def forget() -> Iterator[None]:
 @pytest.fixture
 def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
     """Runs a command: exit code, stdout, stderr. `stdin`: what comes through a pipe."""
+    from pyapp import cli  # a browser, which reads this file, has no command line
 
     def run(*arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
         capsys.readouterr()
