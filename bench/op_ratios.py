@@ -109,6 +109,9 @@ def _cases() -> dict[str, Case]:
         "masked_select": (lambda P, x: x[x > 0], (m,)),
         "gather": (lambda P, x, y: x.gather(1, y), (m, i(512, 512, 512))),
         "scatter_add": (lambda P, x, y: P.zeros(512, 512).scatter_add(1, y, x), (m, i(512, 512, 512))),
+        "scatter_add columns": (lambda P, x, y: x.scatter_add(0, y, x), (m, i(512, 512, 512))),
+        "scatter_reduce amax": (lambda P, x, y: x.scatter_reduce(1, y, x, "amax"), (m, i(512, 512, 512))),
+        "index_reduce": (lambda P, x, y: x.index_reduce(0, y, x, "amax"), (m, i(512, 512))),
         "gather expanded": (lambda P, x, y: x.gather(0, y[:, None].expand(-1, 64)), (f(2000, 64), i(2000, 20000))),
         "scatter_add expanded": (
             lambda P, x, y: P.zeros(2000, 64).scatter_add(0, y[:, None].expand(-1, 64), x),
@@ -400,6 +403,18 @@ def _cases() -> dict[str, Case]:
             (i(256, 256), f(256, 256)),
         ),
         "layer_norm bf16": (lambda P, x: P.nn.functional.layer_norm(x.bfloat16(), (512,)), (m,)),
+        "layer_norm bf16 large": (lambda P, x: P.nn.functional.layer_norm(x.bfloat16(), (2048,)), (f(2048, 2048),)),
+        "sum columns bf16": (lambda P, x: x.bfloat16().sum(0), (f(2048, 2048),)),
+        "i0": (lambda P, x: P.i0(x), (m,)),
+        "i1": (lambda P, x: P.special.i1(x), (m,)),
+        "bessel_j0": (lambda P, x: P.special.bessel_j0(x), (m,)),
+        "ndtri": (lambda P, x: P.special.ndtri(x), (u(512, 512),)),
+        "lu_factor 64": (lambda P, x: P.linalg.lu_factor(x)[0], (f(64, 64),)),
+        "lu_factor 512": (lambda P, x: P.linalg.lu_factor(x)[0], (m,)),
+        "attention of few": (lambda P, x: P.nn.functional.scaled_dot_product_attention(x, x, x), (f(2, 4, 8),)),
+        "points": (lambda P, x, y: x[y, y], (f(8, 8), i(8, 8))),
+        "equal 8": (lambda P, x: P.equal(x, x), (s,)),
+        "tensor of a number": (lambda P: P.tensor(3.0), ()),
         "batch_norm bf16": (
             lambda P, x, w, b: P.nn.functional.batch_norm(
                 x.bfloat16(), None, None, w.bfloat16(), b.bfloat16(), training=True

@@ -8,37 +8,28 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
-from e2e.page import StoryPage
+from e2e.page import ViewPage
 
 
-class ChatPage(StoryPage):
+class ChatPage(ViewPage):
     """The chat view in one tab."""
+
+    view = "chat"
+    anew = """app.choices.chat.chooseFirst();
+  await view.prepared;
+  view.settings.reset();
+  view.conversation.system = "";
+  await view.begin();
+  view.field.value = "";
+  await view.attachments.settled;
+  view.attachments.take();
+  await view.keepPictures()"""
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
-        self.error = page.locator("#chat-error [role=alert]")
         self.field = page.locator("#chat-field")
         self.turns = page.locator("#chat-turns > li")
         self.template = page.locator("#chat-template")
-
-    def open(self, url: str) -> ChatPage:
-        super().open(f"{url}#chat")
-        self.field.wait_for()
-        self.page.evaluate("pyappPage.chat.ready")
-        return self
-
-    def reset(self) -> None:
-        """As at the first visit: a new conversation, the embedded model, the usual settings, no error."""
-        self.errors.clear()
-        self.expected_errors.clear()
-        self.page.evaluate(
-            "async () => { location.hash = '#chat'; const { app, chat } = pyappPage;"
-            " document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());"
-            " await chat.button.interrupt(); app.choices.chat.chooseFirst(); await chat.prepared;"
-            " chat.settings.reset(); chat.conversation.system = ''; await chat.begin(); chat.field.value = '';"
-            " await chat.attachments.settled; chat.attachments.take(); await chat.keepPictures();"
-            " document.getElementById('chat-error').replaceChildren() }"
-        )
 
     def pick_model(self, files: list[Path]) -> ChatPage:
         """Chooses files in the dialog."""
@@ -56,10 +47,7 @@ class ChatPage(StoryPage):
 
     def settings(self, **values: float) -> ChatPage:
         self.page.evaluate("document.getElementById('chat-settings').open = true")
-        for name, value in values.items():
-            field = self.page.locator(f"#chat-{name}")
-            field.fill(str(value))
-            field.blur()
+        self.fill("chat-", values)
         return self
 
     def say(self, text: str) -> str:

@@ -14,7 +14,7 @@ from playwright.sync_api import BrowserContext, Page, Playwright, ViewportSize, 
 
 from e2e.chat_page import ChatPage
 from e2e.fake_hub import FakeHub
-from e2e.page import StoryPage
+from e2e.page import StoryPage, ViewPage
 from e2e.speech_files import samples, write_speech_model
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
@@ -120,7 +120,7 @@ def playwright() -> Iterator[Playwright]:
 
 
 Launch = Callable[..., BrowserContext]
-View = TypeVar("View", bound=StoryPage)
+View = TypeVar("View", bound=ViewPage)
 
 
 @pytest.fixture(scope="session")
@@ -205,7 +205,7 @@ def story(tab: StoryPage, site: SiteServer, request: pytest.FixtureRequest) -> I
 
 
 @contextmanager
-def shared(page: StoryPage, url: str, request: pytest.FixtureRequest, reset: bool = True) -> Iterator[None]:
+def shared(page: ViewPage, url: str, request: pytest.FixtureRequest, reset: bool = True) -> Iterator[None]:
     """Hands a page to a test as it is at the beginning; after a test that failed it is loaded again."""
     if reset:
         page.reset()

@@ -6,17 +6,18 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page
 
-from e2e.page import POLL, StoryPage
+from e2e.page import POLL, ViewPage
 
 IDLE = "() => globalThis.pyappPage?.lab && !pyappPage.lab.runningCell && pyappPage.lab.python.ready"
 
 
-class LabPage(StoryPage):
+class LabPage(ViewPage):
     """The Lab in one tab."""
+
+    view = "lab"
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
-        self.error = page.locator("#lab-error [role=alert]")
         self.note = page.locator("#lab-note")
         self.status = page.locator("#lab-status")
         self.cells = page.locator("#lab-cells > li")
@@ -38,7 +39,7 @@ class LabPage(StoryPage):
         """The number of a cell counts from 1."""
         return self.cells.nth(number - 1)
 
-    def write(self, *sources: str) -> LabPage:  # type: ignore[override]
+    def write(self, *sources: str) -> LabPage:
         """A new notebook with these cells of code."""
         cells = [{"kind": "code", "source": source} for source in sources]
         self.page.evaluate("(cells) => pyappPage.lab.open({ title: 'Test', cells })", cells)
@@ -58,5 +59,5 @@ class LabPage(StoryPage):
     def texts(self, number: int) -> str:
         return "".join(output.get("text", "") for output in self.outputs(number))
 
-    def state(self, number: int) -> str:
+    def cell_state(self, number: int) -> str:
         return str(self.page.evaluate(f"pyappPage.lab.cells[{number - 1}].state"))

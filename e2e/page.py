@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from playwright.sync_api import ConsoleMessage, Error, Locator, Page, expect
+from playwright.sync_api import ConsoleMessage, Download, Error, Locator, Page, expect
 
 # The state of the engine once it is known, and the shown view is loaded.
 STATE = """() => {
@@ -26,9 +26,23 @@ UNTIL = f"""async () => {{
   }}
 }}"""
 
+# Makes a view as at the first visit: its name, what else it needs (of `app` and `view`), and where it shows errors.
+RESET = """async () => {
+  location.hash = "#%s";
+  const { app, %s: view } = pyappPage;
+  document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
+  await view.button.interrupt();
+  %s;
+  document.getElementById("%s").replaceChildren();
+}"""
 
-class StoryPage:
-    """The story view in one tab."""
+
+class ViewPage:
+    """A view in one tab: the base of the pages of all views."""
+
+    view: ClassVar[str]
+    anew: ClassVar[str] = ""  # JavaScript of `reset`, of `app` and `view`
+    parts: ClassVar[str] = ""  # the ids of the view begin so, where not as its name
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -36,8 +50,8 @@ class StoryPage:
         self.expected_errors: list[str] = []
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.generate_button = page.locator("#generate")
-        self.error = page.locator("#story-error [role=alert]")
+        self.slot = f"{self.parts or self.view}-error"
+        self.error = page.locator(f"#{self.slot} [role=alert]")
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -46,67 +60,51 @@ class StoryPage:
     def unexpected_errors(self) -> list[str]:
         return [error for error in self.errors if not any(part in error for part in self.expected_errors)]
 
-    def open(self, url: str) -> StoryPage:
-        self.page.goto(url)
-        return self.wait_ready()
+    def open(self, url: str) -> Self:
+        self.page.goto(f"{url}#{self.view}")
+        self.wait_ready()
+        self.page.evaluate(f"pyappPage.{self.view}.ready")
+        return self
 
     def reset(self) -> None:
         """As at the first visit: no dialog, no error, the embedded model."""
         self.errors.clear()
         self.expected_errors.clear()
-        self.page.evaluate(
-            "async () => { location.hash = '#story'; const { app, story } = pyappPage;"
-            " document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());"
-            " await story.button.interrupt(); app.choices.generate.chooseFirst();"
-            " document.getElementById('story-error').replaceChildren() }"
-        )
+        self.page.evaluate(RESET % (self.view, self.view, self.anew, self.slot))
 
-    def wait_ready(self, timeout: float = 60_000) -> StoryPage:
+    def wait_ready(self, timeout: float = 60_000) -> Self:
         state = self.page.wait_for_function(STATE, timeout=timeout, polling=POLL).json_value()
         assert state == "ready", self.page.locator("#story-error").inner_text()
         return self
 
-    def settings(self, **values: float) -> StoryPage:
-        """Sets numbers by their names in SamplingOptions, and the seed; the others are as at the first visit."""
-        self.page.evaluate("pyappPage.story.settings.reset()")
-        self.page.evaluate("document.getElementById('settings').open = true")
-        if values.keys() & {"top_k", "min_p", "repetition_penalty"}:
-            self.page.evaluate("document.querySelector('.more').open = true")
-        for name, value in values.items():
-            field = self.page.locator(f"#{name}")
-            field.fill(str(value))
-            field.blur()
-        return self
-
-    def start(self, prompt: str | None = None) -> StoryPage:
-        if prompt is not None:
-            self.page.locator("#prompt").fill(prompt)
-        self.page.get_by_role("button", name="Generate").click()
-        return self
-
-    def wait_done(self, timeout: float = 60_000) -> StoryPage:
-        self.page.wait_for_selector("#sheet[data-state=done]", timeout=timeout)
-        return self
-
-    def write(self, prompt: str | None = None) -> str:
-        """Generates to the end, and returns the whole text."""
-        self.start(prompt).wait_done()
-        return self.text()
-
-    def text(self) -> str:
-        return str(self.page.evaluate("pyappPage.story.output.text"))
-
-    def ids(self) -> list[int]:
-        return list(self.page.evaluate("pyappPage.story.output.ids"))
-
-    def metric(self, name: str) -> str:
-        return self.page.locator(f"#metric-{name}").inner_text()
+    def state(self, expression: str) -> Any:
+        """Of the view."""
+        return self.page.evaluate(f"pyappPage.{self.view}.{expression}")
 
     def engine(self, expression: str = "about") -> Any:
         return self.page.evaluate(f"pyappPage.app.engine.{expression}")
 
-    def model_name(self) -> str:
-        return self.page.locator("#model-name").inner_text()
+    def fill(self, prefix: str, values: dict[str, float]) -> None:
+        """Sets numbers by the ends of their fields' ids."""
+        for name, value in values.items():
+            field = self.page.locator(f"#{prefix}{name}")
+            field.fill(str(value))
+            field.blur()
+
+    def choose_folder(self, folder: Path) -> None:
+        """Chooses a model that is a folder on this device."""
+        card = self.page.locator(f"#{self.view}-model")
+        card.get_by_role("button", name="Choose").click()
+        self.models_opened()
+        self.page.locator("#pick-folder").set_input_files(folder)
+        expect(card.locator(".model-name")).to_have_text(folder.name)
+        self.state("prepared")
+
+    def download(self, selector: str) -> Download:
+        """What a button saves."""
+        with self.page.expect_download() as download:
+            self.page.locator(selector).click()
+        return download.value
 
     def open_models(self) -> Locator:
         self.page.get_by_role("button", name="Choose another model").click()
@@ -124,12 +122,6 @@ class StoryPage:
     def close_dialog(self) -> None:
         self.page.keyboard.press("Escape")
         expect(self.page.locator("dialog[open]")).to_have_count(0)
-
-    def pick(self, files: list[Path]) -> StoryPage:
-        """Chooses files with the file field."""
-        self.open_models()
-        self.page.locator("#pick-files").set_input_files(files)
-        return self
 
     def set_hub(self, url: str) -> None:
         self.page.evaluate("(url) => { pyappPage.app.hub = url }", url)
@@ -161,3 +153,60 @@ class StoryPage:
                 if "context was destroyed" not in error.message:  # the page was loaded anew meanwhile
                     raise
         raise AssertionError(f"never true: {expression}")
+
+
+class StoryPage(ViewPage):
+    """The story view, or any page that opens without a view's name."""
+
+    view = "story"
+    anew = "app.choices.generate.chooseFirst()"
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(page)
+        self.generate_button = page.locator("#generate")
+
+    def open(self, url: str) -> Self:
+        self.page.goto(url)
+        return self.wait_ready()
+
+    def settings(self, **values: float) -> StoryPage:
+        """Sets numbers by their names in SamplingOptions, and the seed; the others are as at the first visit."""
+        self.page.evaluate("pyappPage.story.settings.reset()")
+        self.page.evaluate("document.getElementById('settings').open = true")
+        if values.keys() & {"top_k", "min_p", "repetition_penalty"}:
+            self.page.evaluate("document.querySelector('.more').open = true")
+        self.fill("", values)
+        return self
+
+    def start(self, prompt: str | None = None) -> StoryPage:
+        if prompt is not None:
+            self.page.locator("#prompt").fill(prompt)
+        self.page.get_by_role("button", name="Generate").click()
+        return self
+
+    def wait_done(self, timeout: float = 60_000) -> StoryPage:
+        self.page.wait_for_selector("#sheet[data-state=done]", timeout=timeout)
+        return self
+
+    def write(self, prompt: str | None = None) -> str:
+        """Generates to the end, and returns the whole text."""
+        self.start(prompt).wait_done()
+        return self.text()
+
+    def text(self) -> str:
+        return str(self.page.evaluate("pyappPage.story.output.text"))
+
+    def ids(self) -> list[int]:
+        return list(self.page.evaluate("pyappPage.story.output.ids"))
+
+    def metric(self, name: str) -> str:
+        return self.page.locator(f"#metric-{name}").inner_text()
+
+    def model_name(self) -> str:
+        return self.page.locator("#model-name").inner_text()
+
+    def pick(self, files: list[Path]) -> StoryPage:
+        """Chooses files with the file field."""
+        self.open_models()
+        self.page.locator("#pick-files").set_input_files(files)
+        return self

@@ -16,7 +16,7 @@ from playwright.sync_api import BrowserContext, expect
 
 from e2e.conftest import ROOT, shared
 from e2e.fake_hub import FakeHub
-from e2e.page import StoryPage
+from e2e.page import ViewPage
 from pyapp.events import Item
 from pyapp.formats import open_checkpoint, write_sharded_safetensors
 from pyapp.models.loading.forecasting import load_forecaster
@@ -33,19 +33,14 @@ DROP = """(files) => {
 }"""
 
 
-class ForecastPage(StoryPage):
+class ForecastPage(ViewPage):
     """The forecast view in one tab."""
+
+    view = "forecast"
 
     def __init__(self, page: Any) -> None:
         super().__init__(page)
-        self.error = page.locator("#forecast-error [role=alert]")
         self.field = page.locator("#forecast-text")
-
-    def open(self, url: str) -> ForecastPage:
-        super().open(f"{url}#forecast")
-        self.field.wait_for()
-        self.page.evaluate("pyappPage.forecast.ready")
-        return self
 
     def write_table(self, text: str) -> None:
         self.page.evaluate("(text) => pyappPage.forecast.drop([new File([text], 'a.csv')])", text)
@@ -62,10 +57,9 @@ class ForecastPage(StoryPage):
         return self.saved()
 
     def saved(self) -> list[list[str]]:
-        with self.page.expect_download() as download:
-            self.page.locator("#forecast-save").click()
-        assert download.value.suggested_filename == "forecast.csv"
-        return list(csv.reader(io.StringIO(Path(download.value.path()).read_text())))
+        download = self.download("#forecast-save")
+        assert download.suggested_filename == "forecast.csv"
+        return list(csv.reader(io.StringIO(Path(download.path()).read_text())))
 
     def refused(self, text: str) -> str:
         self.write_table(text)

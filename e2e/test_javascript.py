@@ -25,6 +25,7 @@ from tests.text.embedder import write_embedder
 
 EXAMPLE = ROOT / "examples/javascript"
 SAMPLES = ROOT / "web/models"
+STARTED = 60_000  # ms until an engine has started on a busy machine, and has done its first work
 RUN = """async (body) => {
   const { Engine, UserError } = await import("/pyapp/pyapp.js");
   globalThis.engine ??= new Engine({ threads: 2 });
@@ -88,8 +89,13 @@ def test_a_story_as_events_and_as_a_result(run: Script) -> None:
         const texts = [];
         for await (const event of run) if (event.type === "token") texts.push(event.text);
         const again = (await model.run("Hello", { max_new_tokens: 3 })).text.length > 0;
-        return { threads, isolated, texts, ...(await run), again };
+        const drawn = (more) => model.run("Hello", { max_new_tokens: 5, seed: 7, ...more });
+        const samples = [(await drawn({ samples: 2 })).texts, (await drawn()).text];
+        const { text, reason } = await run;
+        return { threads, isolated, texts, text, reason, again, samples };
     """)
+    [first, second], alone = found["samples"]
+    assert first == alone != second and second
     assert (found["threads"], found["isolated"], found["again"]) == (2, True, True)
     assert "".join(found["texts"]) == found["text"] == expected
     assert found["reason"] == "length"
@@ -225,6 +231,8 @@ def test_what_is_wrong(run: Script) -> None:
           task: await engine.load("sing", "stories").catch(said),
           name: await engine.load("generate", "none").catch(said),
           address: await engine.load("embed", [new URL("/embedder/none.json", location.href)]).catch(said),
+          path: await engine.load("embed", ["model/config.json"]).catch(said),
+          files: await engine.load("embed", new DataTransfer().files).catch(said),
           options: await model.run("Once", { temperature: -1 }).then(() => "", said),
           text: await model.run(5).then(() => "", said),
           signal: await model.run("Once", { signal: aborted.signal }).then(() => "", said),
@@ -256,6 +264,8 @@ def test_what_is_wrong(run: Script) -> None:
     assert found["task"] == 'There is no task "sing". '
     assert found["name"] == "There is no such model. none"
     assert "the server answered 404" in found["address"]
+    assert found["path"] == "This is no file and no address of one. model/config.json"
+    assert found["files"].startswith("There are no files of a model.")
     assert "temperature" in found["options"]
     assert found["text"] == "This is not a text. 5"
     assert found["signal"].startswith("This cannot be sent to the engine's worker.")
@@ -279,7 +289,7 @@ def test_the_guide(plain_browser: BrowserContext, host: SiteServer) -> None:
         f"{host.url}guide.html", lambda route: route.fulfill(content_type="text/html", body=f"<!doctype html>{script}")
     )
     page.goto(f"{host.url}guide.html")
-    found = page.wait_for_function("() => globalThis.found").json_value()
+    found = page.wait_for_function("() => globalThis.found", timeout=STARTED).json_value()
     assert found["text"] and found["segments"] >= 1 and len(found["shown"]) > 100
     page.close()
 
@@ -289,7 +299,7 @@ def test_the_example_of_an_element(plain_browser: BrowserContext, host: SiteServ
     page = plain_browser.new_page()
     page.goto(f"{host.url}component.html")
     given = page.locator("text-reader[src]")
-    expect(given.locator("div")).to_contain_text("Total")
+    expect(given.locator("div")).to_contain_text("Total", timeout=STARTED)
     chosen = page.locator("text-reader:not([src])")
     page.evaluate("document.body.addEventListener('read', ({ detail }) => (globalThis.heard = detail))")
     chosen.locator("input").set_input_files(SAMPLES / "reader/samples/bill.png")
@@ -305,7 +315,7 @@ def test_the_example_of_a_microphone(one_browser: BrowserContext, host: SiteServ
     page = one_browser.new_page()
     page.goto(f"{host.url}microphone.html")
     page.get_by_role("button", name="Listen").click()
-    expect(page.locator("#text")).to_contain_text(re.compile(r"\w+ \w+ \w+"))
+    expect(page.locator("#text")).to_contain_text(re.compile(r"\w+ \w+ \w+"), timeout=STARTED)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#status")).to_have_text("Done.")
     one_browser.clear_permissions()

@@ -101,7 +101,7 @@ def test_cells(lab: LabPage) -> None:
     assert (error["name"], error["cell"], error["line"]) == ("ZeroDivisionError", "5", 2)
     assert "pyapp" not in error["text"] and "Cell 6, line 1" in error["text"]
     assert lab.cell(5).locator(".cm-errorLine").inner_text() == "    return x / 0"
-    assert [lab.state(number) for number in range(1, 7)] == ["done"] * 5 + ["failed"]
+    assert [lab.cell_state(number) for number in range(1, 7)] == ["done"] * 5 + ["failed"]
 
 
 def test_what_an_error_says_stands_out(lab: LabPage) -> None:
@@ -172,7 +172,7 @@ def test_stop_ends_a_loop_and_keeps_the_variables(lab: LabPage) -> None:
         lab.until(f"pyappPage.lab.cells[{number - 1}].outputs.outputs.length > 0")
         lab.page.locator("#lab-stop").click()
         lab.wait_idle(20_000)
-        assert [lab.state(number), lab.state(2)] == ["stopped", ""]
+        assert [lab.cell_state(number), lab.cell_state(2)] == ["stopped", ""]
         assert lab.outputs(number)[1:] == [{"kind": "note", "text": "Stopped."}]
     lab.page.evaluate("pyappPage.lab.run([pyappPage.lab.cells[1]])")
     assert lab.texts(2) == "42"
@@ -200,7 +200,7 @@ def test_stop_before_a_cell_begins(lab: LabPage) -> None:
     )
     lab.page.evaluate("pyappPage.lab.stop()")
     lab.wait_idle(10_000)
-    assert lab.state(2) == "stopped"
+    assert lab.cell_state(2) == "stopped"
 
 
 def test_stop_while_python_starts(lab: LabPage) -> None:
@@ -214,7 +214,7 @@ def test_stop_while_python_starts(lab: LabPage) -> None:
         " void lab.runAll() }"
     )
     lab.wait_idle()
-    assert lab.state(1) == "stopped"
+    assert lab.cell_state(1) == "stopped"
     expect(lab.error).to_have_count(0)
     assert lab.run("20 + 22")[0][0]["text"] == "42"
 
@@ -260,7 +260,9 @@ def test_input_waits_for_a_line(lab: LabPage) -> None:
     expect(lab.page.locator(".output-answer")).to_be_visible()
     lab.page.locator("#lab-stop").click()
     lab.wait_idle()
-    assert [lab.state(2), lab.state(3)] == ["stopped", "stopped"] and lab.page.locator(".output-answer").count() == 0
+    assert [lab.cell_state(2), lab.cell_state(3)] == ["stopped", "stopped"] and lab.page.locator(
+        ".output-answer"
+    ).count() == 0
     lab.page.evaluate("void pyappPage.lab.run([pyappPage.lab.cells[3]])")
     lab.wait_idle()
     assert lab.texts(4) == "('Zo\u00eb 🙂', 1)"
@@ -279,7 +281,7 @@ def test_cells_reach_this_site_and_the_named_hosts(lab: LabPage, dist: Path) -> 
         assert f"Cells may not reach {host}" in outputs[1][-1]["text"]
         assert "Cells may not reach" in lab.run("import js", xhr)[1][-1]["text"]
         lab.expected_errors = ["Content Security Policy", "violates", "Failed to fetch"]
-        assert lab.state(2) == "failed" and "fetch" in lab.run(around)[0][-1]["text"]
+        assert lab.cell_state(2) == "failed" and "fetch" in lab.run(around)[0][-1]["text"]
         assert other.requests == []
         lab.page.locator(".lab-help").evaluate("(help) => (help.open = true)")
         lab.page.locator("#lab-hosts").fill(f"http://{host}/data, not_a_host!")
@@ -536,7 +538,7 @@ def test_a_link_carries_a_notebook_and_runs_nothing(lab: LabPage) -> None:
     lab.page.evaluate("location.hash = new URL(globalThis.copied).hash")
     expect(lab.note).to_contain_text("nothing in it was run")
     assert lab.page.evaluate("pyappPage.lab.cells.map(({ source }) => source)") == ["shared = 1", "shared + 1"]
-    assert [lab.outputs(1), lab.state(1), lab.page.evaluate("location.hash")] == [[], "", "#lab"]
+    assert [lab.outputs(1), lab.cell_state(1), lab.page.evaluate("location.hash")] == [[], "", "#lab"]
     lab.page.evaluate("location.hash = '#lab=broken'")
     expect(lab.error).to_contain_text("damaged")
     with watched(lab.page.context.new_page(), LabPage) as other:  # in a new tab too, beside the first lesson

@@ -19,7 +19,7 @@ from playwright.sync_api import BrowserContext, FilePayload, Page, expect
 
 import pyapp
 from e2e.fake_hub import FakeHub
-from e2e.page import StoryPage
+from e2e.page import ViewPage
 from e2e.pdf_files import pdf
 from pyapp.events import Item
 from pyapp.formats import open_checkpoint
@@ -85,32 +85,23 @@ PASTE = """([bytes, name, type]) => {
 }"""
 
 
-class PicturesPage(StoryPage):
+class PicturesPage(ViewPage):
     """The view in one tab."""
+
+    view = "pictures"
+    anew = "await view.begin()"
+    parts = "look"
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
-        self.error = page.locator("#look-error [role=alert]")
         self.name = page.locator("#look-name")
         self.button = page.locator("#look-start")
         self.rows = page.locator(".look-row")
         self.said = page.locator("#look-announcer")
 
-    def open(self, url: str) -> PicturesPage:
-        super().open(f"{url}#pictures")
-        self.page.locator("#look-files").wait_for(state="attached")
-        self.page.evaluate("pyappPage.pictures.ready")
-        return self
-
     def reset(self) -> None:
-        self.errors.clear()
-        self.expected_errors.clear()
-        self.page.evaluate("async () => { location.hash = '#pictures'; await pyappPage.pictures.begin(); }")
-        self.page.evaluate("document.querySelector('dialog[open]')?.close()")  # of a test that failed
+        super().reset()
         expect(self.page.locator("#look-sheet")).to_have_attribute("data-state", "empty")
-
-    def state(self, expression: str) -> Any:
-        return self.page.evaluate(f"pyappPage.pictures.{expression}")
 
     def choose(self, task: str) -> None:
         self.page.locator(f"#look-choices input[value='{task}']").check(force=True)
@@ -149,9 +140,8 @@ class PicturesPage(StoryPage):
 
     def saved(self, form: str) -> tuple[str, bytes]:
         """The name and the bytes of what is saved."""
-        with self.page.expect_download() as download:
-            self.page.locator(f"#look-formats [data-format={form}]").click()
-        return download.value.suggested_filename, Path(download.value.path()).read_bytes()
+        download = self.download(f"#look-formats [data-format={form}]")
+        return download.suggested_filename, Path(download.path()).read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from PIL import Image
 from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.fake_hub import FakeHub
-from e2e.page import StoryPage
+from e2e.page import ViewPage
 from e2e.pdf_files import japanese_pdf, pdf
 from pyapp.events import Item
 from pyapp.formats.safetensors import write_safetensors
@@ -49,27 +49,21 @@ RESISTS_FINGERPRINTING = """() => {
 }"""
 
 
-class ReadPage(StoryPage):
+class ReadPage(ViewPage):
     """The read view in one tab."""
+
+    view = "read"
+    anew = "await view.begin(); app.choices.read.chooseFirst()"
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
-        self.error = page.locator("#read-error [role=alert]")
         self.queue = page.locator("#read-queue li")
         self.lines = page.locator("#read-text .read-line")
         self.cells = page.locator("#read-text td")
         self.button = page.locator("#read-start")
 
-    def open(self, url: str) -> ReadPage:
-        super().open(f"{url}#read")
-        self.page.locator("#read-files").wait_for(state="attached")
-        self.page.evaluate("pyappPage.read.ready")
-        return self
-
     def reset(self) -> None:
-        self.errors.clear()
-        self.expected_errors.clear()
-        self.page.evaluate("async () => { await pyappPage.read.begin(); pyappPage.app.choices.read.chooseFirst() }")
+        super().reset()
         expect(self.page.locator("#read-sheet")).to_have_attribute("data-state", "empty")
 
     def give(self, *files: Path) -> None:
@@ -81,17 +75,12 @@ class ReadPage(StoryPage):
         self.give(*files)
         self.until(f"pyappPage.read.pages.length > {before} && {DONE}", timeout=60)
 
-    def state(self, expression: str) -> Any:
-        return self.page.evaluate(f"pyappPage.read.{expression}")
-
     def values(self) -> dict[str, Any]:
         found: dict[str, Any] = self.state("page.values")
         return found
 
     def saved(self, form: str) -> str:
-        with self.page.expect_download() as download:
-            self.page.locator(f"#read-formats [data-format={form}]").click()
-        return Path(download.value.path()).read_text(encoding="utf-8")
+        return Path(self.download(f"#read-formats [data-format={form}]").path()).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.conftest import shared, watched
 from e2e.fake_hub import FakeHub
-from e2e.page import StoryPage
+from e2e.page import StoryPage, ViewPage
 from pyapp.events import Item
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.tasks.search import best_sentences, index_texts, unit_vectors
@@ -26,33 +26,21 @@ SIZE = 16
 REPO = "tests/encoder"
 
 
-class SearchPage(StoryPage):
+class SearchPage(ViewPage):
     """The search view in one tab."""
+
+    view = "search"
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
-        self.error = page.locator("#search-error [role=alert]")
         self.note = page.locator("#search-note")
         self.results = page.locator("#search-list .result")
         self.model = page.locator("#search-model .model-name")
-
-    def open(self, url: str) -> SearchPage:
-        super().open(f"{url}#search")
-        self.page.locator("#search-question").wait_for()
-        self.page.evaluate("pyappPage.search.ready")
-        return self
 
     def over(self) -> None:
         """Waits for what runs."""
         self.page.evaluate("pyappPage.search.over")
         self.page.evaluate("pyappPage.search.over")
-
-    def choose_folder(self, folder: Path) -> None:
-        """Chooses a model that is a folder on this device."""
-        self.page.locator("#search-model").get_by_role("button", name="Choose").click()
-        self.models_opened()
-        self.page.locator("#pick-folder").set_input_files(folder)
-        expect(self.model).to_have_text(folder.name)
 
     def split(self) -> None:
         """Sets the sizes of the passages."""
@@ -67,9 +55,6 @@ class SearchPage(StoryPage):
 
     def marked(self) -> list[str]:
         return self.results.locator("mark").all_inner_texts()
-
-    def state(self, expression: str) -> Any:
-        return self.page.evaluate(f"pyappPage.search.{expression}")
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,12 @@ from e2e.transcribe_page import TranscribePage
 from scripts.serve import MIME_TYPES, Handler, SiteServer
 from scripts.site_copy import copy_site
 
+# What the service worker tells a tab.
+HEAR = """() => {
+  globalThis.heard = [];
+  navigator.serviceWorker.onmessage = ({ data }) => heard.push(data.notice);
+}"""
+
 
 def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path, tmp_path: Path) -> None:
     """On a plain host below a path: isolated after one reload at most; stored when the visitor, who saves data, wants
@@ -68,8 +74,12 @@ def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path,
             page.reload()
             story.wait_ready()
             expect(page.locator("#story-title")).to_contain_text("Begin a story.")  # the kept version, whole
+            other = context.new_page()
+            other.goto(f"{server.url}manifest.json")
+            other.evaluate(HEAR)
             page.get_by_role("button", name="Reload to use it").click(timeout=60_000)
             expect(page.locator("#story-title")).to_contain_text("Start a tale.")
+            assert other.evaluate("heard") == ["replaced"]
             story.wait_ready()
             story.settings(max_new_tokens=8)
             story.write("One day")
@@ -316,14 +326,29 @@ def test_opened_as_a_file(browser: BrowserContext, dist: Path) -> None:
 
 
 # The last without its library: Python may print what it misses before the page ends it.
-PARTS = ("pyapp-", "pyodide.asm.wasm", "pyodide.js", "pyodide.asm.js", "python_stdlib.zip")
+PARTS = ("pyapp-", "pyodide.asm.wasm", "pyodide.asm.js", "python_stdlib.zip")
 
 
 def test_missing_parts_are_named(
-    plain_browser: BrowserContext, changeable: ChangeableSite, subtests: pytest.Subtests
+    plain_browser: BrowserContext,
+    changeable: ChangeableSite,
+    subtests: pytest.Subtests,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One after the other: each start finds the next one missing, the last one all of them."""
+    """One after the other: each start finds the next one missing, the last one all of them. Then some break off in
+    their middle.
+    """
     forget(plain_browser, changeable, "file_systems")  # no snapshot of Python
+    send = Handler.body
+    cut = ""
+
+    def broken(self: Handler, source: Path, first: int, last: int) -> None:
+        if not cut or cut not in source.name:
+            return send(self, source, first, last)
+        send(self, source, first, (first + last) // 2)
+        self.close_connection = True
+
+    monkeypatch.setattr(Handler, "body", broken)
     with watched(plain_browser.new_page()) as story, changeable.changed({}, missing=[f"pyodide/{PARTS[0]}"]):
         story.expected_errors = ["404"]
         story.page.goto(changeable.url)
@@ -337,15 +362,42 @@ def test_missing_parts_are_named(
                 story.expected_errors.append("/pyodide/pyodide.")
             again.click()
         story.wait_ready()
+        protocol = plain_browser.new_cdp_session(story.page)
+        for cut in ("pyodide.asm.wasm", "model.bin"):
+            with subtests.test(f"{cut} breaks off"):
+                protocol.send("Network.clearBrowserCache")
+                story.page.reload()
+                box = story.error.filter(has_text=cut)
+                what = "The embedded model" if cut == "model.bin" else "A part of the program"
+                expect(box).to_contain_text(f"{what} could not be loaded.")
+                expect(box).to_contain_text("Check your connection, then reload the page.")
+        cut = ""
+        box.get_by_role("button", name="Reload").click()
+        story.wait_ready()
 
 
-def test_a_page_whose_script_does_not_arrive_says_so(plain_browser: BrowserContext, changeable: ChangeableSite) -> None:
+def test_a_page_whose_script_or_style_does_not_arrive_says_so(
+    plain_browser: BrowserContext, still: StoryPage, still_site: ChangeableSite
+) -> None:
+    story, message = still, still.page.locator("#boot-message")
+    story.expected_errors = ["404"]
     script = "modules/page/main.js"
-    with changeable.changed({}, missing=[script]), watched(plain_browser.new_page()) as story:
-        story.expected_errors = ["404"]
-        story.page.goto(changeable.url)
-        expect(story.page.locator("#boot-message")).to_contain_text(f"A part of it did not arrive: {script}.")
+    with still_site.changed({"worker.js": b""}, missing=[script]):
+        story.page.goto(still_site.url)
+        expect(message).to_contain_text(f"A part of it did not arrive: {script}.")
         expect(story.page.locator("#engine-status")).to_be_hidden()
+    with still_site.changed({"css/page.css": b""}):  # as browsers take a style that comes as another kind of file
+        story.page.goto(still_site.url)
+        expect(message).to_contain_text("A part of it did not arrive: css/page.css.")
+
+
+def test_in_a_frame_without_an_origin(plain_browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text('<!doctype html><iframe sandbox="allow-scripts" src="../"></iframe>')
+    with SiteServer(dist, mounts={"/frame/": tmp_path}) as server, watched(plain_browser.new_page()) as story:
+        story.expected_errors = ["CORS", "ERR_FAILED", "favicon.ico"]
+        story.page.goto(f"{server.url}frame/")
+        message = story.page.frame_locator("iframe").locator("#boot-message")
+        expect(message).to_contain_text("a frame that keeps it from its own files")
 
 
 def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -> None:

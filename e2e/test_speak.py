@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, expect
 import pyapp
 from e2e.conftest import shared
 from e2e.fake_hub import FakeHub
-from e2e.page import StoryPage
+from e2e.page import ViewPage
 from pyapp.audio.speaking import speak
 from pyapp.models.loading.voice import TASK, load_voice
 from pyapp.text import phonemes
@@ -29,20 +29,15 @@ SIGNS = " .,!?;:—…“”()ˈˌbdfhijklmnpstuvwzæðŋɑɔəɛɜɡɪɹʃʊʌ�
 TEXT = "Hello, world! It cost $2.50 in 1984. Read it."
 
 
-class SpeakPage(StoryPage):
+class SpeakPage(ViewPage):
     """The speak view in one tab."""
+
+    view = "speak"
 
     def __init__(self, page: Any) -> None:
         super().__init__(page)
-        self.error = page.locator("#speak-error [role=alert]")
         self.field = page.locator("#speak-text")
         self.output = page.locator("#speak-output")
-
-    def open(self, url: str) -> SpeakPage:
-        super().open(f"{url}#speak")
-        self.field.wait_for()
-        self.page.evaluate("pyappPage.speak.ready")
-        return self
 
     def speak(self, text: str) -> str:
         self.field.fill(text)
@@ -51,10 +46,9 @@ class SpeakPage(StoryPage):
 
     def saved(self) -> np.ndarray:
         """The samples (N,) of the file that the page saves."""
-        with self.page.expect_download() as download:
-            self.page.locator("#speak-save").click()
-        assert download.value.suggested_filename == "speech.wav"
-        with wave.open(str(download.value.path())) as file:
+        download = self.download("#speak-save")
+        assert download.suggested_filename == "speech.wav"
+        with wave.open(str(download.path())) as file:
             assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24000, 1, 2)
             return np.frombuffer(file.readframes(file.getnframes()), "<i2")
 

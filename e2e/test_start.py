@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Worker, expect
 
 from e2e.conftest import ChangeableSite, Launch, watched
-from e2e.page import POLL, StoryPage
+from e2e.page import POLL, StoryPage, ViewPage
 from e2e.speech_files import samples, spoken, write_speech_model
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
@@ -71,13 +71,13 @@ WATCH_TIMERS = """
 """
 
 
-def engine_of(tab: StoryPage) -> Worker:
+def engine_of(tab: ViewPage) -> Worker:
     """The worker with Python, but not the Lab's, nor the helpers of the pool."""
     [engine] = [worker for worker in tab.page.workers if worker.url.endswith("/worker.js")]
     return engine
 
 
-def comes_to_rest(tab: StoryPage) -> None:
+def comes_to_rest(tab: ViewPage) -> None:
     """Waits until nothing of a page goes on by itself: no timer, frame or animation, nor a timer of the engine.
     (The pool's helpers have no timers: they wait inside a kernel.)
     """

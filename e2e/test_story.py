@@ -455,6 +455,8 @@ def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: 
     story.until(f"{update} && document.querySelector('#page-notice button') !== null")
     notice.get_by_role("button", name="Reload to use it").click()
     expect(notice).to_contain_text("Something would be lost now")
+    page.evaluate(update.replace("update-ready", "replaced"))
+    expect(notice).to_contain_text("Another tab has begun to use a new version")
     page.evaluate("document.getElementById('page-notice').replaceChildren()")
     page.get_by_role("button", name="Another", exact=True).click()
     story.until("pyappPage.story.output.ids.length === 16 && !pyappPage.story.button.running")

@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, expect
 
 from e2e.conftest import shared
 from e2e.fake_hub import FakeHub
-from e2e.page import StoryPage
+from e2e.page import ViewPage
 from pyapp.events import Item
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.tasks.texts import translate_texts
@@ -25,29 +25,16 @@ SOURCE = "The cat sat. A dog!\n\nthe mat is blue\n"
 PARTS = ["The cat sat.", "A dog!", "the mat is blue"]
 
 
-class TranslatePage(StoryPage):
+class TranslatePage(ViewPage):
     """The translate view in one tab."""
+
+    view = "translate"
 
     def __init__(self, page: Any) -> None:
         super().__init__(page)
-        self.error = page.locator("#translate-error [role=alert]")
         self.model = page.locator("#translate-model .model-name")
         self.field = page.locator("#translate-text")
         self.output = page.locator("#translate-output")
-
-    def open(self, url: str) -> TranslatePage:
-        super().open(f"{url}#translate")
-        self.field.wait_for()
-        self.page.evaluate("pyappPage.translate.ready")
-        return self
-
-    def choose_folder(self, folder: Path) -> None:
-        """Chooses a model that is a folder on this device."""
-        self.page.locator("#translate-model").get_by_role("button", name="Choose").click()
-        self.models_opened()
-        self.page.locator("#pick-folder").set_input_files(folder)
-        expect(self.model).to_have_text(folder.name)
-        self.page.evaluate("pyappPage.translate.prepared")
 
     def translate(self, text: str) -> str:
         self.field.fill(text)

@@ -8,35 +8,26 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from e2e.page import StoryPage
+from e2e.page import ViewPage
 
 SHEET = "pyappPage.transcribe.sheet"
 
 
-class TranscribePage(StoryPage):
+class TranscribePage(ViewPage):
     """The transcribe view in one tab."""
+
+    view = "transcribe"
+    anew = "app.choices.transcribe.chooseFirst()"
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
-        self.error = page.locator("#transcribe-error [role=alert]")
         self.button = page.locator("#transcribe")
         self.notes = page.locator("#recording-notes")
         self.ending = page.locator("#transcript-ending")
         self.words = page.locator("#transcript .word")
 
-    def open(self, url: str) -> TranscribePage:
-        super().open(f"{url}#transcribe")
-        return self
-
     def reset(self) -> None:
-        """As at the first visit: no dialog, no error, the embedded model, the usual settings."""
-        self.errors.clear()
-        self.page.evaluate(
-            "async () => { location.hash = '#transcribe'; const { app, transcribe } = pyappPage;"
-            " document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());"
-            " await transcribe.button.interrupt(); app.choices.transcribe.chooseFirst();"
-            " document.getElementById('transcribe-error').replaceChildren() }"
-        )
+        super().reset()
         self.settings(times="words", silence=True)
 
     def use(self, files: list[Path] | Path) -> TranscribePage:
@@ -78,10 +69,9 @@ class TranscribePage(StoryPage):
 
     def save(self, format: str) -> str:
         """The content of the saved file."""
-        with self.page.expect_download() as saved:
-            self.page.locator(f"#downloads [data-format={format}]").click()
-        assert saved.value.suggested_filename.endswith(f".{format}")
-        return Path(saved.value.path()).read_text(encoding="utf-8")
+        saved = self.download(f"#downloads [data-format={format}]")
+        assert saved.suggested_filename.endswith(f".{format}")
+        return Path(saved.path()).read_text(encoding="utf-8")
 
     def settings(self, **values: Any) -> TranscribePage:
         """Sets `times` (segments, words), `silence` and others by their names."""

@@ -1,6 +1,6 @@
 /* Reductions. */
 #include "elements.h"
-#include "vmath.h"
+#include "halves.h"
 
 enum {
     BLOCK = 4096,
@@ -411,6 +411,42 @@ static void extreme_of_few(float *y, const float *x, int64_t rows, int64_t strid
     vstore_up_to(y, best, n);
 }
 
+/* The sums of n columns of halves, at most PART: rows are added up in float32 in parts, and the parts in turn. */
+INLINE void sum_half_columns(float *totals, const uint16_t *x, int64_t rows, int64_t stride, int64_t n, const int kind)
+{
+    for (int64_t i = 0; i < n; i += STRIP * LANES) {
+        const int64_t left = n - i;
+        vfloat strip[STRIP] = {{0}};
+        for (int64_t start = 0; start < rows; start += ROWS_AT_ONCE) {
+            const int64_t end = rows - start < ROWS_AT_ONCE ? rows : start + ROWS_AT_ONCE;
+            vfloat sums[STRIP] = {{0}};
+            for (int64_t row = start; row < end; row++) {
+                const uint16_t *from = x + row * stride + i;
+                if (left >= STRIP * LANES)
+                    for (int j = 0; j < STRIP; j++)
+                        sums[j] += vload_at(from, j * LANES, kind);
+                else
+                    for (int j = 0; j * LANES < left; j++)
+                        sums[j] += load_halves(from + j * LANES, left - j * LANES, kind);
+            }
+            for (int j = 0; j < STRIP; j++)
+                strip[j] += sums[j];
+        }
+        for (int j = 0; j * LANES < left && j < STRIP; j++)
+            vstore_up_to(totals + i + j * LANES, strip[j], left - j * LANES);
+    }
+}
+
+static void sums_across_halves(const reduction *r, const uint16_t *x, int64_t at, int64_t n)
+{
+    float totals[PART];
+    if (r->type == TYPE_float16)
+        sum_half_columns(totals, x, r->reduced, r->x_reduced, n, KIND_F16);
+    else
+        sum_half_columns(totals, x, r->reduced, r->x_reduced, n, KIND_BF16);
+    write_floats(r->y, r->y_type, at, totals, n);
+}
+
 /* Results at .. at + n - 1, columns of rows whose neighbours lie side by side; 0 where they are not computed in the type of
  * the elements. */
 static int across_of_type(const reduction *r, const char *x, int64_t at, int64_t n)
@@ -420,6 +456,8 @@ static int across_of_type(const reduction *r, const char *x, int64_t at, int64_t
         sums_across_float64((double *)r->y + at, (const double *)(const void *)x, r->reduced, r->x_reduced, n);
     else if (r->opcode == REDUCE_sum && r->type == TYPE_int64)
         sums_across_int64((int64_t *)r->y + at, (const int64_t *)(const void *)x, r->reduced, r->x_reduced, n);
+    else if (r->opcode == REDUCE_sum && type_in(r->type, TYPES_HALF) && r->y_type != TYPE_float64)
+        sums_across_halves(r, (const uint16_t *)(const void *)x, at, n);
     else if ((larger || r->opcode == REDUCE_min) && r->type == TYPE_float32 && n < LANES)
         extreme_of_few((float *)r->y + at, (const float *)(const void *)x, r->reduced, r->x_reduced, n, larger);
     else if (larger || r->opcode == REDUCE_min)
@@ -441,6 +479,24 @@ static int across_of_type(const reduction *r, const char *x, int64_t at, int64_t
     else
         return 0;
     return 1;
+}
+
+/* The sum of the squares of a line of halves, added up in float32 a part at a time. */
+static double squares_of_halves(const view *line, int64_t count)
+{
+    double total = 0;
+    for (int64_t k = 0; k < count; k += PART) {
+        float part[PART];
+        const int64_t n = count - k < PART ? count - k : PART;
+        const float *x = read_floats(part, line, k, n);
+        vfloat sums[2] = {vzero(), vzero()};
+        for (int64_t i = 0; i < n; i += LANES) {
+            const vfloat v = vload_up_to(x + i, n - i);
+            sums[i / LANES & 1] = vfma(v, v, sums[i / LANES & 1]);
+        }
+        total += vsum(sums[0] + sums[1]);
+    }
+    return total;
 }
 
 /* The largest or smallest of a line of halves, NaN if one is. */
@@ -552,6 +608,11 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
 #else
     if (r->x_reduced == 1 && along_of_type(r, x, at))
         return;
+    if (type_in(r->type, TYPES_HALF) && r->opcode == REDUCE_sum_squares && r->y_type != TYPE_float64) {
+        s.real[0] = squares_of_halves(&line, r->reduced);
+        write_results(r, &s, at, 1);
+        return;
+    }
     if (type_in(r->type, TYPES_HALF) && (r->opcode == REDUCE_max || r->opcode == REDUCE_min)) {
         const float found = extreme_of_halves(&line, r->reduced, r->opcode == REDUCE_max);
         write_floats(r->y, r->type, at, &found, 1);

@@ -224,8 +224,17 @@ static void write_number(void *element, int type, const int64_t *bits)
         write_integers(element, type, 0, bits, 1);
 }
 
-enum { SCATTER_RANK = 4 };
+enum { SCATTER_RANK = 4, SIDE_BY_SIDE = 16 };
 static const uint32_t scatter_types[] = SCATTER_TYPES;
+
+/* A value and the one that is written over it, by an opcode after SCATTER_add; as COMBINE. */
+INLINE float combined(float old, float value, int64_t opcode)
+{
+    if (opcode == SCATTER_multiply)
+        return old * value;
+    const int better = opcode == SCATTER_maximum ? value > old : value < old;
+    return better | (value != value) ? value : old;
+}
 
 /* Lines along the dim are independent and divided among the workers; if there are too few, each worker writes its own
  * range of positions along the dim. */
@@ -268,6 +277,59 @@ KERNEL(scatter)
     const int64_t line_count = view_of(&y_lines, record->pointers[scatter_y], type, rank, lines, d + scatter_y0);
     view_of(&index, record->pointers[scatter_index], d[scatter_index_type], rank, lines, d + scatter_index0);
     view_of(&source, source.p, type, rank, lines, values ? d + scatter_source0 : still);
+#if !defined(__wasm__)
+    const int64_t beside = shape[rank - 1];
+    if (dim < rank - 1 && d[scatter_y0 + rank - 1] == 1 && beside >= SIDE_BY_SIDE * (int64_t)workers) {
+        /* Lines that lie side by side advance together, so that memory is written row by row; a worker has a part of them. */
+        const int64_t index_beside = d[scatter_index0 + rank - 1];
+        const int64_t source_beside = values ? d[scatter_source0 + rank - 1] : 0;
+        worker_share(beside, 16, worker, workers, &low, &high);
+        for (int64_t line = 0; line < line_count; line += beside) {
+            int64_t one = 1, ignored;
+            const int64_t base = next_run(&y_lines, line, &one, &ignored);
+            const int64_t places = next_run(&index, line, &one, &ignored);
+            const char *from = source.p + next_run(&source, line, &one, &ignored) * bytes;
+            for (int64_t k = 0; k < length; k++) {
+#define PLACE(j)                                                                                                       \
+    (wide ? ((const int64_t *)(const void *)index.p)[places + k * index_step + (j) * index_beside]                     \
+          : ((const int32_t *)(const void *)index.p)[places + k * index_step + (j) * index_beside])
+#define EACH_LINE(type, operator)                                                                                      \
+    {                                                                                                                  \
+        type *y = (type *)record->pointers[scatter_y] + base;                                                          \
+        const type *values = (const type *)(const void *)from + k * source_step;                                       \
+        for (int64_t j = low; j < high; j++)                                                                           \
+            y[PLACE(j) * y_step + j] operator values[j * source_beside];                                               \
+        continue;                                                                                                      \
+    }
+                if (opcode == SCATTER_set && bytes == 4)
+                    EACH_LINE(any32, =)
+                if (opcode == SCATTER_set && bytes == 8)
+                    EACH_LINE(any64, =)
+                if (opcode == SCATTER_add && type == TYPE_float32)
+                    EACH_LINE(float, +=)
+                if (opcode == SCATTER_add && type == TYPE_float64)
+                    EACH_LINE(double, +=)
+                if (opcode >= SCATTER_multiply && type == TYPE_float32) {
+                    float *y = (float *)record->pointers[scatter_y] + base;
+                    const float *values = (const float *)(const void *)from + k * source_step;
+                    for (int64_t j = low; j < high; j++) {
+                        float *to = y + PLACE(j) * y_step + j;
+                        *to = combined(*to, values[j * source_beside], opcode);
+                    }
+                    continue;
+                }
+                if (opcode == SCATTER_add && type == TYPE_int64)
+                    EACH_LINE(any64, +=)
+                for (int64_t j = low; j < high; j++)
+                    combine(record->pointers[scatter_y], base + PLACE(j) * y_step + j,
+                            from + (k * source_step + j * source_beside) * bytes, 1, opcode, type);
+#undef PLACE
+#undef EACH_LINE
+            }
+        }
+        return KERNEL_OK;
+    }
+#endif
     if (line_count >= workers)
         worker_share(line_count, 1, worker, workers, &first, &last);
     else {
@@ -310,6 +372,16 @@ KERNEL(scatter)
             EACH_PLACE(any64, +=)
         if (opcode == SCATTER_add && type == TYPE_int32)
             EACH_PLACE(any32, +=)
+        if (opcode >= SCATTER_multiply && type == TYPE_float32) {
+            float *y = (float *)record->pointers[scatter_y] + base;
+            const float *values = (const float *)(const void *)from;
+            for (int64_t k = 0; k < length; k++) {
+                const int64_t place = PLACE;
+                if (place >= low && place < high)
+                    y[place * y_step] = combined(y[place * y_step], values[k * source_step], opcode);
+            }
+            continue;
+        }
 #endif
         for (int64_t k = 0; k < length; k++, from += source_step * bytes) {
             const int64_t place = PLACE;

@@ -227,6 +227,10 @@ class NestedTensor:
             raise UnsupportedError(f"unsqueeze: new dims of a nested tensor come behind dim {self._ragged}, not {dim}")
         return self._with(self._values.unsqueeze(d - 1))
 
+    def attend(self, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False) -> NestedTensor:
+        """Attention within each sequence; queries, keys and values (B, heads, j, width)."""
+        return _attention(self, key, value, dropout_p=dropout_p, is_causal=is_causal)
+
     def contiguous(self, **_: Any) -> NestedTensor:
         """Rows in their order in memory."""
         return self._with(self._values.contiguous())

@@ -28,6 +28,8 @@ graph():
     %getitem : [num_users=1] = call_function[target=operator.getitem](args = (%getattr_1, 0), kwargs = {})
     return (flatten, getitem)"""
 CODE = """
+
+
 def forward(self, x):
     weight = self.weight
     add = x + weight;  weight = None
@@ -37,7 +39,7 @@ def forward(self, x):
     getattr_1 = x.shape;  x = None
     getitem = getattr_1[0];  getattr_1 = None
     return (flatten, getitem)
-"""
+    """
 
 
 class Net(nn.Module):

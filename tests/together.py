@@ -41,3 +41,11 @@ def collect(events: AsyncIterator[Any]) -> list[Any]:
         return [event async for event in events]
 
     return asyncio.run(run())
+
+
+def values_of(events: AsyncIterator[Any]) -> list[Any]:
+    """The values of a task's Items, in order. Fails where it ends with an error."""
+    found = collect(events)
+    assert found[-1].type != "error", found[-1]
+    items = [event for event in found if event.type == "item"]
+    return [item.values for item in sorted(items, key=lambda item: item.index)]

@@ -27,11 +27,22 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
     refuse("This browser has no " + lacking + ". ", true);
     return;
   }
+  if (self.origin === "null") {
+    refuse("It is in a frame that keeps it from its own files. Open it in a tab, or allow the frame its origin (sandbox=\"allow-scripts allow-same-origin\").", false);
+    return;
+  }
   addEventListener("error", function (event) {
-    if (event.target instanceof HTMLScriptElement) {
-      refuse("A part of it did not arrive: " + event.target.getAttribute("src") + ". Check your connection, then reload the page.", false);
-    }
+    if (event.target instanceof HTMLScriptElement) missing(event.target.getAttribute("src"));
   }, true); // such errors do not bubble
+  addEventListener("DOMContentLoaded", function () {
+    var style = /** @type {HTMLLinkElement} */ (document.querySelector("link[rel=stylesheet]"));
+    try {
+      if (/** @type {CSSStyleSheet} */ (style.sheet).cssRules.length) return;
+    } catch (error) {
+      // it has none
+    }
+    missing(style.getAttribute("href"));
+  });
   allowOwnScripts();
   if (window.crossOriginIsolated) {
     startWorker(); // without isolation the page may be about to be reloaded (modules/page/offline.js)
@@ -46,6 +57,12 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
     if (!window.HTMLDialogElement) return "dialogs";
     if (!window.CanvasRenderingContext2D || !CanvasRenderingContext2D.prototype.roundRect) return "rounded rectangles on canvases";
     return "";
+  }
+
+  /** @param {string | null} address of a script or style that did not arrive, or as something else */
+  function missing(address) {
+    refuse("A part of it did not arrive: " + address + ". Check your connection, then reload the page. Whoever serves it: " +
+      ".js files must be sent as text/javascript, .css files as text/css.", false);
   }
 
   /**

@@ -85,14 +85,14 @@ export class Engine {
    * Loads a model, which is downloaded first if it must be; the browser keeps it.
    * @template {keyof Tasks} K
    * @param {K} task
-   * @param {string | (File | URL)[]} source its id in `models`, its name or address on the hub ("owner/name", "owner/name/file"), or its
-   *   files: those that a user picked, or addresses that are fetched
+   * @param {string | (File | URL)[] | FileList} source its id in `models`, its name or address on the hub ("owner/name", "owner/name/file"),
+   *   or its files: those that a user picked, or addresses that are fetched
    * @param {LoadOptions} [options] @returns {Promise<Model<K>>} throws UserError: `what`, `where`, `hint`
    */
   async load(task, source, { signal, onProgress = () => {} } = {}) {
     checkTask(task);
     const onEvent = (/** @type {import("./modules/shared/protocol.js").TaskEvent} */ event) => event.type === "progress" && onProgress(event);
-    const id = typeof source === "string" ? await this.#named(task, source, { signal, onEvent }) : await this.#files(task, source, signal);
+    const id = typeof source === "string" ? await this.#named(task, source, { signal, onEvent }) : await this.#files(task, filesOf(source), signal);
     const { type: _, reason: __, ...about } = await this.worker.call(TASKS[task].load, { model: id, task }, { signal, onEvent });
     signal?.throwIfAborted();
     return new Model(this, task, id, about);
@@ -113,7 +113,7 @@ export class Engine {
 
   /** @param {keyof Tasks} task @param {(File | URL)[]} sources @param {AbortSignal} [signal] @returns {Promise<string>} the model's id */
   async #files(task, sources, signal) {
-    const paths = sources.map((source) => (source instanceof File ? source.webkitRelativePath || source.name : decodeURIComponent(source.pathname)));
+    const paths = sources.map((source) => (source instanceof File ? source.webkitRelativePath || source.name : pathOf(source)));
     const folder = commonFolder(paths);
     const files = await Promise.all(sources.map(async (source, i) => ({
       file: source instanceof File ? source : await fetched(source, signal),
@@ -190,6 +190,26 @@ function checkAddress(hub) {
   }
 }
 
+/** What was given as the files of a model. @param {any} source @returns {(File | URL)[]} */
+function filesOf(source) {
+  const given = source?.[Symbol.iterator] ? [...source] : [];
+  const wrong = given.findIndex((/** @type {unknown} */ one) => !(one instanceof File || one instanceof URL));
+  if (given.length > 0 && wrong < 0) return given;
+  throw new UserError(wrong < 0 ? "There are no files of a model." : "This is no file and no address of one.", {
+    where: String(wrong < 0 ? source : given[wrong]),
+    hint: 'Give the id of a model, its name on the hub, or files: those that a visitor picked (input.files), or [new URL("model/config.json", location.href), …].',
+  });
+}
+
+/** The path of an address, with its letters where they can be read. @param {URL} address */
+function pathOf({ pathname }) {
+  try {
+    return decodeURIComponent(pathname);
+  } catch {
+    return pathname;
+  }
+}
+
 /** What all paths begin with: a folder, or nothing. @param {string[]} paths */
 function commonFolder(paths) {
   const [first = "", last = first] = [...paths].sort().filter((_, i, all) => i === 0 || i === all.length - 1);
@@ -202,10 +222,11 @@ function commonFolder(paths) {
 /** @param {URL} address @param {AbortSignal} [signal] @returns {Promise<File>} */
 async function fetched(address, signal) {
   const hint = "Check the address, and that its server lets this page read it (CORS).";
-  const response = await fetch(address, { signal }).catch((error) => {
+  const failed = (/** @type {unknown} */ error) => {
     throw signal?.aborted ? error : new UserError("A file of the model could not be fetched.", { where: address.href, hint });
-  });
+  };
+  const response = await fetch(address, { signal }).catch(failed);
   if (!response.ok) throw new UserError(`A file of the model could not be fetched: the server answered ${response.status}.`, { where: address.href, hint });
-  return new File([await response.blob()], decodeURIComponent(address.pathname.split("/").at(-1) ?? ""));
+  return new File([await response.blob().catch(failed)], pathOf(address).split("/").at(-1) ?? "");
 }
 

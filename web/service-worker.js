@@ -41,8 +41,15 @@ worker.addEventListener("fetch", (event) => {
 worker.addEventListener("message", (event) => {
   const tell = (/** @type {string} */ notice) => event.source?.postMessage({ notice });
   if (event.data.method === "keep") event.waitUntil(keep(tell, event.data.saving).catch(() => event.data.asked && tell("failed"))); // offline, or the storage is full: the next visit tries again
-  if (event.data.method === "switch") event.waitUntil(switchVersion().catch(() => {}).then(() => tell("switched")));
+  if (event.data.method === "switch") event.waitUntil(switchVersion().then(() => tellOthers(event.source)).catch(() => {}).then(() => tell("switched")));
 });
+
+/** Tells the other tabs that their version is not the current one any more: what they fetch from now on is of another. @param {ExtendableMessageEvent["source"]} asking */
+async function tellOthers(asking) {
+  for (const client of await worker.clients.matchAll({ type: "window" })) {
+    if (client.id !== /** @type {Client | null} */ (asking)?.id) client.postMessage({ notice: "replaced" });
+  }
+}
 
 /** @param {FetchEvent} event */
 async function answer(event) {

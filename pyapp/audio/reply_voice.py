@@ -4,15 +4,19 @@ spoken as the reply to the wish that it be read aloud.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator as Steps
 from typing import TYPE_CHECKING, Any
 
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
+from pyapp.nn.audio.talkers import Heard
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.sampling import Sampler
+from pyapp.text.pictures import Recording, part_tokens
 
+from .reader import read_beginning
 from .voice import Voice, finite, joined
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ AT_ONCE = {False: 800, True: 3200}
 # As their authors draw: the temperature, and of how many codes, and of which share; of the codes of a moment, too.
 DRAWS = {False: (0.9, 40, 0.8), True: (0.9, 50, 1.0)}
 MORE = (1.0, 50, 0.8)
+LONGEST_HEARD = 2400.0  # seconds of a recording
 
 
 class ReplyVoice(Voice):
@@ -80,18 +85,48 @@ class ReplyVoice(Voice):
         found: list[int] = self._words.encode_guarded(whole)
         return found
 
-    def asked_in(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The tokens of a conversation, mappings with role and content, as the talker reads it; recordings and pictures
-        in it are left out. Qwen3-Omni's reads what users say alone.
+    def asked_in(
+        self, messages: Sequence[Mapping[str, Any]], writer: Any = None, check: Callable[[], None] = lambda: None
+    ) -> Steps[None, None, tuple[list[int], Heard | None]]:  # fmt: skip
+        """The tokens of a conversation, mappings with role and content, as the talker reads it, and the recordings in
+        it as `writer` has heard them, the loaded model that writes the replies. Recordings are left out where that is
+        another model or none, and pictures always. Qwen3-Omni's reads what users say alone. Yields None between
+        steps; `check` is called within them. Errors of recordings are those of pyapp.audio.reader.open_audio.
         """
-        turns = [] if self.config.newer else [("system", SYSTEM)]
+        newer, hears = self.config.newer, self.model.is_of(getattr(writer, "model", None))
+        turns: list[tuple[str, list[int]]] = []
+        recordings: list[Recording] = []
+
+        def said(part: Any) -> str:
+            if hears and part.get("type") == "audio":
+                samples, _ = read_beginning(part["audio"], LONGEST_HEARD)
+                recordings.append(Recording(writer, samples, self.config.max_seq_len))
+                recording: str = recordings[-1].text.join(recordings[-1].around)
+                return recording
+            text: str = self._words.guard(part.get("text", ""))
+            return text
+
+        def take(role: str, content: Any) -> None:
+            parts = [{"text": content}] if isinstance(content, str) else content
+            text = TURN.format(role, "".join(map(said, parts)))
+            turns.append((role, self._words.encode_guarded(text)))
+
+        if not newer:
+            take("system", SYSTEM)
         for message in messages:
-            role, content = message["role"], message.get("content") or ""
-            text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-            if role == "user" or (role == "assistant" and not self.config.newer):
-                turns.append((role, self._words.guard(text)))
-        found: list[int] = self._words.encode_guarded("".join(TURN.format(*turn) for turn in turns))
-        return found
+            if message["role"] in (("system", "user", "assistant") if newer else ("user", "assistant")):
+                take(message["role"], message.get("content") or "")
+        ids = [id for role, part in turns for id in part if role == "user" or not newer]
+        if not recordings:
+            return ids, None
+        for recording in recordings:
+            while not recording.seen:
+                recording.look(check)
+                yield None
+        tokens, whole = part_tokens(writer), [id for _, part in turns for id in part]
+        with no_grad():
+            heard = Heard(_places(whole, tokens), ops.cat([recording.vectors() for recording in recordings]))
+            return ids, Heard(_places(ids, tokens), self.model.states_of(writer.model, whole, heard))
 
     def reply_passages(self, sentences: Sequence[str]) -> list[str]:
         """The sentences of a reply, joined to what is spoken at once."""
@@ -104,10 +139,10 @@ class ReplyVoice(Voice):
         yield from self.replied(self.asked(WISH.format(self._words.decode(list(ids)))), ids, options, seed)
 
     def replied(
-        self, asked: Sequence[int], reply: Sequence[int], options: SpeakOptions, seed: int
+        self, asked: Sequence[int], reply: Sequence[int], options: SpeakOptions, seed: int, heard: Heard | None = None
     ) -> Iterator[NDArray[np.float32] | None]:
-        """The samples of the reply, at least a token, to what was asked (the tokens of `asked`); None between steps.
-        Its noise is the temperature.
+        """The samples of the reply, at least a token, to what was asked (the tokens of `asked`, and `heard`, the
+        recordings in it, both by asked_in); None between steps. Its noise is the temperature.
         """
         options.refuse_variations(but=("noise",))
         model, name = self.model, self.names[options.speaker]
@@ -121,7 +156,7 @@ class ReplyVoice(Voice):
         if most < 1 or length > self.config.max_seq_len:
             raise OptionError("the text is too long for the model", where="text", hint="Give a shorter one")
         with no_grad():
-            read = model.read(asked, role, reply, begin)
+            read = model.read(asked, role, reply, begin, heard)
         codes: list[list[int]] = []
         for moment in self.written(read, most, options.noise, seed):
             codes.append(moment)
@@ -167,3 +202,8 @@ class ReplyVoice(Voice):
             return code
 
         yield from model.codes(read, most, choose, lambda logits: more.sample(logits.to("float32")))
+
+
+def _places(ids: Sequence[int], tokens: Sequence[int]) -> list[int]:
+    """Where the tokens of recordings are."""
+    return [place for place, id in enumerate(ids) if id in tokens]

@@ -145,15 +145,17 @@ def speak(
 
 
 def speak_events(
-    loaded: Any, text: str, options: SpeakOptions, cancel: Cancel, reply_to: Sequence[Mapping[str, Any]] | None = None
-) -> Iterator[Event | None]:
+    loaded: Any, text: str, options: SpeakOptions, cancel: Cancel, reply_to: Sequence[Mapping[str, Any]] | None = None,
+    writer: Any = None,
+) -> Iterator[Event | None]:  # fmt: skip
     """Speaks a text: a Sound for each sentence as soon as it is computed, Progress in characters, a Notice of letters
     and digits that the model does not know, and Done with `duration` in seconds, `rate` in samples a second and
     `sentences`; None between steps of the work.
 
     reply_to: the text is a reply to this conversation (mappings with role and content), as language models write it:
     the marks of Markdown are not said, and one without anything to say has no sound. Models that also write (Qwen-Omni)
-    speak it as their own reply, others as any text.
+    speak it as their own reply, others as any text. writer: the loaded model that has written it, whose ears hear the
+    recordings in the conversation, if it is the one that the voice belongs to.
 
     Raises OptionError for a text without anything to say or that the model cannot read, and for a speaker that it has
     not; ModelError if what it computes is not sound; Cancelled once `cancel` is set.
@@ -170,7 +172,9 @@ def speak_events(
     parts: list[tuple[str, Any]] = []
     unknown: dict[str, None] = {}
     said = pieces(text if reply_to is None else said_of(text))
-    asked = model.asked_in(reply_to) if reply_to is not None and hasattr(model, "asked_in") else None
+    asked = None
+    if reply_to is not None and hasattr(model, "asked_in"):
+        asked, recorded = yield from model.asked_in(reply_to, writer, cancel.check)
     if asked is not None:
         said = model.reply_passages(said)
     for number, part in enumerate(model.passages(said) if hasattr(model, "passages") else said):
@@ -195,7 +199,7 @@ def speak_events(
     for number, (part, read) in enumerate(parts):
         heard, generator = bytearray(), Generator().manual_seed(options.seed_of(number))
         if asked is not None:
-            steps = model.replied(asked, read.ids, options, options.seed_of(number))
+            steps = model.replied(asked, read.ids, options, options.seed_of(number), recorded)
         elif hasattr(model, "spoken"):  # it writes codes (pyapp.audio.token_voice)
             steps = model.spoken(read.ids, options, generator, options.seed_of(number))
         else:

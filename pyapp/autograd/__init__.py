@@ -9,9 +9,9 @@ from ..engine import autograd as _autograd
 from ..engine.anomalies import set_anomalies
 from ..engine.autograd import backward, enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from ..engine.autograd_function import Function, once_differentiable
-from ..engine.gradcheck import gradcheck, gradgradcheck
 from ..engine.recompute import checkpoint, checkpoint_sequential
 from ..engine.user_errors import warn
+from .gradcheck import gradcheck, gradgradcheck
 
 __all__ = [
     "Function", "backward", "checkpoint", "checkpoint_sequential", "enable_grad", "grad", "gradcheck", "gradgradcheck",

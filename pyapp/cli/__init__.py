@@ -6,7 +6,6 @@ output closed the pipe.
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import re
@@ -23,8 +22,9 @@ from pyapp import __version__, tasks
 from pyapp.cli import forecasting, pages, pictures, sounds, texts
 from pyapp.cli.chat import chat
 from pyapp.cli.finetune import finetune, merge
-from pyapp.cli.grouped import DEFAULTS, CommandGroup, command, generation_options, settings_of
-from pyapp.cli.onnx import run_onnx
+from pyapp.cli.grouped import DEFAULTS, CommandGroup, combined, command, generation_options, settings_of
+from pyapp.cli.imagine import imagine
+from pyapp.cli.onnx import export_onnx, run_onnx
 from pyapp.cli.processes import run as run_processes
 from pyapp.cli.read import read
 from pyapp.cli.running import (
@@ -288,7 +288,7 @@ def training_options(
     folder: str, parts: str = "the model, its tokenizer, the loss curve and the checkpoint"
 ) -> Callable[[Any], Any]:
     """The options of the commands that train a model from scratch, in a folder of runs/."""
-    options = (
+    return combined(
         click.option("--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs") / folder,
                      show_default=True, help=f"The folder for {parts}."),
         click.option("--steps", type=click.IntRange(min=1),
@@ -298,7 +298,6 @@ def training_options(
                      help="Continue a run that was interrupted. [default: resume]"),
         threads_option, json_option,
     )  # fmt: skip
-    return lambda function: functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
 
 
 def run_training(
@@ -345,10 +344,10 @@ def train_reader(**settings: Any) -> int:
 
 
 cli.add("Texts", generate, chat, *texts.COMMANDS)
-cli.add("Pictures and videos", *pictures.COMMANDS)
+cli.add("Pictures and videos", imagine, *pictures.COMMANDS)
 cli.add("Pages of documents", read, *pages.COMMANDS)
 cli.add("Speech, sound and music", transcribe, speak, *sounds.COMMANDS)
 cli.add("Numbers", *forecasting.COMMANDS, run_onnx)
-cli.add("Models and files", models, inspect, quantize, merge)
+cli.add("Models and files", models, inspect, quantize, merge, export_onnx)
 cli.add("Training", finetune, train, run_processes)
 cli.add("Servers", serve)

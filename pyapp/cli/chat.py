@@ -205,14 +205,16 @@ class SpokenAnswers:
             self._loaded, SpeakOptions(speaker=int(name or 0)) if number else SpeakOptions(voice=name)
         )
 
-    def speak(self, messages: Sequence[Mapping[str, Any]], text: str) -> int:
-        """Speaks the answer to a conversation; the exit code."""
+    def speak(self, messages: Sequence[Mapping[str, Any]], text: str, writer: Any) -> int:
+        """Speaks the answer of the model `writer` to a conversation; the exit code."""
         numbers = (number for number in count(1) if not (self._folder / f"answer-{number}.wav").exists())
         target = self._folder / f"answer-{next(numbers)}.wav"
         view = SpeakJson(target, str(target)) if self._as_json else SpeakView(target)
         return write_sound(
             view,
-            lambda cancel: tasks.speak(text, self._options, model=self._loaded, reply_to=messages, cancel=cancel),
+            lambda cancel: tasks.speak(
+                text, self._options, model=self._loaded, reply_to=messages, writer=writer, cancel=cancel
+            ),
             target, quietly=True,
         )  # fmt: skip
 
@@ -418,7 +420,9 @@ class Talk:
         if isinstance(kept.last, Done) and "text" in kept.last.results:
             text = kept.last.results["text"]
             if self.speech is not None and text.strip() and code != READER_LEFT:
-                spoken = self.speech.speak(self.conversation.messages, text)
+                from pyapp.tasks.keeper import keeper
+
+                spoken = self.speech.speak(self.conversation.messages, text, keeper.loaded)
                 self._code = 1 if spoken == 1 and not self._typed else self._code
             self.conversation.answer(kept.last.results["text"], kept.last.results["thoughts"])
         else:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from pyapp import tasks
 from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option
-from pyapp.cli.together import processes_option, shard_option, train_together
+from pyapp.cli.together import hosts_option, processes_option, shard_option, train_together
 from pyapp.cli.views import JsonView, QuantizeView, SilentView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
 from pyapp.text.generation.options import SEEDS
@@ -94,17 +94,14 @@ class FinetuneView(TrainView):
 @click.option("--device", callback=device_of, help="Where to train. [default: cpu]")
 @click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
 @processes_option
+@hosts_option
 @shard_option
 @threads_option
 @json_option
 @option(TRAINED, "--lora", "rank", type=click.IntRange(min=1), help="Rank of the adapter. [default: 8]")
 @option(TRAINED, "--alpha", type=click.FloatRange(0), help="The adapter's factor is alpha / rank. [default: 2 ranks]")
-@option(
-    TRAINED,
-    "--dropout",
-    type=click.FloatRange(0, 1, max_open=True),
-    help="Dropout of the adapter's inputs. [default: 0]",
-)
+@option(TRAINED, "--dropout", type=click.FloatRange(0, 1, max_open=True),
+        help="Dropout of the adapter's inputs. [default: 0]")  # fmt: skip
 @option(TRAINED, "--targets", metavar="NAMES", help='Layers, as "q_proj,v_proj". [default: all-linear]')
 @option(TRAINED, "--dora", is_flag=True, help="Train the lengths of rows too (DoRA).")
 @option(TRAINED, "--rslora", is_flag=True, help="The adapter's factor is alpha / sqrt(rank).")
@@ -114,119 +111,56 @@ class FinetuneView(TrainView):
 @option(TRAINED, "--full", is_flag=True, help="Train all weights, without an adapter; writes a whole model.")
 @option(STEPS, "--epochs", type=click.FloatRange(0, min_open=True), help="Passes over the examples. [default: 3]")
 @option(STEPS, "--steps", type=click.IntRange(min=1), help="Optimiser steps, instead of --epochs.")
-@option(
-    STEPS,
-    "--rate",
-    type=click.FloatRange(0, 1),
-    help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of judged answers 1e-5, 1e-6; "
-    "of models that name characters 1e-4]",
-)
+@option(STEPS, "--rate", type=click.FloatRange(0, 1),
+        help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of judged answers 1e-5, 1e-6; "
+        "of models that name characters 1e-4]")  # fmt: skip
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
-@option(
-    STEPS,
-    "--batch",
-    "rows",
-    type=click.IntRange(min=1),
-    help="Examples at a time. [default: 4; of other models 16, of recordings 8]",
-)
-@option(
-    STEPS,
-    "--accumulate",
-    type=click.IntRange(min=1),
-    help="Batches whose gradients are added up for a step. [default: 1]",
-)
+@option(STEPS, "--batch", "rows", type=click.IntRange(min=1),
+        help="Examples at a time. [default: 4; of other models 16, of recordings 8]")  # fmt: skip
+@option(STEPS, "--accumulate", type=click.IntRange(min=1),
+        help="Batches whose gradients are added up for a step. [default: 1]")  # fmt: skip
 @option(
     STEPS, "--length", type=click.IntRange(min=2), help="The most tokens of an example. [default: 512, or the model's]"
 )
-@option(
-    STEPS,
-    "--evaluate-every",
-    type=click.IntRange(min=1),
-    help="Steps between two evaluations. [default: ten evaluations in all]",
-)
-@option(
-    STEPS,
-    "--patience",
-    type=click.IntRange(min=1),
-    help="End after this many evaluations without a lower held-out loss, and keep the best weights. [default: never]",
-)
+@option(STEPS, "--evaluate-every", type=click.IntRange(min=1),
+        help="Steps between two evaluations. [default: ten evaluations in all]")  # fmt: skip
+@option(STEPS, "--patience", type=click.IntRange(min=1),
+        help="End after this many evaluations without a lower held-out loss, and keep the best weights. [default: "
+        "never]")  # fmt: skip
 @option(STEPS, "--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same result.")
 @option(SOUND, "--language", help="Language of the recordings, unless their lines say it. [default: en]")
-@option(
-    SOUND,
-    "--timestamp-probability",
-    type=click.FloatRange(0, 1),
-    help="How often Whisper learns to write the times of segments. [default: 1]",
-)
-@option(
-    SOUND,
-    "--condition-on-prev-probability",
-    type=click.FloatRange(0, 1),
-    help="How often Whisper gets the text before a window of a long recording. [default: 0.5]",
-)
-@option(
-    SOUND,
-    "--error-rate-recordings",
-    metavar="COUNT",
-    type=click.IntRange(0),
-    help="Held-out recordings that a Whisper transcribes at each evaluation, to compute its error rates. [default: 16]",
-)
-@option(
-    SOUND,
-    "--spec-augment/--no-spec-augment",
-    default=None,
-    help="Hide stretches of time and frequencies at random. [default: as the model's config.json says]",
-)
+@option(SOUND, "--timestamp-probability", type=click.FloatRange(0, 1),
+        help="How often Whisper learns to write the times of segments. [default: 1]")  # fmt: skip
+@option(SOUND, "--condition-on-prev-probability", type=click.FloatRange(0, 1),
+        help="How often Whisper gets the text before a window of a long recording. [default: 0.5]")  # fmt: skip
+@option(SOUND, "--error-rate-recordings", metavar="COUNT", type=click.IntRange(0),
+        help="Held-out recordings that a Whisper transcribes at each evaluation, to compute its error rates. "
+        "[default: 16]")  # fmt: skip
+@option(SOUND, "--spec-augment/--no-spec-augment", default=None,
+        help="Hide stretches of time and frequencies at random. [default: as the model's config.json "
+        "says]")  # fmt: skip
 @option(SOUND, "--mask-time-prob", type=click.FloatRange(0, 1), help="Share of the time to hide.")
 @option(SOUND, "--mask-time-length", type=click.IntRange(min=1), help="Frames of a hidden stretch.")
 @option(SOUND, "--mask-feature-prob", type=click.FloatRange(0, 1), help="Share of the features to hide.")
 @option(SOUND, "--mask-feature-length", type=click.IntRange(min=1), help="Features of a hidden stretch.")
 @option(SOUND, "--new-vocabulary", is_flag=True, help="Name the texts' characters, not the model's own.")
 @option(SOUND, "--ignored-characters", metavar="TEXT", help='Left out of texts, as ",.?!".')
-@option(
-    SOUND,
-    "--freeze-feature-encoder/--no-freeze-feature-encoder",
-    default=None,
-    help="Keep the convolutions over samples as they are. [default: keep them]",
-)
-@option(
-    SOUND,
-    "--ctc-loss-reduction",
-    type=click.Choice(["mean", "sum"]),
-    help="How the losses of recordings are added up. [default: mean]",
-)
+@option(SOUND, "--freeze-feature-encoder/--no-freeze-feature-encoder", default=None,
+        help="Keep the convolutions over samples as they are. [default: keep them]")  # fmt: skip
+@option(SOUND, "--ctc-loss-reduction", type=click.Choice(["mean", "sum"]),
+        help="How the losses of recordings are added up. [default: mean]")  # fmt: skip
 @option(SOUND, "--ctc-zero-infinity", is_flag=True, help="An infinite loss counts as 0.")
-@option(
-    PAIRS,
-    "--beta",
-    type=click.FloatRange(0, min_open=True),
-    help="How strongly the model is kept near the old one. [default: 0.1]",
-)
-@option(
-    PAIRS,
-    "--preference",
-    metavar="LOSS",
-    help="sigmoid, ipo, orpo, simpo, cpo, robust …; kto of answers with labels. [default: sigmoid]",
-)
+@option(PAIRS, "--beta", type=click.FloatRange(0, min_open=True),
+        help="How strongly the model is kept near the old one. [default: 0.1]")  # fmt: skip
+@option(PAIRS, "--preference", metavar="LOSS",
+        help="sigmoid, ipo, orpo, simpo, cpo, robust …; kto of answers with labels. [default: sigmoid]")  # fmt: skip
 @option(PAIRS, "--gamma", type=click.FloatRange(0), help="The margin of simpo. [default: 0.5]")
-@option(
-    PAIRS,
-    "--label-smoothing",
-    type=click.FloatRange(0, 0.5, max_open=True),
-    help="Share of pairs that are judged wrongly (robust).",
-)
-@option(
-    PAIRS,
-    "--desirable-weight",
-    type=click.FloatRange(0, 1000),
-    help="Weight of the good answers, for kto. [default: 1]",
-)
-@option(
-    PAIRS,
-    "--undesirable-weight",
-    type=click.FloatRange(0, 1000),
-    help="Weight of the other answers, for kto. [default: 1]",
-)
+@option(PAIRS, "--label-smoothing", type=click.FloatRange(0, 0.5, max_open=True),
+        help="Share of pairs that are judged wrongly (robust).")  # fmt: skip
+@option(PAIRS, "--desirable-weight", type=click.FloatRange(0, 1000),
+        help="Weight of the good answers, for kto. [default: 1]")  # fmt: skip
+@option(PAIRS, "--undesirable-weight", type=click.FloatRange(0, 1000),
+        help="Weight of the other answers, for kto. [default: 1]")  # fmt: skip
 @option(MEMORY, "--quantized", metavar="TYPE", help="Convert the base model while it loads: q8_0, q4_0, Q4_K_M …")
 @option(MEMORY, "--checkpointing", is_flag=True, help="Compute blocks again in backward, instead of keeping them.")
 @option(MEMORY, "--bfloat16", is_flag=True, help="Compute matrix products in bfloat16 (autocast).")
@@ -237,6 +171,7 @@ def finetune(
     out_dir: Path,
     resume: bool,
     processes: int,
+    hosts: str | None,
     shard: bool,
     as_json: bool,
     **settings: Any,
@@ -278,7 +213,7 @@ def finetune(
             keeps_state=True,
         )  # fmt: skip
 
-    return train_together(processes, shard, device, run)
+    return train_together(processes, hosts, shard, device, run)
 
 
 class MergeView(QuantizeView):

@@ -12,8 +12,9 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import command
+from pyapp.cli.items import model_option
 from pyapp.cli.running import WORDS, device_option, forward, json_option, threads_option, type_option
-from pyapp.cli.texts import file_argument, model_option, named, read_text
+from pyapp.cli.texts import file_argument, named, read_text
 from pyapp.cli.views import ItemsView, JsonView, View
 
 NAMES_IN_ERROR = 24

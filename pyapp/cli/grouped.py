@@ -96,6 +96,11 @@ def option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:
     return click.option(*names, cls=GroupedOption, group=group, **settings)
 
 
+def combined(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator; the help shows them in this order."""
+    return lambda function: functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
+
+
 CHOICE, REPETITION, ENDING, FORM, SPEED, SEVERAL, DENOISING = (
     "Choice of tokens", "Repetition", "Length and end", "Form of the text", "Speculation", "Several texts",
     "Masked diffusion (LLaDA, Dream)",
@@ -211,14 +216,7 @@ def generation_options(most: int | None, several: bool = True) -> Callable[[F], 
     """The options of SamplingOptions; `most` is the default of max_new_tokens."""
     found: list[Callable[[F], F]] = [*_of_ending(most), *_of_choice(), *_of_repetition(), *_of_form(), *_of_speed()]
     found += _of_denoising()
-    found += _of_several() if several else []
-
-    def decorate(function: F) -> F:
-        for entry in reversed(found):
-            function = entry(function)
-        return function
-
-    return decorate
+    return combined(*found, *(_of_several() if several else []))
 
 
 def settings_of(settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,16 @@
-"""pyapp run-onnx: runs an ONNX model over files of arrays."""
+"""pyapp run-onnx: runs an ONNX model over files of arrays; pyapp export-onnx: writes a model as ONNX."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import click
 
 from pyapp.cli.grouped import command
 from pyapp.cli.running import forward, json_option, threads_option
-from pyapp.cli.views import JsonView, View
+from pyapp.cli.views import JsonView, QuantizeView, View, size
 from pyapp.events import Done, Event, Item, Metric
 
 
@@ -26,9 +27,7 @@ class OutputsView(View):
     def _output(self, values: Mapping[str, Any]) -> None:
         shape = " × ".join(map(str, values["shape"])) or "scalar"
         numbers = ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values["first"])
-        total = 1
-        for size in values["shape"]:
-            total *= size
+        total = prod(values["shape"])
         click.echo(
             f"{values['output']}: {values['dtype']} {shape}: {numbers}{' …' if total > len(values['first']) else ''}"
         )
@@ -62,4 +61,35 @@ def run_onnx(file: str, inputs: tuple[str, ...], output: str | None, repeats: in
     return forward(
         lambda cancel: onnx.run_onnx(file, plain, named=named, output=output, repeats=repeats, cancel=cancel),
         JsonView() if as_json else OutputsView(),
+    )
+
+
+class ExportView(QuantizeView):
+    """Says what was written."""
+
+    def done(self, event: Done) -> None:
+        if event.reason == "complete":
+            results = event.results
+            click.echo(f"{results['file']}: {size(results['size'])}, for {results['task']}")
+
+
+@command("export-onnx", short_help="Write a model as ONNX.")
+@click.argument("model")
+@click.argument("out", type=click.Path(file_okay=False))
+@click.option("--task", metavar="TASK",
+              help="features, masked-lm, sequence-classification, token-classification, question-answering, causal-lm, "
+                   "image-classification or image-features. [default: what config.json says]")  # fmt: skip
+@click.option("--opset", type=click.IntRange(17, 23), help="The opset of ONNX. [default: 20]")
+@click.option("--type", "dtype", metavar="TYPE", default="float32", show_default=True, help="float32 or float16.")
+@json_option
+def export_onnx(model: str, out: str, task: str | None, opset: int | None, dtype: str, as_json: bool) -> int:
+    """Write MODEL, an encoder, a classifier or a language model, into the folder OUT: model.onnx, which takes batches
+    and texts of any size, with config.json and the tokenizer. Optimum, transformers.js and sentence-transformers read
+    such folders.
+    """
+    from pyapp.tasks import onnx
+
+    return forward(
+        lambda cancel: onnx.export_onnx(model, out, task=task, dtype=dtype, opset_version=opset, cancel=cancel),
+        JsonView() if as_json else ExportView(),
     )

@@ -9,15 +9,14 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import command
-from pyapp.cli.pictures import files_argument
+from pyapp.cli.items import files_argument, model_option, top_option, vector
 from pyapp.cli.running import WORDS, forward, forward_items, usual_options
-from pyapp.cli.texts import model_option, top_option, vector
 from pyapp.cli.views import JsonView, RankView
 
 
 @command("rank-pages", short_help="Order pages by how well they answer a query.")
 @click.argument("query", type=WORDS)
-@files_argument
+@files_argument("IMAGE…")
 @model_option
 @top_option
 @usual_options
@@ -30,7 +29,7 @@ def rank_pages(query: str, files: tuple[str, ...], as_json: bool, **settings: An
 
 
 @command("embed-pages", short_help="Turn pages and queries into vectors.")
-@click.argument("files", nargs=-1, type=click.Path(), metavar="IMAGE…")
+@files_argument("IMAGE…", required=False)
 @model_option
 @click.option(
     "--text", "texts", type=WORDS, multiple=True, help="A query to compute the vectors of; may be given again."

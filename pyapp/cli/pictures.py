@@ -1,13 +1,11 @@
 """The commands over pictures and videos: answer-image, caption, classify-image, classify-video, depth, detect,
-embed-image, follow, imagine, key-points, match-points, pose, segment, upscale. Results on stdout in the order of the
+embed-image, follow, key-points, match-points, pose, segment, upscale. Results on stdout in the order of the
 pictures, everything else on stderr.
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,24 +13,32 @@ from typing import Any
 import click
 
 from pyapp import tasks, vision
+from pyapp.cli.drawn import drawer, drawing, folder_option, made_files, png_writer, target_option
 from pyapp.cli.grouped import command
-from pyapp.cli.running import WORDS, check_folder_of, forward, forward_items, usual_options
-from pyapp.cli.texts import label_lines, model_option, own_labels, top_answers, top_labels, vector
+from pyapp.cli.items import (
+    beams_option,
+    files_argument,
+    label_lines,
+    label_options,
+    model_option,
+    own_labels,
+    texts_option,
+    tokens_option,
+    top_answers,
+    top_labels,
+    vector,
+)
+from pyapp.cli.running import WORDS, forward, forward_items, usual_options
 from pyapp.cli.views import View
 from pyapp.engine.lazy import np
-from pyapp.events import Item
-from pyapp.formats.sink import open_sink
 
-files_argument = click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="IMAGE…")
+images_argument = files_argument("IMAGE…")
 
 
 @command("classify-image", short_help="Label pictures.")
-@files_argument
+@images_argument
 @model_option
-@click.option(
-    "--labels", type=WORDS, metavar="TEXT,…", help="Labels to choose from, with a model such as CLIP: a cat,a dog"
-)
-@click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "This is a photo of {}."]')
+@label_options("Labels to choose from, with a model such as CLIP: a cat,a dog", '"This is a photo of {}."')
 @top_labels
 @usual_options
 def classify_image(
@@ -50,7 +56,7 @@ def classify_image(
 
 @command("answer-image", short_help="Answer a question about pictures.")
 @click.argument("question", type=WORDS)
-@files_argument
+@images_argument
 @model_option
 @top_answers
 @usual_options
@@ -63,7 +69,7 @@ def answer_image(question: str, files: tuple[str, ...], as_json: bool, **setting
 
 
 @command("classify-video", short_help="Label videos.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="VIDEO…")
+@files_argument("VIDEO…")
 @model_option
 @top_labels
 @usual_options
@@ -75,184 +81,15 @@ def classify_video(files: tuple[str, ...], as_json: bool, **settings: Any) -> in
 
 
 @command("embed-image", short_help="Turn pictures and texts into vectors.")
-@click.argument("files", nargs=-1, type=click.Path(), metavar="IMAGE…")
+@files_argument("IMAGE…", required=False)
 @model_option
-@click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
+@texts_option
 @usual_options
 def embed_image(files: tuple[str, ...], texts: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     """Compute the vector of each IMAGE, then of each --text, with a model such as CLIP: a JSON array per line."""
     if not files and not texts:
         raise click.UsageError("Give pictures, or texts with --text.")
     return forward_items(partial(tasks.embed_images, list(files), texts, **settings), as_json, vector)
-
-
-def drawn_files(files: Sequence[str], folder: str | None) -> list[Path]:
-    """Where the drawn pictures go: files of their names in a folder, which is made. UsageError if two have one name."""
-    if folder is None:
-        return []
-    found = [Path(folder) / f"{Path(file).stem}.png" for file in files]
-    if len(set(found)) < len(found):
-        raise click.UsageError("two pictures have the same name: give them to two commands, with two folders.")
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise click.BadParameter(f"{folder}: {error.strerror or error}.", param_hint="--output-dir") from None
-    return found
-
-
-def made_files(files: Sequence[str], target: str | None) -> list[Path]:
-    """Where what is made of pictures goes: a file, where `target` names a PNG and there is one picture, else a
-    folder.
-    """
-    if target is None or Path(target).suffix.lower() != ".png" or Path(target).is_dir():
-        return drawn_files(files, target)
-    if len(files) > 1:
-        raise click.UsageError(f"{target} is one file, and there are {len(files)} pictures: give a folder.")
-    if not Path(target).parent.is_dir():
-        raise click.BadParameter(f"there is no folder {Path(target).parent}.", param_hint="--output")
-    return [Path(target)]
-
-
-def png_writer(targets: Sequence[Path]) -> Callable[[int, Any], None]:
-    """What writes the PNG file of each picture to its place, if there are any."""
-
-    def write(index: int, values: Any) -> None:
-        if targets:
-            with open_sink(targets[index]) as sink:
-                sink.write(base64.b64decode(values["png"]))
-
-    return write
-
-
-def drawer(files: Sequence[str], folder: str | None, drawn: Callable[[Any, Any], Any]) -> Callable[[int, Any], None]:
-    """What writes a picture with what was found to its place in the folder, if there is one. drawn: a picture and the
-    values of its Item → the picture to write, (H, W, 3).
-    """
-    targets = drawn_files(files, folder)
-
-    def draw(index: int, values: Any) -> None:
-        if targets:
-            from pyapp.formats.png import encode_png
-            from pyapp.vision import read_image
-
-            with open_sink(targets[index]) as sink:
-                sink.write(encode_png(drawn(read_image(files[index]), values).numpy()))
-
-    return draw
-
-
-def drawing(start: Callable[..., Any], draw: Callable[[int, Any], None]) -> Callable[..., Any]:
-    """The task `start`; `draw` gets each Item's index and values first, and its errors become the last event."""
-
-    @tasks.task
-    async def stream(cancel: Any) -> Any:
-        async with aclosing(start(cancel=cancel)) as events:
-            async for event in events:
-                if isinstance(event, Item):
-                    draw(event.index, event.values)
-                yield event
-
-    return stream
-
-
-folder_option = click.option(
-    "-o", "--output-dir", "folder", type=click.Path(), help="Also write each picture with what was found, as PNG."
-)
-
-
-@command(short_help="Find objects in pictures.")
-@files_argument
-@model_option
-@click.option("--labels", type=WORDS, metavar="TEXT,…", help="What to find, with a model such as OWLv2: cat,red ball")
-@click.option(
-    "--template",
-    type=WORDS,
-    metavar="TEXT",
-    help='The text of a label. [default: the model\'s, of OWLv2 "a photo of a {}"]',
-)
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    help="Only objects with at least this probability.  [default: 0.5, with --labels 0.1, of Grounding DINO 0.25]",
-)
-@folder_option
-@usual_options
-def detect(
-    files: tuple[str, ...], labels: str | None, template: str | None, threshold: float | None, folder: str | None,
-    as_json: bool, **settings: Any,
-) -> int:  # fmt: skip
-    """Find the objects in each IMAGE with a model such as YOLOS; with --labels, objects of any names. A line for each
-    object: label, probability, box (left, top, right, bottom in pixels) and the picture's name.
-    """
-    chosen = own_labels(labels, template)
-    threshold = 0.5 if threshold is None and chosen is None else threshold
-    draw = drawer(files, folder, lambda image, values: vision.draw_boxes(image, values["objects"]))
-
-    def lines(index: int, values: Any) -> list[str]:
-        rows = []
-        for found in values["objects"]:
-            box = " ".join(f"{side:.1f}" for side in found["box"])
-            rows.append(f"{found['label']}\t{found['score']:.4f}\t{box}\t{files[index]}")
-        if not rows:
-            least = "the model's threshold" if threshold is None else threshold
-            click.echo(f"note: {files[index]}: no object is more probable than {least}", err=True)
-        return rows
-
-    look = partial(tasks.detect_objects, list(files), threshold=threshold, **settings)
-    if chosen is not None:
-        look = partial(tasks.detect_labels, list(files), chosen, template=template, threshold=threshold, **settings)
-    return forward_items(drawing(look, draw), as_json, lines)
-
-
-@command(short_help="Estimate how far the pixels are.")
-@files_argument
-@model_option
-@click.option(
-    "-o", "--output", "--output-dir", "target", type=click.Path(),
-    help="Where the pictures of depth go, as PNG: a folder, or of one picture a file NAME.png.",
-)  # fmt: skip
-@usual_options
-def depth(files: tuple[str, ...], target: str | None, as_json: bool, **settings: Any) -> int:
-    """Write how far the pixels of each IMAGE are with a model such as Depth Anything, as a picture of 16 bits of grey:
-    a line with the numbers of black and white, and the picture's name. Metric models have metres, others nearness,
-    where white is near.
-    """
-    if target is None and not as_json:
-        raise click.UsageError("Say where the pictures of depth go: --output FOLDER (or take them from --json).")
-    targets = made_files(files, target)
-
-    def lines(index: int, values: Any) -> list[str]:
-        return [f"{values['least']:.6g} {values['most']:.6g}\t{targets[index]}"]
-
-    look = partial(tasks.estimate_depth, list(files), **settings)
-    return forward_items(drawing(look, png_writer(targets)), as_json, lines)
-
-
-@command(short_help="Make pictures larger, or cleaner.")
-@files_argument
-@model_option
-@click.option(
-    "-o", "--output", "--output-dir", "target", type=click.Path(),
-    help="Where the pictures go, as PNG: a folder, or of one picture a file NAME.png.",
-)  # fmt: skip
-@click.option(
-    "--tile", type=click.IntRange(min=0), default=128, show_default=True,
-    help="Pixels of a side of the parts in which a picture is computed; smaller ones take less memory. 0: as a whole.",
-)  # fmt: skip
-@usual_options
-def upscale(files: tuple[str, ...], target: str | None, as_json: bool, **settings: Any) -> int:
-    """Make each IMAGE larger with a model such as Swin2SR (caidas/swin2SR-classical-sr-x2-64), as many times as the
-    model does it, or cleaner: a line with the new width and height, and the file.
-    """
-    if target is None and not as_json:
-        raise click.UsageError("Say where the pictures go: --output NAME.png or FOLDER (or take them from --json).")
-    targets = made_files(files, target)
-
-    def lines(index: int, values: Any) -> list[str]:
-        return [f"{values['size'][1]} x {values['size'][0]}\t{targets[index]}"]
-
-    work = partial(tasks.upscale_images, list(files), **settings)
-    return forward_items(drawing(work, png_writer(targets)), as_json, lines)
 
 
 def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
@@ -274,17 +111,109 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
     return read
 
 
-@command(short_help="Find the poses of persons.")
-@files_argument
+@command(short_help="Find objects in pictures.")
+@images_argument
 @model_option
-@click.option("--detector", metavar="MODEL", help="A model such as YOLOS that finds the persons first.")
+@label_options("What to find, with a model such as OWLv2: cat,red ball", 'the model\'s, of OWLv2 "a photo of a {}"')
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
-    default=0.5,
-    show_default=True,
-    help="With --detector: only persons with at least this probability.",
+    help="Only objects with at least this probability.  [default: 0.5, with --labels 0.1, of Grounding DINO 0.25]",
 )
+@click.option(
+    "--box",
+    "boxes",
+    multiple=True,
+    metavar="X0,Y0,X1,Y1",
+    callback=numbers_of("X0,Y0,X1,Y1"),
+    help="With SAM 3 and one picture: a box in pixels that shows what to find; may be given again.",
+)
+@click.option("--not-box", "others", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
+              help="As --box, for what is not meant.")  # fmt: skip
+@folder_option
+@usual_options
+def detect(
+    files: tuple[str, ...], labels: str | None, template: str | None, threshold: float | None,
+    boxes: list[list[float]], others: list[list[float]], folder: str | None, as_json: bool, **settings: Any,
+) -> int:  # fmt: skip
+    """Find the objects in each IMAGE with a model such as YOLOS; with --labels, objects of any names; with --box, those
+    like what a box shows. A line for each object: label, probability, box (left, top, right, bottom in pixels) and the
+    picture's name.
+    """
+    chosen = own_labels(labels, template)
+    if boxes or others:
+        chosen = chosen or []
+        settings |= {"boxes": [*boxes, *others], "box_labels": [1] * len(boxes) + [0] * len(others)}
+    threshold = 0.5 if threshold is None and chosen is None else threshold
+    draw = drawer(files, folder, lambda image, values: vision.draw_boxes(image, values["objects"]))
+
+    def lines(index: int, values: Any) -> list[str]:
+        rows = []
+        for found in values["objects"]:
+            box = " ".join(f"{side:.1f}" for side in found["box"])
+            rows.append(f"{found['label']}\t{found['score']:.4f}\t{box}\t{files[index]}")
+        if not rows:
+            least = "the model's threshold" if threshold is None else threshold
+            click.echo(f"note: {files[index]}: no object is more probable than {least}", err=True)
+        return rows
+
+    look = partial(tasks.detect_objects, list(files), threshold=threshold, **settings)
+    if chosen is not None:
+        look = partial(tasks.detect_labels, list(files), chosen, template=template, threshold=threshold, **settings)
+    return forward_items(drawing(look, draw), as_json, lines)
+
+
+@command(short_help="Estimate how far the pixels are.")
+@images_argument
+@model_option
+@target_option
+@usual_options
+def depth(files: tuple[str, ...], target: str | None, as_json: bool, **settings: Any) -> int:
+    """Write how far the pixels of each IMAGE are with a model such as Depth Anything, as a picture of 16 bits of grey:
+    a line with the numbers of black and white, and the picture's name. Metric models have metres, others nearness,
+    where white is near.
+    """
+    if target is None and not as_json:
+        raise click.UsageError("Say where the pictures of depth go: --output FOLDER (or take them from --json).")
+    targets = made_files(files, target)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [f"{values['least']:.6g} {values['most']:.6g}\t{targets[index]}"]
+
+    look = partial(tasks.estimate_depth, list(files), **settings)
+    return forward_items(drawing(look, png_writer(targets)), as_json, lines)
+
+
+@command(short_help="Make pictures larger, or cleaner.")
+@images_argument
+@model_option
+@target_option
+@click.option(
+    "--tile", type=click.IntRange(min=0), default=128, show_default=True,
+    help="Pixels of a side of the parts in which a picture is computed; smaller ones take less memory. 0: as a whole.",
+)  # fmt: skip
+@usual_options
+def upscale(files: tuple[str, ...], target: str | None, as_json: bool, **settings: Any) -> int:
+    """Make each IMAGE larger with a model such as Swin2SR (caidas/swin2SR-classical-sr-x2-64), as many times as the
+    model does it, or cleaner: a line with the new width and height, and the file.
+    """
+    if target is None and not as_json:
+        raise click.UsageError("Say where the pictures go: --output NAME.png or FOLDER (or take them from --json).")
+    targets = made_files(files, target)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [f"{values['size'][1]} x {values['size'][0]}\t{targets[index]}"]
+
+    work = partial(tasks.upscale_images, list(files), **settings)
+    return forward_items(drawing(work, png_writer(targets)), as_json, lines)
+
+
+@command(short_help="Find the poses of persons.")
+@images_argument
+@model_option
+@click.option("--detector", metavar="MODEL", help="A model such as YOLOS that finds the persons first.")
+@click.option("--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True,
+              help="With --detector: only persons with at least this probability.")  # fmt: skip
 @click.option(
     "--box", "boxes", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
     help="A person's box in pixels, of one picture; may be given again.",
@@ -325,7 +254,7 @@ def pose(
 
 
 @command("key-points", short_help="Find points that are easily found again.")
-@files_argument
+@images_argument
 @model_option
 @click.option("--top", type=click.IntRange(min=1), help="How many points, the surest first. [default: all]")
 @folder_option
@@ -346,7 +275,7 @@ def key_points(files: tuple[str, ...], folder: str | None, as_json: bool, **sett
 
 @command("match-points", short_help="Find the same points in two pictures.")
 @click.argument("first", type=click.Path(), metavar="FIRST")
-@files_argument
+@images_argument
 @model_option
 @click.option("--top", type=click.IntRange(min=1), help="How many matches, the surest first. [default: all]")
 @folder_option
@@ -395,24 +324,17 @@ def areas_of(values: Any) -> Any:
 
 
 @command(short_help="Label the areas of pictures.")
-@files_argument
+@images_argument
 @model_option
 @point_option
 @other_point_option
-@click.option("--labels", type=WORDS, metavar="TEXT,…", help="What to find, with a model such as CLIPSeg: sky,red car")
-@click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "a photo of a {}."]')
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    help="With --labels: only pixels with at least this probability.  [default: 0.5]",
-)
+@label_options("What to find, with a model such as CLIPSeg: sky,red car", '"a photo of a {}."')
+@click.option("--threshold", type=click.FloatRange(0, 1),
+              help="With --labels: only pixels with at least this probability.  [default: 0.5]")  # fmt: skip
 @box_option
 @click.option("--everything", is_flag=True, help="Cut out all objects, with a model such as SAM.")
-@click.option(
-    "--points-per-side",
-    type=click.IntRange(1, 256),
-    help="With --everything: of the grid of points that are asked for.  [default: 32]",
-)
+@click.option("--points-per-side", type=click.IntRange(1, 256),
+              help="With --everything: of the grid of points that are asked for.  [default: 32]")  # fmt: skip
 @folder_option
 @usual_options
 def segment(
@@ -495,26 +417,17 @@ def follow(
 
 
 @command(short_help="Say what pictures show.")
-@files_argument
+@images_argument
 @model_option
-@click.option(
-    "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
-)
-@click.option(
-    "-n", "--max-new-tokens", type=click.IntRange(min=1), help="The most tokens to write. [default: the model's]"
-)
-@click.option(
-    "--prompt",
-    type=WORDS,
-    metavar="TEXT",
-    help="A question, for GIT (microsoft/git-base-vqav2), InstructBLIP, BLIP-2 with a T5, Pix2Struct and DePlot; for "
-    "Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … [default: a caption]",
-)
-@click.option(
-    "--font",
-    type=click.Path(exists=True, dir_okay=False),
-    help="The TrueType file in which Pix2Struct's questions are drawn.  [default: Arial, from the hub]",
-)
+@beams_option
+@tokens_option
+@click.option("--prompt", type=WORDS, metavar="TEXT",
+              help="A question, for GIT (microsoft/git-base-vqav2), InstructBLIP, BLIP-2 with a T5, Pix2Struct and "
+              "DePlot; for "
+              "Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … [default: a caption]")  # fmt: skip
+@click.option("--font", type=click.Path(exists=True, dir_okay=False),
+              help="The TrueType file in which Pix2Struct's questions are drawn.  [default: Arial, from the "
+              "hub]")  # fmt: skip
 @usual_options
 def caption(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     """Write what each IMAGE shows with a model such as BLIP or Florence-2, or its answer to a --prompt: a line for each
@@ -524,121 +437,7 @@ def caption(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     return forward_items(look, as_json, lambda index, values: [" ".join(values["text"].split())])
 
 
-def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[tuple[str, float]]:
-    """FILE[:SCALE], each as a pair."""
-    found = []
-    for text in value:
-        file, _, scale = text.rpartition(":")
-        try:
-            found.append((file, float(scale)) if file else (text, 1.0))
-        except ValueError:  # the colon is part of the name
-            found.append((text, 1.0))
-    return found
-
-
-@command(short_help="Draw what a text describes.")
-@click.argument("prompts", nargs=-1, required=True, type=WORDS, metavar="PROMPT…")
-@model_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False),
-    default="imagined.png",
-    show_default=True,
-    help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …",
-)
-@click.option("--negative-prompt", type=WORDS, metavar="TEXT", default="", help="What the pictures should not show.")
-@click.option("-s", "--steps", type=click.IntRange(min=1), help="Steps. [default: what suits the model]")
-@click.option(
-    "--guidance", type=click.FloatRange(0, 100), help="How much the prompt counts. [default: what suits the model]"
-)
-@click.option(
-    "--true-cfg-scale",
-    type=click.FloatRange(1, 100),
-    default=1.0,
-    show_default=True,
-    help="How much the prompt counts against the negative one, for models that read the guidance; two passes a step.",
-)
-@click.option("--height", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
-@click.option("--width", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same paths."
-)
-@click.option(
-    "--schedule",
-    metavar="NAME",
-    help="How noise is removed: ddim, dpm++, dpm++-karras, euler, euler-ancestral, heun, lcm, unipc …  "
-    "[default: the model's]",
-)
-@click.option("--image", type=click.Path(exists=True, dir_okay=False), help="A picture to start from.")
-@click.option(
-    "--strength",
-    type=click.FloatRange(0, 1, min_open=True),
-    help="How much the start picture changes. [default: 0.8; 1 with a mask]",
-)
-@click.option(
-    "--mask",
-    type=click.Path(exists=True, dir_okay=False),
-    help="A picture that is white where the start picture is to be drawn anew, and black where it stays.",
-)
-@click.option(
-    "--lora",
-    metavar="FILE[:SCALE]",
-    multiple=True,
-    callback=scaled_files,
-    help="A LoRA file, or a name on the hub, and how much it counts (1); may be given again.",
-)
-@click.option("--control", metavar="MODEL", help="A folder, or a name on the hub, of a ControlNet.")
-@click.option(
-    "--control-image", type=click.Path(exists=True, dir_okay=False), help="The picture that the ControlNet reads."
-)
-@click.option(
-    "--control-scale", type=click.FloatRange(0, 10), default=1.0, show_default=True, help="How much it counts."
-)
-@click.option(
-    "--adapter",
-    metavar="FILE[:SCALE]",
-    callback=lambda context, option, given: scaled_files(context, option, () if given is None else (given,)) or None,
-    help="An IP-Adapter of Stable Diffusion 1.5 or XL, such as h94/IP-Adapter:models/ip-adapter_sd15.safetensors, and "
-    "how much it counts (1).",
-)
-@click.option(
-    "--adapter-image", type=click.Path(exists=True, dir_okay=False), help="The picture that the IP-Adapter reads."
-)
-@click.option(
-    "--image-encoder", metavar="MODEL", help="The IP-Adapter's CLIP.  [default: image_encoder, in the same folder]"
-)
-@click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
-@click.option(
-    "--transformer",
-    metavar="FILE",
-    help="The transformer of FLUX, Stable Diffusion 3, Z-Image or Qwen-Image: a GGUF or safetensors file, or "
-    "owner/repo:FILE.",
-)
-@click.option("--prior", metavar="MODEL", help="The prior of Würstchen.  [default: MODEL-prior, or in its folder]")
-@usual_options
-def imagine(prompts: tuple[str, ...], output: str, as_json: bool, **settings: Any) -> int:
-    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
-    3.5), FLUX.1 (also Fill and Kontext), FLUX.2 klein, Z-Image, Qwen-Image, PixArt-Sigma, Sana or Würstchen: the names
-    of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is white
-    there is drawn anew. FLUX.1 Kontext and FLUX.2 change the picture as the prompt says.
-    """
-    path = Path(output)
-    if path.suffix.lower() not in ("", ".png"):
-        raise click.BadParameter(
-            f"{output}: pictures are written as PNG: name it {path.with_suffix('.png').name}.", param_hint="--output"
-        )
-    check_folder_of(path, lambda what: click.BadParameter(what, param_hint="--output"))
-    several = len(prompts) > 1
-    targets = [path.with_stem(f"{path.stem}-{i + 1}") if several else path for i in range(len(prompts))]
-
-    draw = partial(tasks.imagine, list(prompts), **settings)
-    return forward_items(
-        drawing(draw, png_writer(targets)), as_json, lambda index, values: [str(targets[index])]
-    )  # fmt: skip
-
-
 COMMANDS = (
-    answer_image, caption, classify_image, classify_video, depth, detect, embed_image, follow, imagine, key_points,
+    answer_image, caption, classify_image, classify_video, depth, detect, embed_image, follow, key_points,
     match_points, pose, segment, upscale,
 )  # fmt: skip

@@ -11,6 +11,16 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import command
+from pyapp.cli.items import (
+    files_argument,
+    label_lines,
+    label_options,
+    model_option,
+    own_labels,
+    texts_option,
+    top_labels,
+    vector,
+)
 from pyapp.cli.running import (
     WORDS,
     device_option,
@@ -21,16 +31,12 @@ from pyapp.cli.running import (
     usual_options,
 )
 from pyapp.cli.speak import SpeakJson, SpeakView, targets_of, write_sound
-from pyapp.cli.texts import label_lines, model_option, own_labels, top_labels, vector
 
 
 @command("classify-sound", short_help="Label recordings.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="SOUND…")
+@files_argument("SOUND…")
 @model_option
-@click.option(
-    "--labels", type=WORDS, metavar="TEXT,…", help="Labels to choose from, with a model such as CLAP: a dog,rain"
-)
-@click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "This is a sound of {}."]')
+@label_options("Labels to choose from, with a model such as CLAP: a dog,rain", '"This is a sound of {}."')
 @top_labels
 @usual_options
 def classify_sound(
@@ -48,7 +54,7 @@ def classify_sound(
 
 
 @command("label-sound", short_help="Find when labels hold in recordings.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="SOUND…")
+@files_argument("SOUND…")
 @model_option
 @click.option("--threshold", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, show_default=True,
               help="The least probability of a label at a moment.")  # fmt: skip
@@ -68,9 +74,9 @@ def label_sound(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
 
 
 @command("embed-sound", short_help="Turn recordings and texts into vectors.")
-@click.argument("files", nargs=-1, type=click.Path(), metavar="SOUND…")
+@files_argument("SOUND…", required=False)
 @model_option
-@click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
+@texts_option
 @usual_options
 def embed_sound(files: tuple[str, ...], texts: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     """Compute the vector of each SOUND, then of each --text, with a model such as CLAP: a JSON array per line. Or with

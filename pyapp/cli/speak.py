@@ -11,6 +11,7 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import command
+from pyapp.cli.items import optional_model
 from pyapp.cli.running import (
     WORDS,
     check_folder_of,
@@ -21,7 +22,7 @@ from pyapp.cli.running import (
     threads_option,
     type_option,
 )
-from pyapp.cli.texts import chosen_model, optional_model, read_text
+from pyapp.cli.texts import chosen_model, read_text
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Sound
@@ -104,12 +105,9 @@ class SpeakJson(SpeakView):
               help="The number of the voice, for models that have several.")  # fmt: skip
 @click.option("--voice", metavar="NAME",
               help="Its name, of models whose voices have names; or of several: af_heart,af_bella.")  # fmt: skip
-@click.option(
-    "--voice-description",
-    "description",
-    metavar="TEXT",
-    help="What the voice and the recording sound like, for Parler-TTS: 'Jon speaks fast, in a small room.'",
-)
+@click.option("--voice-description", "description", metavar="TEXT",
+              help="What the voice and the recording sound like, for Parler-TTS: 'Jon speaks fast, in a small "
+              "room.'")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.1, FASTEST), default=1.0, show_default=True,
               help="How fast: 2 is twice the model's own rate.")  # fmt: skip
 @click.option(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,16 @@ from click.core import ParameterSource
 
 from pyapp import tasks
 from pyapp.cli.grouped import command
+from pyapp.cli.items import (
+    beams_option,
+    label_lines,
+    model_option,
+    optional_model,
+    tokens_option,
+    top_answers,
+    top_option,
+    vector,
+)
 from pyapp.cli.running import (
     WORDS,
     device_option,
@@ -32,19 +42,6 @@ from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER
 
 INPUT_LIMIT = 1 << 30  # bytes of a file of texts
 
-model_option = click.option(
-    "-m", "--model", required=True, metavar="MODEL", help="A folder, or a name on the hub such as owner/repo."
-)
-optional_model = click.option(
-    "-m", "--model", metavar="MODEL", help="A folder, or a name on the hub such as owner/repo; of a server its name."
-)
-top_option = click.option("--top", type=click.IntRange(min=1), help="How many, the best first. [default: all]")
-top_labels = click.option(
-    "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
-)
-top_answers = click.option(
-    "--top", type=click.IntRange(min=1), default=1, show_default=True, help="How many answers, the best first."
-)
 password_option = click.option(
     "--password", envvar="PYAPP_PDF_PASSWORD", show_envvar=True, help="The password of a locked PDF."
 )
@@ -121,29 +118,6 @@ def place(values: Mapping[str, Any]) -> str:
     return f"{values['page'] + 1}\t" + ",".join(str(round(side)) for side in values["box"] or ())
 
 
-def own_labels(labels: str | None, template: str | None) -> list[str] | None:
-    """The labels of --labels; None: there are none. UsageError for --template without them."""
-    if template is not None and labels is None:
-        raise click.UsageError("--template needs --labels.")
-    return None if labels is None else [label.strip() for label in labels.split(",") if label.strip()]
-
-
-def label_lines(names: Sequence[str] | None) -> Callable[[int, Any], list[str]]:
-    """What makes the line of an Item: its labels with their probabilities, then its name; None: the page."""
-
-    def lines(index: int, values: Any) -> list[str]:
-        found = ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in values["labels"])
-        name = f"page {values['page'] + 1}" if names is None else names[index]
-        return [f"{found}\t{name}"]
-
-    return lines
-
-
-def vector(index: int, values: Any) -> list[str]:
-    """The line of an Item with a vector, or with several."""
-    return [json.dumps(values.get("embedding", values.get("embeddings")))]
-
-
 def weights_of_words(index: int, values: Any) -> list[str]:
     """A sparse vector as a JSON object."""
     rounded = {word: round(weight, 4) for word, weight in zip(values["words"], values["weights"], strict=True)}
@@ -160,11 +134,8 @@ def weights_of_words(index: int, values: Any) -> list[str]:
 @click.option("--dimensions", type=click.IntRange(min=1), help="Keep only the first N numbers of each vector.")
 @click.option("--sparse", is_flag=True, help="Weights of words, by a model that fills masks, such as SPLADE.")
 @click.option("--tokens", is_flag=True, help="A vector for each token, as ColBERT compares them.")
-@click.option(
-    "--role",
-    type=click.Choice(["query", "document"]),
-    help="With --tokens: whether the lines are queries or documents.",
-)
+@click.option("--role", type=click.Choice(["query", "document"]),
+              help="With --tokens: whether the lines are queries or documents.")  # fmt: skip
 @type_option
 @device_option
 @threads_option
@@ -267,12 +238,8 @@ def fill_mask(text: str, as_json: bool, **settings: Any) -> int:
     help="The language of FILE: fr (M2M100, mBART), fra_Latn (NLLB), by the model's own code.",
 )  # fmt: skip
 @click.option("--to", "--target", "target", metavar="LANGUAGE", help="The language to write, such as de or deu_Latn.")
-@click.option(
-    "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
-)
-@click.option(
-    "-n", "--max-new-tokens", type=click.IntRange(min=1), help="The most tokens to write. [default: the model's]"
-)
+@beams_option
+@tokens_option
 @click.option("--length-penalty", type=float, help="Above 0, longer texts are better. [default: the model's]")
 @click.option(
     "--no-repeat-ngram-size", metavar="N", type=click.IntRange(min=0), help="No sequence of N tokens occurs twice."

@@ -22,8 +22,15 @@ tensor_parallel_option = click.option(
 
 processes_option = click.option(
     "--processes", type=click.IntRange(1, 1 << 10), default=1, metavar="N",
-    help="Divide the batches of a step among N processes of this machine, on N cards with --device cuda. Needs MPI: "
+    help="Divide the batches of a step among N processes, on N cards with --device cuda. Needs MPI: "
     "pip install 'pyapp[distributed]'. [default: 1]",
+)  # fmt: skip
+
+
+hosts_option = click.option(
+    "--hosts", metavar="ONE:4,TWO:4",
+    help="With --processes: the machines, this one first, with the number of processes of each. All see the same files "
+    "under the same paths, and have ssh. [default: this one]",
 )  # fmt: skip
 
 
@@ -43,17 +50,22 @@ def _is_one_of(processes: int, option: str) -> bool:
     return started is not None
 
 
-def _start(processes: int) -> int:
-    """Runs this command in as many processes; returns its exit code."""
+def _start(processes: int, hosts: str | None = None) -> int:
+    """Runs this command in as many processes, on these machines; returns its exit code."""
     from pyapp.distributed import launch
 
-    return launch.run_led(sys.argv[1:], processes, lambda line: click.echo(line, err=True))
+    return launch.run_led(sys.argv[1:], processes, lambda line: click.echo(line, err=True), hosts)
 
 
-def train_together(processes: int, shard: bool, device: str | None, run: Callable[[Any, str | None], int]) -> int:
-    """Runs `run(ranks, device)` in each of several processes, `device` with the number of its card; of one process,
-    `run(None, device)`. With `shard` they divide the parameters. Returns the exit code.
+def train_together(
+    processes: int, hosts: str | None, shard: bool, device: str | None, run: Callable[[Any, str | None], int]
+) -> int:  # fmt: skip
+    """Runs `run(ranks, device)` in each of several processes on these machines, `device` with the number of its card;
+    of one process, `run(None, device)`. With `shard` they divide the parameters. Returns the exit code.
     """
+    if processes == 1 and hosts is not None:
+        raise OptionError("says where several processes are, and there is one", where="--hosts",
+                          hint="Give --processes, the sum of those of all machines")  # fmt: skip
     if processes == 1 and shard:
         raise OptionError(
             "divides a model among processes, and there is one", where="--shard", hint="Give --processes 2"
@@ -66,7 +78,7 @@ def train_together(processes: int, shard: bool, device: str | None, run: Callabl
             hint="Give --device cuda; CUDA_VISIBLE_DEVICES chooses the cards",
         )  # fmt: skip
     if not _is_one_of(processes, "--processes"):
-        return _start(processes)
+        return _start(processes, hosts)
     from pyapp import distributed
     from pyapp.train.ranks import Ranks
 

@@ -47,13 +47,8 @@ def _script_command(path: Path) -> click.Command:
     @click.option("-o", "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs") / path.stem,
                   show_default=True, help="The folder for checkpoint, loss curve and results.")  # fmt: skip
     @click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
-    @click.option(
-        "--device",
-        default="cpu",
-        callback=device_of,
-        show_default=True,
-        help="Where to train: run.device of the script.",
-    )
+    @click.option("--device", default="cpu", callback=device_of, show_default=True,
+                  help="Where to train: run.device of the script.")  # fmt: skip
     @click.option("--seed", type=click.IntRange(0, SEEDS - 1), default=1, show_default=True)
     @threads_option
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

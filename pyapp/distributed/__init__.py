@@ -2,7 +2,8 @@
 
 `pyapp run -n 2 SCRIPT.py` starts the processes. DistributedDataParallel is in pyapp.nn.parallel, DistributedSampler in
 pyapp.utils.data.distributed, ZeroRedundancyOptimizer in pyapp.distributed.optim, fully_shard in pyapp.distributed.fsdp,
-parallelize_module in pyapp.distributed.tensor.parallel; pyapp.distributed.checkpoint saves and loads divided states.
+DTensor in pyapp.distributed.tensor, parallelize_module in pyapp.distributed.tensor.parallel, stages of a model in
+pyapp.distributed.pipelining; pyapp.distributed.checkpoint saves and loads divided states.
 """
 
 from __future__ import annotations
@@ -106,6 +107,6 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("checkpoint", "device_mesh", "fsdp", "launch", "nn", "optim", "tensor"):
+    if name in ("checkpoint", "device_mesh", "fsdp", "launch", "nn", "optim", "pipelining", "tensor"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

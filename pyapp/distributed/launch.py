@@ -71,12 +71,13 @@ def run(
 
 
 def run_led(
-    arguments: Sequence[str], processes: int, say: Callable[[str], None] = lambda line: print(line, file=sys.stderr)
-) -> int:
+    arguments: Sequence[str], processes: int, say: Callable[[str], None] = lambda line: print(line, file=sys.stderr),
+    hosts: str | None = None,
+) -> int:  # fmt: skip
     """Runs a command of pyapp's in several processes, of which the first leads (leading.py): it has stdin and stdout,
-    and gets the signals that come here. Returns its exit code.
+    and gets the signals that come here, so of several `hosts` the first is this machine. Returns its exit code.
     """
-    return _run(["-m", "pyapp", *arguments], processes, None, say, os.environ | {LED: str(os.getpid())})
+    return _run(["-m", "pyapp", *arguments], processes, hosts, say, os.environ | {LED: str(os.getpid())})
 
 
 def led_processes() -> int | None:

@@ -194,13 +194,25 @@ class Node:
     def __init__(self, op: Op, args: tuple[Any, ...], output: Tensor) -> None:
         self.op = op
         self.args: tuple[Any, ...] | None = args
-        self.edges: tuple[Edge | None, ...] = tuple(
-            [(a.node or a) if isinstance(a, Tensor) and a._requires_grad else None for a in args]
-        )
-        # detached: the output refers to this node, and a cycle would keep its memory alive
-        self.output: Any = output.detach() if op.saves_output else None  # a tensor; under hooks Saved
+        edges: list[Edge | None] = []
+        versions: list[int] = []
+        for a in args:  # one loop for both: each node runs this
+            if isinstance(a, Tensor):
+                edges.append((a.node or a) if a._requires_grad else None)
+                versions.append(a.storage.version)
+            else:
+                edges.append(None)
+        self.edges: tuple[Edge | None, ...] = tuple(edges)
         self.read = None if op.reads is None else op.reads(self.edges)  # the saved arguments; None: all
-        self.versions: Sequence[int] = self._versions() if op.saves_inputs or op.saves_output else []
+        # detached: the output refers to this node, and a cycle would keep its memory alive
+        self.output: Any = None  # a tensor; under hooks Saved
+        if op.saves_output:
+            self.output = output.detach()
+            self.versions: Sequence[int] = self._versions()
+        elif not op.saves_inputs:
+            self.versions = ()
+        else:
+            self.versions = versions if self.read is None else self._versions()
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
@@ -239,8 +251,9 @@ class Node:
             raise self._freed()
         if self.versions and self.versions != self._versions():
             raise RuntimeError(
-                f"backward: a tensor that '{self.op.name}' needs for its gradient was changed in place since; "
-                "use an out-of-place operation or clone() it first"
+                "backward: one of the variables needed for gradient computation has been modified by an inplace "
+                f"operation: a tensor that '{self.op.name}' needs for its gradient was changed in place since; use an "
+                "out-of-place operation or clone() it first"
             )
         vjp = self.op.vjp
         assert vjp is not None
@@ -257,8 +270,8 @@ class Node:
 
     def _freed(self) -> RuntimeError:
         return RuntimeError(
-            f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
-            "pass retain_graph=True to it"
+            "backward: Trying to backward through the graph a second time: the saved values of "
+            f"'{self.op.name}' were freed by an earlier backward(); pass retain_graph=True to it"
         )
 
     @property
@@ -334,12 +347,14 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         return gradient
     if not tensor.requires_grad:
         raise RuntimeError(
-            "backward: this tensor does not require a gradient and has no gradient computation behind it"
+            "backward: element 0 of tensors does not require grad and does not have a grad_fn: no requires_grad_() of "
+            "what it was computed from, or computed inside no_grad(), or after detach()"
         )
     if gradient is None:
         if tensor.numel() != 1:
             raise RuntimeError(
-                f"backward: a tensor of shape {tensor.shape} needs a gradient argument; only one element does not"
+                f"backward: grad can be implicitly created only for scalar outputs: a tensor of shape {tensor.shape} "
+                "needs a gradient argument; take its sum() or mean(), or pass one"
             )
         if tensor.dtype.is_complex:
             raise RuntimeError(
@@ -358,10 +373,14 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
 
 
 class RemovableHandle:
-    """Removes a hook: `handle.remove()`, or `with handle:`."""
+    """Removes a hook: `handle.remove()`, or `with handle:`. `id` is another number for each."""
+
+    next_id = 0
 
     def __init__(self, hooks: list[Any], hook: Any) -> None:
         self._hooks, self._hook = hooks, hook
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
 
     def remove(self) -> None:
         for i, known in enumerate(self._hooks):
@@ -771,7 +790,8 @@ def grad(
         if freed is not None:  # the way to the inputs was freed with it
             raise freed._freed()
         raise RuntimeError(
-            f"grad: inputs {missing} do not take part in the outputs; pass allow_unused=True to get None for them"
+            f"grad: One of the differentiated Tensors appears to not have been used in the graph: inputs {missing} do "
+            "not take part in the outputs; pass allow_unused=True to get None for them"
         )
     gradients = [found.get(id(edge)) for edge in edges]
     for i, gradient in enumerate(gradients):

@@ -47,9 +47,15 @@ def number_slot(value: Any, dtype: DType) -> int | None:
     if isinstance(value, float) and not value.is_integer():
         return None
     number = int(value)
-    size = 8 * dtype.itemsize
-    low, high = (0, 2**size) if dtype.name[0] == "u" else (-(2 ** (size - 1)), 2 ** (size - 1))
+    low, high = _range_of(dtype)
     return number if low <= number < high else None
+
+
+@functools.cache
+def _range_of(dtype: DType) -> tuple[int, int]:
+    """The smallest whole number of a dtype, and what follows its largest."""
+    size = 8 * dtype.itemsize
+    return (0, 2**size) if dtype.name[0] == "u" else (-(2 ** (size - 1)), 2 ** (size - 1))
 
 
 # Ops that round a number beside tensors of 16 bits to their dtype, as torch's do on a CPU; others compute in float32.

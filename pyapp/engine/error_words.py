@@ -42,6 +42,14 @@ _PLAIN = (
      "does not exist for these dtypes"),
     (r"^axis -?\d+ is out of bounds for array of dimension (\d+)$", r"there is no such dim: there are \1"),
     (r"^cannot reshape array of size (\d+) into shape (.*)$", r"\1 elements do not fit the shape \2"),
+    (r"^index (-?\d+) is out of bounds for axis (\d+) with size (\d+)",
+     r"index \1 is out of bounds for dimension \2 with size \3"),
+    (r"^arrays used as indices must be of integer \(or boolean\) type",
+     "tensors used as indices must be of integers or bools"),
+    (r"^boolean index did not match indexed array along axis (\d+); size of axis is (\d+) but size of corresponding "
+     r"boolean axis is (\d+)",
+     r"the shape of the mask does not match the shape of the indexed tensor: at dim \1 the mask has \3 elements, the "
+     r"tensor \2"),
     (r"^array is not broadcastable to correct shape$", "the shapes do not fit together"),
     (r"^object of too small depth for desired array$", "takes tensors with at least one dim"),
 )  # fmt: skip
@@ -67,7 +75,13 @@ def described_call(name: str, args: Iterable[Any], kwargs: dict[str, Any], range
 
     def told(value: Any) -> str:
         text = _brief(value)
-        if not ranges or not isinstance(value, Tensor) or not value.numel() or value.device.type != "cpu":
+        if (
+            not ranges
+            or not isinstance(value, Tensor)
+            or not value.numel()
+            or value.device.type != "cpu"
+            or not value.dense
+        ):
             return text
         return text if value.dtype.category != 1 else f"{text} from {value.min().item()} to {value.max().item()}"
 
@@ -79,7 +93,7 @@ def described_call(name: str, args: Iterable[Any], kwargs: dict[str, Any], range
 def described(value: object) -> str:
     """An argument in an error message: a tensor's dtype, shape and device, anything else itself."""
     if isinstance(value, Tensor):
-        kind = "" if value.dense else "sparse "
+        kind = "" if value.dense else "distributed " if hasattr(type(value), "placements") else "sparse "
         return f"{kind}{value.dtype.name}{list(value.shape)} on {value.device}"
     try:
         return repr(value)

@@ -6,9 +6,11 @@ from .thread_local import ThreadLocal, Users
 
 
 class _State(ThreadLocal):
-    """Whether ops leave nodes."""
+    """Whether ops leave nodes; and whether they are written down (tracing.py), for any values of the inputs: then no
+    value may decide what is computed."""
 
     enabled = True
+    traced = False
 
 
 class _Anomaly:

@@ -13,6 +13,10 @@ from .tensor import Tensor
 from .user_errors import describe
 
 
+class GradcheckError(RuntimeError):
+    """A gradient that is not that of differences."""
+
+
 def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
     found = function(*inputs)
     found = [found] if isinstance(found, Tensor) else list(found)
@@ -105,9 +109,11 @@ def gradcheck(
                 if not raise_exception:
                     return False
                 worst = np.unravel_index(np.nanargmax(np.abs(found - numeric)), numeric.shape)
-                raise RuntimeError(
-                    f"gradcheck: d(output {k}, element {int(worst[1])}) / d(input {place}, element {int(worst[0])}) "
-                    f"is {found[worst]:.9g}, by differences {numeric[worst]:.9g}"
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {k} with respect to input {place}: "
+                    f"d(output {k}, element {int(worst[1])}) / d(input {place}, element {int(worst[0])}) "
+                    f"{int(worst[1])}) / d(input {place}, element {int(worst[0])}) is {found[worst]:.9g}, by "
+                    f"differences {numeric[worst]:.9g}"
                 )
     return True
 

@@ -57,8 +57,8 @@ def _check(x: Tensor, name: str) -> None:
         if step._requires_grad and step.node is None:
             kind = "a leaf" if step is x and x.view_of is None else "a view of a leaf"
             raise RuntimeError(
-                f"{name}: cannot write in place into {kind} that requires a gradient; use the out-of-place form, or "
-                "write inside no_grad()"
+                f"{name}: {kind} Variable that requires grad is being used in an in-place operation: cannot write in "
+                f"place into {kind} that requires a gradient; use the out-of-place form, or write inside no_grad()"
             )
         if step.view_of is None:
             return
@@ -180,9 +180,15 @@ def _check_result(x: Tensor, name: str, result: Tensor) -> None:
     if result.device is not x.device:
         raise RuntimeError(f"{name}: tensors are on {x.device} and {result.device}; move them to one with .to(device)")
     if result.shape != x.shape:
-        raise ValueError(f"{name}: the result {describe(result)} does not fit into {describe(x)}")
+        raise ValueError(
+            f"{name}: output with shape {list(x.shape)} doesn't match the broadcast shape {list(result.shape)}: the "
+            f"result {describe(result)} does not fit into {describe(x)}"
+        )
     if result.dtype.category > x.dtype.category or name == "abs_" and x.dtype.is_complex:
-        raise TypeError(f"{name}: the result is {result.dtype}, which does not go into {describe(x)}")
+        raise TypeError(
+            f"{name}: result type {result.dtype.name} can't be cast to the desired output type {x.dtype.name}: the "
+            f"result is {result.dtype}, which does not go into {describe(x)}"
+        )
 
 
 def in_place(name: str, operation: Any, public: Any) -> Any:

@@ -29,7 +29,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "_native"
 
 # A module of one function with an i32x4.relaxed_dot_i8x16_i7x16_add: valid where relaxed SIMD is on.
 RELAXED_PROBE = bytes.fromhex("0061736d010000000105016000017b030201000a130111004100fd0f4100fd0f4100fd0ffd93020b")
-INDEX_OUT_OF_RANGE = "an index (a token id, a target) is out of range"
+INDEX_OUT_OF_RANGE = "index out of range in self: an index (a token id, a target) is out of range"
 _MEANING = {
     1: INDEX_OUT_OF_RANGE,
     2: "the position is outside the cache",

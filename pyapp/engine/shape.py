@@ -100,7 +100,8 @@ def _broadcast(shapes: tuple[Shape, ...], op: str) -> Shape:
                 result[i] = size
             elif size not in (1, result[i]):
                 raise ValueError(
-                    f"{op}: shapes {' and '.join(str(s) for s in shapes)} do not broadcast: "
+                    f"{op}: The size of tensor a ({result[i]}) must match the size of tensor b ({size}) at "
+                    f"non-singleton dimension {i}: shapes {' and '.join(str(s) for s in shapes)} do not broadcast: "
                     f"dim {i - rank} is {result[i]} in one and {size} in another"
                 )
     return tuple(result)
@@ -116,7 +117,8 @@ def normalize_dim(dim: int, rank: int, op: str) -> int:
             raise TypeError(f"{op}: a dim is an integer, not {dim!r}") from None
     if not -limit <= dim < limit:
         raise IndexError(
-            f"{op}: dim {dim} is out of range for a tensor of {rank} dims (expected {-limit} to {limit - 1})"
+            f"{op}: Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim}): dim "
+            f"{dim} is out of range for a tensor of {rank} dims"
         )
     return dim + limit if dim < 0 else dim
 
@@ -145,6 +147,13 @@ def reduced_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[
     return normalize_dims(dims, rank, op)
 
 
+def _misfit(op: str, count: int, sizes: Shape) -> ValueError:
+    return ValueError(
+        f"{op}: shape '{list(sizes)}' is invalid for input of size {count}: {count} elements do not fit the shape "
+        f"{sizes}"
+    )
+
+
 @lru_cache(4096)
 def infer_shape(shape: Shape, count: int, op: str) -> Shape:
     """Replaces one -1 so that the shape holds `count` elements."""
@@ -154,11 +163,11 @@ def infer_shape(shape: Shape, count: int, op: str) -> Shape:
             raise ValueError(f"{op}: shape {sizes} may hold one -1 and no other negative size")
         known = -prod(sizes)
         if known == 0 or count % known:
-            raise ValueError(f"{op}: {count} elements do not fit the shape {sizes}")
+            raise _misfit(op, count, sizes)
         missing = sizes.index(-1)
         return (*sizes[:missing], count // known, *sizes[missing + 1 :])
     if prod(sizes) != count:
-        raise ValueError(f"{op}: {count} elements do not fit the shape {sizes}")
+        raise _misfit(op, count, sizes)
     return sizes
 
 

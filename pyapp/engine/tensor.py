@@ -187,6 +187,16 @@ class Tensor(_Slots, TensorMethods):
         return self.node is None
 
     @property
+    def _own_part(self) -> Tensor:
+        """What this process has of it: the tensor itself, except of a DTensor."""
+        return self
+
+    def _beside(self, made: Tensor, random: bool = False) -> Tensor:
+        """A new tensor to compute with this one: itself; of a DTensor another one. `random`: all its processes take the
+        numbers of the first."""
+        return made
+
+    @property
     def _version(self) -> int:
         return self.storage.version
 
@@ -335,7 +345,9 @@ class Tensor(_Slots, TensorMethods):
         with `force`.
         """
         if self._requires_grad and not force and STATE.enabled:
-            raise RuntimeError("numpy(): this tensor requires a gradient; use tensor.detach().numpy()")
+            raise RuntimeError(
+                "numpy(): Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead"
+            )
         return self.to(_dtype.float32).array() if self.dtype.is_bits else self.array()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
@@ -348,12 +360,22 @@ class Tensor(_Slots, TensorMethods):
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
+        kind, shape = C_TYPES.get(self.dtype), self.shape
+        if kind is not None and len(shape) == 1 and self.device is cpu and not CAPTURES.count:
+            if shape[0] <= _FEW and (self.strides[0] == 1 or shape[0] < 2):  # without NumPy's array
+                return (kind * shape[0]).from_address(self.address)[:]
         return self.detach().numpy().tolist()
 
     def item(self) -> Any:
         """The value of a tensor of one element."""
+        read = _READERS.get(self.dtype)
+        if read is not None and self.device is cpu and not CAPTURES.count and (not self.shape or self.numel() == 1):
+            return read(self.address).value
         if self.numel() != 1:
-            raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
+            raise ValueError(
+                f"item: a Tensor with {self.numel()} elements cannot be converted to Scalar: a tensor of shape "
+                f"{self.shape} holds {self.numel()} elements, not one"
+            )
         kind = self.dtype
         if kind is not _dtype.bfloat16 and (kind.is_bits or not kind.format):
             return self.detach().numpy().reshape(-1)[0].item()
@@ -390,13 +412,16 @@ class Tensor(_Slots, TensorMethods):
         return int(self.item())
 
     def __bool__(self) -> bool:
-        if self.numel() != 1:
-            raise ValueError(f"the truth of a tensor of shape {self.shape} is ambiguous: use .any() or .all()")
+        if self.shape and self.numel() != 1:
+            raise ValueError(
+                "Boolean value of Tensor with more than one value is ambiguous: the truth of a tensor of shape "
+                f"{self.shape} is ambiguous: use .any() or .all()"
+            )
         return bool(self.item())
 
     def __iter__(self) -> Any:
         if not self.shape:
-            raise TypeError("iteration over a 0-dim tensor")
+            raise TypeError("iteration over a 0-d tensor")
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: object) -> bool:
@@ -414,7 +439,8 @@ class Tensor(_Slots, TensorMethods):
         refuse_capture("a deep copy or a pickle of a tensor")
         if self.node is not None:
             raise RuntimeError(
-                "only leaves can be copied or pickled, not the graph of a computed tensor: detach() first"
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol: only leaves "
+                "can be copied or pickled, not the graph of a computed tensor: detach() first"
             )
         kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad", "node")}
         left_out: tuple[str, ...] = ("hooks", "after_hooks", "view_of", "views")
@@ -446,7 +472,8 @@ class Tensor(_Slots, TensorMethods):
             raise RuntimeError(f"requires_grad: takes True or False, not {on!r}")
         if on and not self.dtype.has_gradient:
             raise RuntimeError(
-                f"requires_grad: only floating-point and complex tensors have gradients, not {self.dtype}"
+                "requires_grad: Only Tensors of floating point and complex dtype can require gradients: only "
+                f"floating-point and complex tensors have gradients, not {self.dtype}"
             )
         if self.node is not None:
             raise RuntimeError("requires_grad: this tensor was computed from others that have gradients; use detach()")
@@ -518,6 +545,14 @@ OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
 
 
 _STATE = ("storage", "shape", "strides", "dtype", "offset")
+_FEW = 64  # elements
+# What reads one element of the CPU's memory.
+C_TYPES: dict[DType, Any] = {
+    _dtype.float32: ctypes.c_float, _dtype.float64: ctypes.c_double, _dtype.int64: ctypes.c_int64,
+    _dtype.int32: ctypes.c_int32, _dtype.int16: ctypes.c_int16, _dtype.uint8: ctypes.c_uint8,
+    _dtype.bool_: ctypes.c_bool,
+}  # fmt: skip
+_READERS: dict[DType, Any] = {kind: c_type.from_address for kind, c_type in C_TYPES.items()}
 
 
 def _no_bytes(dtype: DType) -> int:

@@ -37,18 +37,24 @@ def import_every_op() -> None:
 Written = Callable[[Tensor, Tensor], None]
 
 
+# read(tensor): Python reads the values of a tensor.
+Read = Callable[[Tensor], None]
+_READERS = ("numpy", "tolist", "item", "__bool__", "__int__", "__float__", "__index__")
+
+
 @contextmanager
-def observed(observer: Observer, written: Written | None = None) -> Iterator[None]:
+def observed(observer: Observer, written: Written | None = None, read: Read | None = None) -> Iterator[None]:
     """Shows the calls of ops to the observer. Tensors must not require gradients. RuntimeError within another one.
 
     With `written`, what writes in place is shown as the op that makes a new tensor of a copy of the previous value, of
-    which `written` is told first; then as `_put_view` for each tensor that a written view belongs to.
+    which `written` is told first; then as `_put_view` for each tensor that a written view belongs to. It is told of
+    what `detach` and `data` give, too; and `read` of tensors whose values Python reads.
     """
     if _LOCK.locked():
         raise RuntimeError("ops are being observed already")
     import_every_op()
     with _LOCK:
-        observation = _Observation(observer, written)
+        observation = _Observation(observer, written, read)
         try:
             observation.begin()
             yield
@@ -62,8 +68,8 @@ class _Observation:
     shown.
     """
 
-    def __init__(self, observer: Observer, written: Written | None) -> None:
-        self._observer, self._written = observer, written
+    def __init__(self, observer: Observer, written: Written | None, read: Read | None) -> None:
+        self._observer, self._written, self._read = observer, written, read
         self._thread, self._inside = threading.get_ident(), False
         self._dispatch: Any = sys.modules[Op.__module__]
         self._index: Any = sys.modules[setitem.__module__]
@@ -71,22 +77,32 @@ class _Observation:
         self._link, self._enabled = self._dispatch._link_to_base, STATE.enabled
         self._methods = {n: m for n, m in vars(Tensor).items() if hasattr(m, "in_place_of")} if written else {}
         self._tracking = self._index.tracked, self._index.write_tracked
+        self._aliases: dict[str, Any] = {name: vars(Tensor)[name] for name in ("detach", "data")} if written else {}
+        self._readers = {name: vars(Tensor)[name] for name in _READERS} if read else {}
 
     def begin(self) -> None:
         if self._written is not None:
             self._index.tracked, self._index.write_tracked = self._is_shown, self._write
             for name, method in self._methods.items():
                 setattr(Tensor, name, self._shown_method(name, method))
+            for name, alias in self._aliases.items():
+                is_property = isinstance(alias, property)
+                shown = self._shown_alias(alias.fget if is_property else alias)
+                setattr(Tensor, name, property(shown, alias.fset) if is_property else shown)
+        for name, method in self._readers.items():
+            setattr(Tensor, name, self._shown_reader(method))
         for op in list(OPS.values()):
             if not op.view:
                 op.claim = self._shown_claim(op)
         self._dispatch._link_to_base = self._linked
+        STATE.traced = True
         STATE.enabled = True  # views are linked to their base only then
 
     def end(self) -> None:
         self._index.tracked, self._index.write_tracked = self._tracking
-        for name, method in self._methods.items():
+        for name, method in (*self._methods.items(), *self._aliases.items(), *self._readers.items()):
             setattr(Tensor, name, method)
+        STATE.traced = False
         STATE.enabled = self._enabled
         self._dispatch._link_to_base = self._link
         for name, claim in self._claims.items():
@@ -129,7 +145,27 @@ class _Observation:
             self._show(op, args, lambda: found)
         return found
 
-    # -- writes in place
+    def _shown_reader(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if self._read is not None and self._is_shown():
+                self._read(x)
+                return self._silently(lambda: method(x, *args, **kwargs))
+            return method(x, *args, **kwargs)
+
+        return answer
+
+    # -- writes in place, and other tensors of the same memory
+
+    def _shown_alias(self, method: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """What `detach` and `data` give has the value of the tensor."""
+
+        def answer(x: Tensor) -> Tensor:
+            found = method(x)
+            if self._written is not None and self._is_shown():
+                self._written(found, x)
+            return found
+
+        return answer
 
     def _shown_method(self, name: str, method: Any) -> Any:
         operation, public = method.in_place_of

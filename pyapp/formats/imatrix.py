@@ -16,7 +16,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 
 from .gguf import GgufFile
-from .source import AnySource, ByteSource, close_source, open_source
+from .source import AnySource, ByteSource, opened_source
 
 if TYPE_CHECKING:
     from pyapp.engine.blocks.layout import Array
@@ -30,8 +30,7 @@ def read_imatrix(source: AnySource) -> dict[str, Array]:
 
     FileFormatError for other and for broken files, and for values that are negative or not finite.
     """
-    opened = open_source(source)
-    try:
+    with opened_source(source) as opened:
         if bytes(opened.read(0, min(4, opened.size))) == b"GGUF":
             found = _of_gguf(GgufFile(opened), opened.name)
         else:
@@ -40,9 +39,6 @@ def read_imatrix(source: AnySource) -> dict[str, Array]:
             if not (np.isfinite(values).all() and (values >= 0).all()):
                 _broken(f"{name[:100]!r} has an importance that is negative or not finite", opened.name)
         return found
-    finally:
-        if opened is not source:
-            close_source(opened)
 
 
 def _broken(what: str, where: str) -> NoReturn:

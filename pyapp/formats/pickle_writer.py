@@ -190,6 +190,10 @@ class PickleWriter:
         kind = type(value)
         if kind is not Tensor and not kind.__module__.startswith("pyapp."):
             warn(f"save: files have plain tensors, so the class {kind.__name__} of a tensor is not written")
+        if value._own_part is not value:
+            raise TypeError(
+                "save: a DTensor is of the processes of this run: take its full_tensor(), or full_state_dict"
+            )
         if value.dtype.is_quantized:
             self._blocks(value)
             return

@@ -13,6 +13,8 @@ import stat
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -240,6 +242,17 @@ def close_source(source: ByteSource) -> None:
     close = getattr(source, "close", None)
     if close is not None:
         close()
+
+
+@contextmanager
+def opened_source(source: AnySource) -> Iterator[ByteSource]:
+    """A context manager: the ByteSource of a path or of bytes, which is closed at the end; a given one stays open."""
+    found = open_source(source)
+    try:
+        yield found
+    finally:
+        if found is not source:
+            close_source(found)
 
 
 def name_of(file: Any) -> str:

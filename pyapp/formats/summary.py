@@ -8,7 +8,7 @@ from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint
 from .opening import open_checkpoint, sniff
-from .source import AnySource, ByteSource, close_source, open_source
+from .source import AnySource, ByteSource, opened_source
 from .tokenizer_bin import read_tokenizer_bin
 
 
@@ -21,8 +21,7 @@ def inspect(source: AnySource) -> dict[str, Any]:
     none of them is imported or run, and their objects are left out. Every value can be written as JSON. Raises
     FileFormatError for other and for broken files, OSError as open() does.
     """
-    opened = open_source(source)
-    try:
+    with opened_source(source) as opened:
         kind = sniff(opened)
         if kind == "tokenizer.bin":
             return _inspect_tokenizer(opened)
@@ -45,9 +44,6 @@ def inspect(source: AnySource) -> dict[str, Any]:
             },
             "classes": classes,
         }
-    finally:
-        if opened is not source:
-            close_source(opened)
 
 
 def _read_pickle(opened: ByteSource) -> tuple[Checkpoint, list[str]]:

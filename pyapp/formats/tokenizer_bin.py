@@ -16,7 +16,7 @@ from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError
 
 from .sink import AnySink, open_sink
-from .source import AnySource, close_source, looks_like_text, open_source, read_whole
+from .source import AnySource, looks_like_text, opened_source, read_whole
 
 FILE_LIMIT = 16 << 20  # bytes; Llama's 32,000 pieces take 434 kB
 PIECE_LIMIT = 1 << 9  # bytes of one piece: joining a vocabulary takes the sum of their squares
@@ -39,12 +39,8 @@ class TokenizerBin:
 def read_tokenizer_bin(source: AnySource) -> TokenizerBin:
     """Reads a tokenizer.bin from a path, bytes or a ByteSource. FileFormatError names the token whose record is
     broken."""
-    opened = open_source(source)
-    try:
+    with opened_source(source) as opened:
         return _parse(read_whole(opened, FILE_LIMIT), opened.name)
-    finally:
-        if opened is not source:
-            close_source(opened)
 
 
 def _parse(data: bytes, name: str) -> TokenizerBin:

@@ -24,7 +24,7 @@ from .pickle_writer import PickleWriter
 from .pickled_arrays import PickledArray, PickledDType
 from .pytorch import BLOCKS, DEPTH_LIMIT, VISITS_LIMIT, PyTorchFile, _DType, _Sparse, _Strided, resolved
 from .sink import AnySink, open_sink
-from .source import AnySource, ByteSource, BytesSource, FileSource, close_source, open_source, read_into
+from .source import AnySource, ByteSource, BytesSource, FileSource, opened_source, read_into
 
 PIECE = 1 << 20  # bytes read at a time
 DIFFERENTIABLE = frozenset(("float32", "float64", "float16", "bfloat16", "complex64", "complex128"))
@@ -197,15 +197,11 @@ def load(f: AnySource | IO[bytes], map_location: Any = None, *_: Any, weights_on
     if callable(getattr(f, "read", None)) and (hasattr(f, "seek") or not hasattr(f, "size")):
         # an open file, not a ByteSource
         taken = BytesSource(taken.read(), str(getattr(f, "name", "<file>")))
-    source = open_source(taken)
-    try:
+    with opened_source(taken) as source:
         if (kind := sniff(source)) != "pytorch":
             return _load_tensors(source, kind, device)
         saved = _Saved(source, device)
         return saved.build(saved.value)
-    finally:
-        if source is not taken:
-            close_source(source)
 
 
 def _load_tensors(source: ByteSource, kind: str, device: Device) -> dict[str, Tensor]:

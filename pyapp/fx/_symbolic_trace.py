@@ -32,6 +32,11 @@ def is_fx_tracing() -> bool:
     return bool(_tracing)
 
 
+def current_tracer() -> Tracer | None:
+    """What traces a program now."""
+    return _tracing[-1] if _tracing else None
+
+
 def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     """At the top of a module: calls of that function (of the module, or one of Python such as `len`) with proxies are
     nodes of a graph; the tracer does not look inside. A decorator too."""

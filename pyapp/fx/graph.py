@@ -340,7 +340,8 @@ class _Writer:
                 ended = [*ended, node]
             body.append(line + (f";  {' = '.join(n.name for n in ended)} = None" if ended else ""))
         head = f"def forward({', '.join([self._root, *inputs])}){result}:"
-        return PythonCode("\n".join(["", head, *(f"    {line}" for line in body or ["pass"]), ""]), self._globals)
+        lines = "".join(f"    {line}\n" for line in body or ["pass"])
+        return PythonCode(f"\n\n\n{head}\n{lines}    ", self._globals)  # to the letter as torch's
 
     def _last_uses(self) -> dict[Node, list[Node]]:
         """By the node after which they are not needed any more: other nodes."""

@@ -96,7 +96,7 @@ class GraphModule(Module):
 
     def print_readable(self, print_output: bool = True, **_: Any) -> str:
         """The forward as a class; printed too."""
-        body = "\n".join(f"    {line}" if line else line for line in self.code.strip("\n").splitlines())
+        body = "\n".join(f"    {line}" if line else line for line in self.code.strip().splitlines())
         text = f"class {self._get_name()}(pyapp.nn.Module):\n{body}\n"
         if print_output:
             print(text)
@@ -162,7 +162,7 @@ class GraphModule(Module):
 
     def __str__(self) -> str:
         return (
-            f"{super().__repr__()}\n\n{self.code}\n# To see more debug info, please use `graph_module.print_readable()`"
+            f"{super().__repr__()}\n{self.code}\n# To see more debug info, please use `graph_module.print_readable()`"
         )
 
 

@@ -9,6 +9,7 @@ import gc
 import inspect
 import math
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -116,7 +117,10 @@ class Layer(Configured, Module):
             setattr(self, key, value)
         input_shape = (input_dim,) if input_shape is None and input_dim is not None else input_shape
         if unknown:
-            raise ValueError(f"{type(self).__name__} has no argument {', '.join(map(repr, sorted(unknown)))}")
+            raise ValueError(
+                f"Unrecognized keyword arguments passed to {type(self).__name__}: {type(self).__name__} has no "
+                f"argument {', '.join(map(repr, sorted(unknown)))}"
+            )
         self.name = name or unique_name(type(self).__name__)
         self.built = False
         self._remat = STATE.remat
@@ -148,6 +152,8 @@ class Layer(Configured, Module):
             return
         if name[:1] != "_":
             before = self.__dict__.get(name)
+            if isinstance(value, Layer) and self.__dict__.get("built") and value is not before:
+                self._refuse_in_call(f"the layer {name!r}", isinstance(before, Layer))
             if isinstance(before, (LayerList, LayerDict)):  # its layers are no longer this one's
                 gone = {id(layer) for layer in (before.values() if isinstance(before, dict) else before)}
                 for key in [key for key, layer in self._modules.items() if id(layer) in gone]:
@@ -323,6 +329,8 @@ class Layer(Configured, Module):
             )
         if isinstance(shape, str):
             raise ValueError(f"{self.name}: the first argument of add_weight is the shape: write name={shape!r}")
+        if self.built:
+            self._refuse_in_call("a weight" if name is None else f"the weight {name!r}")
         shape = (shape,) if isinstance(shape, int) else tuple(shape or ())
         for size in shape:
             if not isinstance(size, int) or size < 0:
@@ -359,6 +367,22 @@ class Layer(Configured, Module):
         if constraint is not None:
             weight._constraint = constraints.get(constraint)
         return weight
+
+    def _refuse_in_call(self, what: str, again: bool = False) -> None:
+        """ValueError where `call` of this layer makes state: each call would make it anew, untrained. As in Keras, the
+        first call of a layer with layers inside may make more, if it does so once; `again` says that it does not."""
+        if self._modules and not again:
+            return
+        frame = sys._getframe(2)
+        while (around := frame.f_back) is not None:
+            code = frame.f_code
+            if code.co_name == "call" and code.co_argcount and frame.f_locals.get(code.co_varnames[0]) is self:
+                raise ValueError(
+                    "You cannot add new elements of state (variables or sub-layers) to a layer that is already built: "
+                    f"call() of layer {self.name} ({type(self).__name__}) makes {what}. Make it in __init__() or in "
+                    "build(input_shape)"
+                )
+            frame = around
 
     def _own_weights(self) -> list[Tensor]:
         """Those that can be trained first, as Keras has them in `weights` and, by their numbers, in its files."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engine import Tensor, no_grad, ops
+from ..errors import ModelError
+from ..export import Dim
 from ..onnx import export as write_onnx
 from ..train.floats import floatx
 from .call_state import training_mode
@@ -26,8 +28,8 @@ def export_model(
     model: Model, filepath: str | Path, format: str, verbose: bool | None, input_signature: Any,
     settings: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Writes an ONNX file with inputs of one size each. ValueError for an unknown format, or a model without inputs;
-    NotImplementedError for Keras' other formats, with the way to them."""
+    """Writes an ONNX file, in which the sizes that the inputs leave open may differ from call to call. ValueError for
+    an unknown format, or a model without inputs; NotImplementedError for Keras' other formats, with the way to them."""
     if format in _ELSEWHERE:
         raise NotImplementedError(
             f'export: format={format!r} needs {_ELSEWHERE[format]}: pass format="onnx", or save the model as .keras '
@@ -35,8 +37,7 @@ def export_model(
         )
     if format != "onnx":
         raise ValueError(f'export: format is "onnx" here, not {format!r:.60}; Keras has {", ".join(_ELSEWHERE)} too')
-    if settings.pop("opset_version", None) is not None:
-        raise NotImplementedError("export: opset_version is pyapp's own; leave it out")
+    opset = settings.pop("opset_version", None)
     if settings:
         raise TypeError(f"export: has no argument {', '.join(map(repr, sorted(settings)))}")
     structure = _signature(model) if input_signature is None else input_signature
@@ -45,6 +46,7 @@ def export_model(
     leaves = flatten(structure)
     inputs = [_example(leaf) for leaf in leaves]
     names = [getattr(leaf, "name", None) or f"input_{at}" for at, leaf in enumerate(leaves)]
+    free = {name: _free_sizes(leaf) for name, leaf in zip(names, leaves, strict=True)}
 
     def computed(*given: Tensor) -> Any:
         values: Iterator[Tensor] = iter(given)
@@ -52,9 +54,17 @@ def export_model(
 
     path = os.fspath(filepath)
     with no_grad(), training_mode(False):
-        write_onnx(_Named(model, computed), inputs, path, input_names=names)
+        try:
+            write_onnx(_Named(model, computed), inputs, path, input_names=names, opset_version=opset, dynamic_axes=free)
+        except ModelError as error:
+            if any(free.values()):
+                error.hint = "Pass input_signature with numbers in place of None: InputSpec(shape=(1, 28, 28))"
+            raise
     if verbose is None or verbose:
-        sizes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in zip(names, inputs, strict=True))
+        sizes = ", ".join(
+            f"{name} {tuple(None if dim in free[name] else size for dim, size in enumerate(x.shape))}"
+            for name, x in zip(names, inputs, strict=True)
+        )
         print(f"Saved artifact at '{path}': an ONNX file with the inputs {sizes}")
 
 
@@ -92,12 +102,17 @@ def _specs(first: Any) -> Any:
     return [_specs(value) for value in first]
 
 
+def _free_sizes(spec: Any) -> dict[int, Dim]:
+    """The sizes that an InputSpec or a KerasTensor leaves open: by dim, the first of which counts the batch."""
+    return {dim: Dim.AUTO if dim else Dim("batch") for dim, size in enumerate(spec.shape) if size is None}
+
+
 def _example(spec: Any) -> Tensor:
-    """Zeros of the shape and dtype of an InputSpec, a KerasTensor or a tensor, with 1 for sizes that are not known."""
+    """Zeros of the shape and dtype of an InputSpec, a KerasTensor or a tensor, with 2 for sizes that are not known."""
     shape = getattr(spec, "shape", None)
     if shape is None or getattr(spec, "dtype", None) == "string":
         raise ValueError(
             f"export: an input is an InputSpec with a shape, a KerasTensor or a tensor of numbers, not {spec!r:.60}"
         )
     dtype = spec.dtype if isinstance(spec, (InputSpec, KerasTensor)) else ops.as_tensor(spec).dtype
-    return ops.zeros([1 if size is None else int(size) for size in shape], dtype=dtype or floatx())
+    return ops.zeros([2 if size is None else int(size) for size in shape], dtype=dtype or floatx())

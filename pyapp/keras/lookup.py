@@ -154,8 +154,8 @@ class Lookup:
                 found = registered(identifier)
             if found is None:
                 raise ValueError(
-                    f"there is no {self.kind} {identifier!r}; there are {', '.join(sorted(named))}, and what is "
-                    "registered or in custom_objects"
+                    f"Could not interpret {self.kind} identifier {identifier!r}: there is no {self.kind} "
+                    f"{identifier!r}; there are {', '.join(sorted(named))}, and what is registered or in custom_objects"
                 )
             return found() if isinstance(found, type) else found
         if isinstance(identifier, Mapping):

@@ -13,6 +13,7 @@ from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
 from ..train.floats import floatx
 from ..train.metrics import of_tensors, same_shape
+from ..train.names import unique_name
 from .arguments import axes_of
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
@@ -312,7 +313,7 @@ class Loss(Configured):
     ) -> None:
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction is one of {REDUCTIONS}, not {reduction!r}")
-        self.name, self.reduction = name or type(self).__name__, reduction
+        self.name, self.reduction = name or unique_name(type(self).__name__), reduction
         # Of the computation; None: float32 for shorter floats, else that of the inputs.
         dtype = getattr(dtype, "compute_dtype", dtype)  # that of a policy
         self.dtype = None if dtype is None and floatx() == "float32" else as_dtype(dtype or floatx()).name
@@ -381,11 +382,13 @@ class LossFunctionWrapper(Loss):
         return self.fn(*_of_same_rank(y_true, y_pred), **self.settings)
 
 
-def _loss_class(name: str, fn: Callable[..., Tensor], order: str = "", **defaults: Any) -> type[Loss]:
+def _loss_class(
+    name: str, fn: Callable[..., Tensor], order: str = "", called: str | None = None, **defaults: Any
+) -> type[Loss]:
     """The class of a function: its settings are the function's, with these defaults. `order` is that of the arguments
-    where they do not come first."""
+    where they do not come first, `called` the name of its objects where that is not the function's."""
 
-    every = {"reduction": "sum_over_batch_size", "name": fn.__name__, "dtype": None}
+    every = {"reduction": "sum_over_batch_size", "name": called or fn.__name__, "dtype": None}
     places = dict.fromkeys(order.split()) if order else {**defaults, **every}
     every = {key: {**defaults, **every}[key] for key in places}
 
@@ -407,7 +410,7 @@ MeanSquaredError = _loss_class("MeanSquaredError", mean_squared_error)
 MeanAbsoluteError = _loss_class("MeanAbsoluteError", mean_absolute_error)
 MeanAbsolutePercentageError = _loss_class("MeanAbsolutePercentageError", mean_absolute_percentage_error)
 MeanSquaredLogarithmicError = _loss_class("MeanSquaredLogarithmicError", mean_squared_logarithmic_error)
-Huber = _loss_class("Huber", huber, delta=1.0)
+Huber = _loss_class("Huber", huber, called="huber_loss", delta=1.0)
 LogCosh = _loss_class("LogCosh", log_cosh)
 Hinge = _loss_class("Hinge", hinge)
 SquaredHinge = _loss_class("SquaredHinge", squared_hinge)

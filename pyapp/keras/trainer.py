@@ -105,7 +105,10 @@ class Trainer(Layer):
 
     def _must_be_compiled(self) -> dict[str, Any]:
         if self._compiled is None:
-            raise ValueError(f"{self.name}: call compile() before training and evaluation")
+            raise ValueError(
+                f"You must call `compile()` before using the model: {self.name}: call compile() before training and "
+                "evaluation"
+            )
         return self._compiled
 
     def _prepare(self, y_pred: Any) -> None:

@@ -1,31 +1,37 @@
 """Apertus (Swiss AI Initiative 2025, arXiv 2509.14233): Llama's blocks with normalised queries and keys, and
-feed-forward parts without gates, whose activation is trained.
+feed-forward parts without gates, whose activation is trained. Of Apertus 1.5 (2026), which also sees and hears, this is
+the language model: it reads tokens of pictures and sounds that it does not write.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import expm1, log
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops import full, where
-from pyapp.nn import Linear, Module, Parameter, ResidualLinear, RMSNorm
+from pyapp.nn import Embedding, Linear, Module, Parameter, ResidualLinear, RMSNorm
 from pyapp.nn.decoders.decoder import RotaryTable, Text
 from pyapp.nn.decoders.decoder_blocks import HeadNormAttention, RotaryLanguageModel
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import HEAD_NORMS, NAMES, TENSOR_SCALINGS, Gguf, key_lengths
+from .loading.weights import Stored
 
-MODEL_TYPES = ("apertus",)
+MODEL_TYPES = ("apertus", "apertus1p5", "apertus1p5_text")
+IGNORED = r"(model\.)?(vision|audio)_tokenizer\..*"  # of Apertus 1.5
 TRAINED = "xielu"  # the activation that has parameters
 STEEPNESS, SLOPE, EDGE = 0.8, 0.5, -1e-6  # of a new one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(DecoderConfig):
-    """The fields of config.json."""
+    """The fields of config.json. vocab_size: of the tokens that the model writes; input_vocab_size: of those that it
+    reads (None: the same).
+    """
 
     model_type = "apertus"
     defaults = {
@@ -40,6 +46,36 @@ class Config(DecoderConfig):
     rms_norm_eps: float = 1e-5
     hidden_act: str = TRAINED
     attention_bias: bool = False
+    input_vocab_size: int | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; of a model that also sees and hears, its `text_config`."""
+        own = values.get("text_config")
+        given = dict(own) if isinstance(own, dict) else dict(values)
+        if (written := given.get("output_vocab_size")) is not None:
+            given |= {"vocab_size": written, "input_vocab_size": given.get("vocab_size")}
+        return super().from_dict(given)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read, written = self.tokens_read, self.vocab_size
+        require(written <= read, f"output_vocab_size is {written:,}, of {read:,} tokens")
+        tied = self.tie_word_embeddings and read != written
+        require(not tied, "tie_word_embeddings is true, and the tokens written are not those read")
+
+    @property
+    def tokens_read(self) -> int:
+        """The tokens that the model can read."""
+        return self.input_vocab_size or self.vocab_size
+
+    def saved(self) -> dict[str, Any]:
+        """The object of a config.json that transformers reads too."""
+        values = self.to_dict()
+        if values.pop("input_vocab_size") is None:
+            return values
+        kind = {"model_type": "apertus1p5_text", "vocab_size": self.tokens_read}
+        return values | kind | {"output_vocab_size": self.vocab_size}
 
 
 class XIELU(Module):
@@ -99,9 +135,22 @@ class ApertusForCausalLM(RotaryLanguageModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+        if config.tokens_read != config.vocab_size:
+            self.model.embed_tokens = Embedding(config.tokens_read, config.hidden_size)
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """As the model has them. ModelError for a trained activation beside the name of another one."""
+    trained = config.hidden_act == TRAINED or not any(".act_fn." in name for name in tensors)
+    require(
+        trained, f"hidden_act is {config.hidden_act!r:.40}, and the file has the weights of {TRAINED}",
+        f"Set hidden_act to {TRAINED!r} in config.json, or leave it out",
+    )  # fmt: skip
+    return {}
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.input_vocab_size is None, "GGUF has one vocabulary, and this model reads more tokens than it writes")
     require(config.hidden_act == TRAINED, f"llama.cpp has no {config.hidden_act!r:.40} in this architecture")
     return key_lengths(config)
 

@@ -24,8 +24,8 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.linear import ResidualLinear
 
-from .loading.config import check_depth, check_fields, check_heads, read_config, require
-from .loading.sound_parts import codec_of, module_of_part, object_of
+from .loading.config import check_depth, check_fields, check_heads, object_of, read_config, require
+from .loading.sound_parts import codec_of, module_of_part
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 

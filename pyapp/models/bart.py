@@ -1,7 +1,7 @@
 """BART (Lewis et al. 2019, arXiv 1910.13461): an encoder and a decoder with learned positions, for summaries and
 translation; with heads for labels of texts and for answers. Also models of the same layers: PLBART for programs (Ahmad
-et al. 2021, arXiv 2103.06333), and the small Blenderbot (Roller et al. 2020, arXiv 2004.13637), which answers what is
-said to it.
+et al. 2021, arXiv 2103.06333), MVP, trained on many tasks (Tang et al. 2022, arXiv 2206.12131), without its prompts,
+and the small Blenderbot (Roller et al. 2020, arXiv 2004.13637), which answers what is said to it.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -24,14 +24,16 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import (
     check_ids,
 )
 
+from .loading.config import require
 from .loading.labels import Labelled
 from .loading.sequence_config import FamilyConfig
 
-MODEL_TYPES = ("bart", "plbart", "blenderbot-small")
+MODEL_TYPES = ("bart", "plbart", "mvp", "blenderbot-small")
 BASE = "model"  # the name of encoder and decoder in files with a head
 # What a config.json leaves out, by its model_type.
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "plbart": {"scale_embedding": True, "decoder_start_token_id": 0, "forced_eos_token_id": 2},
+    "mvp": {"decoder_start_token_id": 2, "forced_eos_token_id": 2},
     "blenderbot-small": {
         "max_position_embeddings": 512, "pad_token_id": 0, "bos_token_id": 1, "decoder_start_token_id": 1,
         "forced_eos_token_id": 2,
@@ -48,8 +50,13 @@ class Config(Labelled, FamilyConfig):
 
     bos_token_id: int = 0
     forced_eos_token_id: int | None = None
+    use_prompt: bool = False
     id2label: dict[str, str] | None = None
     num_labels: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(not self.use_prompt, "MVP with prompts (use_prompt) is not supported", "Load one without, RUCAIBox/mvp")
 
 
 class SmallDecoder(Decoder):

@@ -6,7 +6,7 @@ from pyapp.dataclass import dataclass
 from pyapp.nn import Embedding
 from pyapp.nn.sequence_to_sequence.bart_decoder import FIRST_ROW, BartLanguageModel
 
-from .loading.config import DecoderConfig
+from .loading.config import UNGROUPED, DecoderConfig
 
 MODEL_TYPES = ("biogpt",)
 
@@ -17,6 +17,7 @@ class Config(DecoderConfig):
 
     model_type = "biogpt"
     defaults = {"max_position_embeddings": 1024, "tie_word_embeddings": True}
+    ignored = UNGROUPED
 
     intermediate_size: int
     hidden_act: str = "gelu"

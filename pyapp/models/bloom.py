@@ -14,7 +14,7 @@ from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, SelfAtt
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.positions.linear_biases import slopes
 
-from .loading.config import DecoderConfig
+from .loading.config import UNGROUPED, DecoderConfig
 from .loading.gguf import KEYS, Gguf, grouped_rows
 
 MODEL_TYPES = ("bloom",)
@@ -31,6 +31,7 @@ class Config(DecoderConfig):
 
     model_type = "bloom"
     defaults = {"max_position_embeddings": 2048, "tie_word_embeddings": True}
+    ignored = UNGROUPED
 
     layer_norm_epsilon: float = 1e-5
     apply_residual_connection_post_layernorm: bool = False
@@ -39,11 +40,6 @@ class Config(DecoderConfig):
     def from_dict(cls, values: Any) -> Any:
         """From the object of a config.json."""
         return super().from_dict({OLDER.get(name, name): value for name, value in values.items()})
-
-    @classmethod
-    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Each head has its own keys and values."""
-        return values | {"num_key_value_heads": values.get("num_attention_heads")}
 
 
 class Attention(SelfAttention):

@@ -21,8 +21,8 @@ from pyapp.nn.decoders.decoder import WholeText
 from pyapp.nn.parameter import new_parameter
 
 from ._index import MODEL_TYPES as MODULES
-from .loading.config import require, stated
-from .loading.sound_parts import codec_of, module_of_part, object_of
+from .loading.config import object_of, require, stated
+from .loading.sound_parts import codec_of, module_of_part
 from .loading.weights import Stored
 
 MODEL_TYPES = ("csm",)

@@ -19,8 +19,17 @@ from pyapp.nn.layers.gated import JoinedGatedFeedForward
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, Memory, SequenceToSequence, WholeMemory
 from pyapp.nn.sequence_to_sequence.shared_heads import SharedHeadsAttention
 
-from .loading.config import check_depth, check_fields, check_heads, check_token, read_config, require, rope_parameters
-from .loading.sound_parts import MOST_CODEBOOKS, object_of
+from .loading.config import (
+    check_depth,
+    check_fields,
+    check_heads,
+    check_token,
+    object_of,
+    read_config,
+    require,
+    rope_parameters,
+)
+from .loading.sound_parts import MOST_CODEBOOKS
 
 MODEL_TYPES = ("dia",)
 SPEAKS = "dialogues"  # in pyapp.models.loading.voice

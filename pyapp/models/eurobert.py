@@ -12,7 +12,16 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, GatedFeedForward, Linear, Module, ModuleList, RMSNorm
 from pyapp.nn.decoders.decoder import RotaryTable
-from pyapp.nn.encoders.encoders import Encoder, Headed, TokenLabelsHead, Words, first_token, headed, visible_keys
+from pyapp.nn.encoders.encoders import (
+    Encoder,
+    Headed,
+    TokenLabelsHead,
+    Words,
+    first_token,
+    headed,
+    mean_of_tokens,
+    visible_keys,
+)
 from pyapp.nn.encoders.rotary_encoder import RotaryAttention
 from pyapp.nn.layers.gated import activation_named
 
@@ -122,17 +131,9 @@ class EuroBertForSequenceClassification(Headed):
         if pooling == "bos":
             x = first_token(x)
         elif pooling == "mean":
-            x = _mean(x, attention_mask)
+            x = mean_of_tokens(x, attention_mask)
         logits = self.classifier(self.activation(self.dense(x)))
-        return _mean(logits, attention_mask) if pooling == "late" else logits
-
-
-def _mean(x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The mean of the tokens of each text: x (B, T, D) → (B, D)."""
-    if attention_mask is None:
-        return x.mean(1)
-    weight = attention_mask.to(x.dtype).unsqueeze(-1)  # (B, T, 1)
-    return (x * weight).sum(1) / weight.sum(1)
+        return mean_of_tokens(logits, attention_mask) if pooling == "late" else logits
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from pyapp.nn.audio.postnet import Postnet
 from pyapp.nn.positions.sinusoids import interleaved_sinusoids
 
 from ._index import MODEL_TYPES as MODULES
-from .loading.config import FileConfig, check_depth, read_config, require
-from .loading.sound_parts import object_of
+from .loading.config import FileConfig, check_depth, object_of, read_config, require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel, SandwichNormBlock
 from pyapp.nn.layers.gated import JoinedGatedFeedForward
 
 from .loading.config import DecoderConfig
@@ -28,26 +29,19 @@ class Config(DecoderConfig):
     attention_bias: bool = True
 
 
-class Block(Module):
-    """Attention and feed-forward, each with a norm before it and one after it, and a residual around both."""
+class Block(SandwichNormBlock):
+    """Attention and feed-forward, each between two norms, with a residual around it."""
+
+    attention_norm, inner = "post_self_attn_layernorm", ("post_attention_layernorm", "post_mlp_layernorm")
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
-        size, epsilon = config.hidden_size, config.rms_norm_eps
+        size = config.hidden_size
         heads = config.heads(interleaved=True)
-        self.self_attn = GroupedQueryAttention(
+        attention = GroupedQueryAttention(
             layer, size, heads, rotary, bias=config.attention_bias, output_bias=False
         )  # fmt: skip
-        self.mlp = JoinedGatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-        self.post_self_attn_layernorm = RMSNorm(size, epsilon)
-        self.post_mlp_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = x + self.post_self_attn_layernorm(self.self_attn(self.input_layernorm(x), text))
-        return x + self.post_mlp_layernorm(self.mlp(self.post_attention_layernorm(x)))
+        feed_forward = JoinedGatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        super().__init__(attention, feed_forward, partial(RMSNorm, size, config.rms_norm_eps))
 
 
 class Glm4ForCausalLM(RotaryLanguageModel):

@@ -4,8 +4,6 @@ of a part of each head, layer norms and biases.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Module
@@ -25,17 +23,13 @@ class Config(DecoderConfig):
 
     model_type = "gpt_neox"
     defaults = {"max_position_embeddings": 2048, "rotary_pct": 0.25}
+    ignored = ("num_key_value_heads",)
 
     intermediate_size: int
     layer_norm_eps: float = 1e-5
     hidden_act: str = "gelu"
     attention_bias: bool = True
     use_parallel_residual: bool = True
-
-    @classmethod
-    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Each head has its own keys and values."""
-        return values | {"num_key_value_heads": values.get("num_attention_heads")}
 
 
 class Block(Module):

@@ -19,8 +19,8 @@ from pyapp.nn import Embedding
 from pyapp.nn.audio.synchronous import SynchronousModel
 
 from ._index import MODEL_TYPES as MODULES
-from .loading.config import require, stated
-from .loading.sound_parts import MOST_CODEBOOKS, codec_of, module_of_part, object_of
+from .loading.config import object_of, require, stated
+from .loading.sound_parts import MOST_CODEBOOKS, codec_of, module_of_part
 from .loading.weights import Stored, cut_apart
 
 MODEL_TYPES = ("kyutai_speech_to_text",)

@@ -6,18 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Conv1d, Linear, Module, ResidualLinear, RMSNorm
+from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable
 from pyapp.nn.decoders.decoder_blocks import HeadNormAttention
 from pyapp.nn.layers.experts import BiasedFeedForward, Experts, GroupedRouter
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
-from pyapp.nn.recurrent.state_space import causal_convolution
+from pyapp.nn.recurrent.short_convolution import ShortConvolution
 
 from .loading.config import LARGEST, LIMITS, DecoderConfig, check_choice, require
 from .loading.gguf import BIAS_FORM, KEYS, SIGMOID, Gguf, GgufForm, attending
@@ -104,24 +103,6 @@ class Attention(HeadNormAttention):
     output, norms = "out_proj", ("q_layernorm", "k_layernorm")
 
 
-class ShortConvolution(Module):
-    """Each channel's convolution over the token and those before it, between two gates."""
-
-    def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        size = config.hidden_size
-        self.layer = layer
-        self.conv = Conv1d(size, size, config.conv_L_cache, groups=size, bias=config.conv_bias)
-        self.in_proj = Linear(size, 3 * size, bias=config.conv_bias)
-        self.out_proj = ResidualLinear(size, size, bias=config.conv_bias)
-
-    def forward(self, x: Tensor, text: Any, residual: Tensor) -> Tensor:
-        """x and residual (..., T, hidden_size) → residual + the mixed tokens (..., T, hidden_size)."""
-        before, after, x = self.in_proj(text.masked(x)).chunk(3, -1)
-        step = partial(causal_convolution, weight=self.conv.weight, bias=self.conv.bias)
-        return self.out_proj(after * text.carry(self.layer, 0, step, before * x), residual)
-
-
 def sparse_feed_forward(config: Config) -> BiasedFeedForward:
     """The mixture of experts of a layer."""
     router = GroupedRouter(
@@ -142,7 +123,7 @@ class Block(Module):
         if self.attends:
             self.self_attn = Attention(layer, size, config.heads(), rotary, epsilon)
         else:
-            self.conv = ShortConvolution(config, layer)
+            self.conv = ShortConvolution(size, config.conv_L_cache, layer, config.conv_bias)
         self.feed_forward: Module = (
             sparse_feed_forward(config)
             if config.num_experts and layer >= config.num_dense_layers

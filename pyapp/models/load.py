@@ -20,9 +20,10 @@ from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Event, reading_of
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object, object_problem
-from pyapp.formats.source import close_source, read_whole
+from pyapp.formats.source import close_source, opened_source, read_whole
 
 from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, SEEING, TASKS
+from .loading.architectures import seeing_architecture
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -255,8 +256,7 @@ def _watching(files: _Files) -> Any:
 
 def _seeing(settings: Mapping[str, Any]) -> Any:
     """The module of a model that sees pictures; None where there is none."""
-    name = SEEING.get(settings["model_type"])
-    return None if name is None else importlib.import_module(f"pyapp.models.{name}")
+    return seeing_architecture(settings["model_type"])
 
 
 def _fitting(prepares: Any, model: Any, processor: Source | None) -> Any:
@@ -347,8 +347,7 @@ def tokenizer_beside(source: Source, checkpoint: Checkpoint) -> Source | None:
 
 def read_settings(source: Source) -> dict[str, Any]:
     """The object of a config.json."""
-    opened = open_source(source)
-    try:
+    with opened_source(source) as opened:
         text = read_whole(opened).decode("utf-8-sig", "replace")  # editors on Windows write a mark before the text
         found = json_object(text)
         if not found:
@@ -357,9 +356,11 @@ def read_settings(source: Source) -> dict[str, Any]:
         if OF_BASED in found and found.get("model_type", "gpt2") == "gpt2":  # whose files do not say it
             found["model_type"] = "based"
         return found
-    finally:
-        if opened is not source:
-            close_source(opened)
+
+
+def settings_beside(files: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """The object of the JSON file with a role, such as "generation_config"; empty where there is none."""
+    return read_settings(files[role]) if role in files else {}
 
 
 def is_llama_cpps(checkpoint: Checkpoint) -> bool:

@@ -98,8 +98,10 @@ class Config(DecoderConfig):
             local = {"rope_type": "default", "rope_theta": values.get("swa_rope_theta", 10000.0)}
             share = rotary.get("partial_rotary_factor", ROTATED)
             rotary = {FULL: rotary, SLIDING: local | {"partial_rotary_factor": share}}
-        usual = {"partial_rotary_factor": ROTATED}
-        return found | {"rope_parameters": {kind: usual | own for kind, own in rotary.items()}}
+        usual = {"partial_rotary_factor": ROTATED}  # of plain angles only, as in transformers
+        plain = {kind: own.get("rope_type", "default") == "default" for kind, own in rotary.items()}
+        own = {kind: (usual if plain[kind] else {}) | parameters for kind, parameters in rotary.items()}
+        return found | {"rope_parameters": own}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -40,6 +40,7 @@ class Config(DecoderConfig):
     intermediate_size: int
     rms_norm_eps: float = 1e-6
     hidden_act: str = "silu"
+    mlp_bias: bool = False
     sliding_window: int | None = None
     layer_types: list[str]
 
@@ -89,7 +90,7 @@ class Block(PreNormBlock):
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act, config.mlp_bias)
         heads = config.heads(window=config.window(layer))
         attention = GrowingQueryAttention(layer, size, heads, rotary, *config.growth)
         super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))

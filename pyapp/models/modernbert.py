@@ -13,7 +13,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.decoders.decoder import RotaryTable
-from pyapp.nn.encoders.encoders import Encoder, Headed, Words, attend, first_token, visible_keys
+from pyapp.nn.encoders.encoders import Encoder, Headed, Words, attend, first_token, mean_of_tokens, visible_keys
 from pyapp.nn.encoders.modernbert import FeedForward, NormedEmbedding, Prediction, biased_norm
 from pyapp.nn.layers.gated import activation_named
 
@@ -179,12 +179,8 @@ class ModernBertForSequenceClassification(ModernBertForTokenClassification):
 
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, labels)."""
-        if self.config.classifier_pooling == "cls":
-            return super().scores(first_token(x), attention_mask)
-        if attention_mask is None:
-            return super().scores(x.mean(1), attention_mask)
-        weight = attention_mask.to(x.dtype).unsqueeze(-1)  # (B, T, 1)
-        return super().scores((x * weight).sum(1) / weight.sum(1), attention_mask)
+        first = self.config.classifier_pooling == "cls"
+        return super().scores(first_token(x) if first else mean_of_tokens(x, attention_mask), attention_mask)
 
 
 def question_answering(config: Config) -> ModernBertForTokenClassification:

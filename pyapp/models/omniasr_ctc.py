@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.dataclass import dataclass
@@ -48,8 +48,8 @@ class NormalizedSampleProcessor(SampleProcessor):
     epsilon = EPSILON
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> SampleProcessor:
-        return cls(SampleProcessor.from_settings(settings, where).normalize, True)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
+        return cls(super().from_fields(settings, where).normalize, True)
 
 
 PROCESSOR = NormalizedSampleProcessor

@@ -12,7 +12,7 @@ from pyapp.nn import Embedding, LayerNorm, Linear, Module
 from pyapp.nn.decoders.decoder import CausalLanguageModel, DecoderStack, Text
 from pyapp.nn.sequence_to_sequence.bart_decoder import FIRST_ROW, BartBlock, MaskedText
 
-from .loading.config import DecoderConfig
+from .loading.config import UNGROUPED, DecoderConfig
 
 MODEL_TYPES = ("opt",)
 
@@ -23,6 +23,7 @@ class Config(DecoderConfig):
 
     model_type = "opt"
     defaults = {"max_position_embeddings": 2048, "tie_word_embeddings": True}
+    ignored = UNGROUPED
 
     ffn_dim: int
     word_embed_proj_dim: int

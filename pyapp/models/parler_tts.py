@@ -22,17 +22,8 @@ from pyapp.nn.decoders.decoder import RotaryTable
 from pyapp.nn.positions.sinusoids import cosines_and_sines
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, FixedPositions, WholeMemory, check_ids
 
-from .loading.config import check_fields, check_heads, read_config, require, stated
-from .loading.sound_parts import (
-    CODEC,
-    TEXT,
-    CodesConfig,
-    check_code_decoder,
-    object_of,
-    part_config,
-    part_of,
-    stored_codec,
-)
+from .loading.config import check_fields, check_heads, object_of, read_config, require, stated
+from .loading.sound_parts import CODEC, TEXT, CodesConfig, check_code_decoder, part_config, part_of, stored_codec
 from .loading.weights import Stored
 
 MODEL_TYPES = ("parler_tts",)

@@ -4,8 +4,6 @@ of each head.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm
@@ -24,16 +22,12 @@ class Config(DecoderConfig):
 
     model_type = "persimmon"
     defaults = {"max_position_embeddings": 16384, "partial_rotary_factor": 0.5}
+    ignored = ("num_key_value_heads",)
 
     intermediate_size: int
     layer_norm_eps: float = 1e-5
     hidden_act: str = "relu2"
     qk_layernorm: bool = True
-
-    @classmethod
-    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Each head has its own keys and values."""
-        return values | {"num_key_value_heads": values.get("num_attention_heads")}
 
 
 class Attention(HeadByHeadAttention):

@@ -27,7 +27,7 @@ from pyapp.nn.audio.big_vgan import BigVgan
 from pyapp.nn.audio.code_flow import CodeFlow
 from pyapp.nn.audio.code_wave import CodeWave
 from pyapp.nn.audio.sound_text import SoundTextModel, TwoLayerProjector, moments_in
-from pyapp.nn.audio.talkers import ManyCodeTalker, OneCodeTalker, Spoken, Talker
+from pyapp.nn.audio.talkers import Heard, ManyCodeTalker, OneCodeTalker, Spoken, Talker
 from pyapp.nn.decoders.decoder import WholeText
 from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.decoders.expert_blocks import HeadNormBlock
@@ -392,10 +392,34 @@ class Speaking(Module):
         found: Tensor = self.language_model.model.embed_tokens(int32_tensor([*ids], self.device))
         return found.to("float32")
 
-    def read(self, asked: Sequence[int], role: Sequence[int], reply: Sequence[int], voice: int) -> Spoken:
+    def is_of(self, writer: Any) -> bool:
+        """Whether a model is the one that writes the replies."""
+        return isinstance(writer, Thinker) and bool(writer.config.values == self.config.values)
+
+    def states_of(self, writer: Any, ids: Sequence[int], heard: Heard) -> Tensor:
+        """What the talker reads in the places of recordings (N, D): in Qwen2.5-Omni their vectors, in Qwen3-Omni what
+        the first layers of `writer` make of these behind the tokens `ids` of a conversation.
+        """
+        if not self.config.newer:
+            return heard.vectors.to(self.device)
+        language = writer.language_model
+        stack, text = language.stack, language.whole_text(len(ids), None)
+        x = stack.embedded(int32_tensor([*ids], language.device).unsqueeze(0), text)  # (1, T, D)
+        x = heard.within(x[0], heard.vectors).unsqueeze(0)
+        layers = [*getattr(stack, type(stack).blocks)]
+        for layer in layers[: self.speech.heard_after]:
+            x = layer(x, text)
+        x = stack.normalized(x) if self.speech.heard_after == len(layers) else x
+        places = ops.tensor([*heard.places], dtype="int64", device=x.device)
+        return x[0].index_select(0, places).to("float32").to(self.device)
+
+    def read(
+        self, asked: Sequence[int], role: Sequence[int], reply: Sequence[int], voice: int, heard: Heard | None = None
+    ) -> Spoken:
         """What the talker reads of a reply. `asked`: the tokens of a conversation, in Qwen3-Omni those of what the
         user said alone; `role`: those that say who replies, three in Qwen3-Omni; reply: those of what is to be said, at
-        least one; voice: a token of the text in Qwen2.5-Omni, a code in Qwen3-Omni.
+        least one; voice: a token of the text in Qwen2.5-Omni, a code in Qwen3-Omni. heard: the recordings in what was
+        asked, by `states_of`.
         """
         tokens, codes = self.speech.tokens, self.speech.codes
         if self.config.newer:
@@ -403,14 +427,17 @@ class Speaking(Module):
             marks = [tokens[name] for name in NEWER_TOKENS]
             known = [codes[name] for name in NEWER_CODES][:-1]
             begins = [*known[:3], voice, *known[3:]]
-            parts = (project(self._vectors(ids)) for ids in (asked, [*role, *reply], marks))
-            found: Spoken = self.talker.spoken(*parts, begins)
+            said, *parts = (project(self._vectors(ids)) for ids in (asked, [*role, *reply], marks))
+            if heard is not None:
+                said = heard.within(said, self.talker.hidden_projection(heard.vectors))
+            found: Spoken = self.talker.spoken(said, *parts, begins)
             return found
         marks = [voice, *(tokens[name] for name in [*TOKENS][1:3])]
-        x = self._vectors([*asked, *role, *reply]).unsqueeze(0)
+        x = self._vectors([*asked, *role, *reply])  # (T, D)
         stack, before = self.language_model.model, len(asked) + len(role)
-        states = stack.normalized(stack(x.select(2, 0), WholeText(x.shape[1]), x))
-        both = (states + x)[0]
+        first = (x if heard is None else heard.within(x, heard.vectors)).unsqueeze(0)
+        states = stack.normalized(stack(first.select(2, 0), WholeText(len(x)), first))[0]
+        both = states + (x if heard is None else heard.within(x, ops.zeros_like(heard.vectors)))
         found = self.talker.spoken(both.narrow(0, 0, before), both.narrow(0, before, len(reply)), self._vectors(marks))
         return found
 

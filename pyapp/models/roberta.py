@@ -1,7 +1,8 @@
 """RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT's layers, positions that skip padding, and heads of its own. Also
 data2vec of texts (Baevski et al. 2022, arXiv 2202.03555); and XLM-RoBERTa XL (Goyal et al. 2021, arXiv 2105.00572) and
-RoBERTa-PreLayerNorm (Wettig et al. 2022, arXiv 2202.08005), whose norms stand before each part. Jina's rerankers
-(jina-reranker-v2) have other names.
+RoBERTa-PreLayerNorm (Wettig et al. 2022, arXiv 2202.08005), whose norms stand before each part. I-BERT (Kim et al.
+2021, arXiv 2101.01321) computes in whole numbers after a further training; before it, as published, it is RoBERTa.
+Jina's rerankers (jina-reranker-v2) have other names.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -34,10 +35,19 @@ from .loading.encoder_config import DecoderPart, EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
 from .loading.weights import Stored, cut_apart
 
-MODEL_TYPES = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "xlm-roberta-xl", "roberta-prelayernorm")
+MODEL_TYPES = (
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "data2vec-text",
+    "ibert",
+    "xlm-roberta-xl",
+    "roberta-prelayernorm",
+)
+IGNORED = r".*\.((weight|bias)_integer|(fc|weight|act)_scaling_factor|x_min|x_max|LayerNorm\.shift)"  # I-BERT's own
 # The encoder's name in files with a head.
 BASE: Mapping[str, str] = dict.fromkeys(MODEL_TYPES, "roberta") | {
-    "data2vec-text": "data2vec_text", "roberta-prelayernorm": "roberta_prelayernorm",
+    "data2vec-text": "data2vec_text", "ibert": "ibert", "roberta-prelayernorm": "roberta_prelayernorm",
 }  # fmt: skip
 XL = "xlm-roberta-xl"
 # The names of Jina's rerankers: what a name begins with, and what takes its place.
@@ -67,6 +77,7 @@ class Config(DecoderPart, EncoderConfig):
     pad_token_id: int = 1
     position_embedding_type: str = "absolute"
     is_decoder: bool = False
+    quant_mode: bool = False
     kind: str = "roberta"  # the model_type
 
     def __post_init__(self) -> None:
@@ -79,6 +90,10 @@ class Config(DecoderPart, EncoderConfig):
             self.position_embedding_type == "absolute",
             f"RoBERTa with position_embedding_type {self.position_embedding_type!r:.40} is not known",
         )
+        require(
+            not self.quant_mode, "I-BERT in whole numbers (quant_mode) is not supported",
+            "Set quant_mode to false in config.json: the weights are there as floats, too",
+        )  # fmt: skip
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 """Segment Anything 3 for pictures (Carion et al. 2025, arXiv 2511.16719): a Vision Transformer sees a picture once, and
-a detector in the manner of DETR finds all that a short text names, each with its mask.
+a detector in the manner of DETR finds all that a short text names, or that is like what boxes show, each with its mask.
 
-Parameters have the names of Hugging Face's files. What boxes show, and the memory of videos, are left out.
+Parameters have the names of Hugging Face's files. The memory of videos is left out.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.pooling import MaxPool2d
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision.detection import inverse_sigmoid, sines_of_numbers, sines_of_places
+from pyapp.nn.vision.regions import pooled
 from pyapp.nn.vision.segment_anything import vectors_of
 from pyapp.nn.vision.towers import PictureAndText, TextTower
 from pyapp.nn.vision.vision import as_map, as_sequence, check_pictures
@@ -35,8 +36,8 @@ MODEL_TYPES = ("sam3", "sam3_video")
 IMAGE_PROCESSOR = "Sam3"  # of files that name none
 BASE = ""
 IGNORED = (
-    r"(tracker_model|tracker_neck)\..*|(detector_model\.)?(geometry_encoder\..*|mask_decoder\.semantic_projection\..*|"
-    r"text_encoder\.text_projection\..*|.*\.position_ids|.*\.rope_embeddings\..*)"  # of boxes, whole maps and videos
+    r"(tracker_model|tracker_neck)\..*|(detector_model\.)?(mask_decoder\.semantic_projection\..*|"
+    r"text_encoder\.text_projection\..*|.*\.position_ids|.*\.rope_embeddings\..*)"  # of whole maps and videos
 )
 EDGE = 1e-3  # places nearer to the border have no box
 MOST_SCORE, MOST_PRESENCE = 12.0, 10.0  # of logits
@@ -100,6 +101,7 @@ class PartConfig:
     intermediate_size: int = 2048
     num_queries: int = 200
     num_upsampling_stages: int = 3
+    roi_size: int = 7
     hidden_act: str = "relu"
 
     def __post_init__(self) -> None:
@@ -109,10 +111,12 @@ class PartConfig:
         require(width <= WIDEST and width % heads == 0, f"num_attention_heads {heads} do not divide {width}")
         require(width % NORM_GROUPS == 0, f"hidden_size is {width}, expected a multiple of {NORM_GROUPS}")
         require(self.num_queries <= 1 << 14, f"{self.num_queries:,} queries are too many")
+        require(1 <= self.roi_size <= 64, f"roi_size is {self.roi_size}, expected 1 to 64")
         require(1 <= self.num_upsampling_stages <= 16, f"num_upsampling_stages is {self.num_upsampling_stages}")
 
 
-PARTS = ("detr_encoder_config", "detr_decoder_config", "mask_decoder_config")
+PARTS = ("detr_encoder_config", "detr_decoder_config", "mask_decoder_config", "geometry_encoder_config")
+BOX_LAYERS = 3  # where the file does not say it
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,7 @@ class Config:
     encoder: PartConfig
     decoder: PartConfig
     masks: PartConfig
+    boxes: PartConfig
     scales: tuple[float, ...]
     values: Mapping[str, Any]
 
@@ -132,18 +137,21 @@ class Config:
         """From the object of a config.json, in which a model of videos has the detector's under a name of its own."""
         own = _object(values, "detector_config") or values
         vision, text = _object(own, "vision_config"), _object(own, "text_config") or TEXTS
-        encoder, decoder, masks = (read_config(PartConfig, _object(own, name)) for name in PARTS)
+        encoder, decoder, masks, boxes = (
+            read_config(PartConfig, ({"num_layers": BOX_LAYERS} if name == PARTS[3] else {}) | _object(own, name))
+            for name in PARTS
+        )
         scales = vision.get("scale_factors") or SCALES
         known = isinstance(scales, list | tuple) and 2 <= len(scales) <= 8 and all(scale in SCALES for scale in scales)
         require(known, f"scale_factors is {scales!r:.60}, expected some of {', '.join(map(str, SCALES))}")
         width = vision.get("fpn_hidden_size", 256)
-        same = width == encoder.hidden_size == decoder.hidden_size == masks.hidden_size
+        same = width == encoder.hidden_size == decoder.hidden_size == masks.hidden_size == boxes.hidden_size
         require(same, f"fpn_hidden_size is {width!r:.40}, expected the hidden_size of the other parts")
         require(masks.num_upsampling_stages >= len(scales) - 2,
                 f"num_upsampling_stages is {masks.num_upsampling_stages}, of {len(scales) - 1} maps")  # fmt: skip
         backbone = BackboneConfig.from_dict(_object(vision, "backbone_config"))
         texts = read_config(ClipTextConfig, text)
-        return cls(backbone, texts, encoder, decoder, masks, tuple(scales), dict(values))
+        return cls(backbone, texts, encoder, decoder, masks, boxes, tuple(scales), dict(values))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -326,6 +334,58 @@ class EncoderLayer(Module):
         return self.mlp(self.layer_norm3(x), x)
 
 
+class BoxLayer(Module):
+    """Boxes attend to each other, then to the places; each part has a norm before it."""
+
+    def __init__(self, config: PartConfig) -> None:
+        super().__init__()
+        width, heads = config.hidden_size, config.num_attention_heads
+        self.layer_norm1, self.layer_norm2, self.layer_norm3 = (LayerNorm(width) for _ in range(3))
+        self.self_attn, self.cross_attn = Attention(width, heads), Attention(width, heads)
+        self.mlp = FeedForward(width, config.intermediate_size, config.hidden_act)
+
+    def forward(self, x: Tensor, seen: Tensor, places: Tensor) -> Tensor:
+        """x (N, K, D), seen (N, S, D) at places (1, S, D) → (N, K, D)."""
+        y = self.layer_norm1(x)
+        x = x + self.self_attn(y, y, y)
+        x = x + self.cross_attn(self.layer_norm2(x), seen + places, seen)
+        return self.mlp(self.layer_norm3(x), x)
+
+
+class BoxEncoder(Module):
+    """What boxes show: their places, what the coarsest map has there, and whether it is wanted."""
+
+    def __init__(self, config: PartConfig) -> None:
+        super().__init__()
+        self.config, width = config, config.hidden_size
+        self.label_embed, self.cls_embed = Embedding(2, width), Embedding(1, width)
+        self.boxes_direct_project = Linear(4, width)
+        self.boxes_pool_project = Conv2d(width, width, config.roi_size)
+        self.boxes_pos_enc_project = Linear(width + 2, width)
+        self.vision_layer_norm, self.prompt_layer_norm, self.output_layer_norm = (LayerNorm(width) for _ in range(3))
+        self.final_proj = Linear(width, width)
+        self.layers = ModuleList(BoxLayer(config) for _ in range(config.num_layers))
+
+    def forward(self, boxes: Tensor, kinds: Tensor, seen: Tensor, places: Tensor) -> Tensor:
+        """boxes (N, K, 4) of centre, width and height, kinds (N, K) integers: 1 for what is wanted, 0 for what is not,
+        the map seen (N, D, rows, columns), whose places have the positions (1, S, D) → (N, K + 1, D).
+        """
+        count, kept, width = boxes.shape[0], boxes.shape[1], self.config.hidden_size
+        normed = self.vision_layer_norm(seen.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        high, wide = int(seen.shape[2]), int(seen.shape[3])
+        sides = corners(boxes.detach()) * ops.tensor([wide, high, wide, high], dtype="float32", device=boxes.device)
+        shown = self.boxes_pool_project(pooled(normed, sides.tolist(), self.config.roi_size))  # (N * K, D, 1, 1)
+        waves = sines_of_numbers(boxes[..., :2], width // 2)  # (N, K, 2, D / 2)
+        places_of = ops.cat([waves[:, :, 1], waves[:, :, 0], boxes[..., 3:], boxes[..., 2:3]], 2)  # (N, K, D + 2)
+        x = self.boxes_direct_project(boxes) + shown.reshape(count, kept, width) + self.boxes_pos_enc_project(places_of)
+        first = vectors_of(self.cls_embed).unsqueeze(0)
+        x = ops.cat([x + self.label_embed(kinds), first.expand(count, *first.shape[1:])], 1)
+        x = self.prompt_layer_norm(self.final_proj(x))
+        for layer in self.layers:
+            x = layer(x, as_sequence(seen), places)
+        return self.output_layer_norm(x)
+
+
 class ReluLayers(Module):
     """Linear layers with ReLU between them, called layer1, layer2 …"""
 
@@ -498,7 +558,7 @@ class Sam3(PictureAndText):
 
     template = "{}"
     usual_threshold = 0.3
-    fixed_length = masks_texts = True
+    fixed_length = masks_texts = reads_boxes = True
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -512,6 +572,7 @@ class Sam3(PictureAndText):
         )
         self.text_encoder = TextTower(config.text_config, causal=True)
         self.text_projection = Linear(config.text_config.hidden_size, width)
+        self.geometry_encoder = BoxEncoder(config.boxes)
         self.detr_encoder = Module()
         self.detr_encoder.layers = ModuleList(EncoderLayer(config.encoder) for _ in range(config.encoder.num_layers))
         self.detr_decoder = Decoder(config.decoder)
@@ -537,20 +598,30 @@ class Sam3(PictureAndText):
         x = self.vision_encoder.backbone(pixel_values).permute(0, 3, 1, 2)
         return [layer(x) for layer in self.vision_encoder.neck.fpn_layers[: len(self.config.scales) - 1]]
 
-    def found(self, pixel_values: Tensor, texts: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def found(
+        self, pixel_values: Tensor, texts: Tensor, boxes: Tensor | None = None, kinds: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """pixel_values (B, C, H, W) and the vectors of texts (N, T, D + 1), where B is N or 1 → logits (N, Q) of each
         query, boxes (N, Q, 4): left, top, right and bottom as parts of the sides, the logit (N, 1) of whether there is
         any, and masks (N, Q, H', W').
+
+        boxes (B, K, 4): centre, width and height, as parts of the sides, of what else says what to find; kinds (B, K)
+        integers: 1 for what is like it, 0 for what is not; None: all are.
         """
         count, batch = texts.shape[0], pixel_values.shape[0]
         if batch not in (1, count):
             raise ArgumentError(f"{type(self).__name__}: {batch} pictures and {count} texts: give a text for each")
         width = self.config.encoder.hidden_size
-        text, seen = texts.narrow(2, 0, width), texts.narrow(2, width, 1)  # (N, T, D), (N, T, 1)
-        mask = (seen > 0).reshape(count, 1, 1, -1)
         maps = self.maps(pixel_values)
         grid = int(maps[-1].shape[2]), int(maps[-1].shape[3])
-        places = sines_of_places(*grid, width, device=text.device)
+        places = sines_of_places(*grid, width, device=texts.device)
+        if boxes is not None:
+            kinds = ops.ones(*boxes.shape[:2], dtype="int32", device=boxes.device) if kinds is None else kinds
+            shown = self.geometry_encoder(boxes, kinds, maps[-1], places)  # (B, K + 1, D)
+            shown = ops.pad(shown, [0, 1], value=1.0)
+            texts = ops.cat([texts, shown.expand(count, *shown.shape[1:])], 1)
+        text, seen = texts.narrow(2, 0, width), texts.narrow(2, width, 1)  # (N, T, D), (N, T, 1)
+        mask = (seen > 0).reshape(count, 1, 1, -1)
         x = as_sequence(maps[-1])
         x = x.expand(count, *x.shape[1:])
         for layer in self.detr_encoder.layers:

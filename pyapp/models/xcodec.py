@@ -23,8 +23,7 @@ from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples, count_
 
 from ._index import MODEL_TYPES as MODULES
 from .loading.codec_config import LARGEST, MOST_CODEBOOKS, check_codec, check_numbers, check_sizes
-from .loading.config import FileConfig, read_config, require
-from .loading.sound_parts import object_of
+from .loading.config import FileConfig, object_of, read_config, require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 

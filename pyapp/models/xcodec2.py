@@ -33,8 +33,7 @@ from .loading.codec_config import (
     check_numbers,
     check_sizes,
 )
-from .loading.config import read_config, require
-from .loading.sound_parts import object_of
+from .loading.config import object_of, read_config, require
 
 MODEL_TYPES = ("xcodec2",)
 BASE = "xcodec2"

@@ -8,7 +8,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.nn.sequence_to_sequence.bart_decoder import FIRST_ROW, BartLanguageModel, Waves
 
-from .loading.config import DecoderConfig
+from .loading.config import UNGROUPED, DecoderConfig
 
 MODEL_TYPES = ("xglm",)
 FIELDS = {"d_model": "hidden_size", "num_layers": "num_hidden_layers", "attention_heads": "num_attention_heads"}
@@ -20,6 +20,7 @@ class Config(DecoderConfig):
 
     model_type = "xglm"
     defaults = {"max_position_embeddings": 2048, "tie_word_embeddings": True}
+    ignored = UNGROUPED
 
     ffn_dim: int
     activation_function: str = "gelu"

@@ -15,8 +15,8 @@ from pyapp.nn import Identity, Linear, Module, ModuleList, RMSNorm, Sequential
 from pyapp.nn.decoders.decoder import RotaryTable, SelfAttention
 from pyapp.nn.layers.gated import activation_named, gated
 from pyapp.nn.layers.joined import JoinedLinear
-from pyapp.nn.recurrent.hybrid import HybridLanguageModel, HybridStack
 from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
+from pyapp.nn.recurrent.shared_blocks import MixerLayer, SharedBlocksLanguageModel, SharedLayer
 
 from .loading.config import DecoderConfig, require
 from .loading.mamba_layers import MambaFields, mamba_fields
@@ -162,69 +162,28 @@ class SharedBlock(Module):
         return found
 
 
-class MixerLayer(Module):
-    """A mixer with a norm before it and a residual around it. `layer`: of the cache."""
-
-    def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        self.mamba = Mamba2Mixer(config.hidden_size, config.mixer, layer)
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-
-    def forward(self, x: Tensor, words: Tensor, text: Any, added: Tensor | None = None) -> Tensor:
-        """x (..., T, hidden_size), what is added to it before the norm → (..., T, hidden_size)."""
-        y: Tensor = self.mamba(self.input_layernorm(x if added is None else x + added), text, x)
-        return y
-
-
-class HybridLayer(Module):
-    """Use number `use` of a shared block, whose result goes into a mixer. The cache has the keys and values in `layer`,
-    the states in the next one.
-    """
-
-    def __init__(self, config: Config, shared: SharedBlock, layer: int, use: int) -> None:
-        super().__init__()
-        self.layer, self.use = layer, use
-        self.shared_transformer = shared
-        self.linear = Linear(config.hidden_size, config.hidden_size, bias=False)
-        self.mamba_decoder = MixerLayer(config, layer + 1)
-
-    def forward(self, x: Tensor, words: Tensor, text: Any) -> Tensor:
-        """x and words (..., T, hidden_size) → (..., T, hidden_size)."""
-        added = self.linear(self.shared_transformer(x, words, text, self.layer, self.use))
-        y: Tensor = self.mamba_decoder(x, words, text, added)
-        return y
-
-
-class Zamba2Stack(HybridStack):
-    """The decoder, whose blocks read the words, too."""
-
-    def forward(self, tokens: Tensor, text: Any, x: Tensor | None = None, added: Sequence[Tensor] = ()) -> Tensor:
-        words = x = self.embedded(tokens, text) if x is None else x  # (..., T, hidden_size)
-        for layer in self.layers:
-            x = layer(x, words, text)
-        return x
-
-
-class Zamba2ForCausalLM(HybridLanguageModel):
-    """The language model."""
+class Zamba2ForCausalLM(SharedBlocksLanguageModel):
+    """The language model. Without tied embeddings the uses of a block are not tied either, as in transformers."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        shared = [SharedBlock(config, block, rotary) for block in range(min(config.num_mem_blocks, config.uses))]
+        rotary, size = RotaryTable(config.to_dict()), config.hidden_size
+        count = min(config.num_mem_blocks, config.uses) if config.tie_word_embeddings else 0
+        shared = [SharedBlock(config, block, rotary) for block in range(count)]
         layers: list[Module] = []
-        self.state_shapes = []
+        shapes: list[Any] = []
         uses = 0
         for kind in config.layers_block_type:
-            place = len(self.state_shapes)
+            place = len(shapes)
+            shapes += [None, config.mixer.states] if kind == HYBRID else [config.mixer.states]
+            mixer = Mamba2Mixer(size, config.mixer, len(shapes) - 1)
+            layer: Any = MixerLayer(mixer, RMSNorm(size, config.rms_norm_eps))
             if kind == HYBRID:
-                layers.append(HybridLayer(config, shared[uses % config.num_mem_blocks], place, uses))
-                self.state_shapes += [None, config.mixer.states]
+                turn, tied = uses % config.num_mem_blocks, config.tie_word_embeddings
+                block = shared[turn] if tied else SharedBlock(config, turn, rotary)
+                layer = SharedLayer("shared_transformer", block, size, layer, place, uses)
                 uses += 1
-            else:
-                layers.append(MixerLayer(config, place))
-                self.state_shapes.append(config.mixer.states)
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, Zamba2Stack(config.vocab_size, config.hidden_size, layers, norm))
+            layers.append(layer)
+        super().__init__(config, layers, RMSNorm(size, config.rms_norm_eps), shapes)
 
 
 TASKS = {"causal-lm": Zamba2ForCausalLM}

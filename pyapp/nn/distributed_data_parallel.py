@@ -24,8 +24,15 @@ SHOWN = 5  # names in an error
 
 
 def check_same_parameters(what: str, named: Iterable[tuple[str, Tensor]], group: ProcessGroup) -> None:
-    """ArgumentError unless all processes have the same parameters."""
-    own = [(name, tuple(parameter.shape), parameter.dtype.name) for name, parameter in named]
+    """ArgumentError unless all processes have the same parameters, as plain tensors."""
+    own = []
+    for name, parameter in named:
+        if parameter._own_part is not parameter:
+            raise ArgumentError(
+                f"{what}: {name} is a DTensor, whose gradients the ops of its mesh exchange: give the mesh one more "
+                "dim, along which parameters are Replicate() or Shard(); or divide the model by parallelize_module"
+            )
+        own.append((name, tuple(parameter.shape), parameter.dtype.name))
     every: list[Any] = [None] * group.size()
     all_gather_object(every, own, group)
     for rank, theirs in enumerate(every):

@@ -611,6 +611,7 @@ def full_state_dict(module: Module, *, device: Any = "cpu", keep: bool = True) -
     wholes: dict[int, list[Tensor]] = {}
     with no_grad():
         for name, value in list(state.items()):
+            value = value._own_part if isinstance(value, Tensor) else value
             if isinstance(value, Tensor) and id(value) in places:
                 unit, i = places[id(value)]
                 if id(unit) not in wholes:

@@ -109,7 +109,10 @@ class Module(OwnState):
         state = self.__dict__
         if "_modules" not in state:
             if isinstance(value, Module) or getattr(value, "is_parameter", False) is True:
-                raise AttributeError(f"{type(self).__name__}: call super().__init__() before {name!r} is assigned")
+                raise AttributeError(
+                    f"cannot assign {name!r} before Module.__init__() call: {type(self).__name__}: call "
+                    "super().__init__() first"
+                )
         elif name not in _OWN:
             is_parameter = isinstance(value, Tensor) and getattr(value, "is_parameter", False)
             if isinstance(value, Tensor) and not is_parameter:
@@ -118,7 +121,8 @@ class Module(OwnState):
                     return
                 if name in self._parameters:
                     raise TypeError(
-                        f"{type(self).__name__}: {name!r} is a parameter: put {describe(value)} into a Parameter"
+                        f"cannot assign {describe(value)} as parameter {name!r} of {type(self).__name__}: put it into "
+                        "a Parameter"
                     )
                 if name in self._buffers or name in self._absent:
                     self._absent.discard(name)
@@ -153,7 +157,7 @@ class Module(OwnState):
         kinds = (self._parameters, "parameter"), (self._modules, "module"), (self._buffers, "buffer")
         for group, kind in kinds:
             if name in group:
-                raise TypeError(f"{type(self).__name__}: {name!r} is a {kind}, and cannot become {describe(value)}")
+                raise TypeError(f"cannot assign {describe(value)} as {kind} {name!r} of {type(self).__name__}")
 
     def __delattr__(self, name: str) -> None:
         member = False
@@ -242,7 +246,9 @@ class Module(OwnState):
         setattr(owner, name, module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+        raise NotImplementedError(
+            f'Module [{type(self).__name__}] is missing the required "forward" function: it has no forward()'
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if CAPTURES.count:  # a Graph holds for this mode and these hooks
@@ -477,9 +483,19 @@ class Module(OwnState):
     def train(self, mode: bool = True) -> Module:
         if not isinstance(mode, bool):
             raise ValueError(f"train: the mode is True or False, not {mode!r}")
-        for module in self.modules():
-            module.training = mode
+        if not self._overridden_inside("train"):
+            for module in self.modules():
+                module.training = mode
+            return self
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
         return self
+
+    def _overridden_inside(self, name: str) -> bool:
+        """Whether the class of a module inside has a method of its own in place of Module's: it is then called."""
+        own = getattr(Module, name)
+        return any(getattr(type(module), name) is not own for module in self.modules() if module is not self)
 
     def eval(self) -> Module:
         return self.train(False)
@@ -510,8 +526,11 @@ class Module(OwnState):
         optimisers keep them and shared ones stay shared.
         """
         changed: set[int] = set()
+        within = recurse and self._overridden_inside("_apply")
+        for child in self.children() if within else ():
+            child._apply(change)
         with no_grad():
-            for module in self.modules() if recurse else (self,):
+            for module in self.modules() if recurse and not within else (self,):
                 for value in (*module._parameters.values(), *module._buffers.values()):
                     if id(value) in changed:
                         continue

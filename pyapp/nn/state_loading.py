@@ -114,11 +114,28 @@ def _run_after(module: Module, found: IncompatibleKeys) -> None:
 
 
 def _check(module: Module, found: IncompatibleKeys, strict: bool, wrong: list[str]) -> None:
-    """StateError that lists every mismatch."""
-    kinds = ("missing", found.missing_keys), ("unexpected", found.unexpected_keys)
-    reports = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds if strict and names]
+    """StateError that lists every mismatch, in torch's words."""
+    kinds = ("Missing", found.missing_keys), ("Unexpected", found.unexpected_keys)
+    reports = [
+        f"{kind} key(s) in state_dict: " + ", ".join(f'"{name}"' for name in names) + "."
+        for kind, names in kinds
+        if strict and names
+    ]
     if reports or wrong:
-        raise StateError(f"load_state_dict: {type(module).__name__}: {'; '.join(reports + wrong)}")
+        told = "".join(f"\n\t{report}" for report in reports + wrong)
+        raise StateError(
+            f"load_state_dict: Error(s) in loading state_dict for {type(module).__name__}:{told}{_hint(found, strict)}"
+        )
+
+
+def _hint(found: IncompatibleKeys, strict: bool) -> str:
+    """What to do where the names differ by a prefix, as those of DataParallel and of compiled modules do."""
+    for name in found.unexpected_keys if strict else ():
+        for missing in found.missing_keys:
+            if name.endswith(f".{missing}"):
+                prefix = name.removesuffix(missing)
+                return f"\n\tTake the prefix away: renames=lambda name: name.removeprefix({prefix!r})"
+    return ""
 
 
 def _held(value: Any) -> str:
@@ -130,7 +147,7 @@ def _held(value: Any) -> str:
 def misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
     """Descriptions of the values that are not tensors or have another shape."""
     return [
-        f"{name!r} is {describe(target)}, the state holds {_held(state[name])}"
+        f"size mismatch for {name}: the module has {describe(target)}, the state holds {_held(state[name])}."
         for name, target in own.items()
         if name in state and (not isinstance(state[name], Tensor) or state[name].shape != target.shape)
     ]

@@ -1,655 +1,39 @@
-"""Writes modules as ONNX files: the ops that a call with example inputs runs.
-
-Sizes, and numbers that Python reads from tensors, are those of the example. The operators are of opset 20.
-"""
+"""`export`: writes what a module computes of example inputs as an ONNX file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import log, pi, prod
-from typing import IO, Any, TypeVar
+import random
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from pyapp.engine import Tensor, as_dtype, no_grad, quant
-from pyapp.engine.dtype import DType, promote
-from pyapp.engine.lazy import np
+from pyapp.engine import Tensor, no_grad
 from pyapp.engine.op import Op
+from pyapp.engine.ops import tensor
 from pyapp.engine.tracing import observed
+from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
-from pyapp.formats.onnx_file import ELEMENT_CODES
-from pyapp.formats.protobuf import bytes_field, bytes_head, float_field, int_field
-from pyapp.formats.sink import AnySink, open_sink
-
-OPSET, IR_VERSION = 20, 9
-LARGEST = 2_000_000_000  # bytes of a file; protobuf's limit is 2^31 - 1
-Writer = TypeVar("Writer", bound=Callable[..., Any])
-
-
-class _Graph:
-    """The nodes so far, and the names of tensors. `parameters`: names by the identity of tensors."""
-
-    def __init__(self, parameters: Mapping[int, str]) -> None:
-        self.nodes: list[tuple[str, list[str], list[str], dict[str, Any]]] = []
-        self.tensors: dict[str, Tensor] = {}  # of the file, by name
-        self.kept: list[tuple[Tensor, int]] = []  # constants, and the versions of their memory
-        self._versions: dict[int, int] = {}  # of what depends on the inputs
-        self._alive: list[Tensor] = []  # so that no identity is used twice
-        self._computed: dict[int, str] = {}  # names of inputs, and of what was computed from them
-        self._constants: dict[int, str] = {}
-        self._numbers: dict[tuple[Any, ...], str] = {}
-        self._parameters = parameters
-        self._count = 0
-
-    def fresh(self, stem: str) -> str:
-        self._count += 1
-        return f"{stem}_{self._count}"
-
-    def give(self, x: Tensor, name: str) -> None:
-        """Names a tensor that depends on the inputs."""
-        self._computed[id(x)] = name
-        self._versions[id(x)] = x.storage.version
-        self._alive.append(x)
-
-    def written(self, x: Tensor, value: Tensor) -> None:
-        """Gives a tensor that was written in place the name of its new value."""
-        name = self._computed.get(id(value))
-        if name is not None:
-            self.check_unchanged(value)
-            self.give(x, name)
-
-    def check_unchanged(self, x: Tensor) -> None:
-        """ModelError for a tensor that depends on the inputs, whose memory was written through another one."""
-        if x.storage.version != self._versions[id(x)]:
-            raise ModelError(
-                "a tensor is read whose memory was written in place through another one, which ONNX cannot say",
-                hint="Compute a new tensor instead",
-            )
-
-    def is_computed(self, value: Any) -> bool:
-        """Whether a value depends on the inputs."""
-        if isinstance(value, (list, tuple)):
-            return any(self.is_computed(part) for part in value)
-        return isinstance(value, Tensor) and id(value) in self._computed
-
-    def named(self, x: Tensor) -> str:
-        """The name of a tensor; one that does not depend on the inputs becomes a tensor of the file."""
-        known = self._computed.get(id(x))
-        if known is not None:
-            self.check_unchanged(x)
-            return known
-        known = self._constants.get(id(x))
-        if known is not None:
-            return known
-        name = self._constants[id(x)] = self._parameters.get(id(x)) or self.fresh("constant")
-        self.kept.append((x, x.storage.version))
-        self.tensors[name] = x
-        return name
-
-    def array(self, values: Any, kind: str = "int64") -> str:
-        """A constant of numbers."""
-        array = np.asarray(values, kind)
-        key = (kind, array.shape, array.tobytes())
-        if key not in self._numbers:
-            name = self._numbers[key] = self.fresh("constant")
-            self.tensors[name] = Tensor.from_buffer(key[2], array.shape, kind)
-        return self._numbers[key]
-
-    def node(self, op: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Adds a node; the name of its output."""
-        name = self.fresh(op.lower())
-        self.nodes.append((op, list(inputs), [name], attributes))
-        return name
-
-    def nodes_last(self, op: str, inputs: Sequence[str], count: int, **attributes: Any) -> str:
-        """Adds a node of `count` outputs; the name of the last one."""
-        names = [self.fresh(op.lower()) for _ in range(count)]
-        self.nodes.append((op, list(inputs), names, attributes))
-        return names[-1]
-
-    def operand(self, value: Any, kind: DType) -> str:
-        """A tensor or a number in an element type."""
-        if isinstance(value, Tensor):
-            name = self.named(value)
-            return name if value.dtype is kind else self.node("Cast", [name], to=_code(kind))
-        if kind.name == "bfloat16":
-            return self.node("Cast", [self.array(value, "float32")], to=_code(kind))
-        return self.array(value, kind.name)
-
-
-def _code(kind: DType) -> int:
-    return ELEMENT_CODES[kind.name]
-
-
-_WRITERS: dict[
-    str, Callable[..., Any]
-] = {}  # by the op: writer(graph, result, *arguments) → the output's name, or None
-
-
-def writes(*names: str) -> Callable[[Writer], Writer]:
-    """Declares how an op is written. A writer that gives None leaves it to the op's definition."""
-
-    def declare(function: Writer) -> Writer:
-        _WRITERS.update(dict.fromkeys(names, function))
-        return function
-
-    return declare
-
-
-def _unary(op: str) -> Callable[..., str]:
-    return lambda g, y, x: g.node(op, [g.operand(x, y.dtype)])
-
-
-for (
-    _name
-) in "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log neg reciprocal relu round sigmoid".split():
-    _WRITERS[_name] = _unary(_name.capitalize())
-for _name in "sign sin sinh sqrt tan tanh".split():
-    _WRITERS[_name] = _unary(_name.capitalize())
-_WRITERS["clone"] = _unary("Identity")
-_WRITERS["_move"] = lambda g, y, x, device: g.node("Identity", [g.named(x)])
-_WRITERS["rsqrt"] = lambda g, y, x: g.node("Reciprocal", [g.node("Sqrt", [g.named(x)])])
-_WRITERS["square"] = lambda g, y, x: g.node("Mul", [g.named(x)] * 2)
-_WRITERS["log1p"] = lambda g, y, x: g.node("Log", [g.node("Add", [g.named(x), g.operand(1.0, y.dtype)])])
-_WRITERS["expm1"] = lambda g, y, x: g.node("Sub", [g.node("Exp", [g.named(x)]), g.operand(1.0, y.dtype)])
-_WRITERS["log2"] = lambda g, y, x: g.node("Div", [g.node("Log", [g.named(x)]), g.operand(log(2), y.dtype)])
-_WRITERS["log10"] = lambda g, y, x: g.node("Div", [g.node("Log", [g.named(x)]), g.operand(log(10), y.dtype)])
-_WRITERS["exp2"] = lambda g, y, x: g.node("Exp", [g.node("Mul", [g.named(x), g.operand(log(2), y.dtype)])])
-_WRITERS["erfc"] = lambda g, y, x: g.node("Sub", [g.operand(1.0, y.dtype), g.node("Erf", [g.named(x)])])
-_WRITERS["trunc"] = lambda g, y, x: g.node(
-    "Mul", [g.node("Sign", [g.named(x)]), g.node("Floor", [g.node("Abs", [g.named(x)])])]
-)
-_WRITERS["frac"] = lambda g, y, x: g.node("Sub", [g.named(x), _WRITERS["trunc"](g, y, x)])
-_WRITERS["isfinite"] = lambda g, y, x: g.node(
-    "Not", [g.node("Or", [g.node("IsNaN", [g.named(x)]), g.node("IsInf", [g.named(x)])])]
-)
-_WRITERS["isnan"] = lambda g, y, x: g.node("IsNaN", [g.named(x)])
-_WRITERS["isinf"] = lambda g, y, x: g.node("IsInf", [g.named(x)])
-_WRITERS["bitwise_not"] = lambda g, y, x: g.node("Not" if x.dtype.name == "bool" else "BitwiseNot", [g.named(x)])
-_WRITERS["logical_not"] = lambda g, y, x: g.node("Not", [g.operand(x, as_dtype("bool"))])
-
-
-def _binary(op: str) -> Callable[..., str]:
-    return lambda g, y, a, b: g.node(op, [g.operand(a, y.dtype), g.operand(b, y.dtype)])
-
-
-for _name, _op in {
-    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min",
-}.items():  # fmt: skip
-    _WRITERS[_name] = _binary(_op)
-
-
-_WRITERS["fmod"] = lambda g, y, a, b: g.node("Mod", [g.operand(a, y.dtype), g.operand(b, y.dtype)], fmod=1)
-
-
-@writes("hypot")
-def _hypot(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
-    squares = [g.node("Mul", [g.operand(x, y.dtype)] * 2) for x in (a, b)]
-    return g.node("Sqrt", [g.node("Add", squares)])
-
-
-@writes("atan2")
-def _atan2(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
-    """The angle of the half-plane on the right, and half a turn more on the left."""
-    up, right, zero = g.operand(a, y.dtype), g.operand(b, y.dtype), g.operand(0.0, y.dtype)
-    angle = g.node("Atan", [g.node("Div", [up, right])])
-    angle = g.node("Where", [g.node("IsNaN", [angle]), g.node("Mul", [up, right]), angle])  # 0 / 0, and NaN
-    below, left = (g.node("Less", [g.node("Reciprocal", [x]), zero]) for x in (up, right))  # -0 too
-    half = g.node("Where", [below, g.operand(-pi, y.dtype), g.operand(pi, y.dtype)])
-    return g.node("Add", [angle, g.node("Where", [left, half, zero])])
-
-
-@writes("bitwise_left_shift")
-def _left_shift(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
-    return g.node("Mul", [g.operand(a, y.dtype), g.node("Pow", [g.operand(2, y.dtype), g.operand(b, y.dtype)])])
-
-
-@writes("remainder")
-def _remainder(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
-    first, second = g.operand(a, y.dtype), g.operand(b, y.dtype)
-    if y.dtype.category == 1:
-        return g.node("Mod", [first, second])
-    return g.node("Sub", [first, g.node("Mul", [g.node("Floor", [g.node("Div", [first, second])]), second])])
-
-
-@writes("floor_divide")
-def _floor_divide(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
-    if y.dtype.category == 2:
-        return g.node("Floor", [g.node("Div", [g.operand(a, y.dtype), g.operand(b, y.dtype)])])
-    first, second = g.operand(a, y.dtype), g.operand(b, y.dtype)  # ONNX divides whole numbers towards zero
-    return g.node("Div", [g.node("Sub", [first, g.node("Mod", [first, second])]), second])
-
-
-def _comparison(op: str) -> Callable[..., str]:
-    def write(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
-        kind = a.dtype
-        if isinstance(b, Tensor):
-            kind = promote(a.dtype, b.dtype)
-        elif isinstance(b, float) and kind.category < 2:
-            kind = as_dtype("float32")
-        if kind.category == 0:
-            kind = as_dtype("int32") if op not in ("Equal",) else kind
-        found = g.node(op.removeprefix("Not"), [g.operand(a, kind), g.operand(b, kind)])
-        return g.node("Not", [found]) if op == "NotEqual" else found
-
-    return write
-
-
-for _name, _op in {
-    "eq": "Equal", "ne": "NotEqual", "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual",
-}.items():  # fmt: skip
-    _WRITERS[_name] = _comparison(_op)
-
-
-def _logical(op: str, bitwise: bool) -> Callable[..., str]:
-    def write(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
-        kind = y.dtype if bitwise else as_dtype("bool")
-        name = op if kind.name == "bool" else f"Bitwise{op}"
-        return g.node(name, [g.operand(a, kind), g.operand(b, kind)])
-
-    return write
-
-
-for _name in ("and", "or", "xor"):
-    _WRITERS["logical_" + _name] = _logical(_name.capitalize(), False)
-    _WRITERS["bitwise_" + _name] = _logical(_name.capitalize(), True)
-
-
-@writes("cast")
-def _cast(g: _Graph, y: Tensor, x: Tensor, dtype: Any, device: Any = None) -> str:
-    return g.node("Cast", [g.named(x)], to=_code(y.dtype))
-
-
-@writes("_where")
-def _where(g: _Graph, y: Tensor, condition: Tensor, a: Any, b: Any) -> str:
-    return g.node("Where", [g.operand(condition, as_dtype("bool")), g.operand(a, y.dtype), g.operand(b, y.dtype)])
-
-
-@writes("_clamp", "hardtanh")
-def _clamp(g: _Graph, y: Tensor, x: Tensor, low: Any = -1.0, high: Any = 1.0) -> str:
-    name = g.operand(x, y.dtype)
-    if y.dtype.is_floating_point and not isinstance(low, Tensor) and not isinstance(high, Tensor):
-        return g.node("Clip", [name, *("" if limit is None else g.operand(limit, y.dtype) for limit in (low, high))])
-    name = name if low is None else g.node("Max", [name, g.operand(low, y.dtype)])
-    return name if high is None else g.node("Min", [name, g.operand(high, y.dtype)])
-
-
-def _dims(dim: Any, rank: int) -> list[int]:
-    if dim is None:
-        return list(range(rank))
-    return [int(d) % max(rank, 1) for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
-
-
-def _reduction(op: str) -> Callable[..., Any]:
-    def write(g: _Graph, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> str:
-        if not x.ndim:
-            return g.node("Identity", [g.operand(x, y.dtype)])
-        kind = as_dtype("int32") if y.dtype.name == "bool" else y.dtype
-        truth = g.operand(x, as_dtype("bool")) if y.dtype.name == "bool" else ""
-        name = g.node("Cast", [truth], to=_code(kind)) if truth else g.operand(x, kind)
-        dims = _dims(() if dim is None else dim, x.ndim) or list(range(x.ndim))
-        found = g.node(op, [name, g.array(dims)], keepdims=int(keepdim))
-        return g.node("Cast", [found], to=_code(y.dtype)) if truth else found
-
-    return write
-
-
-for _name, _op in {
-    "sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin", "all": "ReduceMin",
-    "any": "ReduceMax",
-}.items():  # fmt: skip
-    _WRITERS[_name] = _reduction(_op)
-_WRITERS["_prod"] = lambda g, y, x, dim, keepdim: _reduction("ReduceProd")(g, y, x, dim, keepdim)
-
-
-def _extreme(op: str) -> Callable[..., str]:
-    def write(g: _Graph, y: Tensor, x: Tensor, dim: int | None = None, keepdim: bool = False) -> str:
-        if dim is None:
-            return g.node(op, [g.node("Reshape", [g.named(x), g.array([-1])])], axis=0, keepdims=0)
-        return g.node(op, [g.named(x)], axis=dim % x.ndim, keepdims=int(keepdim))
-
-    return write
-
-
-_WRITERS["argmax"], _WRITERS["argmin"] = _extreme("ArgMax"), _extreme("ArgMin")
-_WRITERS["softmax"] = lambda g, y, x, dim=-1: (
-    g.node("Softmax", [g.named(x)], axis=dim % max(x.ndim, 1)) if x.ndim else None
-)
-_WRITERS["log_softmax"] = lambda g, y, x, dim=-1: (
-    g.node("LogSoftmax", [g.named(x)], axis=dim % max(x.ndim, 1)) if x.ndim else None
-)
-_WRITERS["gelu"] = lambda g, y, x, approximate="none": g.node("Gelu", [g.named(x)], approximate=approximate)
-_WRITERS["cumsum"] = lambda g, y, x, dim: g.node("CumSum", [g.operand(x, y.dtype), g.array(dim % max(x.ndim, 1))])
-_WRITERS["det"] = lambda g, y, x: g.node("Det", [g.named(x)])
-_WRITERS["tril"] = lambda g, y, x, diagonal=0: g.node("Trilu", [g.named(x), g.array(diagonal)], upper=0)
-_WRITERS["triu"] = lambda g, y, x, diagonal=0: g.node("Trilu", [g.named(x), g.array(diagonal)], upper=1)
-
-
-@writes("matmul")
-def _matmul(g: _Graph, y: Tensor, a: Tensor, b: Tensor) -> str:
-    return g.node("MatMul", [g.operand(a, y.dtype), g.operand(b, y.dtype)])
-
-
-@writes("_linear")
-def _linear(g: _Graph, y: Tensor, x: Tensor, weight: Tensor, bias: Any = None, residual: Any = None) -> str:
-    w = g.named(weight)
-    if x.ndim == 2:
-        name = g.node("Gemm", [g.named(x), w, *([] if bias is None else [g.named(bias)])], transB=1)
-    else:
-        name = g.node("MatMul", [g.named(x), g.node("Transpose", [w], perm=[1, 0])])
-        name = name if bias is None else g.node("Add", [name, g.named(bias)])
-    return name if residual is None else g.node("Add", [name, g.named(residual)])
-
-
-@writes("_embedding")
-def _embedding(g: _Graph, y: Tensor, weight: Tensor, ids: Tensor) -> str:
-    return g.node("Gather", [g.named(weight), g.named(ids)], axis=0)
-
-
-_WRITERS["_index_select"] = lambda g, y, x, dim, index: g.node(
-    "Gather", [g.named(x), g.operand(index, as_dtype("int64"))], axis=dim % max(x.ndim, 1)
-)
-_WRITERS["gather"] = lambda g, y, x, dim, index: (
-    g.node("GatherElements", [g.named(x), g.operand(index, as_dtype("int64"))], axis=dim % x.ndim) if x.ndim else None
-)
-
-
-def _sorted_places(g: _Graph, x: Tensor, count: int, dim: int, descending: bool) -> str:
-    """The places of the first elements along a dim; the first of equal ones come first."""
-    kind = as_dtype("int32") if x.dtype.category == 0 else x.dtype
-    return g.nodes_last("TopK", [g.operand(x, kind), g.array([count])], 2, axis=dim, largest=int(descending))
-
-
-_WRITERS["argsort"] = lambda g, y, x, dim=-1, descending=False: (
-    _sorted_places(g, x, x.shape[dim], dim % x.ndim, descending) if x.ndim else None
-)
-_WRITERS["_first_indices"] = lambda g, y, x, count, dim, descending: (
-    _sorted_places(g, x, count, dim, descending) if x.ndim else None
-)
-_WRITERS["_one_hot"] = lambda g, y, x, classes: g.node(
-    "OneHot", [g.operand(x, as_dtype("int64")), g.array(classes), g.array([0, 1])], axis=-1
-)
-
-
-class _Indexed:
-    """x[entries] with tensors of whole numbers and whole dims: the dims of the tensors are moved to the front."""
-
-    def __init__(self, x: Tensor, entries: tuple[Any, ...]) -> None:
-        entries = (*entries, *[slice(None)] * (x.ndim - len(entries)))
-        self.dims = [at for at, entry in enumerate(entries) if isinstance(entry, Tensor)]
-        self.tensors: list[Tensor] = [entry for entry in entries if isinstance(entry, Tensor)]
-        whole = all(isinstance(e, Tensor) or (type(e) is slice and e == slice(None)) for e in entries)
-        self.possible = whole and len(entries) == x.ndim and all(t.dtype.category == 1 for t in self.tensors)
-        if not self.possible:
-            return
-        rest = [at for at in range(x.ndim) if at not in self.dims]
-        self.order = [*self.dims, *rest]
-        self.back = [self.order.index(at) for at in range(x.ndim)]
-        self.shape = list(np.broadcast_shapes(*(t.shape for t in self.tensors)))
-        together = self.dims == list(range(self.dims[0], self.dims[0] + len(self.dims)))
-        at, count, others = (self.dims[0] if together else 0), len(self.shape), len(rest)
-        # how the result of x[entries] comes from (the dims of the tensors, the others), and the other way round
-        self.result = [*range(count, count + at), *range(count), *range(count + at, count + others)]
-        self.update = [self.result.index(at) for at in range(count + others)]
-
-    def places(self, g: _Graph) -> str:
-        """(the dims of the tensors, number of tensors)."""
-        parts = []
-        for t in self.tensors:
-            name = g.operand(t, as_dtype("int64"))
-            name = name if list(t.shape) == self.shape else g.node("Expand", [name, g.array(self.shape)])
-            parts.append(g.node("Unsqueeze", [name, g.array([len(self.shape)])]))
-        return parts[0] if len(parts) == 1 else g.node("Concat", parts, axis=len(self.shape))
-
-
-def _transposed(g: _Graph, name: str, order: list[int]) -> str:
-    return name if order == sorted(order) else g.node("Transpose", [name], perm=order)
-
-
-@writes("_take")
-def _take(g: _Graph, y: Tensor, x: Tensor, entries: tuple[Any, ...]) -> str | None:
-    indexed = _Indexed(x, entries) if any(g.is_computed(entry) for entry in entries) else None
-    if indexed is None or not indexed.possible:
-        return None
-    if len(indexed.tensors) == 1:
-        return g.node("Gather", [g.named(x), g.operand(indexed.tensors[0], as_dtype("int64"))], axis=indexed.dims[0])
-    found = g.node("GatherND", [_transposed(g, g.named(x), indexed.order), indexed.places(g)])
-    return _transposed(g, found, indexed.result)
-
-
-def _numbers_of(x: Tensor) -> Any:
-    """The elements' numbers, in the order of memory of a dense tensor."""
-    return np.arange(prod(x.shape), dtype=np.int64).reshape(x.shape)
-
-
-def _as_array(entry: Any) -> Any:
-    return entry.numpy() if isinstance(entry, Tensor) else entry
-
-
-def _put_at(g: _Graph, y: Tensor, x: Tensor, source: Any, places: Any) -> str:
-    """x with a source, broadcast, in the places of these numbers."""
-    new = g.node("Expand", [g.operand(source, y.dtype), g.array(list(places.shape))])
-    if places.shape == tuple(x.shape) and (places == _numbers_of(x)).all():
-        return new
-    flat, new = (g.node("Reshape", [name, g.array([-1])]) for name in (g.operand(x, y.dtype), new))
-    found = g.node("ScatterElements", [flat, g.array(places.reshape(-1)), new], axis=0)
-    return g.node("Reshape", [found, g.array(list(x.shape))])
-
-
-@writes("_put_view")
-def _put_view(g: _Graph, y: Tensor, x: Tensor, part: Tensor, view: Op, rest: tuple[Any, ...]) -> str | None:
-    if not x.is_contiguous():
-        return None
-    return _put_at(g, y, x, part, _viewed(view, x, rest))
-
-
-@writes("_put")
-def _put_entries(g: _Graph, y: Tensor, x: Tensor, source: Any, entries: tuple[Any, ...]) -> str | None:
-    entries = entries if isinstance(entries, tuple) else (entries,)
-    if not any(g.is_computed(entry) for entry in entries):
-        return _put_at(g, y, x, source, _numbers_of(x)[tuple(map(_as_array, entries))])
-    mask = entries[0]
-    if len(entries) == 1 and mask.dtype.name == "bool" and (not isinstance(source, Tensor) or source.numel() == 1):
-        whole = g.node("Reshape", [g.named(mask), g.array([*mask.shape, *[1] * (x.ndim - mask.ndim)])])
-        new = g.operand(source, y.dtype)
-        new = g.node("Reshape", [new, g.array([1])]) if isinstance(source, Tensor) else new
-        return g.node("Where", [whole, new, g.operand(x, y.dtype)])
-    indexed = _Indexed(x, entries)
-    if not indexed.possible or not indexed.tensors:
-        return None
-    sizes = [*indexed.shape, *(x.shape[at] for at in indexed.order[len(indexed.dims) :])]
-    given = g.node("Expand", [g.operand(source, y.dtype), g.array([sizes[at] for at in indexed.result])])
-    whole = _transposed(g, g.operand(x, y.dtype), indexed.order)
-    found = g.node("ScatterND", [whole, indexed.places(g), _transposed(g, given, indexed.update)])
-    return _transposed(g, found, indexed.back)
-
-
-@writes("_index_add")
-def _index_add(g: _Graph, y: Tensor, x: Tensor, dim: int, index: Tensor, source: Tensor) -> str:
-    shape = [-1 if at == dim else 1 for at in range(source.ndim)]
-    places = g.node("Reshape", [g.operand(index, as_dtype("int64")), g.array(shape)])
-    places = g.node("Expand", [places, g.array(list(source.shape))])
-    new = g.operand(source, y.dtype)
-    return g.node("ScatterElements", [g.operand(x, y.dtype), places, new], axis=dim, reduction="add")
-
-
-@writes("_scatter_extreme")
-def _scatter_extreme(
-    g: _Graph, y: Tensor, x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool
-) -> str | None:
-    if not include_self or not x.ndim:
-        return None
-    new = g.operand(source, y.dtype)
-    if source.shape != index.shape:
-        new = g.node("Slice", [new, g.array([0] * index.ndim), g.array(list(index.shape))])
-    how = {"prod": "mul", "amax": "max", "amin": "min"}[reduce]
-    places = g.operand(index, as_dtype("int64"))
-    return g.node("ScatterElements", [g.operand(x, y.dtype), places, new], axis=dim % x.ndim, reduction=how)
-
-
-@writes("scatter")
-def _scatter(g: _Graph, y: Tensor, x: Tensor, dim: int, index: Tensor, source: Any) -> str:
-    places = g.operand(index, as_dtype("int64"))
-    if not isinstance(source, Tensor):
-        new = g.node("Expand", [g.operand(source, y.dtype), g.array(list(index.shape))])
-    elif source.shape == index.shape:
-        new = g.operand(source, y.dtype)
-    else:
-        zeros, ends = [0] * index.ndim, list(index.shape)
-        new = g.node("Slice", [g.operand(source, y.dtype), g.array(zeros), g.array(ends)])
-    return g.node("ScatterElements", [g.named(x), places, new], axis=dim)
-
-
-@writes("scatter_add")
-def _scatter_add(g: _Graph, y: Tensor, x: Tensor, dim: int, index: Tensor, src: Tensor) -> str:
-    new = g.operand(src, y.dtype)
-    if src.shape != index.shape:
-        new = g.node("Slice", [new, g.array([0] * index.ndim), g.array(list(index.shape))])
-    return g.node("ScatterElements", [g.named(x), g.operand(index, as_dtype("int64")), new], axis=dim, reduction="add")
-
-
-@writes("_cat")
-def _cat(g: _Graph, y: Tensor, tensors: Sequence[Tensor], dim: int) -> str:
-    return g.node("Concat", [g.operand(x, y.dtype) for x in tensors], axis=dim % y.ndim)
-
-
-@writes("_stack")
-def _stack(g: _Graph, y: Tensor, tensors: Sequence[Tensor], dim: int) -> str:
-    axis = g.array([dim % y.ndim])
-    return g.node("Concat", [g.node("Unsqueeze", [g.operand(x, y.dtype), axis]) for x in tensors], axis=dim % y.ndim)
-
-
-@writes("_pad")
-def _pad(g: _Graph, y: Tensor, x: Tensor, widths: Any, value: float) -> str:
-    before, after = [b for b, _ in widths], [a for _, a in widths]
-    return g.node("Pad", [g.named(x), g.array([*before, *after]), g.operand(value, y.dtype)])
-
-
-@writes("layer_norm")
-def _layer_norm(g: _Graph, y: Tensor, x: Tensor, weight: Any, bias: Any, epsilon: float = 1e-5) -> str | None:
-    if weight is None:
-        return None
-    inputs = [g.named(x), g.named(weight), *([] if bias is None else [g.named(bias)])]
-    return g.node("LayerNormalization", inputs, axis=-1, epsilon=float(epsilon))
-
-
-@writes("_batch_norm")
-def _batch_norm(
-    g: _Graph, y: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, epsilon: float
-) -> str:
-    count = mean.numel()
-    scale = g.array([1.0] * count, mean.dtype.name) if weight is None else g.named(weight)
-    shift = g.array([0.0] * count, mean.dtype.name) if bias is None else g.named(bias)
-    return g.node("BatchNormalization", [g.named(x), scale, shift, g.named(mean), g.named(var)], epsilon=float(epsilon))
-
-
-def _sides(sides: Any) -> list[int]:
-    return [*(b for b, _ in sides), *(a for _, a in sides)]
-
-
-@writes("_convolution")
-def _convolution(
-    g: _Graph, y: Tensor, x: Tensor, weight: Tensor, bias: Any, stride: Any, sides: Any, dilation: Any, groups: int
-) -> str | None:
-    if min(_sides(sides), default=0) < 0:
-        return None
-    inputs = [g.named(x), g.named(weight), *([] if bias is None else [g.named(bias)])]
-    return g.node(
-        "Conv", inputs, strides=list(stride), pads=_sides(sides), dilations=list(dilation), group=groups,
-        kernel_shape=list(weight.shape[2:]),
-    )  # fmt: skip
-
-
-@writes("_convolution_transpose")
-def _convolution_transpose(
-    g: _Graph, y: Tensor, x: Tensor, weight: Tensor, bias: Any, stride: Any, sides: Any, dilation: Any, groups: int
-) -> str:
-    inputs = [g.named(x), g.named(weight), *([] if bias is None else [g.named(bias)])]
-    more = [max(0, -a) for _, a in sides]
-    return g.node(
-        "ConvTranspose", inputs, strides=list(stride), pads=_sides([(b, max(0, a)) for b, a in sides]),
-        output_padding=more, dilations=list(dilation), group=groups, kernel_shape=list(weight.shape[2:]),
-    )  # fmt: skip
-
-
-def _pool(g: _Graph, x: Tensor, windows: Any, op: str, **attributes: Any) -> str | None:
-    if not hasattr(windows, "beyond") or x.ndim != windows.dims + 2:
-        return None
-    pads = [*windows.padding, *(p + b for p, b in zip(windows.padding, windows.beyond, strict=True))]
-    if any(p >= k for p, k in zip(pads, windows.kernel * 2, strict=True)):
-        return None
-    return g.node(
-        op, [g.named(x)], kernel_shape=list(windows.kernel), strides=list(windows.stride), pads=pads,
-        dilations=list(windows.dilation), **attributes,
-    )  # fmt: skip
-
-
-@writes("_max_of_windows")
-def _max_of_windows(g: _Graph, y: Tensor, x: Tensor, windows: Any) -> str | None:
-    return _pool(g, x, windows, "MaxPool")
-
-
-@writes("_mean_of_windows")
-def _mean_of_windows(g: _Graph, y: Tensor, x: Tensor, windows: Any) -> str | None:
-    if windows.divisor or any(getattr(windows, "beyond", [1])):
-        return None
-    return _pool(g, x, windows, "AveragePool", count_include_pad=int(windows.counted))
-
-
-_WRITERS["_reshape"] = lambda g, y, x, shape: g.node(
-    "Reshape", [g.named(x), g.array(list(y.shape))], allowzero=int(0 in y.shape)
-)
-_WRITERS["_permute"] = lambda g, y, x, dims: g.node(
-    "Transpose", [g.named(x)], perm=[int(d) % max(x.ndim, 1) for d in dims]
-)
-_WRITERS["_expand"] = lambda g, y, x, shape: g.node("Expand", [g.named(x), g.array(list(y.shape))])
-_WRITERS["_narrow"] = lambda g, y, x, dim, start, length: g.node(
-    "Slice", [g.named(x), g.array([start]), g.array([start + length]), g.array([dim % x.ndim])]
-)
-
-
-@writes("_index_view")
-def _index_view(g: _Graph, y: Tensor, x: Tensor, entries: tuple[Any, ...]) -> str | None:
-    """Slices and numbers, with new dims."""
-    if any(not isinstance(e, (int, slice)) and e is not None and e is not Ellipsis for e in entries):
-        return None
-    at, starts, ends, steps, axes = 0, [], [], [], []
-    taken = sum(e is not None and e is not Ellipsis for e in entries)
-    for entry in entries:
-        if entry is None:
-            continue
-        if entry is Ellipsis:
-            at += x.ndim - taken
-            continue
-        if isinstance(entry, slice):
-            first, last, step = entry.indices(x.shape[at])
-        else:
-            first, step = int(entry) % x.shape[at], 1
-            last = first + 1
-        if (first, last, step) != (0, x.shape[at], 1):
-            starts.append(first)
-            ends.append(max(first, last))
-            steps.append(step)
-            axes.append(at)
-        at += 1
-    name = g.named(x)
-    if axes:
-        name = g.node("Slice", [name, g.array(starts), g.array(ends), g.array(axes), g.array(steps)])
-    return g.node("Reshape", [name, g.array(list(y.shape))], allowzero=int(0 in y.shape))
-
-
-# Ops that only move elements: any of them is a Gather of the flattened input.
-_MOVES = ("_as_strided", "_diagonal", "_strided", "_windows", "_flip", "_roll", "_take", "_further_columns")
-
-
-def _viewed(op: Op, x: Tensor, rest: tuple[Any, ...]) -> Any:
-    """The numbers of the elements of a dense x that an op gives."""
-    numbers = Tensor.from_buffer(_numbers_of(x).tobytes(), x.shape, "int64")
-    found: Tensor = (op.definition or op.host)(numbers, *rest)  # type: ignore[misc]
-    return found.numpy().astype(np.int64)
-
-
-def _moved(g: _Graph, op: Op, y: Tensor, x: Tensor, rest: tuple[Any, ...]) -> str:
-    flat = g.node("Reshape", [g.named(x), g.array([-1])])
-    return g.node("Gather", [flat, g.array(_viewed(op, x, rest))], axis=0)
+from pyapp.export import Dim, ExportedProgram
+from pyapp.export.inputs import Inputs
+from pyapp.formats.sink import AnySink
+from pyapp.nn import Module
+
+from .exporting.graph import Graph
+from .exporting.model_file import Sizes, write_model
+from .exporting.operators import MOVES, OPSETS, TAKING, WRITERS, moved
+from .exporting.sizes import Formulas, join, written_out
+
+# torch's other arguments: the values of them that say what is done here.
+_OF_TORCH: dict[str, tuple[Any, ...]] = {
+    "export_params": (True,), "keep_initializers_as_inputs": (None, False), "verbose": (None, False),
+    "do_constant_folding": (True, False), "dynamo": (True, False), "optimize": (True, False), "training": (None,),
+    "report": (False,), "verify": (False,), "profile": (False,), "fallback": (False,),
+    "autograd_inlining": (True,),
+}  # fmt: skip
+_CALLS = 4  # with other sizes each, where sizes may differ
+_MANY_CALLS = 10  # where a number is a rounded quotient of sizes
+_FURTHER = 8  # sizes from which those of the calls are drawn
 
 
 def _refuse_complex(op: Op, y: Any) -> None:
@@ -660,63 +44,104 @@ def _refuse_complex(op: Op, y: Any) -> None:
         )
 
 
-def traced(
-    function: Callable[..., Any], inputs: Sequence[Tensor], names: Mapping[int, str], given: Sequence[str]
-) -> Any:
-    """(graph, outputs): what the function computes of the inputs, which have the names `given`."""
-    graph = _Graph(names)
-    for x, name in zip(inputs, given, strict=True):
-        graph.give(x, name)
+class TracerWarning(UserWarning):
+    """What is written may be another computation for other inputs."""
 
-    def observe(op: Op, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
-        if not any(graph.is_computed(argument) for argument in args):
+
+class _Observer:
+    """Writes the ops of a call into a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def __call__(self, op: Op, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+        graph = self._graph
+        graph.op = op.name
+        if any(graph.is_computed(argument) for argument in args):
+            return (self._view if op.view or op.name in MOVES else self._result)(op, args, run)
+        if not graph.sized or not (op.view or any(graph.may_have_sizes(argument) for argument in args)):
             return run()
-        writer, before = _WRITERS.get(op.name), len(graph.nodes)
-        if op.name in _MOVES or op.view:
-            computed = any(graph.is_computed(argument) for argument in args[1:])
-            if computed and writer is not _take:
+        return self._of_constants(op, args, run)
+
+    def _of_constants(self, op: Op, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+        """What is computed of constants: written where that is possible, else a constant itself."""
+        writer, before = WRITERS.get(op.name), len(self._graph.nodes)
+        if writer is None and op.definition is not None and not op.view:
+            return NotImplemented
+        y = run()
+        try:
+            name = writer(self._graph, y, *args) if writer and isinstance(y, Tensor) else None
+        except ModelError:
+            name = None
+        if name is not None:
+            self._graph.give(y, name, of_constants=True)
+        else:
+            self._graph.take_back(before)
+        return y
+
+    def _view(self, op: Op, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+        graph, writer, title = self._graph, WRITERS.get(op.name), op.name.strip("_")
+        computed = any(graph.is_computed(argument) for argument in args[1:])
+        if computed and op.name not in TAKING:
+            raise ModelError(f"{title} with places that depend on the inputs cannot be written as ONNX")
+        y, before = run(), len(graph.nodes)
+        _refuse_complex(op, y)
+        name = writer(graph, y, *args) if writer else None
+        if name is None:
+            graph.take_back(before)
+            if computed:
                 raise ModelError(
-                    f"{op.name.strip('_')} with places that depend on the inputs cannot be written as ONNX"
+                    f"{title} by bools, or by tensors beside numbers, that depend on the inputs cannot be written as "
+                    "ONNX"
                 )
-            y = run()
-            _refuse_complex(op, y)
-            name = writer(graph, y, *args) if writer else None
-            if name is None and computed:
-                raise ModelError(
-                    f"{op.name.strip('_')} by bools, or by tensors beside numbers, that depend on the inputs cannot be "
-                    "written as ONNX"
-                )
-            if name is None:
-                x = args[0] if args[0].is_contiguous() or op.name not in ("_as_strided", "_strided") else None
-                if x is None:
-                    raise ModelError(f"{op.name.strip('_')} of a view cannot be written as ONNX")
-                name = _moved(graph, op, y, args[0], args[1:])
-            graph.give(y, name)
-            return y
+            if op.name in ("_as_strided", "_strided") and not args[0].is_contiguous():
+                raise ModelError(f"{title} of a view cannot be written as ONNX")
+            name = moved(graph, op, y, args[0], args[1:])
+        graph.give(y, name)
+        return y
+
+    def _result(self, op: Op, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+        graph, writer, title = self._graph, WRITERS.get(op.name), op.name.strip("_")
         if writer is None:
             if op.definition is not None:
                 return NotImplemented
             raise ModelError(
-                f"the op {op.name.strip('_')!r} cannot be written as ONNX", hint="Export a part of the model without it"
+                f"the op {title!r} cannot be written as ONNX", hint="Export a part of the model without it"
             )
-        y = run()
+        y, before = run(), len(graph.nodes)
         _refuse_complex(op, y)
         name = writer(graph, y, *args)
         if name is None:
-            del graph.nodes[before:]
+            graph.take_back(before)
             if op.definition is not None:
                 return NotImplemented
-            raise ModelError(f"the op {op.name.strip('_')!r} cannot be written as ONNX with these arguments")
+            raise ModelError(f"the op {title!r} cannot be written as ONNX with these arguments")
         graph.give(y, name)
         return y
 
-    with observed(observe, graph.written):
+
+def _tell_read(graph: Graph, x: Tensor) -> None:
+    """Warns where Python reads what depends on the inputs."""
+    if graph.is_computed(x):
+        warnings.warn(
+            f"export: Python reads a value of {describe(x)}, which depends on the inputs: what follows from it is in "
+            "the file as it is for the example",
+            TracerWarning,
+            stacklevel=4,
+        )
+
+
+def traced(
+    function: Callable[..., Any], inputs: Sequence[Tensor], names: Mapping[int, str], given: Sequence[str],
+    opset: int = OPSETS[-1], sized: bool = False,
+) -> tuple[Graph, Any]:  # fmt: skip
+    """(graph, outputs): what the function computes of the inputs, which have the names `given`."""
+    graph = Graph(names, opset, sized)
+    for x, name in zip(inputs, given, strict=True):
+        graph.give(x, name)
+    with observed(_Observer(graph), graph.written, lambda x: _tell_read(graph, x)):
         outputs = function()
-    for x, version in graph.kept:
-        if x.storage.version != version:
-            raise ModelError(
-                "a constant is written in place, which ONNX cannot say", hint="Compute a new tensor instead"
-            )
+    graph.check_constants()
     return graph, outputs
 
 
@@ -730,112 +155,271 @@ def _tensors(found: Any) -> list[Tensor]:
     return [x for part in parts if part is not None for x in _tensors(part)]
 
 
-def export(
-    module: Any, inputs: Tensor | Sequence[Tensor], file: AnySink, *, input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-) -> None:  # fmt: skip
-    """Writes a module (or a function of tensors) as an ONNX file, which has the sizes of the example `inputs`.
+class _Call:
+    """A call with the example's arguments, or with tensors of other sizes in their place."""
 
-    Parameters keep their names; block-quantised weights become float32. What Python decides by the values of tensors is
-    decided as for the example. What is written in place becomes a new tensor. ModelError: an op has no form in ONNX.
-    Modules should be in evaluation mode: dropout would be a constant mask.
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.module = module
+        if isinstance(module, ExportedProgram):
+            self.module, self.inputs = module.module(), module.inputs
+        else:
+            self.inputs = Inputs.of(module.forward if isinstance(module, Module) else module, args, kwargs)
+        self.at = [at for at, leaf in enumerate(self.inputs.leaves) if isinstance(leaf, Tensor)]
+        self.examples: list[Tensor] = [self.inputs.leaves[at].detach() for at in self.at]
+        self.names = [f"input_{at}" for at in range(len(self.at))]
+
+    def name(self, names: Sequence[str] | None) -> None:
+        self.names = list(names or self.names)
+        if len(self.names) != len(self.at) or len(set(self.names)) != len(self.names):
+            raise ValueError(f"export: {len(self.at)} inputs and the names {self.names}")
+
+    def vary(self, axes: Mapping[str, Any], outputs: Sequence[str] | None) -> None:
+        """Notes which sizes may differ, by the names of inputs. ValueError for what does not fit them. Sizes of outputs
+        follow from those of inputs, so what is said of them is not needed."""
+        for name, dims in axes.items():
+            if name not in self.names and (name in outputs if outputs else name.startswith("output_")):
+                continue
+            if name not in self.names:
+                names = ", ".join([*self.names, *(outputs or ())])
+                raise ValueError(f"export: dynamic_axes names {name!r}; there are {names}")
+            x, sizes = self.examples[self.names.index(name)], self.inputs.sizes[self.at[self.names.index(name)]]
+            for dim, title in dims.items() if isinstance(dims, Mapping) else ((dim, None) for dim in dims):
+                if not isinstance(dim, int) or not -x.ndim <= dim < x.ndim:
+                    raise ValueError(f"export: dynamic_axes: {name} has {x.ndim} dims, no dim {dim!r}")
+                if x.shape[dim] == 0:
+                    raise ValueError(f"export: {name} is empty at dim {dim}: give an example that is not")
+                size = title if isinstance(title, Dim) else Dim("size")
+                if size is not title:
+                    size.__name__ = str(title or f"{name}_dim_{dim % x.ndim}")  # any text, as in torch
+                sizes[dim] = size
+
+    def run(self, examples: Sequence[Tensor]) -> Any:
+        leaves = list(self.inputs.leaves)
+        for at, x in zip(self.at, examples, strict=True):
+            leaves[at] = x
+        args, kwargs = self.inputs.called(leaves)
+        return self.module(*args, **kwargs)
+
+    def titles(self, together: bool) -> dict[tuple[int, int], str]:
+        """The names of the sizes that may differ, by input and dim. `together`: those without a name are one where
+        the example has one number."""
+        found = {}
+        for at, (name, x) in enumerate(zip(self.names, self.examples, strict=True)):
+            for dim, size in enumerate(self.inputs.sizes[self.at[at]]):
+                if isinstance(size, Dim):
+                    unnamed = size in (Dim.AUTO, Dim.DYNAMIC)
+                    number = f"size_{x.shape[dim]}" if together else f"{name}_dim_{dim}"
+                    found[at, dim] = number if unnamed else size.__name__
+        return found
+
+    def limits(self, titles: Mapping[tuple[int, int], str]) -> dict[str, tuple[int, int, int | None]]:
+        """(number in the example, smallest, largest) of each size. ValueError where the example has several numbers for
+        one."""
+        found: dict[str, tuple[int, int, int | None]] = {}
+        for (at, dim), title in titles.items():
+            size: Any = self.inputs.sizes[self.at[at]][dim]
+            number = self.examples[at].shape[dim]
+            known = found.setdefault(title, (number, size.min, size.max))
+            if known[0] != number:
+                raise ValueError(f"export: {title!r} is {known[0]} and {number} in the example")
+        return found
+
+
+class _Draw:
+    """Draws sizes for calls. Those of earlier calls come last: what a module keeps for them, such as a table, it would
+    not compute again.
     """
-    given = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    names = list(input_names or [f"input_{at}" for at in range(len(given))])
-    if len(names) != len(given) or len(set(names)) != len(names):
-        raise ValueError(f"export: {len(given)} inputs and the names {names}")
-    given = [x.detach().clone() for x in given]
-    parameters: dict[int, str] = {}
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[int]] = {}
+
+    def calls(
+        self, limits: Mapping[str, tuple[int, int, int | None]], factor: bool, near: bool, count: int
+    ) -> list[dict[str, int]]:
+        """Sizes for each call: at least 2, since a size of 1 is broadcast. `factor`: multiples of the power of two that
+        the example's number has, as networks with strides need them. `near`: as many as the example's number, or fewer,
+        as far as there are such; networks may have a largest number.
+        """
+        calls: list[dict[str, int]] = [{} for _ in range(count)]
+        for title, (number, least, most) in limits.items():
+            step = number & -number if factor else 1
+            more, fewer = range(1, 3 * _FURTHER), range(-1, -number, -1)
+            possible = [number + step * k for k in ((*fewer, 0, *more) if near else (*more, *fewer[:_FURTHER], 0))]
+            possible = [n for n in possible if n >= max(least, 2) and (most is None or n <= most)]
+            if len(possible) < 2:
+                raise ValueError(f"export: {title!r} cannot differ: it is at least {least}, at most {most}")
+            seen = self._seen.setdefault(title, [number])
+            possible = sorted(possible, key=seen.count)[: count if near else 2 * _FURTHER]
+            random.Random(title).shuffle(possible)
+            for call in calls:
+                # Where two sizes happen to be equal, a module may compute something else.
+                call[title] = min(possible, key=lambda n: (n in call.values()) + 2 * seen.count(n))
+                seen.append(call[title])
+        return calls
+
+
+def _sized_graph(
+    call: _Call, parameters: Mapping[int, str], opset: int, outputs: Sequence[str] | None
+) -> tuple[Graph, list[Tensor], dict[str, Sizes], list[str]]:
+    """(graph, outputs of the first call, the sizes of inputs and outputs by name, the names of the outputs)."""
+    errors: list[Exception] = []
+    draw = _Draw()
+    call.run(call.examples)  # what a module makes at its first call, it has made now
+    for together, factor, near in (
+        (False, False, False), (False, False, True), (False, True, False), (True, False, True),
+    ):  # fmt: skip
+        titles = call.titles(together)
+        if together and not any(title.startswith("size_") for title in titles.values()):
+            continue
+        limits = call.limits(titles)
+        if factor and all(number % 2 for number, _, _ in limits.values()):
+            continue
+        try:
+            for count in (_CALLS, _MANY_CALLS):
+                made = _joined_calls(call, titles, draw.calls(limits, factor, near, count), parameters, opset, outputs)
+                if made is not None:
+                    return made
+        except (ModelError, _CallFails) as error:
+            errors.append(error)
+    raise next((error for error in errors if isinstance(error, ModelError)), errors[0])
+
+
+class _CallFails(ModelError):
+    """The module does not run with sizes that may be given."""
+
+
+def _joined_calls(
+    call: _Call, titles: Mapping[tuple[int, int], str], drawn: Sequence[Mapping[str, int]],
+    parameters: Mapping[int, str], opset: int, names: Sequence[str] | None,
+) -> tuple[Graph, list[Tensor], dict[str, Sizes], list[str]] | None:  # fmt: skip
+    """None where more calls are needed to tell what a number is."""
+    graphs, results, shapes = list[Graph](), list[list[Tensor]](), list[list[tuple[int, ...]]]()
+    for sizes in drawn:
+        given = [
+            _resized(x, {dim: sizes[title] for (k, dim), title in titles.items() if k == at})
+            for at, x in enumerate(call.examples)
+        ]
+        try:
+            graph, found = traced(lambda given=given: call.run(given), given, parameters, call.names, opset, True)
+        except ModelError:
+            raise
+        except Exception as error:
+            what = ", ".join(f"{name} {tuple(x.shape)}" for name, x in zip(call.names, given, strict=True))
+            raise _CallFails(
+                f"the module does not run with {what}, which dynamic_axes or dynamic_shapes allow: {error}",
+                hint="Give limits, Dim(name, min=…, max=…) in dynamic_shapes, or leave a size out",
+            ) from error
+        outputs = _tensors(found)
+        made = _output_names(names, len(outputs))
+        for x, name in zip(outputs, made, strict=True):
+            graph.result(x, name)
+        graphs.append(graph)
+        shapes.append([tuple(x.shape) for x in (*given, *outputs)])
+        results = [outputs]
+        graph.forget()
+    all_names = [*call.names, *made]
+    if join(graphs, call.names, made) and len(drawn) < _MANY_CALLS:
+        return None
+    formulas = Formulas(len(drawn))
+    for (at, dim), title in titles.items():
+        formulas.add(tuple(shape[at][dim] for shape in shapes), title)
+    infos: dict[str, Sizes] = {}
+    for at, name in enumerate(all_names):
+        if len({len(shape[at]) for shape in shapes}) > 1:
+            raise ModelError(f"{name} has other dims for other sizes of the inputs, which ONNX cannot say")
+        columns = zip(*(shape[at] for shape in shapes), strict=True)
+        infos[name] = [_size(formulas, numbers, f"{name}_dim_{dim}") for dim, numbers in enumerate(columns)]
+    return graphs[0], results[0], infos, made
+
+
+def _size(formulas: Formulas, numbers: tuple[int, ...], otherwise: str) -> int | str:
+    formula = formulas.find(numbers)
+    if isinstance(formula, int):
+        return formula
+    return otherwise if formula is None else written_out(formula)
+
+
+def _resized(x: Tensor, sizes: Mapping[int, int]) -> Tensor:
+    """x with other sizes: its elements again from the beginning, or fewer."""
+    for dim, size in sizes.items():
+        x = x.index_select(dim, tensor([k % x.shape[dim] for k in range(size)], dtype="int64", device=x.device))
+    return x.clone()
+
+
+def _output_names(names: Sequence[str] | None, count: int) -> list[str]:
+    found = list(names or [f"output_{at}" for at in range(count)])
+    if len(found) != count:
+        raise ValueError(f"export: {count} outputs and the names {found}")
+    return found
+
+
+@contextmanager
+def _named_parameters(module: Any, taken: Sequence[str]) -> Iterator[dict[int, str]]:
+    """The names of parameters and buffers, by the identity of tensors; meanwhile none of them requires a gradient."""
+    names: dict[int, str] = {}
     learning: list[Tensor] = []
     if hasattr(module, "named_parameters"):
-        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            parameters[id(tensor)] = name if name not in names else f"{name}_parameter"
-            if tensor.requires_grad:
-                learning.append(tensor)
-                tensor.requires_grad_(False)
+        for name, x in (*module.named_parameters(), *module.named_buffers()):
+            names[id(x)] = name if name not in taken else f"{name}_parameter"
+            if x.requires_grad:
+                learning.append(x)
+                x.requires_grad_(False)
     try:
-        graph, found = traced(lambda: module(*given), given, parameters, names)
+        yield names
     finally:
-        for tensor in learning:
-            tensor.requires_grad_(True)
-    outputs = _tensors(found)
-    titles = list(output_names or [f"output_{at}" for at in range(len(outputs))])
-    if len(titles) != len(outputs):
-        raise ValueError(f"export: {len(outputs)} outputs and the names {titles}")
-    for x, title in zip(outputs, titles, strict=True):
-        graph.nodes.append(("Identity", [graph.named(x)], [title], {}))
-    with no_grad():
-        _write(graph, list(zip(names, given, strict=True)), list(zip(titles, outputs, strict=True)), file)
+        for x in learning:
+            x.requires_grad_(True)
 
 
-# -- the file
+def export(
+    module: Any, inputs: Any, file: AnySink, *, kwargs: Mapping[str, Any] | None = None,
+    input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
+    opset_version: int | None = None, dynamic_axes: Mapping[str, Any] | None = None, dynamic_shapes: Any = None,
+    external_data: bool | None = None, **of_torch: Any,
+) -> None:  # fmt: skip
+    """Writes a module, a function of tensors or an ExportedProgram as an ONNX file, by torch.onnx.export's names.
 
+    inputs: an example: a tensor or a sequence of arguments, of which a dict at the end and `kwargs` are those by name.
+    Sizes are those of the example, except those that `dynamic_axes` ({"input_0": {0: "batch"}}, by `input_names`) or
+    `dynamic_shapes` (as in pyapp.export) name: then the module is called with four sets of sizes, and the file computes
+    what all of them have in common.
 
-def _attribute(name: str, value: Any) -> bytes:
-    head = bytes_field(1, name)
-    if isinstance(value, str):
-        return head + bytes_field(4, value) + int_field(20, 3)
-    if isinstance(value, float):
-        return head + float_field(2, value) + int_field(20, 1)
-    if isinstance(value, int):
-        return head + int_field(3, value) + int_field(20, 2)
-    return head + b"".join(int_field(8, part) for part in value) + int_field(20, 7)
-
-
-def _info(name: str, x: Tensor) -> bytes:
-    shape = b"".join(bytes_field(1, int_field(1, size)) for size in x.shape)
-    kind = bytes_field(1, int_field(1, _code(x.dtype)) + bytes_field(2, shape))
-    return bytes_field(1, name) + bytes_field(2, kind)
-
-
-def _data(x: Tensor) -> Any:
-    """The bytes of a dense tensor."""
-    flat = x.detach().cpu().contiguous()
-    return flat.storage.bytes_view()[flat.offset * flat.dtype.itemsize :][: flat.numel() * flat.dtype.itemsize]
-
-
-def _live(graph: _Graph, outputs: Sequence[str]) -> list[Any]:
-    """The nodes whose results are used."""
-    wanted, kept = set(outputs), []
-    for node in reversed(graph.nodes):
-        if wanted & set(node[2]):
-            kept.append(node)
-            wanted |= set(node[1])
-    graph.tensors = {name: x for name, x in graph.tensors.items() if name in wanted}
-    return kept[::-1]
-
-
-def _write(graph: _Graph, inputs: list[Any], outputs: list[Any], file: AnySink) -> None:
-    nodes = _live(graph, [name for name, _ in outputs])
-    dense = {name: quant.dequantize(x) if x.dtype.is_quantized else x for name, x in graph.tensors.items()}
-    parts: list[bytes] = []
-    for op, taken, made, attributes in nodes:
-        body = b"".join(bytes_field(1, name) for name in taken) + b"".join(bytes_field(2, name) for name in made)
-        body += bytes_field(3, made[0]) + bytes_field(4, op)
-        body += b"".join(bytes_field(5, _attribute(name, value)) for name, value in attributes.items())
-        parts.append(bytes_field(1, body))
-    parts.append(bytes_field(2, "pyapp"))
-    parts += [bytes_field(11, _info(name, x)) for name, x in inputs]
-    parts += [bytes_field(12, _info(name, x)) for name, x in outputs]
-    heads = {}
-    size = sum(len(part) for part in parts)
-    for name, x in dense.items():
-        fields = b"".join(int_field(1, n) for n in x.shape) + int_field(2, _code(x.dtype)) + bytes_field(8, name)
-        nbytes = x.numel() * x.dtype.itemsize
-        inner = fields + bytes_head(9, nbytes)
-        heads[name] = bytes_head(5, len(inner) + nbytes) + inner
-        size += len(heads[name]) + nbytes
-    if size > LARGEST:
-        raise ModelError(f"the model has {size:,} bytes, an ONNX file at most {LARGEST:,}", hint="Export a part of it")
-    start = int_field(1, IR_VERSION) + bytes_field(2, "pyapp")
-    opset = bytes_field(8, bytes_field(1, "") + int_field(2, OPSET))
-    with open_sink(file) as sink:
-        _put(sink, start, bytes_head(7, size), *parts)
-        for name, x in dense.items():
-            _put(sink, heads[name], _data(x))
-        _put(sink, opset)
-
-
-def _put(sink: IO[bytes], *parts: Any) -> None:
-    for part in parts:
-        sink.write(part)
+    Parameters keep their names; block-quantised weights become float32. What Python decides by the values of tensors is
+    decided as for the example. What is written in place becomes a new tensor. `opset_version`: 17 to 23, 20 by default.
+    `external_data`: the tensors are in a file of their own, FILE.data; by default those of a model above 2 GB.
+    ModelError: an op has no form in ONNX, or the module computes something else for other sizes. Modules should be in
+    evaluation mode: dropout would be a constant mask.
+    """
+    for name, value in of_torch.items():
+        if name not in _OF_TORCH:
+            raise TypeError(f"export: got an unexpected keyword argument {name!r}")
+        if value not in _OF_TORCH[name]:
+            raise NotImplementedError(f"export: {name}={value!r:.60} does nothing here: leave it out")
+    opset = OPSETS[1] if opset_version is None else opset_version
+    if opset not in range(OPSETS[0], OPSETS[2] + 1):
+        raise ValueError(f"export: opset_version is {OPSETS[0]} to {OPSETS[2]}, not {opset_version!r}")
+    args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs or ())
+    if args and isinstance(args[-1], dict) and kwargs is None and not isinstance(module, ExportedProgram):
+        args, kwargs = args[:-1], args[-1]
+    call = _Call(module, args, kwargs or {})
+    call.name(input_names)
+    call.inputs.vary(dynamic_shapes)
+    call.vary(dynamic_axes or {}, output_names)
+    with _named_parameters(call.module, call.names) as parameters, no_grad():
+        if call.titles(False):
+            graph, outputs, sizes, titles = _sized_graph(call, parameters, opset, output_names)
+        else:
+            given = [x.clone() for x in call.examples]
+            graph, found = traced(lambda: call.run(given), given, parameters, call.names, opset)
+            outputs = _tensors(found)
+            titles = _output_names(output_names, len(outputs))
+            for x, title in zip(outputs, titles, strict=True):
+                graph.result(x, title)
+            graph.keep_used(titles)
+            all_tensors = zip((*call.names, *titles), (*given, *outputs), strict=True)
+            sizes = {name: tuple(x.shape) for name, x in all_tensors}
+        graph.share_arrays()
+        write_model(
+            graph, [(name, x, sizes[name]) for name, x in zip(call.names, call.examples, strict=True)],
+            [(name, x, sizes[name]) for name, x in zip(titles, outputs, strict=True)], file, external_data,
+        )  # fmt: skip

@@ -37,7 +37,10 @@ class OneCycleLR(LRScheduler):
     ) -> None:
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
-                raise ValueError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
+                raise ValueError(
+                    "OneCycleLR: You must define either total_steps OR (epochs AND steps_per_epoch): give total_steps, "
+                    "or epochs and steps_per_epoch"
+                )
             total_steps = epochs * steps_per_epoch
         if total_steps < 1 or not 0 <= pct_start <= 1 or anneal_strategy not in ("cos", "linear"):
             raise ValueError(

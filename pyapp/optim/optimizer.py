@@ -5,6 +5,7 @@ Steps are written in tensor ops, so they run on the device of the parameter; the
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -117,6 +118,19 @@ _EXACT = 1 << 24  # as a float32 has each whole number up to here
 MOST_STEPS = 1 << 53  # as a float has each whole number up to here
 
 
+class _Signature:
+    """The arguments of an optimiser for `inspect.signature`: scripts ask whether there is `fused`."""
+
+    def __get__(self, optimizer: Optimizer | None, owner: type[Optimizer]) -> inspect.Signature:
+        given = inspect.signature(owner.__init__)
+        parameters = list(given.parameters.values())[1:]
+        if owner.of_pyapp and parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            flags = [inspect.Parameter(name, kind, default=_FLAGS[name]) for name in owner.flags]
+            parameters[-1:] = flags
+        return given.replace(parameters=parameters)
+
+
 class Optimizer:
     """Base of the optimisers. `params`: parameters, (name, parameter) pairs, or groups `{"params": [...], "lr": ...,
     ...}` whose settings override the defaults. `param_groups` are these groups and may be changed between steps;
@@ -124,6 +138,7 @@ class Optimizer:
     `capturable` are accepted and ignored.
     """
 
+    __signature__ = _Signature()
     flags: tuple[str, ...] = ()  # torch's flags that its groups have
     _hooks: dict[str, tuple[list[Callable[..., Any]], list[Callable[..., Any]]]] | None = None  # before it, after it
     needs_whole = False  # whether a step computes with more of a parameter than each element by itself
@@ -149,10 +164,13 @@ class Optimizer:
     ) -> None:
         name = type(self).__name__
         if isinstance(params, Tensor):
-            raise TypeError(f"{name} takes a list of parameters or of groups, got {describe(params)}")
+            raise TypeError(
+                f"params argument given to the optimizer should be an iterable of Tensors or dicts: {name} takes a "
+                f"list of parameters or of groups, got {describe(params)}"
+            )
         given: list[Any] = list(params)
         if not given:
-            raise ValueError(f"{name} got no parameters")
+            raise ValueError(f"optimizer got an empty parameter list: {name} got no parameters")
         unknown = flags.keys() - _FLAGS.keys()
         if unknown:
             raise TypeError(f"{name} has no setting {', '.join(sorted(unknown))}")
@@ -192,13 +210,19 @@ class Optimizer:
         for parameter in params:
             if not isinstance(parameter, Tensor):
                 raise TypeError(f"{type(self).__name__} takes tensors, got {describe(parameter)}")
+        params = [parameter._own_part for parameter in params]
+        for parameter in params:
             fits = not self.of_pyapp or (parameter.dtype.part in _KINDS and parameter.is_contiguous())
             if not (fits and parameter.is_leaf) or (parameter.dtype.is_complex and not self.takes_complex):
                 if not self.of_pyapp:
-                    raise ValueError(f"{type(self).__name__} takes leaf tensors, got {describe(parameter)}")
+                    raise ValueError(
+                        f"can't optimize a non-leaf Tensor: {type(self).__name__} takes leaf tensors, got "
+                        f"{describe(parameter)}"
+                    )
                 kinds = "floating-point or complex" if self.takes_complex else "floating-point"
                 raise (TypeError if parameter.is_leaf else ValueError)(
-                    f"{type(self).__name__} takes dense {kinds} leaf tensors, got {describe(parameter)}"
+                    f"can't optimize a non-leaf Tensor, or other numbers: {type(self).__name__} takes dense {kinds} "
+                    f"leaf tensors, got {describe(parameter)}"
                 )
             if self.needs_whole and parameter.shard_groups:
                 raise ValueError(

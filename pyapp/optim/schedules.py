@@ -59,8 +59,8 @@ class LRScheduler:
             self._stepped = True
             if self.optimizer._opt_called is False:
                 warnings.warn(
-                    f"{type(self).__name__}: lr_scheduler.step() before optimizer.step() skips the first rate of the "
-                    "schedule; call optimizer.step() first",
+                    f"Detected call of `lr_scheduler.step()` before `optimizer.step()`: {type(self).__name__} skips "
+                    "the first rate of the schedule; call optimizer.step() first",
                     stacklevel=2,
                 )
         run_at_replays(lambda: self._step(epoch))

@@ -164,6 +164,11 @@ class profile:
             raise RuntimeError("profile: nothing is recorded yet: ask after it has ended, or in on_trace_ready")
         return self._events
 
+    @property
+    def function_events(self) -> EventList:
+        """`events()`, by the name that it has in autograd.profiler."""
+        return self.events()
+
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> EventList:

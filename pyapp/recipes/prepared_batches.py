@@ -5,13 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from pyapp.dataclass import dataclass
+
 Key = TypeVar("Key")
 Made = TypeVar("Made")
+Lesson = TypeVar("Lesson")
 
 
 def helper_pool(helpers: int, begin: Callable[..., object], *arguments: Any) -> ProcessPoolExecutor:
@@ -41,6 +44,19 @@ def interrupts_blocked() -> Iterator[None]:
 def _begin(begin: Callable[..., object], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it could not be blocked
     begin(*arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Generic[Lesson]):
+    """A part of a training: from the batch `begin` on, batches are of this lesson."""
+
+    begin: int
+    lesson: Lesson
+
+
+def stage_at(stages: Sequence[Stage[Lesson]], batch: int) -> int:
+    """The index of the stage that a batch belongs to."""
+    return max(index for index, stage in enumerate(stages) if stage.begin <= batch)
 
 
 class PreparedLoader(Generic[Key, Made]):

@@ -25,6 +25,11 @@ def data_line(value: dict[str, Any]) -> str:
     return f"data: {_encode(value)}\n\n"
 
 
+def typed_event(type: str, **values: Any) -> str:
+    """As data_line, of an event that is named by its type."""
+    return f"event: {type}\n{data_line({'type': type, **values})}"
+
+
 class Deliveries:
     """Calls of functions on the event loop, posted by other threads. What is posted while the loop is busy is called in
     one go: to wake the loop for each event of each text would cost a system call every time.
@@ -98,17 +103,17 @@ async def cancelled_by_leaving(request: Request, leave: Callable[[], None], seco
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise too_late(seconds) from None
+        raise timed_out(seconds) from None
     finally:
         leave()
         watching.cancel()
 
 
-def too_late(seconds: float) -> Problem:
+def timed_out(seconds: float) -> Problem:
     return Problem(f"the answer took more than {seconds:g} s", status=504, code="timeout")
 
 
-def the_end() -> Problem:
+def server_ends() -> Problem:
     """The problem of a request that runs when the server ends."""
     return Problem("the server ends", status=503, code="server_ends", headers={"Retry-After": "5"})
 
@@ -139,9 +144,9 @@ class EventStream(Response):
         leaving = asyncio.ensure_future(wait_for_leaving(receive))
         try:
             done, _ = await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED, timeout=self._seconds)
-            late = None if done else too_late(self._seconds)
+            late = None if done else timed_out(self._seconds)
         except asyncio.CancelledError:  # the server was told to end, and its grace is over
-            late = the_end()
+            late = server_ends()
         finally:
             for task in (sending, leaving):
                 task.cancel()

@@ -20,7 +20,7 @@ from pyapp.events import Done
 from pyapp.formats.safe_json import parse_json
 from pyapp.text.chat.chat_template import sources
 
-from .answers import data_line
+from .answers import typed_event
 from .chat import (
     PICTURE,
     Added,
@@ -35,8 +35,9 @@ from .chat import (
 )
 from .context import Context
 from .fields import Fields
-from .generation import Choice, collect, stream_of
+from .generation import Choice, collect
 from .problems import Problem, of_exception
+from .running import stream_of
 from .sampling import ANTHROPIC, asked_of
 from .served import ServedModel
 from .tool_calls import Tools
@@ -103,9 +104,7 @@ def text_of(content: Any, at: str) -> str:
 
 def picture_part(block: Fields) -> Value:
     """A picture in OpenAI's form."""
-    source = block.object("source")
-    if source is None:
-        raise block.missing("source")
+    source = block.needed_object("source")
     kind = source.text("type")
     if kind != "base64":
         what = f"a picture comes as base64, not as {kind!r:.40}: other addresses and files by id are not opened"
@@ -116,9 +115,7 @@ def picture_part(block: Fields) -> Value:
 
 def document_text(block: Fields) -> str:
     """The text of a document, after its title."""
-    source = block.object("source")
-    if source is None:
-        raise block.missing("source")
+    source = block.needed_object("source")
     kind, title = source.text("type"), block.text("title")
     if kind == "text":
         text = source.needed_text("data")
@@ -188,9 +185,7 @@ def of_assistant(blocks: list[Fields], called: dict[str, str]) -> list[Value]:
 
 def conversation_of(fields: Fields) -> list[Value]:
     """The conversation in OpenAI's form, as chat templates read it."""
-    given, system = fields.array("messages"), fields.any("system")
-    if given is None:
-        raise fields.missing("messages")
+    given, system = fields.needed("messages", fields.array("messages")), fields.any("system")
     if not given:
         raise fields.wrong("messages", "is empty")
     found = [] if system is None else [{"role": "system", "content": text_of(system, "system")}]
@@ -249,9 +244,7 @@ def thinking_of(fields: Fields) -> str | None:
     thinking = fields.object("thinking")
     if thinking is None:
         return None
-    kind: str | None = thinking.text("type", choices=THINKING)
-    if kind is None:
-        raise thinking.missing("type")
+    kind = thinking.needed_text("type", THINKING)
     thinking.whole("budget_tokens", None, 1)
     thinking.end(("display",))
     return kind
@@ -291,9 +284,7 @@ def question_of(fields: Fields, context: Context, counted: bool = False) -> Ques
     if output is not None:
         effort, form = output.text("effort", choices=EFFORTS), output.object("format")
         output.end()
-    given = 1 if counted else fields.whole("max_tokens", None, 1)
-    if given is None:
-        raise fields.missing("max_tokens")
+    given = 1 if counted else fields.needed("max_tokens", fields.whole("max_tokens", None, 1))
     # It is the most that a client takes, and not what it asks for: clients send what Anthropic's models can write.
     fields.put("max_tokens", min(given, context.settings.output_tokens))
     asked = asked_of(fields, context.settings, None, form, interface=ANTHROPIC)
@@ -344,11 +335,6 @@ def content_of(choice: Choice) -> list[Value]:
     ]  # fmt: skip
 
 
-def told(kind: str, **values: Any) -> str:
-    """A server-sent event."""
-    return f"event: {kind}\n{data_line({'type': kind, **values})}"
-
-
 class Blocks:
     """The events of a stream: blocks, each with a beginning and an end."""
 
@@ -378,22 +364,22 @@ class Blocks:
             return ""
         found = self.end()
         self._index, self._open = self._index + 1, kind
-        return found + told("content_block_start", index=self._index, content_block={"type": kind, **block})
+        return found + typed_event("content_block_start", index=self._index, content_block={"type": kind, **block})
 
     def _delta(self, kind: str, **values: Any) -> str:
-        return told("content_block_delta", index=self._index, delta={"type": kind, **values})
+        return typed_event("content_block_delta", index=self._index, delta={"type": kind, **values})
 
     def end(self) -> str:
         """The end of the open block, if there is one."""
         if not self._open:
             return ""
         self._open = ""
-        return told("content_block_stop", index=self._index)
+        return typed_event("content_block_stop", index=self._index)
 
 
 def broken(error: Exception) -> str:
     """The last event of a stream that breaks off."""
-    return f"event: error\n{data_line(body_of(of_exception(error, ANTHROPIC.names)))}"
+    return typed_event(**body_of(of_exception(error, ANTHROPIC.names)))
 
 
 async def messages(request: Request, context: Context) -> Response:
@@ -411,7 +397,7 @@ async def messages(request: Request, context: Context) -> Response:
     async def events() -> AsyncGenerator[str, None]:
         blocks = Blocks()
         begun: Value = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage_of(choice)}
-        begin = told("message_start", message=begun)
+        begin = typed_event("message_start", message=begun)
         async with aclosing(running.events()) as found:
             async for _, event in found:
                 if begin:
@@ -420,8 +406,8 @@ async def messages(request: Request, context: Context) -> Response:
                 if text := blocks.events(parser.take(request, choice, event, False)):
                     yield text
                 if isinstance(event, Done):
-                    end = told("message_delta", delta=stop_of(choice), usage=usage_of(choice))
-                    yield blocks.end() + end + told("message_stop")
+                    end = typed_event("message_delta", delta=stop_of(choice), usage=usage_of(choice))
+                    yield blocks.end() + end + typed_event("message_stop")
 
     if stream:
         return stream_of(context, running, events(), broken)

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketState
 
@@ -40,7 +40,7 @@ from . import (
     tgi,
     vectors,
 )
-from .answers import EventStream, the_end
+from .answers import EventStream, server_ends
 from .context import Context, Handler, is_foreign
 from .openapi import description
 from .page import WithPage, check_site
@@ -49,7 +49,7 @@ from .realtime import realtime
 from .sampling import NAMES
 
 log = logging.getLogger("pyapp.serve")
-OPEN = ("/health", "/ready")  # without a key
+OPEN = ("/health", "/v1/health", "/ready")  # without a key
 ENDING_STEPS = 150  # of 10 ms
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
 # Routes of OpenAI's, Anthropic's and Ollama's that are not here, and what does their work.
@@ -79,6 +79,11 @@ async def ready(request: Request, context: Context) -> Response:
     state = "ending" if context.draining else "ready" if context.models.ready else "loading"
     state = state if context.engine.alive else "the engine died"
     return JSONResponse({"status": state}, 200 if state == "ready" else 503, headers={"Retry-After": "1"})
+
+
+async def running(request: Request, context: Context) -> Response:
+    """Programs that know Ollama ask for this before anything else."""
+    return PlainTextResponse("pyapp is running, without a page (--page gives one). /openapi.json lists the routes.\n")
 
 
 async def metrics(request: Request, context: Context) -> Response:
@@ -140,12 +145,16 @@ def heard_by(tokenizer: Any) -> dict[str, Any]:
 
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/health", health),
+    ("GET", "/v1/health", health),
     ("GET", "/ready", ready),
+    ("GET", "/", running),
     ("GET", "/metrics", metrics),
     ("GET", "/openapi.json", openapi),
     ("GET", "/v1/models", models),
+    ("GET", "/models", models),
     ("GET", "/v1/models/{name:path}", model),
     ("POST", "/v1/chat/completions", openai_text.chat_completions),
+    ("POST", "/chat/completions", openai_text.chat_completions),
     ("POST", "/v1/completions", openai_text.completions),
     ("POST", "/v1/responses", responses.create),
     ("POST", "/v1/responses/input_tokens", responses.count_tokens),
@@ -159,6 +168,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v2/embed", vectors.embeddings_by_type),
     ("POST", "/v1/rerank", vectors.rerank),
     ("POST", "/v2/rerank", vectors.rerank),
+    ("POST", "/v1/reranking", vectors.rerank),
+    ("POST", "/reranking", vectors.rerank),
     ("POST", "/v1/forecast", forecasting.forecast),
     ("POST", "/infinity/embeddings", vectors.embeddings),
     ("POST", "/infinity/rerank", vectors.rerank),
@@ -182,10 +193,13 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/classify", vectors.classes),
     ("POST", "/completion", llama_cpp.completion),
     ("POST", "/infill", llama_cpp.infill),
+    ("POST", "/embedding", llama_cpp.embedding),
+    ("POST", "/embeddings", llama_cpp.embedding),
     ("POST", "/detokenize", llama_cpp.detokenize),
     ("POST", "/apply-template", llama_cpp.apply_template),
     ("GET", "/props", llama_cpp.props),
     ("GET", "/slots", llama_cpp.slots),
+    ("GET", "/lora-adapters", llama_cpp.lora_adapters),
     ("GET", "/api/version", ollama.version),
     ("GET", "/api/tags", ollama.tags),
     ("GET", "/api/ps", ollama.running_models),
@@ -200,20 +214,34 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 # -- around each request
 
 
+def check_alive(context: Context) -> None:
+    """Problem where the engine died."""
+    if not context.engine.alive:
+        raise Problem("the engine died; the server ends", status=503, code="engine_dead")
+
+
+def noted_problem(error: Exception, scope: Any) -> Problem:
+    """The problem of an exception. The log has those that are not the request's fault."""
+    problem = of_exception(error, NAMES)
+    if problem.status >= 500 and not isinstance(error, Problem):
+        log.error("a request failed", exc_info=error, extra={"fields": {"request": scope["pyapp.id"]}})
+    return problem
+
+
 def endpoint_of(handler: Handler, context: Context, answer: Callable[[Problem], Response]) -> Callable[[Request], Any]:
     """A route's function: errors become answers."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            if not context.engine.alive and request.url.path not in OPEN:
-                raise Problem("the engine died; the server ends", status=503, code="engine_dead")
+            if request.url.path not in OPEN:
+                check_alive(context)
             found = await handler(request, context)
         except ClientDisconnect:
             return Response(status_code=499)
         except asyncio.CancelledError:
             if not context.draining:
                 raise
-            return answer(the_end())
+            return answer(server_ends())
         except Exception as error:
             return refused(error, request)
         if isinstance(found, EventStream):
@@ -221,10 +249,7 @@ def endpoint_of(handler: Handler, context: Context, answer: Callable[[Problem], 
         return found
 
     def refused(error: Exception, request: Request) -> Response:
-        problem = of_exception(error, NAMES)
-        if problem.status >= 500 and not isinstance(error, Problem):
-            log.error("a request failed", exc_info=error, extra={"fields": {"request": request.scope["pyapp.id"]}})
-        return answer(problem)
+        return answer(noted_problem(error, request.scope))
 
     return endpoint
 
@@ -234,13 +259,10 @@ def socket_endpoint(context: Context) -> Callable[[WebSocket], Any]:
 
     async def endpoint(socket: WebSocket) -> None:
         try:
-            if not context.engine.alive:
-                raise Problem("the engine died; the server ends", status=503, code="engine_dead")
+            check_alive(context)
             await realtime(socket, context)
         except Exception as error:
-            problem = of_exception(error, NAMES)
-            if problem.status >= 500 and not isinstance(error, Problem):
-                log.error("a request failed", exc_info=True, extra={"fields": {"request": socket.scope["pyapp.id"]}})
+            problem = noted_problem(error, socket.scope)
             if socket.client_state is WebSocketState.CONNECTING:
                 await socket.send_denial_response(answer_of(problem))
 
@@ -277,8 +299,6 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         what = f"{REALTIME} is a websocket: connect to it with ws://"
         return answer_of(Problem(what, status=426, headers={"upgrade": "websocket"}))
     what = f"{path:.100} does not take {method}"
-    if (method, path) == ("GET", "/"):
-        what = "there is no page here (--page gives one): GET /openapi.json lists the routes"
     if error.status_code == 404:
         what = f"there is no route {path:.100}: {instead_of(method, path)}"
     return answer_for(path)(Problem(what, status=error.status_code, headers=error.headers))

@@ -21,7 +21,7 @@ from pyapp.text.pictures import known_ids
 
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Prompt, Running, note_done, submit
+from .generation import Choice, Prompt, RunningTexts, submit
 from .pictures import with_pictures
 from .problems import Problem, of_exception
 from .sampling import COMPLETIONS, Asked, Interface
@@ -127,9 +127,7 @@ def messages_of(fields: Fields, plain: Callable[[Any], Any] = lambda message: me
     """The messages, with contents as strings, as chat templates read them, or as lists of parts where they have
     pictures or recordings. `plain` brings those of other interfaces into OpenAI's form.
     """
-    given = fields.array("messages")
-    if given is None:
-        raise fields.missing("messages")
+    given = fields.needed("messages", fields.array("messages"))
     if not given:
         raise fields.wrong("messages", "is empty")
     found = []
@@ -227,7 +225,7 @@ def effort_variables(model: ServedModel, effort: str | None, param: str = "reaso
 async def begin_chat(
     request: Request, context: Context, chat: Chat, variables: Callable[[ServedModel], dict[str, Any]],
     count: int = 1, interface: Interface = COMPLETIONS,
-) -> tuple[ServedModel, Prompt, Running]:  # fmt: skip
+) -> tuple[ServedModel, Prompt, RunningTexts]:  # fmt: skip
     """Has a model write `count` answers. `variables` gives what the template of a model gets beside the messages."""
     context.check_length(texts_of_messages(chat.messages), interface.messages)
     model = await context.model(request, chat.name, "generate")
@@ -265,7 +263,7 @@ class AnswerParser:
             choice.thought_tokens += event.id is not None and (before or self.thinking)
         elif isinstance(event, Done):
             thought, text, calls = self.finish()
-            note_done(request, choice, event)
+            choice.end(request, event)
         choice.thoughts, choice.text = choice.thoughts + thought, choice.text + text
         joined(choice.calls, calls)
         if choice.calls and choice.reason == "stop":

@@ -30,10 +30,9 @@ from pyapp.audio.windows import checked
 from pyapp.engine import Tensor
 from pyapp.errors import Cancelled, ModelNotFoundError, OptionError, PyappError, ServerError
 from pyapp.events import Cancel, Done, Event, Item, Language, Metric, Progress, Segment, Sound, Thought, Token
-from pyapp.formats import open_source
 from pyapp.formats.png import encode_png
 from pyapp.formats.safe_json import parse_json
-from pyapp.formats.source import ByteSource, close_source
+from pyapp.formats.source import ByteSource, opened_source
 from pyapp.formats.source import read_whole as read_whole_source
 from pyapp.tasks.core import Events, Remote
 from pyapp.text.generation.options import SamplingOptions
@@ -484,15 +483,16 @@ def with_addresses(message: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
+def _whole(file: Any) -> bytes:
+    """The bytes of a path, of bytes or of a ByteSource."""
+    with opened_source(file) as source:
+        return bytes(read_whole_source(source))
+
+
 def _as_sound(sound: Any) -> dict[str, Any]:
     """A recording: its file, or samples at 16 kHz as a WAVE file."""
     if isinstance(sound, str | os.PathLike | bytes | ByteSource):
-        source = open_source(sound)
-        try:
-            data = bytes(read_whole_source(source))
-        finally:
-            if source is not sound:
-                close_source(source)
+        data = _whole(sound)
     else:
         data = encoded(as_pcm(checked(sound)), SAMPLE_RATE, "wav")
     form = "mp3" if data[:3] == b"ID3" or data[:2] in (b"\xff\xfb", b"\xff\xf3") else "wav"
@@ -504,12 +504,7 @@ def _as_address(picture: Any) -> dict[str, Any]:
         return _as_sound(picture.source)
     data = encode_png(picture.numpy()) if isinstance(picture, Tensor) else None
     if data is None:
-        source = open_source(picture)
-        try:
-            data = bytes(read_whole_source(source))
-        finally:
-            if source is not picture:
-                close_source(source)
+        data = _whole(picture)
     kind = next((kind for start, kind in KINDS_OF_PICTURES.items() if data.startswith(start)), "image/png")
     url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}

@@ -12,12 +12,13 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp.events import Done, Event, Token
 
-from .answers import data_line
+from .answers import typed_event
 from .chat import Added, AnswerParser, Chat, begin_chat, effort_variables, messages_of, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
-from .generation import Choice, collect, priority_of, stream_of
+from .generation import Choice, collect, priority_of
 from .problems import of_exception
+from .running import stream_of
 from .sampling import COHERE, asked_of
 from .served import ServedModel
 from .tool_calls import Tools
@@ -133,10 +134,6 @@ class Blocks:
         return [{"type": kind, "index": index}]
 
 
-def told(event: dict[str, Any]) -> str:
-    return f"event: {event['type']}\n{data_line(event)}"
-
-
 def effort_of(fields: Fields) -> str | None:
     """How much to think, in the words of effort_variables."""
     thinking = fields.object("thinking")
@@ -173,7 +170,7 @@ async def chat(request: Request, context: Context) -> Response:
     async def events() -> AsyncGenerator[str, None]:
         blocks = Blocks()
         start = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
-        begin = told({"type": "message-start", "id": id, "delta": {"message": start}})
+        begin = typed_event(type="message-start", id=id, delta={"message": start})
         async with aclosing(running.events()) as found:
             async for _, event in found:
                 if begin:
@@ -183,17 +180,17 @@ async def chat(request: Request, context: Context) -> Response:
                 if scored and isinstance(event, Token) and event.id is not None:
                     score = logprob_of(model, event)
                 for one in blocks.events(parser.take(request, choice, event, False), score):
-                    yield told(one)
+                    yield typed_event(**one)
                 if isinstance(event, Done):
                     for one in blocks.end():
-                        yield told(one)
+                        yield typed_event(**one)
                     delta = {"finish_reason": reason_of(choice), "usage": usage_of(choice)}
-                    yield told({"type": "message-end", "id": id, "delta": delta})
+                    yield typed_event(type="message-end", id=id, delta=delta)
 
     def broken(error: Exception) -> str:
         why = of_exception(error, COHERE.names).message
         delta = {"finish_reason": "ERROR", "error": why, "usage": usage_of(choice)}
-        return told({"type": "message-end", "id": id, "delta": delta})
+        return typed_event(type="message-end", id=id, delta=delta)
 
     if stream:
         return stream_of(context, running, events(), broken)

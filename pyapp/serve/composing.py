@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -15,17 +15,15 @@ from pyapp.audio.sound_files import FORMATS, encoded
 from pyapp.events import Sound
 from pyapp.formats.source import BytesSource
 
-from .answers import cancelled_by_leaving
 from .context import Context
-from .fields import Fields
-from .file_tasks import decoded
-from .running import Running
+from .fields import Fields, decoded
+from .running import RunningTask
 from .speaking import form_of
 
 SEEDS = 1 << 63
 
 
-class Composing(Running):
+class Composing(RunningTask):
     """Music that is made."""
 
     names: Mapping[str, str] = {
@@ -58,12 +56,7 @@ async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -
     model = await context.model(request, None, "compose")
     context.admit()
     request.scope["pyapp.log"]["characters"] = len(text)
-    running = Composing(
-        context, model,
-        lambda cancel: tasks.compose(text, options, model=model.loaded, melody=melody, cancel=cancel),
-    )  # fmt: skip
-    async with cancelled_by_leaving(request, running.close, context.settings.seconds):
-        async with aclosing(running.events()) as events:
-            [sound] = [event async for event in events if isinstance(event, Sound)]
+    running = Composing(context, model, partial(tasks.compose, text, options, melody=melody))
+    [sound] = await running.all_of(request, Sound)
     data = await context.aside(lambda: encoded(sound.pcm, sound.rate, form))
     return Response(data, media_type=FORMATS[form].media)

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.datastructures import UploadFile
@@ -19,26 +20,18 @@ from pyapp.events import Item
 from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
 from pyapp.models.diffusion.sampling import SEEDS, SIDES
 
-from .answers import EventStream, cancelled_by_leaving, data_line
+from .answers import data_line
 from .context import Context, upload_of
 from .fields import Fields
-from .generation import broken
 from .pictures import picture_in
 from .problems import Problem
-from .running import Running
+from .running import RunningTask, stream_of
 
 MOST = 10  # pictures of a request
 STEPS = 1000
 FILES = ("image", "image[]", "mask")
-NUMBERS = (
-    "n",
-    "seed",
-    "steps",
-    "guidance",
-    "true_cfg_scale",
-    "strength",
-    "partial_images",
-)  # of a form, whose values are texts
+# Of a form, whose values are texts.
+NUMBERS = ("n", "seed", "steps", "guidance", "true_cfg_scale", "strength", "partial_images")
 WITHOUT_EFFECT = ("user", "quality", "style", "moderation", "output_compression", "input_fidelity", "partial_images")
 
 
@@ -84,12 +77,8 @@ async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -
     model = await context.model(request, None, "imagine")
     context.admit()
     request.scope["pyapp.log"] |= {"characters": len(prompt), "pictures": 1}
-    running = Drawing(
-        context, model, lambda cancel: tasks.imagine([prompt], model=model.loaded, cancel=cancel, **options)
-    )
-    async with cancelled_by_leaving(request, running.close, context.settings.seconds):
-        [(picture, _)] = [entry async for entry in running.drawn()]
-    return Response(base64.b64decode(picture), media_type="image/png")
+    [item] = await Drawing(context, model, partial(tasks.imagine, [prompt], **options)).all_of(request, Item)
+    return Response(base64.b64decode(item.values["png"]), media_type="image/png")
 
 
 def _number(name: str, value: Any) -> Any:
@@ -116,9 +105,7 @@ def _opacity(data: bytes, param: str) -> Tensor:
 async def _drawn(
     request: Request, context: Context, fields: Fields, pictures: Mapping[str, Tensor], kind: str
 ) -> Response:  # fmt: skip
-    prompt, name = fields.text("prompt"), fields.text("model")
-    if prompt is None:
-        raise fields.missing("prompt")
+    prompt, name = fields.needed_text("prompt"), fields.text("model")
     context.check_length([prompt], "prompt")
     count = fields.whole("n", 1, 1, MOST)
     if fields.text("response_format", "b64_json", ("b64_json", "url")) == "url":
@@ -139,17 +126,12 @@ async def _drawn(
     model = await context.model(request, name, "imagine")
     context.admit()
     request.scope["pyapp.log"] |= {"characters": len(prompt), "pictures": count}
-    running = Drawing(
-        context, model,
-        lambda cancel: tasks.imagine([prompt] * count, model=model.loaded, cancel=cancel, **pictures, **options),
-    )  # fmt: skip
-    settings = context.settings
+    running = Drawing(context, model, partial(tasks.imagine, [prompt] * count, **pictures, **options))
     if stream:
-        return EventStream(running.lines(kind), broken, running.close, settings.seconds, settings.ping_seconds)
-    async with cancelled_by_leaving(request, running.close, settings.seconds):
-        found = [entry async for entry in running.drawn()]
-    data = [{"b64_json": picture} for picture, _ in found]
-    return JSONResponse({"created": int(time.time()), "data": data, **found[-1][1]})
+        return stream_of(context, running, running.lines(kind))
+    items = await running.all_of(request, Item)
+    data = [{"b64_json": item.values["png"]} for item in items]
+    return JSONResponse({"created": int(time.time()), "data": data, **_about(items[-1])})
 
 
 def _size(fields: Fields) -> dict[str, int]:
@@ -164,7 +146,7 @@ def _size(fields: Fields) -> dict[str, int]:
     return {"height": height, "width": width}
 
 
-class Drawing(Running):
+class Drawing(RunningTask):
     """Pictures that are drawn."""
 
     names: Mapping[str, str] = {"height": "size", "width": "size", "prompts": "prompt"}
@@ -172,19 +154,21 @@ class Drawing(Running):
     def count(self, results: Mapping[str, Any]) -> None:
         self._context.metrics.drawn.labels(self._model.name).inc(results["count"])
 
-    async def drawn(self) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-        """Each picture, a PNG file in base64, and what is said of it."""
+    async def lines(self, kind: str) -> AsyncGenerator[str, None]:
+        """OpenAI's events: one for each picture when it is done."""
         async with aclosing(self.events()) as events:
             async for event in events:
                 if isinstance(event, Item):
-                    height, width = event.values["size"]
-                    about = {"background": "opaque", "output_format": "png", "size": f"{width}x{height}"}
-                    yield event.values["png"], about
+                    made = {
+                        "type": f"{kind}.completed",
+                        "b64_json": event.values["png"],
+                        "created_at": int(time.time()),
+                    }
+                    made["quality"] = "auto"  # OpenAI's types demand it
+                    yield data_line(made | _about(event))
 
-    async def lines(self, kind: str) -> AsyncGenerator[str, None]:
-        """OpenAI's events: one for each picture when it is done."""
-        async with aclosing(self.drawn()) as drawn:
-            async for picture, about in drawn:
-                made = {"type": f"{kind}.completed", "b64_json": picture, "created_at": int(time.time())}
-                made["quality"] = "auto"  # OpenAI's types demand it
-                yield data_line(made | about)
+
+def _about(item: Item) -> dict[str, Any]:
+    """What an answer says of a picture."""
+    height, width = item.values["size"]
+    return {"background": "opaque", "output_format": "png", "size": f"{width}x{height}"}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pyapp.formats.safe_json import parse_json
 
 from .problems import Problem
 
+T = TypeVar("T")
 KINDS = {
     str: "a string", bool: "true or false", int: "a number", float: "a number", dict: "an object", list: "an array",
     type(None): "null",
@@ -124,19 +126,28 @@ class Fields:
     def array(self, name: str, default: Any = None) -> Any:
         return self._of(name, (list,), "an array", default)
 
-    def needed_text(self, name: str) -> str:
-        """As text. Problem without it."""
-        found: str | None = self.text(name)
-        if found is None:
+    def needed(self, name: str, value: T | None) -> T:
+        """The value of a field. Problem where it is missing or null."""
+        if value is None:
             raise self.missing(name)
-        return found
+        return value
 
-    def texts(self, name: str, most: int, needed: bool = True) -> list[str] | None:
-        """A string or an array of strings."""
+    def needed_text(self, name: str, choices: Sequence[str] = ()) -> str:
+        """As text. Problem without it."""
+        return self.needed(name, self.text(name, choices=choices))
+
+    def needed_object(self, name: str) -> Fields:
+        """As object. Problem without it."""
+        return self.needed(name, self.object(name))
+
+    def needed_texts(self, name: str, most: int) -> list[str]:
+        """As texts. Problem without them."""
+        return self.needed(name, self.texts(name, most))
+
+    def texts(self, name: str, most: int) -> list[str] | None:
+        """A string or an array of strings, at most `most`."""
         value = self.any(name)
         if value is None:
-            if needed:
-                raise self.missing(name)
             return None
         found = [value] if isinstance(value, str) else value
         if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
@@ -155,3 +166,13 @@ class Fields:
         if unknown:
             name = self.name(unknown[0])
             raise Problem(f"{name:.80}: there is no such field", param=name[:80], code="unknown_parameter")
+
+
+def decoded(coded: str, fields: Fields, name: str) -> bytes:
+    """The bytes of a file in base64, or in a data: URL of it, which the field `name` gave."""
+    if coded[:5].lower() == "data:":
+        coded = coded.partition(",")[2]
+    try:
+        return base64.b64decode(coded, validate=True)
+    except ValueError:
+        raise fields.wrong(name, "must be the bytes of a file in base64") from None

@@ -9,8 +9,7 @@ white.
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,17 +19,16 @@ from starlette.responses import JSONResponse, Response
 from pyapp import tasks
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
-from pyapp.events import Event, Item
+from pyapp.events import Item
 from pyapp.formats.png import encode_png
 from pyapp.formats.source import BytesSource
 from pyapp.tasks.reading import LAYOUTS
 
-from .answers import cancelled_by_leaving
 from .context import Context
-from .fields import Fields
+from .fields import Fields, decoded
 from .pictures import picture_in
 from .problems import Problem
-from .running import Running
+from .running import RunningTask, Stream
 
 MOST_LABELS = 1000
 LONGEST_TEXT = 1 << 12  # tokens that are written about a picture
@@ -43,8 +41,7 @@ Given = tuple[list[tuple[str, bytes]], list[Any]]
 
 def _coded(fields: Fields, name: str = "inputs") -> bytes:
     """The bytes of a field's file: base64, or a data: URL of it."""
-    coded = fields.needed_text(name)
-    return decoded(coded, fields, name)
+    return decoded(fields.needed_text(name), fields, name)
 
 
 def _one_file(fields: Fields) -> Given:
@@ -55,8 +52,7 @@ def _one_file(fields: Fields) -> Given:
 def _question(fields: Fields) -> Given:
     """A picture and a `question` about it: beside `inputs`, as huggingface_hub sends them, or in it."""
     inside = not fields.given("question") and isinstance(fields.any("inputs"), dict)
-    inputs = fields.object("inputs") if inside else fields
-    assert inputs is not None
+    inputs = fields.needed_object("inputs") if inside else fields
     name = "image" if inside or fields.given("image") else "inputs"
     data, question = _coded(inputs, name), inputs.text("question")
     if not (question or "").strip():
@@ -68,9 +64,7 @@ def _question(fields: Fields) -> Given:
 
 def _two_files(fields: Fields) -> Given:
     """The files of `inputs`, an array of two."""
-    coded = fields.array("inputs")
-    if coded is None:
-        raise fields.missing("inputs")
+    coded = fields.needed("inputs", fields.array("inputs"))
     if len(coded) != 2:
         raise fields.wrong("inputs", f"must be an array of two pictures, not of {len(coded):,}")
     names = ["inputs[0]", "inputs[1]"]
@@ -85,7 +79,7 @@ class FileTask:
     file may have several, become an array.
     """
 
-    stream: Callable[..., AsyncGenerator[Event, None]]
+    stream: Stream
     read: Callable[[Fields], tuple[list[Any], dict[str, Any]]]
     answer: Callable[[Values], Any]  # bytes: a picture, as PNG
     as_file: bool = False  # else its picture is read first
@@ -103,7 +97,7 @@ def _threshold(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _candidates(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
-    labels = fields.texts("candidate_labels", MOST_LABELS)
+    labels = fields.needed_texts("candidate_labels", MOST_LABELS)
     template = fields.text("hypothesis_template")
     return [labels], {"top": None} | ({} if template is None else {"template": template})
 
@@ -290,7 +284,7 @@ OF_PARAMETERS = (
 )  # fmt: skip
 
 
-class Looking(Running):
+class Looking(RunningTask):
     """What a model finds in a file."""
 
     names: Mapping[str, str] = {
@@ -328,26 +322,10 @@ async def of_file(request: Request, context: Context, name: str | None) -> Respo
     model = await context.model(request, name, *FILE_TASKS)
     context.admit()
     request.scope["pyapp.log"]["bytes"] = sum(len(data) for _, data in files)
-    running = Looking(
-        context,
-        model,
-        lambda cancel: task.stream(sources, *given, *arguments, model=model.loaded, cancel=cancel, **options),
-    )
-    async with cancelled_by_leaving(request, running.close, context.settings.seconds):
-        async with aclosing(running.events()) as events:
-            found = [event.values async for event in events if isinstance(event, Item)]
+    running = Looking(context, model, partial(task.stream, sources, *given, *arguments, **options))
+    found = [item.values for item in await running.all_of(request, Item)]
     answers = await context.aside(lambda: [task.answer(values) for values in found])
     if task.pages:
         return JSONResponse(answers)
     [answer] = answers
     return Response(answer, media_type="image/png") if isinstance(answer, bytes) else JSONResponse(answer)
-
-
-def decoded(coded: str, fields: Fields, name: str) -> bytes:
-    """The bytes of a file in base64, or in a data: URL of it, which the field `name` gave."""
-    if coded[:5].lower() == "data:":
-        coded = coded.partition(",")[2]
-    try:
-        return base64.b64decode(coded, validate=True)
-    except ValueError:
-        raise fields.wrong(name, "must be the bytes of a file in base64") from None

@@ -4,23 +4,22 @@ Jina's interface: {"image": …}, {"audio": …}, {"text": …}, with files in b
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 
 from pyapp import tasks
-from pyapp.events import Event
 from pyapp.formats.source import BytesSource
 
 from .context import Context
-from .fields import Fields
-from .file_tasks import decoded
+from .fields import Fields, decoded
 from .items import by_task
+from .running import Stream
 
 MOST_FILES = 256  # of one request
 # By the task of a model: the key of its files in requests, and the stream of pyapp.tasks.
-KINDS: Mapping[str, tuple[str, Callable[..., AsyncGenerator[Event, None]]]] = {
+KINDS: Mapping[str, tuple[str, Stream]] = {
     "embed-image": ("image", tasks.embed_images),
     "match-image": ("image", tasks.embed_images),
     "embed-sound": ("audio", tasks.embed_sounds),

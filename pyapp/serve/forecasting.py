@@ -42,9 +42,7 @@ async def forecast(
 
 def _series(fields: Fields) -> dict[str, Any]:
     """The series by name: `series` is an array of numbers, an array of such, or an object with one under each name."""
-    given = fields.any("series")
-    if given is None:
-        raise fields.missing("series")
+    given = fields.needed("series", fields.any("series"))
     if isinstance(given, list):
         several = bool(given) and all(isinstance(part, list) for part in given)
         given = {str(number): part for number, part in enumerate(given if several else [given])}

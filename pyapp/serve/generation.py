@@ -13,15 +13,15 @@ from starlette.requests import Request
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
-from pyapp.events import Cancel, Done, Error, Event, Token
+from pyapp.events import Cancel, Done, Error, Event, Item, Token
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import Known
 
-from .answers import EventStream, cancelled_by_leaving, data_line
+from .answers import cancelled_by_leaving
 from .context import Context
 from .fields import Fields
 from .problems import Problem, PromptTooLong, of_event, of_exception
-from .sampling import COMPLETIONS, NAMES, Interface, reason_of
+from .sampling import COMPLETIONS, Interface, reason_of
 from .scheduler import Text
 from .served import ServedModel
 from .tool_calls import Tools
@@ -50,6 +50,32 @@ class Choice:
         """The mean log-probability of the new tokens, by which best_of chooses."""
         return sum(token.logprob or 0.0 for token in self.logprobs) / max(len(self.logprobs), 1)
 
+    def take(self, request: Request, event: Event, scored: bool = True) -> str:
+        """Notes an event of the text; what it adds to it. `scored`: the log-probabilities of its tokens are kept."""
+        if isinstance(event, Item):
+            self.prompt = list(event.values["tokens"])
+        elif isinstance(event, Token):
+            if event.id is not None:
+                self.tokens += 1
+                self.logprobs += [event] if scored else []
+            self.text += event.text
+            return event.text
+        elif isinstance(event, Done):
+            self.end(request, event)
+        return ""
+
+    def end(self, request: Request, done: Done) -> None:
+        """Notes the end of the text, also in the log."""
+        self.reason, self.ended = reason_of(done.reason), done.reason
+        self.stop = done.results.get("stop_string")
+        self.tokens = done.results.get("new_tokens", 0)
+        self.prompt_tokens = done.results.get("prompt_tokens", 0)
+        self.reused = done.results.get("reused_tokens", 0)
+        log = request.scope["pyapp.log"]
+        log["prompt_tokens"] = log.get("prompt_tokens", 0) + self.prompt_tokens
+        log["new_tokens"] = log.get("new_tokens", 0) + self.tokens
+        log["reason"] = done.reason
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -64,7 +90,7 @@ class Prompt:
     known: Known = field(default_factory=dict)  # the vectors of its pictures
 
 
-class Running:
+class RunningTexts:
     """The texts of one request. `close` cancels those that are not complete, and gives their places free."""
 
     def __init__(self, context: Context, model: ServedModel, form: Any, interface: Interface) -> None:
@@ -141,7 +167,7 @@ class Running:
 async def submit(
     context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int, param: str, priority: int = 0,
     scored: int | None = None, interface: Interface = COMPLETIONS, tools: Tools | None = None,
-) -> Running:  # fmt: skip
+) -> RunningTexts:  # fmt: skip
     """`count` texts of each prompt, which the field `param` gave. Those with a lower priority go first. `scored` as in
     Text. `tools`: those that the form of the texts may be of.
     """
@@ -160,7 +186,7 @@ async def submit(
             raise of_exception(error, interface.names) from error
     pictures = sum(map(bytes_of, prompts))
     context.admit(count * len(prompts), count * sum(len(prompt.ids) for prompt in prompts), pictures)
-    running = Running(context, model, form, interface)
+    running = RunningTexts(context, model, form, interface)
     for prompt in prompts:
         running.add(prompt, count, priority, scored)
     return running
@@ -171,35 +197,13 @@ def bytes_of(prompt: Prompt) -> int:
     return sum(picture.nbytes for picture, number in prompt.known.values() if number == 0)
 
 
-def note_done(request: Request, choice: Choice, event: Done) -> None:
-    choice.reason, choice.ended = reason_of(event.reason), event.reason
-    choice.stop = event.results.get("stop_string")
-    choice.tokens = event.results.get("new_tokens", 0)
-    choice.prompt_tokens = event.results.get("prompt_tokens", 0)
-    choice.reused = event.results.get("reused_tokens", 0)
-    log = request.scope["pyapp.log"]
-    log["prompt_tokens"] = log.get("prompt_tokens", 0) + choice.prompt_tokens
-    log["new_tokens"] = log.get("new_tokens", 0) + choice.tokens
-    log["reason"] = event.reason
-
-
 def priority_of(fields: Fields) -> int:
     """vLLM's `priority`: requests with a lower one go first."""
     found: int = fields.whole("priority", 0, -(1 << 31), (1 << 31) - 1)
     return found
 
 
-def broken(error: Exception) -> str:
-    return data_line(of_exception(error, NAMES).body())
-
-
-def stream_of(
-    context: Context, running: Running, source: AsyncGenerator[str, None], broken: Callable[[Exception], str] = broken
-) -> EventStream:
-    return EventStream(source, broken, running.close, context.settings.seconds, context.settings.ping_seconds)
-
-
-async def collect(request: Request, running: Running, take: Callable[[int, Event], Any]) -> None:
+async def collect(request: Request, running: RunningTexts, take: Callable[[int, Event], Any]) -> None:
     """Takes all events; a client that leaves cancels the texts."""
     async with cancelled_by_leaving(request, running.close, running.context.settings.seconds):
         async with aclosing(running.events()) as events:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 
-from pyapp.events import Done, Error, Event, Item
+from pyapp.events import Item
 
 from .answers import Answer, cancelled_by_leaving
-from .batching import Job
 from .context import Context
-from .problems import Problem, of_event
+from .running import Stream, checked, start_task
 from .served import ServedModel
 
 TEXTS = {"texts": "input"}  # pyapp's name of what is wrong, and that of requests
@@ -42,33 +41,17 @@ async def values_of(
 ) -> list[Any]:  # fmt: skip
     """The values of `count` Items of an answer, in order. `names`: those of settings, in the request."""
     found: list[Any] = [None] * count
-    async with aclosing(answer.events()) as events:
+    async with aclosing(checked(answer, names)) as events:
         async for event in events:
-            if isinstance(event, Error):
-                raise of_event(event, names=names)
             if isinstance(event, Item):
                 found[event.index] = event.values
-            if isinstance(event, Done) and event.reason == "cancelled":
-                raise Problem("the client has left", status=499)
     context.metrics.texts.labels(model.name).inc(count)
     return found
 
 
 async def by_task(
-    request: Request, context: Context, model: ServedModel, count: int,
-    stream: Callable[..., AsyncGenerator[Event, None]], names: Mapping[str, str] = TEXTS,
+    request: Request, context: Context, model: ServedModel, count: int, stream: Stream,
+    names: Mapping[str, str] = TEXTS,
 ) -> list[Any]:  # fmt: skip
     """The values of the Items of a stream of pyapp.tasks; `names` as in values_of."""
     return await items_of(request, context, model, count, partial(start_task, context, model, stream), names)
-
-
-def start_task(
-    context: Context, model: ServedModel, stream: Callable[..., AsyncGenerator[Event, None]], answer: Answer
-) -> None:
-    """Gives a stream of pyapp.tasks to the engine."""
-
-    def begin() -> None:
-        job = Job(stream(model=model.loaded, cancel=answer.cancel), answer.emit, answer.cancel)
-        context.engine.activate(job, model)
-
-    context.engine.post(begin)

@@ -1,12 +1,13 @@
-"""The routes of llama.cpp's server that are its own: /completion, /infill, /tokenize, /detokenize, /apply-template,
-/props, /slots; in the form of https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md.
+"""The routes of llama.cpp's server that are its own: /completion, /infill, /embedding, /tokenize, /detokenize,
+/apply-template, /props, /slots, /lora-adapters; in the form of https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md.
 
 Settings that a request does not have are as in the other interfaces, not as llama.cpp's.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import math
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from time import perf_counter
@@ -24,11 +25,14 @@ from .answers import data_line
 from .chat import chat_prompt, messages_of, named_logprobs, texts_of_messages
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Running, collect, note_done, stream_of, submit
+from .generation import Choice, RunningTexts, collect, submit
 from .openai_text import completion_prompts, prompts_of
+from .problems import Problem
+from .running import stream_of
 from .sampling import LLAMA_CPP, Asked, asked_of
 from .served import ServedModel
 from .tool_calls import Tools
+from .vectors import MOST_INPUTS, embedded, embeddings
 
 # llama.cpp's fields for its memory, for what it tells, and for details of methods that are not here.
 WITHOUT_EFFECT = (
@@ -87,7 +91,7 @@ class Texts:
     """The texts of a request: what comes of them, as pieces of a stream and as a whole."""
 
     def __init__(
-        self, request: Request, model: ServedModel, running: Running, prompts: Sequence[Any], top: int | None,
+        self, request: Request, model: ServedModel, running: RunningTexts, prompts: Sequence[Any], top: int | None,
         tokens: bool, alone: bool,
     ) -> None:  # fmt: skip
         """`tokens`: their numbers are wanted; `alone`: the answer is of one text, and no array."""
@@ -98,15 +102,11 @@ class Texts:
         self._began, self._first = perf_counter(), 0.0
 
     def take(self, index: int, event: Event) -> None:
-        choice = self._choices[index]
+        self._choices[index].take(self._request, event)
         if isinstance(event, Token):
             self._first = self._first or perf_counter()
-            choice.text += event.text
             if event.id is not None:
                 self._ids[index].append(event.id)
-                choice.logprobs.append(event)
-        elif isinstance(event, Done):
-            note_done(self._request, choice, event)
 
     def _scores(self, tokens: Sequence[Token]) -> Value:
         """`completion_probabilities`, where they are wanted."""
@@ -214,18 +214,44 @@ async def _written(
     return JSONResponse(texts.whole())
 
 
+# -- vectors
+
+NORMS: dict[int, Callable[[list[float]], float]] = {
+    -1: lambda vector: 1.0, 0: lambda vector: max(map(abs, vector)) / 32760, 1: lambda vector: sum(map(abs, vector)),
+    2: lambda vector: math.hypot(*vector),
+}  # fmt: skip
+
+
+async def embedding(request: Request, context: Context) -> Response:
+    """/embedding and /embeddings: the vectors of a `content`, a text or texts, each in an array of its own; `input` is
+    answered in OpenAI's form. `embd_normalize`: -1 leaves a vector as the model gives it, 0 makes its largest number
+    32760, 1 the sum of all, 2 its length 1.
+    """
+    given = await context.json(request)
+    if "input" in given:
+        return await embeddings(request, context, given)
+    fields = Fields(given)
+    name, texts = fields.text("model"), fields.texts("content", MOST_INPUTS)
+    norm = NORMS[fields.whole("embd_normalize", 2, min(NORMS), max(NORMS))]
+    fields.end()
+    assert texts is not None
+    context.check_length(texts, "content")
+    model = await context.model(request, name, "embed")
+    vectors = await embedded(request, context, model, texts)
+    found = [[x / (norm(vector) or 1.0) for x in vector] for vector in vectors]
+    return JSONResponse([{"index": index, "embedding": [vector]} for index, vector in enumerate(found)])
+
+
 # -- tokens and the template
 
 
 async def tokenize(request: Request, context: Context, given: Value) -> Response:
     """/tokenize of a `content`. `given`: the body."""
     fields = Fields(given)
-    content, name = fields.text("content"), fields.text("model")
+    content, name = fields.needed_text("content"), fields.text("model")
     special, parse = fields.flag("add_special"), fields.flag("parse_special", True)
     pieces = fields.flag("with_pieces")
     fields.end()
-    if content is None:
-        raise fields.missing("content")
     context.check_length([content], "content")
     model = await context.model(request, name, "generate")
     tokenizer = model.loaded.tokenizer
@@ -246,10 +272,8 @@ def piece_of(data: bytes) -> str | list[int]:
 async def detokenize(request: Request, context: Context) -> Response:
     """/detokenize: the text of tokens."""
     fields = Fields(await context.json(request))
-    ids, name = fields.array("tokens"), fields.text("model")
+    ids, name = fields.needed("tokens", fields.array("tokens")), fields.text("model")
     fields.end()
-    if ids is None:
-        raise fields.missing("tokens")
     model = await context.model(request, name, "generate")
     size = model.runner.vocab_size
     if not all(type(id) is int and 0 <= id < size for id in ids):
@@ -292,13 +316,22 @@ async def props(request: Request, context: Context) -> Response:
 
 
 async def slots(request: Request, context: Context) -> Response:
-    """/slots: the texts that a model can write together; those that are written now come first."""
+    """/slots: the texts that a model can write together; those that are written now come first. 503 where none is free
+    and the client asks to be told so.
+    """
     model = await context.model(request, request.query_params.get("model"), "generate")
     scheduler = model.runner
     running = scheduler.load.running
+    if request.query_params.get("fail_on_no_slot") and running >= scheduler.most_texts:
+        raise Problem("no slot is available", status=503, headers={"Retry-After": "1"})
     return JSONResponse(
         [
             {"id": id, "n_ctx": scheduler.capacity, "speculative": False, "is_processing": id < running}
             for id in range(scheduler.most_texts)
         ]
     )
+
+
+async def lora_adapters(request: Request, context: Context) -> Response:
+    """/lora-adapters: none; a model with its adapter is one of the command's models."""
+    return JSONResponse([])

@@ -40,13 +40,13 @@ from .chat import (
 )
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Prompt, Running, collect, note_done, submit
+from .generation import Choice, Prompt, RunningTexts, collect, submit
 from .openai_text import completion_prompts
 from .problems import Problem, of_exception
 from .sampling import OLLAMA, Asked, asked_of
 from .served import ServedModel, bytes_of_files
 from .tool_calls import Tools
-from .vectors import MOST_INPUTS, embedded, refuse_cut, shortened
+from .vectors import MOST_INPUTS, embedded, fitting, refuse_cut, shortened
 
 LATEST = ":latest"
 # Options of Ollama's for its own memory and machine, and for details of methods that are not here.
@@ -251,13 +251,7 @@ class Lines:
             self._first = perf_counter_ns()
         if not self._raw:
             return self._parser.take(self._request, self._choice, event, self._scored)
-        text = event.text if isinstance(event, Token) else ""
-        if self._scored and isinstance(event, Token):
-            self._choice.logprobs.append(event)
-        self._choice.text += text
-        if isinstance(event, Done):
-            note_done(self._request, self._choice, event)
-        return "", text, []
+        return "", self._choice.take(self._request, event, self._scored), []
 
     def _said(self, text: str, thought: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
         head = {"model": self._model.name, "created_at": now()}
@@ -282,7 +276,7 @@ class Lines:
             "prompt_eval_duration": first - self._began, "eval_count": choice.tokens, "eval_duration": end - first,
         }  # fmt: skip
 
-    async def stream(self, running: Running) -> AsyncGenerator[str, None]:
+    async def stream(self, running: RunningTexts) -> AsyncGenerator[str, None]:
         async with aclosing(running.events()) as events:
             async for index, event in events:
                 thought, text, _ = self.take(index, event)
@@ -301,7 +295,7 @@ class Lines:
 
 
 async def answered(
-    request: Request, context: Context, begun: tuple[ServedModel, Prompt, Running], tools: Tools, stream: bool,
+    request: Request, context: Context, begun: tuple[ServedModel, Prompt, RunningTexts], tools: Tools, stream: bool,
     chat: bool,
 ) -> Response:  # fmt: skip
     model, prompt, running = begun
@@ -345,7 +339,7 @@ async def generate(request: Request, context: Context) -> Response:
     asked, effort, tools = settings_of(fields, context), effort_of(fields), Tools(Fields({}, "tools"))
     prompt, suffix = fields.text("prompt") or "", fields.text("suffix") or None
     system, raw = fields.text("system"), fields.flag("raw")
-    seen = [(PICTURE, as_url(picture)) for picture in fields.texts("images", MOST_INPUTS, needed=False) or ()]
+    seen = [(PICTURE, as_url(picture)) for picture in fields.texts("images", MOST_INPUTS) or ()]
     seen.append(("text", prompt))
     if fields.any("template"):
         raise fields.wrong("template", "is not read: the model's own is used", "unsupported_parameter")
@@ -371,20 +365,16 @@ async def generate(request: Request, context: Context) -> Response:
 
 async def embed(request: Request, context: Context) -> Response:
     fields, began = Fields(await context.json(request, typed=False)), perf_counter_ns()
-    name, texts = name_of(fields, context), fields.texts("input", MOST_INPUTS)
+    name, texts = name_of(fields, context), fields.needed_texts("input", MOST_INPUTS)
     dimensions, cut = fields.whole("dimensions", None, 1), fields.flag("truncate", True)
     fields.end(("options", "keep_alive"))
-    assert texts is not None
     context.check_length(texts, "input")
     model = await context.model(request, name, "embed")
     if not cut:
         too_long = fields.wrong("input", "is longer than the model reads", "context_length_exceeded")
         await refuse_cut(context, model, too_long, texts)
     vectors = await embedded(request, context, model, texts)
-    if dimensions is not None and vectors:
-        if dimensions > len(vectors[0]):
-            raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
-        vectors = [shortened(vector, dimensions) for vector in vectors]
+    vectors = [shortened(vector, dimensions) for vector in fitting(vectors, fields, "dimensions", dimensions)]
     return JSONResponse(
         {
             "model": model.name, "embeddings": vectors, "total_duration": perf_counter_ns() - began, "load_duration": 0,
@@ -396,10 +386,8 @@ async def embed(request: Request, context: Context) -> Response:
 async def embeddings(request: Request, context: Context) -> Response:
     """The older form, of one text."""
     fields = Fields(await context.json(request, typed=False))
-    name, text = name_of(fields, context), fields.text("prompt")
+    name, text = name_of(fields, context), fields.needed_text("prompt")
     fields.end(("options", "keep_alive"))
-    if text is None:
-        raise fields.missing("prompt")
     context.check_length([text], "prompt")
     model = await context.model(request, name, "embed")
     [vector] = await embedded(request, context, model, [text])

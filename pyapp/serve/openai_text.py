@@ -24,8 +24,9 @@ from .answers import DONE, data_line
 from .chat import LOWEST, Added, AnswerParser, Chat, begin_chat, messages_of, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Prompt, Running, collect, note_done, priority_of, stream_of, submit
+from .generation import Choice, Prompt, RunningTexts, collect, priority_of, submit
 from .problems import Problem, of_exception
+from .running import stream_of
 from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, Asked, asked_of
 from .served import ServedModel
 from .spoken_replies import AskedSpeech, SpokenStream
@@ -73,7 +74,7 @@ class ChatAnswer:
     """
 
     def __init__(
-        self, request: Request, model: ServedModel, running: Running, prompt: Prompt, tools: Tools, count: int,
+        self, request: Request, model: ServedModel, running: RunningTexts, prompt: Prompt, tools: Tools, count: int,
         scored: bool, streaming: Streaming,
     ) -> None:  # fmt: skip
         self._request, self._model, self._running = request, model, running
@@ -109,7 +110,7 @@ class ChatAnswer:
         yield DONE
 
     def events(self) -> AsyncGenerator[tuple[int, Event], None]:
-        """As Running.events."""
+        """As RunningTexts.events."""
         return self._running.events()
 
     def scores_of(self, event: Event) -> dict[str, Any] | None:
@@ -190,6 +191,8 @@ async def chat_completions(request: Request, context: Context) -> Response:
     chat = Chat(name, messages, with_forced_call(fields, asked, tools), tools, priority)
     reply = await speech.begin(request, context, messages) if speech.wanted else None
     model, prompt, running = await begin_chat(request, context, chat, lambda _: variables, count)
+    if reply is not None:
+        reply.writer = model.loaded
     answer = ChatAnswer(request, model, running, prompt, tools, count, scored, streaming)
     if streaming.on:
         source = answer.chunks() if reply is None else SpokenStream(answer, reply).chunks()
@@ -204,9 +207,7 @@ async def chat_completions(request: Request, context: Context) -> Response:
 
 def prompts_of(fields: Fields) -> list[str | list[int]]:
     """The prompts: a string, strings, tokens, or arrays of tokens."""
-    value = fields.any("prompt")
-    if value is None:
-        raise fields.missing("prompt")
+    value = fields.needed("prompt", fields.any("prompt"))
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and value and all(type(entry) is int for entry in value):
@@ -329,7 +330,7 @@ class CompletionAnswer:
     """The completions of prompts: what comes of their texts, as pieces of a stream and as a whole."""
 
     def __init__(
-        self, request: Request, model: ServedModel, running: Running, asked: Completion, prompts: Sequence[Prompt]
+        self, request: Request, model: ServedModel, running: RunningTexts, asked: Completion, prompts: Sequence[Prompt]
     ) -> None:  # fmt: skip
         self._request, self._model, self._running, self._asked = request, model, running, asked
         self._count = len(prompts)
@@ -346,18 +347,7 @@ class CompletionAnswer:
 
     def take(self, index: int, event: Event) -> str:
         """The text that an event adds to a choice."""
-        choice = self._choices[index]
-        if isinstance(event, Item):
-            choice.prompt = list(event.values["tokens"])
-        if isinstance(event, Token):
-            choice.tokens += event.id is not None
-            if self._keeps_logprobs and event.id is not None:
-                choice.logprobs.append(event)
-            choice.text += event.text
-            return event.text
-        if isinstance(event, Done):
-            note_done(self._request, choice, event)
-        return ""
+        return self._choices[index].take(self._request, event, self._keeps_logprobs)
 
     async def chunks(self) -> AsyncGenerator[str, None]:
         written = [len(start) for start in self._starts]  # characters of each choice

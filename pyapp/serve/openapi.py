@@ -19,7 +19,9 @@ from pyapp.text.generation.options import SEEDS
 from . import anthropic_text, cohere_text, drawing, llama_cpp, ollama, responses
 from .sampling import ANTHROPIC, COHERE, LLAMA_CPP, OLLAMA, WITHOUT_EFFECT
 from .speaking import FASTEST, SLOWEST
-from .spoken_replies import FORMS, KINDS
+from .spoken_replies import FORMS as FORMS_OF_REPLIES
+from .spoken_replies import KINDS
+from .vector_forms import FORMS
 
 Schema = dict[str, Any]
 NAMED = re.compile(r"\{(\w+)")  # the named parts of a path
@@ -82,10 +84,16 @@ SAMPLING: dict[str, Schema] = {
     "stream": FLAG, "stream_options": an_object(include_usage=FLAG, continuous_usage_stats=FLAG),
     **ignored(*WITHOUT_EFFECT),
 }  # fmt: skip
+OF_ANSWERS = ("max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority")
+
+
+def sampling(*without: str, names: Mapping[str, str] = {}) -> dict[str, Schema]:
+    """The settings of generation in another interface, which has `names` for some and not all."""
+    left_out = (*without, *WITHOUT_EFFECT)
+    return {names.get(name, name): schema for name, schema in SAMPLING.items() if name not in left_out}
+
+
 # Those of /v1/responses.
-NOT_OF_RESPONSES = (
-    "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
-)  # fmt: skip
 RESPONSE_FIELDS: dict[str, Schema] = {
     "model": MODEL, "input": {"oneOf": [TEXT, array(OBJECT)], "description": "A text, or items: messages, "
                               "function_call, function_call_output, reasoning, item_reference."},
@@ -96,7 +104,7 @@ RESPONSE_FIELDS: dict[str, Schema] = {
     "reasoning": an_object(effort=TEXT, summary=one_of("auto"), generate_summary=one_of("auto")),
     "truncation": one_of("auto", "disabled", default="disabled"), "chat_template_kwargs": OBJECT,
     **{name: {"description": f"Is refused: {why}."} for name, why in responses.REFUSED.items()},
-    **{name: schema for name, schema in SAMPLING.items() if name not in (*NOT_OF_RESPONSES, *WITHOUT_EFFECT)},
+    **sampling("max_tokens", *OF_ANSWERS),
 }  # fmt: skip
 INFERENCE = an_object(
     max_new_tokens=whole(1, default=100), temperature=number(0.0001, 100), top_k=whole(0), top_p=number(0, 1),
@@ -107,12 +115,18 @@ INFERENCE = an_object(
 )  # fmt: skip
 MESSAGES = array(an_object(role=TEXT, content={"oneOf": [TEXT, array(OBJECT), {"type": "null"}]}), minItems=1)
 INPUTS = {"inputs": TEXTS}
+GENERATION = {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")}
+GENERATE = {"inputs": "Once", "parameters": {"max_new_tokens": 4}}
 TRUNCATION: dict[str, Schema] = {
     "truncate": FLAG | {"default": True},
     "truncation_direction": one_of("Right", "right", "Left", "left", default="Right"),
 }  # fmt: skip
 PROMPT_NAME: Schema = {"type": "string", "description": "Of a prompt of the model's, which goes before each text."}
 NO_PROMPT: Schema = {"type": "null", "description": "Is read by /embed only."}
+ROLE: dict[str, Schema] = dict.fromkeys(
+    ("input_type", "task"),
+    {**TEXT, "description": "A query, or a document (passage): the model's prompt for it goes before each text."},
+)
 SCORES = array(an_object(index=whole(0), score=number()))
 GENERATED = an_object(generated_text=TEXT, details=OBJECT)
 USAGE = an_object(prompt_tokens=whole(0), completion_tokens=whole(0), total_tokens=whole(0))
@@ -138,8 +152,7 @@ MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, ta
                         is_deprecated=FLAG, context_length=whole(1))  # fmt: skip
 STATUS = an_object(status=TEXT)
 COHERE_FIELDS: dict[str, Schema] = {
-    **{COHERE.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
-        "max_completion_tokens", "n", "stream_options", *WITHOUT_EFFECT)},
+    **sampling("max_completion_tokens", "n", "stream_options", names=COHERE.names),
     "logprobs": FLAG, "tools": array(OBJECT), "tool_choice": one_of("REQUIRED", "NONE"),
     "parallel_tool_calls": FLAG | {"default": True},
     "thinking": an_object(type=one_of("enabled", "disabled"), token_budget={"description": "Is refused."}),
@@ -149,8 +162,7 @@ COHERE_FIELDS: dict[str, Schema] = {
 # Anthropic's; count_tokens takes the same, but for `stream`.
 ANTHROPIC_FIELDS: dict[str, Schema] = {
     "model": MODEL, "messages": MESSAGES, "system": {"oneOf": [TEXT, array(OBJECT)]},
-    **{ANTHROPIC.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
-        "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority", *WITHOUT_EFFECT)},
+    **sampling(*OF_ANSWERS, names=ANTHROPIC.names),
     "max_tokens": whole(1), "tools": array(OBJECT),
     "tool_choice": an_object(
         type=one_of(*anthropic_text.CHOICES, "tool"), name=TEXT, disable_parallel_tool_use=FLAG),
@@ -164,9 +176,7 @@ ANTHROPIC_FIELDS: dict[str, Schema] = {
 # llama.cpp's.
 LLAMA_CPP_FIELDS: dict[str, Schema] = {
     "model": MODEL, "stream": FLAG, "return_tokens": FLAG, "n_predict": whole(-2), "max_tokens": whole(-1),
-    **{LLAMA_CPP.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
-        "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
-        *WITHOUT_EFFECT)},
+    **sampling("max_tokens", *OF_ANSWERS, names=LLAMA_CPP.names),
     "logit_bias": {"oneOf": [SAMPLING["logit_bias"], array(array({}))]}, "json_schema": OBJECT, "n_probs": whole(0, 20),
     **{name: {"const": value} for name, value in llama_cpp.METHODS.items()},
     **{name: {"description": f"Is refused: {why}."} for name, why in llama_cpp.REFUSED.items()},
@@ -178,11 +188,9 @@ LLAMA_CPP_TEXT = an_object(content=TEXT, tokens=array(whole(0)), stop={"type": "
 OLLAMA_TEXT: dict[str, Schema] = {
     "model": MODEL, "name": MODEL, "stream": FLAG | {"default": True},
     "think": {"oneOf": [FLAG, one_of(*ollama.EFFORTS)]}, "format": {"oneOf": [one_of("json"), OBJECT]},
-    "options": an_object(num_predict=whole(-2), **{
-        OLLAMA.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
-            "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
-            *WITHOUT_EFFECT)
-    }, **{name: {"const": value} for name, value in ollama.METHODS.items()}, **ignored(*ollama.WITHOUT_EFFECT)),
+    "options": an_object(
+        num_predict=whole(-2), **sampling("max_tokens", *OF_ANSWERS, names=OLLAMA.names),
+        **{name: {"const": value} for name, value in ollama.METHODS.items()}, **ignored(*ollama.WITHOUT_EFFECT)),
     "logprobs": FLAG, "top_logprobs": whole(0, ollama.MOST_TOP), **ignored("keep_alive"),
 }  # fmt: skip
 OLLAMA_DETAILS = an_object(format=TEXT, family=TEXT, families=array(TEXT), parameter_size=TEXT, quantization_level=TEXT)
@@ -264,7 +272,8 @@ EMBEDDINGS = Route(
     "{\"audio\": base64}, {\"text\": …}", an_object(object=TEXT, data=array(OBJECT), model=TEXT, usage=USAGE),
     {"model": MODEL, "input": {"oneOf": [TEXT, array({"oneOf": [TEXT, OBJECT]}), TOKENS, array(TOKENS)]},
      "encoding_format": one_of("float", "base64", default="float"), "dimensions": whole(1),
-     **ignored("user", "input_type")},
+     **dict.fromkeys(("embedding_type", "output_dtype"), one_of(*FORMS)), **ROLE, "late_chunking": {"const": False},
+     "normalized": {"const": True}, **TRUNCATION, **ignored("user")},
     {"input": ["the cat", "a boat"]}, ("input",),
 )  # fmt: skip
 RERANK = Route(
@@ -276,29 +285,43 @@ RERANK = Route(
      **TRUNCATION, **ignored("max_tokens_per_doc", "max_chunks_per_doc", "priority")},
     {"query": "cats", "documents": ["the cat", "a boat"]}, ("query",),
 )  # fmt: skip
+HEALTH = Route("Whether the engine lives", STATUS)
+MODELS = Route(
+    "The models (OpenAI, Anthropic, Cohere, vLLM)",
+    an_object(object=TEXT, data=array(MODEL_ENTRY), has_more=FLAG, first_id=TEXT, last_id=TEXT,
+              models=array(MODEL_ENTRY), next_page_token={"type": "null"}),
+    query={"endpoint": one_of("chat", "embed", "rerank"), "default_only": FLAG},
+)  # fmt: skip
+CHAT = Route(
+    "An answer in a conversation (OpenAI)", COMPLETION,
+    {"model": MODEL, "messages": MESSAGES, **SAMPLING, "logprobs": FLAG, "top_logprobs": whole(0, 20),
+     "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
+     "parallel_tool_calls": FLAG | {"default": True}, "chat_template_kwargs": OBJECT, "reasoning_effort": TEXT,
+     "modalities": array(one_of(*KINDS)),
+     "audio": {**an_object(format=one_of(*FORMS_OF_REPLIES), model=TEXT, **VOICE_FIELDS),
+               "description": "How an answer is spoken, if modalities has audio; model: the voice's."}},
+    HELLO, ("messages",), streams=True,
+)  # fmt: skip
+LLAMA_CPP_VECTORS = Route(
+    "Vectors of a `content` (llama.cpp); an `input` as /v1/embeddings",
+    array(OBJECT),
+    {"model": MODEL, "content": TEXTS, "embd_normalize": whole(-1, 2, default=2)},
+    {"content": "the cat"},
+    ("content",),
+)
 
 ROUTES: dict[tuple[str, str], Route] = {
-    ("GET", "/health"): Route("Whether the engine lives", STATUS),
+    ("GET", "/health"): HEALTH,
+    ("GET", "/v1/health"): HEALTH,
     ("GET", "/ready"): Route("Whether the models are loaded and the server does not end", STATUS),
+    ("GET", "/"): Route("Whether the server runs (Ollama); the page, if it has one", "text/plain"),
     ("GET", "/metrics"): Route("Figures for Prometheus", "text/plain"),
     ("GET", "/openapi.json"): Route("This description", OBJECT),
-    ("GET", "/v1/models"): Route(
-        "The models (OpenAI, Anthropic, Cohere, vLLM)",
-        an_object(object=TEXT, data=array(MODEL_ENTRY), has_more=FLAG, first_id=TEXT, last_id=TEXT,
-                  models=array(MODEL_ENTRY), next_page_token={"type": "null"}),
-        query={"endpoint": one_of("chat", "embed", "rerank"), "default_only": FLAG},
-    ),
+    ("GET", "/v1/models"): MODELS,
+    ("GET", "/models"): MODELS,
     ("GET", "/v1/models/{name:path}"): Route("A model", MODEL_ENTRY),
-    ("POST", "/v1/chat/completions"): Route(
-        "An answer in a conversation (OpenAI)", COMPLETION,
-        {"model": MODEL, "messages": MESSAGES, **SAMPLING, "logprobs": FLAG, "top_logprobs": whole(0, 20),
-         "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
-         "parallel_tool_calls": FLAG | {"default": True}, "chat_template_kwargs": OBJECT, "reasoning_effort": TEXT,
-         "modalities": array(one_of(*KINDS)),
-         "audio": {**an_object(format=one_of(*FORMS), model=TEXT, **VOICE_FIELDS),
-                   "description": "How an answer is spoken, if modalities has audio; model: the voice's."}},
-        HELLO, ("messages",), streams=True,
-    ),
+    ("POST", "/v1/chat/completions"): CHAT,
+    ("POST", "/chat/completions"): CHAT,
     ("POST", "/v1/completions"): Route(
         "The continuation of texts (OpenAI)", COMPLETION,
         {"model": MODEL, "prompt": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]}, **SAMPLING,
@@ -343,14 +366,16 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/v2/embed"): Route(
         "Vectors of texts (Cohere)", an_object(id=TEXT, embeddings=OBJECT, texts=array(TEXT), meta=OBJECT),
-        {"model": MODEL, "texts": TEXTS, "embedding_types": array(one_of("float", "base64")),
+        {"model": MODEL, "texts": TEXTS, "embedding_types": array(one_of(*FORMS)),
          "output_dimension": whole(1), "truncate": one_of("END", "NONE", "START", default="END"),
          "images": {"description": "Is refused."}, "inputs": {"description": "Is refused."},
-         **ignored("input_type", "max_tokens", "priority")},
+         **ROLE, **ignored("max_tokens", "priority")},
         {"texts": ["the cat", "a boat"]}, ("texts",),
     ),
     ("POST", "/v1/rerank"): RERANK,
     ("POST", "/v2/rerank"): RERANK,
+    ("POST", "/v1/reranking"): RERANK,
+    ("POST", "/reranking"): RERANK,
     ("POST", "/v1/forecast"): Route(
         "The next values of series, with a model such as TimesFM or Chronos",
         an_object(object=TEXT, model=TEXT, data=array(OBJECT)),
@@ -390,8 +415,7 @@ ROUTES: dict[tuple[str, str], Route] = {
         "neither of them, as /predict; of a recording its text (also in base64 as `inputs`, with "
         "`return_timestamps` or `generation_parameters` in `parameters`)",
         array(GENERATED),
-        {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
-        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+        GENERATION, GENERATE, ("inputs",), streams=True,
     ),
     ("POST", "/models/{name:path}"): Route(
         "What the model does, as Hugging Face's inference API: labels, objects, segments, depths, points, poses, a "
@@ -401,19 +425,16 @@ ROUTES: dict[tuple[str, str], Route] = {
         "labelled parts, translations or summaries, and answers to questions, of texts; given labels of texts "
         "(`candidate_labels`); music of a text (a WAVE file); for other models of texts and of speech as /",
         {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT, array({})]},
-        {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
-        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+        GENERATION, GENERATE, ("inputs",), streams=True,
     ),
     ("GET", "/info"): Route("The first model and the limits (TGI, TEI)", OBJECT),
     ("POST", "/generate"): Route(
         "The continuation of a text (TGI)", GENERATED,
-        {"inputs": TEXT, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
-        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+        {**GENERATION, "inputs": TEXT}, GENERATE, ("inputs",), streams=True,
     ),
     ("POST", "/generate_stream"): Route(
         "The continuation of a text, token by token (TGI)", "text/event-stream",
-        {"inputs": TEXT, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
-        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",),
+        {**GENERATION, "inputs": TEXT}, GENERATE, ("inputs",),
     ),
     ("POST", "/tokenize"): Route(
         "The tokens of texts (TGI, TEI); of a `content` as llama.cpp gives them, with its `add_special`, "
@@ -465,6 +486,8 @@ ROUTES: dict[tuple[str, str], Route] = {
         {"input_prefix": TEXT, "input_suffix": TEXT, "prompt": TEXT, "input_extra": array(OBJECT), **LLAMA_CPP_FIELDS},
         {"input_prefix": "def ", "input_suffix": "return 1", "n_predict": 4}, streams=True,
     ),
+    ("POST", "/embedding"): LLAMA_CPP_VECTORS,
+    ("POST", "/embeddings"): LLAMA_CPP_VECTORS,
     ("POST", "/detokenize"): Route(
         "The text of tokens (llama.cpp)", an_object(content=TEXT), {"tokens": array(whole(0)), "model": MODEL},
         {"tokens": [72, 105]}, ("tokens",),
@@ -477,8 +500,10 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("GET", "/props"): Route("A model and what it can do (llama.cpp)", OBJECT, query={"model": MODEL}),
     ("GET", "/slots"): Route(
-        "The texts that a model can write together (llama.cpp)", array(OBJECT), query={"model": MODEL},
+        "The texts that a model can write together (llama.cpp)", array(OBJECT),
+        query={"model": MODEL, "fail_on_no_slot": FLAG},
     ),
+    ("GET", "/lora-adapters"): Route("None: a model with its adapter is a model (llama.cpp)", array(OBJECT)),
     ("GET", "/api/version"): Route("The version (Ollama)", an_object(version=TEXT)),
     ("GET", "/api/tags"): Route("The models (Ollama)", OLLAMA_MODELS),
     ("GET", "/api/ps"): Route("The models that are loaded (Ollama)", OLLAMA_MODELS),

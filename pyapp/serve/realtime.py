@@ -133,9 +133,7 @@ class Session:
 
     def updated(self, message: Fields) -> Session:
         """The session after an update in either form. Problem for what is not known."""
-        session = message.object("session")
-        if session is None:
-            raise message.missing("session")
+        session = message.needed_object("session")
         session.text("type", choices=("transcription",))
         audio = session.object("audio")
         given = audio.object("input") if audio is not None else session
@@ -188,9 +186,7 @@ class Session:
 def _pause_of(detection: Fields | None) -> float | None:
     if detection is None:
         return None
-    kind = detection.text("type", choices=("server_vad", "semantic_vad"))
-    if kind is None:
-        raise detection.missing("type")
+    detection.needed_text("type", ("server_vad", "semantic_vad"))
     seconds = detection.number("silence_duration_ms", 500, 1000 * PAUSES[0], 1000 * PAUSES[1]) / 1000
     detection.end(("threshold", "prefix_padding_ms", "eagerness", "create_response", "interrupt_response"))
     return float(seconds)

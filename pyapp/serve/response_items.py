@@ -62,9 +62,7 @@ def _item(entry: Any, at: str, store: ResponseStore) -> Item:
     id = fields.text("id")
     kind = fields.text("type") or ("message" if "role" in entry else "item_reference")
     if kind == "item_reference":
-        if id is None:
-            raise fields.missing("id")
-        return store.item(id, fields.name("id"))
+        return store.item(fields.needed("id", id), fields.name("id"))
     if kind not in PREFIXES:
         raise fields.wrong("type", f"items of type {kind!r:.40} are not read here", "unsupported_content")
     head = {"id": id or new_id(kind), "type": kind}
@@ -72,12 +70,8 @@ def _item(entry: Any, at: str, store: ResponseStore) -> Item:
 
 
 def _message(fields: Fields) -> Value:
-    role = fields.text("role", choices=ROLES)
-    if role is None:
-        raise fields.missing("role")
-    content = fields.any("content")
-    if content is None:
-        raise fields.missing("content")
+    role = fields.needed_text("role", ROLES)
+    content = fields.needed("content", fields.any("content"))
     usual = "output_text" if role == "assistant" else "input_text"
     other = "input_text" if role == "assistant" else "output_text"
     picture = PICTURE if role == "user" else None
@@ -95,18 +89,12 @@ def _part(kind: str, text: str) -> Value:
 
 
 def _function_call(fields: Fields) -> Value:
-    found = {name: fields.text(name) for name in ("call_id", "name", "arguments")}
-    for name, value in found.items():
-        if value is None:
-            raise fields.missing(name)
+    found = {name: fields.needed_text(name) for name in ("call_id", "name", "arguments")}
     return found | {"status": "completed"}
 
 
 def _function_call_output(fields: Fields) -> Value:
-    call, output = fields.text("call_id"), fields.any("output")
-    for name, value in (("call_id", call), ("output", output)):
-        if value is None:
-            raise fields.missing(name)
+    call, output = fields.needed_text("call_id"), fields.needed("output", fields.any("output"))
     parts = parts_of(output, fields.name("output"), "input_text", "output_text")
     return {"call_id": call, "output": "".join(text for _, text in parts), "status": "completed"}
 

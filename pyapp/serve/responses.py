@@ -18,14 +18,15 @@ from pyapp.dataclass import dataclass
 from pyapp.events import Done, Event, Token
 from pyapp.text.generation.options import SamplingOptions
 
-from .answers import data_line
+from .answers import typed_event
 from .chat import AnswerParser, chat_prompt, effort_variables, named_logprobs, with_forced_call
 from .context import Context
 from .fields import Fields
-from .generation import Choice, Prompt, collect, priority_of, stream_of, submit
+from .generation import Choice, Prompt, collect, priority_of, submit
 from .problems import Problem, PromptTooLong, of_exception
 from .response_items import Output, Value, input_items, messages_of, texts_of
 from .response_store import Item, encoded
+from .running import stream_of
 from .sampling import RESPONSES, Asked, asked_of
 from .served import ServedModel
 from .tool_calls import Tools
@@ -240,12 +241,7 @@ class Answering:
         broken = self._output.event("error", code=code, message=why, param=problem.param)
         whole = self.response("failed", error={"code": "server_error", "message": why})  # OpenAI's codes are few here
         end = self._output.event("failed", response=whole)
-        return told([broken, end])
-
-
-def told(events: list[Value]) -> str:
-    """Events as server-sent ones."""
-    return "".join(f"event: {event['type']}\n{data_line(event)}" for event in events)
+        return "".join(typed_event(**one) for one in (broken, end))
 
 
 async def create(request: Request, context: Context) -> Response:
@@ -271,13 +267,13 @@ async def create(request: Request, context: Context) -> Response:
     answering = Answering(request, context, model, question, prompt, head, keep)
 
     async def events() -> AsyncGenerator[str, None]:
-        begin = told(answering.begin())
+        begin = "".join(typed_event(**one) for one in answering.begin())
         async with aclosing(running.events()) as found:
             async for _, event in found:
                 if begin:
                     yield begin
                     begin = ""
-                if text := told(answering.take(event)):
+                if text := "".join(typed_event(**one) for one in answering.take(event)):
                     yield text
 
     if stream:

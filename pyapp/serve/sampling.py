@@ -137,7 +137,7 @@ def asked_of(
     values: dict[str, Any] = {
         "temperature": fields.number("temperature", 1.0, 0, 100), "top_p": fields.number(named("top_p"), 1.0, 0, 1),
         "max_new_tokens": tokens, "seed": None if seed is None else seed % SEEDS, "logprobs": logprobs,
-        "stop": tuple(fields.texts(named("stop"), MOST_STOPS, needed=False) or ()),
+        "stop": tuple(fields.texts(named("stop"), MOST_STOPS) or ()),
         "frequency_penalty": fields.number("frequency_penalty", 0.0, -2, 2),
         "presence_penalty": fields.number("presence_penalty", 0.0, -2, 2),
         "logit_bias": fields.mapping("logit_bias") or {},
@@ -149,7 +149,7 @@ def asked_of(
         "suppress_tokens": fields.array("suppress_tokens", ()), "bad_words_ids": fields.array("bad_words_ids", ()),
         "begin_suppress_tokens": fields.array("begin_suppress_tokens", ()),
         "denoising": fields.mapping("denoising"),
-        "regex": fields.text("regex"), "choice": tuple(fields.texts("choice", 1000, needed=False) or ()),
+        "regex": fields.text("regex"), "choice": tuple(fields.texts("choice", 1000) or ()),
     }  # fmt: skip
     if form is not None:
         form_of(form, values, interface.flat)
@@ -176,15 +176,11 @@ def form_of(fields: Fields, values: dict[str, Any], flat: bool = False) -> None:
     """Writes the form that a `response_format` asks for into the settings: OpenAI's kinds, and those of
     text-generation-inference, whose `value` is a schema or a regular expression. `flat`: as in Interface.
     """
-    kind = fields.text("type", choices=("text", "json_object", "json_schema", "json", "regex"))
-    if kind is None:
-        raise fields.missing("type")
+    kind = fields.needed_text("type", ("text", "json_object", "json_schema", "json", "regex"))
     if kind == "regex":
         if values["regex"] is not None:
             raise fields.wrong("type", "excludes regex")
-        values["regex"] = fields.text("value")
-        if values["regex"] is None:
-            raise fields.missing("value")
+        values["regex"] = fields.needed_text("value")
     elif kind != "text":
         values["json_schema"] = schema_of(fields, kind, flat)
     fields.end(("name", "strict", "description") if flat else ())
@@ -197,10 +193,7 @@ def schema_of(fields: Fields, kind: str, flat: bool = False) -> Any:
         name = "schema"
     elif kind == "json_schema":
         within = "json_schema" if fields.given("json_schema") else "value"
-        found = fields.object(within)
-        if found is None:
-            raise fields.missing("json_schema")
-        inner, name = found, "schema"
+        inner, name = fields.needed("json_schema", fields.object(within)), "schema"
     schema = inner.any(name, {"type": "object"})
     if not isinstance(schema, dict | bool):
         raise inner.wrong(name, "must be an object", "invalid_type")

@@ -24,7 +24,7 @@ from pyapp.formats import open_checkpoint
 from pyapp.models.diffusion.load import INDEX
 from pyapp.models.load import read_settings, settings_of
 from pyapp.models.loading import bare_files, segment_anything
-from pyapp.models.loading.by_task import completed, known_tasks, own_task
+from pyapp.models.loading.heads import completed, known_tasks, own_task
 from pyapp.models.loading.sentence_folders import parts_in
 from pyapp.models.loading.timm import is_timms
 from pyapp.models.sentences.embedding import MODULES

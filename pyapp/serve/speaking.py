@@ -6,6 +6,7 @@ import base64
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -18,14 +19,12 @@ from pyapp.audio.speaking import SEEDS, SpeakOptions
 from pyapp.audio.wav import as_pcm, wav_head
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
-from pyapp.events import Done, Error, Event, Progress, Sound
+from pyapp.events import Done, Progress, Sound
 
-from .answers import Answer, EventStream, cancelled_by_leaving, data_line
-from .batching import Job
+from .answers import EventStream, cancelled_by_leaving, data_line
 from .context import Context
 from .fields import Fields
-from .generation import broken
-from .problems import Problem, of_event
+from .running import RunningTask, stream_of
 from .served import ServedModel
 
 PCM_RATE = 24000  # of OpenAI's raw samples
@@ -99,7 +98,7 @@ async def _spoken(
     request.scope["pyapp.log"]["characters"] = len(text)
     running, settings = Speaking(context, model, text, options, form), context.settings
     if sse:
-        return EventStream(running.lines(), broken, running.close, settings.seconds, settings.ping_seconds)
+        return stream_of(context, running, running.lines())
     async with cancelled_by_leaving(request, running.leave, settings.seconds):
         first, is_all = await running.first()
         running.waiting = False
@@ -134,51 +133,31 @@ def samples_of(pcm: bytes) -> Any:
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
 
 
-class Speaking:
-    """A text that is spoken, `reply_to` a conversation if that is given; `close` stops it and gives its place free.
+class Speaking(RunningTask):
+    """A text that is spoken, `reply_to` a conversation if that is given, which the loaded model `writer` has written.
     `waiting`: its answer has not begun.
     """
 
+    names: Mapping[str, str] = NAMES
+
     def __init__(
         self, context: Context, model: ServedModel, text: str, options: SpeakOptions, form: str,
-        reply_to: Sequence[Mapping[str, Any]] | None = None,
+        reply_to: Sequence[Mapping[str, Any]] | None = None, writer: Any = None,
     ) -> None:  # fmt: skip
-        self._context, self._model, self._form = context, model, form
-        self._answer = answer = Answer(context.deliveries)
-        self._events = self.checked()
+        super().__init__(context, model, partial(tasks.speak, text, options, reply_to=reply_to, writer=writer))
+        self._form = form
+        self._events = self.events()
         self._resampler: Resampler | None = None
         self._rate = 0
-        self._open = self.waiting = True
-        context.in_flight += 1
-
-        def begin() -> None:
-            events = tasks.speak(text, options, model=model.loaded, reply_to=reply_to, cancel=answer.cancel)
-            context.engine.activate(Job(events, answer.emit, answer.cancel), model)
-
-        context.engine.post(begin)
-
-    def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._context.in_flight -= 1
-            self._answer.cancel.set()
+        self.waiting = True
 
     def leave(self) -> None:
         """Stops what has not begun to answer."""
         if self.waiting:
             self.close()
 
-    async def checked(self) -> AsyncGenerator[Event, None]:
-        """The events. Problem for an Error."""
-        async with aclosing(self._answer.events()) as events:
-            async for event in events:
-                if isinstance(event, Error):
-                    raise of_event(event, names=NAMES)
-                if isinstance(event, Done):
-                    if event.reason == "cancelled":
-                        raise Problem("the client has left", status=499)
-                    self._context.metrics.spoken.labels(self._model.name).inc(event.results["duration"])
-                yield event
+    def count(self, results: Mapping[str, Any]) -> None:
+        self._context.metrics.spoken.labels(self._model.name).inc(results["duration"])
 
     @property
     def _whole(self) -> bool:

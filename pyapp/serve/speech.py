@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.datastructures import FormData
@@ -18,12 +18,11 @@ from pyapp.audio.transcript_writers import format_transcript
 from pyapp.errors import OptionError
 from pyapp.events import Done, Segment
 
-from .answers import DONE, EventStream, cancelled_by_leaving, data_line
+from .answers import DONE, data_line
 from .context import Context, upload_of
-from .fields import Fields
-from .generation import broken
+from .fields import Fields, decoded
 from .problems import Problem
-from .running import Running
+from .running import RunningTask, stream_of
 from .served import Beside
 
 DIARIZED, CHUNKS = "diarized_json", "chunks"
@@ -94,9 +93,7 @@ async def of_sound(request: Request, context: Context) -> Response:
 async def of_coded_sound(request: Request, context: Context, given: dict[str, Any]) -> Response:
     """As `of_sound`, of a recording in base64 beside `parameters`, as huggingface_hub sends them. `given`: the body."""
     fields = Fields(given)
-    coded, parameters = fields.text("inputs"), fields.object("parameters") or Fields({})
-    if coded is None:
-        raise fields.missing("inputs")
+    coded, parameters = fields.needed_text("inputs"), fields.parameters
     times = parameters.any("return_timestamps", False)
     if times not in (True, False, "word"):
         raise parameters.wrong("return_timestamps", 'must be true, false or "word"', "invalid_type")
@@ -115,10 +112,7 @@ async def of_coded_sound(request: Request, context: Context, given: dict[str, An
         generation.end()
     parameters.end()
     fields.end(("model", "options"))
-    try:
-        data = base64.b64decode(coded, validate=True)
-    except ValueError:
-        raise fields.wrong("inputs", "must be the bytes of a recording in base64") from None
+    data = decoded(coded, fields, "inputs")
     try:
         options = TranscribeOptions.from_dict(values)
     except OptionError as error:
@@ -135,22 +129,12 @@ async def heard(
     beside: Beside = model.runner
     context.admit()
     request.scope["pyapp.log"]["bytes"] = len(data)
-    running = Hearing(
-        context, model,
-        lambda cancel: tasks.transcribe(
-            data, options, vad=beside.vad, speaker_model=beside.speakers, encoder=beside.encoder, model=model.loaded,
-            cancel=cancel,
-        ),
-    )  # fmt: skip
+    others = {"vad": beside.vad, "speaker_model": beside.speakers, "encoder": beside.encoder}
+    running = Hearing(context, model, partial(tasks.transcribe, data, options, **others))
     if stream:
-        source = running.chunks(chosen, options)
-        return EventStream(source, broken, running.close, context.settings.seconds, context.settings.ping_seconds)
-    async with cancelled_by_leaving(request, running.close, context.settings.seconds):
-        async with aclosing(running.events()) as events:
-            async for event in events:
-                if isinstance(event, Done):
-                    return formatted(event, chosen, options)
-    raise Problem("the client has left", status=499)
+        return stream_of(context, running, running.chunks(chosen, options))
+    [done] = await running.all_of(request, Done)
+    return formatted(done, chosen, options)
 
 
 def options_of(form: FormData, task: str, chosen: str) -> TranscribeOptions:
@@ -180,7 +164,7 @@ def options_of(form: FormData, task: str, chosen: str) -> TranscribeOptions:
         raise Problem(f"{where}: {error.what}", param=where) from None
 
 
-class Hearing(Running):
+class Hearing(RunningTask):
     """A recording that is transcribed."""
 
     names: Mapping[str, str] = {"audio": "file", "<bytes>": "file"}

@@ -73,7 +73,9 @@ class AskedSpeech:
 
 
 class SpokenReply:
-    """The speech of a reply. `id` is that of OpenAI's `audio`."""
+    """The speech of a reply. `id` is that of OpenAI's `audio`. writer: the loaded model that writes it."""
+
+    writer: Any = None
 
     def __init__(
         self, context: Context, model: ServedModel, options: SpeakOptions, form: str,
@@ -98,9 +100,9 @@ class SpokenReply:
 
     async def sounds(self, text: str, options: SpeakOptions) -> AsyncGenerator[Sound, None]:
         """The speech of a text of the reply."""
-        self._speaking = Speaking(self._context, self._model, text, options, "wav", self._reply_to)
+        self._speaking = Speaking(self._context, self._model, text, options, "wav", self._reply_to, self.writer)
         try:
-            async with aclosing(self._speaking.checked()) as events:
+            async with aclosing(self._speaking.events()) as events:
                 async for event in events:
                     if isinstance(event, Sound):
                         yield event

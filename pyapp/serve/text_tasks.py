@@ -7,7 +7,7 @@ https://huggingface.co/docs/inference-providers/tasks/index (huggingface_hub's I
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,16 +17,16 @@ from starlette.responses import JSONResponse, Response
 from pyapp import tasks
 from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
-from pyapp.events import Event
 from pyapp.text.generation.sequence_to_sequence import SearchOptions
 from pyapp.text.spans import AGGREGATIONS, softmax
 
 from .context import Context
-from .fields import Fields
-from .file_tasks import MOST_LABELS, decoded
+from .fields import Fields, decoded
+from .file_tasks import MOST_LABELS
 from .items import by_task
 from .pictures import picture_in
 from .problems import of_exception
+from .running import Stream
 from .served import ServedModel
 from .vectors import MOST_INPUTS
 
@@ -41,7 +41,7 @@ class TextTask:
     and how the values of an Item become the answer.
     """
 
-    stream: Callable[..., AsyncGenerator[Event, None]]
+    stream: Stream
     read: Callable[[Fields], dict[str, Any]]
     answer: Callable[[Values], Any]
 
@@ -51,7 +51,7 @@ def _top(fields: Fields) -> dict[str, Any]:
 
 
 def _aggregation(fields: Fields) -> dict[str, Any]:
-    ignored = fields.texts("ignore_labels", MOST_LABELS, needed=False)
+    ignored = fields.texts("ignore_labels", MOST_LABELS)
     found = {"aggregation": fields.text("aggregation_strategy", "none", AGGREGATIONS)}
     return found | ({} if ignored is None else {"ignore": ignored})
 
@@ -122,11 +122,10 @@ async def of_text(request: Request, context: Context, name: str | None, given: d
     if kind == LABELS and isinstance(fields.any("inputs"), dict):
         return await _labelled(request, context, name, fields, parameters)
     task, alone = TEXT_TASKS[kind], isinstance(fields.any("inputs"), str)
-    texts = fields.texts("inputs", MOST_INPUTS)
+    texts = fields.needed_texts("inputs", MOST_INPUTS)
     options = task.read(parameters)
     parameters.end()
     fields.end(("model", "options"))
-    assert texts is not None
     context.check_length(texts, "inputs")
     model = await context.model(request, name, kind)
     if kind == "translate":
@@ -157,9 +156,7 @@ async def _answered(
     """The answers to a question in a text, or on the `image` of a page: one as an object, several as an array; those on
     a page always as an array.
     """
-    inputs = fields.object("inputs")
-    if inputs is None:
-        raise fields.missing("inputs")
+    inputs = fields.needed_object("inputs")
     on_page = inputs.has("image") or parameters.has("word_boxes")
     question, text = inputs.text("question"), None if on_page else inputs.text("context")
     page = await _page(context, inputs, parameters) if on_page else None
@@ -190,8 +187,7 @@ async def _labelled(
     request: Request, context: Context, name: str | None, fields: Fields, parameters: Fields
 ) -> Response:  # fmt: skip
     """The labelled parts of a page: as those of a text, with the box of each, and with words as its start and end."""
-    inputs = fields.object("inputs")
-    assert inputs is not None
+    inputs = fields.needed_object("inputs")
     if not inputs.has("image") and not parameters.has("word_boxes"):
         raise inputs.missing("image")
     page = await _page(context, inputs, parameters)
@@ -238,13 +234,12 @@ async def with_given_labels(
     to 1, unless with `multi_label`, where each label is entailed or contradicted.
     """
     fields = Fields(given)
-    alone, texts = isinstance(fields.any("inputs"), str), fields.texts("inputs", MOST_INPUTS)
+    alone, texts = isinstance(fields.any("inputs"), str), fields.needed_texts("inputs", MOST_INPUTS)
     parameters = fields.parameters
-    labels = parameters.texts("candidate_labels", MOST_LABELS)
+    labels = parameters.needed_texts("candidate_labels", MOST_LABELS)
     template, several = parameters.text("hypothesis_template", TEMPLATE), parameters.flag("multi_label")
     parameters.end()
     fields.end(("model", "options"))
-    assert texts is not None and labels is not None
     if not labels or not all(labels):
         raise parameters.wrong("candidate_labels", "has no label, or an empty one")
     if "{}" not in template:

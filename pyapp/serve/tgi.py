@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from pyapp import __version__
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
-from pyapp.events import Done, Event, Item, Token
+from pyapp.events import Done, Event, Token
 from pyapp.text.generation.generation_config import with_model_settings
 from pyapp.text.generation.options import SEEDS, SamplingOptions
 
@@ -24,14 +24,15 @@ from .context import Context
 from .fields import Fields
 from .file_tasks import FILE_TASKS, of_file
 from .forecasting import forecast
-from .generation import Choice, Running, collect, note_done, stream_of, submit
+from .generation import Choice, RunningTexts, collect, submit
 from .openai_text import completion_prompt
+from .running import stream_of
 from .sampling import MOST_STOPS, MOST_TEXTS, TGI
 from .served import TASKS, ServedModel
 from .speaking import of_inputs
 from .speech import OF_GENERATION, of_coded_sound, of_sound
 from .text_tasks import ANSWERS, TEXT_TASKS, is_zero_shot, of_text, with_given_labels
-from .vectors import embed, predict, refuse_prompt, rerank, similarity
+from .vectors import MOST_INPUTS, embed, predict, refuse_prompt, rerank, similarity
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def parameters_of(fields: Fields | None, context: Context, stream: bool) -> Para
         "typical_p": fields.number("typical_p", 1.0, 0, 1),
         "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100),
         "frequency_penalty": fields.number("frequency_penalty", 0.0, -2, 2), "seed": seed,
-        "stop": tuple(fields.texts("stop", MOST_STOPS, needed=False) or ()), "logprobs": top or 0,
+        "stop": tuple(fields.texts("stop", MOST_STOPS) or ()), "logprobs": top or 0,
     }  # fmt: skip
     prefill, truncate = fields.flag("decoder_input_details"), fields.whole("truncate", None, 1)
     best = fields.whole("best_of", 1, 1, MOST_TEXTS)
@@ -106,7 +107,7 @@ class Generated:
     """The texts of a request: what comes of them, as pieces of a stream and as a whole."""
 
     def __init__(
-        self, request: Request, model: ServedModel, running: Running, asked: Parameters, options: SamplingOptions,
+        self, request: Request, model: ServedModel, running: RunningTexts, asked: Parameters, options: SamplingOptions,
         start: str,
     ) -> None:  # fmt: skip
         """`start`: what the texts begin with."""
@@ -116,15 +117,8 @@ class Generated:
         self._ends: dict[int, Done] = {}  # by choice
 
     def take(self, index: int, event: Event) -> None:
-        choice = self._choices[index]
-        if isinstance(event, Token):
-            choice.text += event.text
-            if event.id is not None:
-                choice.logprobs.append(event)
-        elif isinstance(event, Item):
-            choice.prompt = list(event.values["tokens"])
-        elif isinstance(event, Done):
-            note_done(self._request, choice, event)
+        self._choices[index].take(self._request, event)
+        if isinstance(event, Done):
             self._ends[index] = event
 
     async def chunks(self) -> AsyncGenerator[str, None]:
@@ -280,11 +274,10 @@ async def tokenize(request: Request, context: Context) -> Response:
         return await llama_cpp.tokenize(request, context, given)
     fields = Fields(given)
     alone = isinstance(fields.any("inputs"), str)
-    texts = fields.texts("inputs", 2048)
+    texts = fields.needed_texts("inputs", MOST_INPUTS)
     name, special = fields.text("model"), fields.flag("add_special_tokens", True)
     refuse_prompt(fields)
     fields.end(("parameters",))
-    assert texts is not None
     context.check_length(texts, "inputs")
     model = await context.model(request, name, "generate", "embed", "classify", "rerank")
     tokenizer = model.loaded.tokenizer

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
-import struct
 from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
@@ -15,34 +13,55 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import tasks
 from pyapp.formats.source import BytesSource
-from pyapp.tasks.ranking import is_late, reads_roles, similarities, token_encodings
+from pyapp.tasks.ranking import PROMPTS, is_late, reads_roles, similarities, token_encodings
 from pyapp.tasks.texts import embed_every_token, encoded_for_embedding
 
 from .answers import Answer, ArrayStream
 from .batching import Batch, result_of
 from .context import Context
-from .fields import Fields
-from .file_tasks import decoded
+from .fields import Fields, decoded
 from .file_vectors import asks_for_files, vectors_of_files
-from .items import by_task, items_of, start_task, values_of
+from .items import by_task, items_of, values_of
 from .problems import Problem, of_exception
+from .running import start_task
 from .served import ServedModel
+from .vector_forms import FORMS
 
 # Cohere's ways to shorten a text, and why it is refused.
 CUTS = {"END": None, "NONE": "a text is longer than the model reads", "START": "long texts lose their ends here"}
+# What requests call texts, and the roles of models' prompts.
+ROLES = {"query": "query", "document": "document", "passage": "document"}
 MOST_PAGES = 256  # pictures to rank in one request
 MOST_INPUTS = 2048  # of one request
 PIECE_TOKENS = 4096  # whose vectors are in memory at once, of one request
 
 
-async def embedded(request: Request, context: Context, model: ServedModel, texts: list[str]) -> list[list[float]]:
-    """The vectors of texts, computed together with those of other requests."""
+def role_of(fields: Fields) -> str | None:
+    """What the texts are, "query" or "document", as Cohere, Voyage and NVIDIA (`input_type`) and Jina (`task`) say it;
+    None: something else, or nothing is said.
+    """
+    said = [fields.text(name) for name in ("input_type", "task")]
+    known = [ROLES.get(word.rpartition(".")[2].removeprefix("search_")) for word in said if word]
+    return known[0] if known else None
+
+
+async def embedded(
+    request: Request, context: Context, model: ServedModel, texts: list[str], role: str | None = None
+) -> list[list[float]]:
+    """The vectors of texts, computed together with those of other requests, but for a `role` for which the model has a
+    prompt: its tokens may not count, so that texts with other prompts cannot share its batches.
+    """
     if not texts:
         return []
-    encodings, _ = await context.aside(lambda: result_of(encoded_for_embedding(model.loaded, texts)))
+    prompts = model.loaded.model.settings.prompts
+    prompt = next((name for name in PROMPTS.get(role or "", ()) if name in prompts), None)
+    encodings, _ = await context.aside(lambda: result_of(encoded_for_embedding(model.loaded, texts, None, prompt)))
     tokens = sum(map(len, encodings))
     context.admit(tokens=tokens)
     request.scope["pyapp.log"]["prompt_tokens"] = tokens
+    if prompt is not None:
+        stream = partial(tasks.embed, texts, prompt_name=prompt)
+        return [values["embedding"] for values in await by_task(request, context, model, len(texts), stream)]
     start = lambda answer: context.models.submit(model, Batch(encodings, answer.emit, answer.cancel))  # noqa: E731
     return [values["embedding"] for values in await items_of(request, context, model, len(texts), start)]
 
@@ -66,20 +85,30 @@ async def ranked(
 # -- OpenAI
 
 
-async def embeddings(request: Request, context: Context) -> Response:
-    fields = Fields(await context.json(request))
+async def embeddings(request: Request, context: Context, body: dict[str, Any] | None = None) -> Response:
+    """`body`: what has been read."""
+    fields = Fields(await context.json(request) if body is None else body)
     name = fields.text("model")
     given = fields.any("input")
     of_files = asks_for_files(context, name, given)
+    if not of_files and isinstance(given, list):  # Jina's form of texts
+        given = [row["text"] if isinstance(row, dict) and row.keys() == {"text"} else row for row in given]
+        fields.put("input", given)
     tokens = given if isinstance(given, list) and given and all(type(entry) is int for entry in given) else None
     several = isinstance(given, list) and given and all(
         isinstance(row, list) and row and all(type(entry) is int for entry in row) for row in given
     )  # fmt: skip
     rows = [tokens] if tokens else given if several else None
-    texts = None if rows or of_files else fields.texts("input", MOST_INPUTS)
+    texts = [] if rows or of_files else fields.needed_texts("input", MOST_INPUTS)
     form = fields.text("encoding_format", "float", ("float", "base64"))
-    dimensions = fields.whole("dimensions", None, 1)
-    fields.end(("user", "input_type"))
+    for other in ("embedding_type", "output_dtype"):  # Jina's and Voyage's
+        form = fields.text(other, form, tuple(FORMS))
+    dimensions, role = fields.whole("dimensions", None, 1), role_of(fields)
+    for other, wanted in (("late_chunking", False), ("normalized", True)):  # Jina's
+        if fields.flag(other, wanted) is not wanted:
+            raise fields.wrong(other, f"must be {str(wanted).lower()}: nothing else is here", "unsupported_parameter")
+    cut = cut_of(fields)
+    fields.end(("user",))
     if of_files:
         called, vectors, used = await vectors_of_files(request, context, fields, name, given, MOST_INPUTS)
         return _as_openai(fields, called, vectors, used, form, dimensions)
@@ -91,14 +120,14 @@ async def embeddings(request: Request, context: Context) -> Response:
         if not all(0 <= id < size for row in rows for id in row):
             raise fields.wrong("input", f"tokens are from 0 to {size - 1}")
         texts = [model.loaded.tokenizer.decode(row) for row in rows]
-    assert texts is not None
     if not texts:
         raise fields.wrong("input", "is empty")
     context.check_length(texts, "input")
     for index, text in enumerate(texts):
         if not text:
             raise fields.wrong(f"input[{index}]" if len(texts) > 1 else "input", "must not be empty")
-    vectors = await embedded(request, context, model, texts)
+    await refuse_cut(context, model, cut, texts)
+    vectors = await embedded(request, context, model, texts, role)
     used = request.scope["pyapp.log"]["prompt_tokens"]
     return _as_openai(fields, model.name, vectors, used, form, dimensions)
 
@@ -107,12 +136,9 @@ def _as_openai(
     fields: Fields, name: str, vectors: list[list[float]], used: int, form: str, dimensions: int | None
 ) -> Response:
     """The answer of /v1/embeddings. `used`: tokens."""
-    if dimensions is not None:
-        if dimensions > len(vectors[0]):
-            raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
-        vectors = [shortened(vector, dimensions) for vector in vectors]
+    vectors = [shortened(vector, dimensions) for vector in fitting(vectors, fields, "dimensions", dimensions)]
     data = [
-        {"object": "embedding", "index": index, "embedding": as_base64(vector) if form == "base64" else vector}
+        {"object": "embedding", "index": index, "embedding": FORMS[form](vector)}
         for index, vector in enumerate(vectors)
     ]
     usage = {"prompt_tokens": used, "total_tokens": used}
@@ -126,47 +152,46 @@ async def embeddings_by_type(request: Request, context: Context) -> Response:
     for other in ("images", "inputs"):
         if fields.any(other):
             raise fields.wrong(other, "pictures are not read here: give texts", "unsupported_parameter")
-    texts = fields.texts("texts", MOST_INPUTS)
+    texts = fields.needed_texts("texts", MOST_INPUTS)
     types = fields.array("embedding_types", ["float"])
     for index, kind in enumerate(types):
-        if kind not in ("float", "base64"):
-            raise fields.wrong(f"embedding_types[{index}]", f"must be float or base64, not {kind!r:.40}")
-    dimensions = fields.whole("output_dimension", None, 1)
+        if not isinstance(kind, str) or kind not in FORMS:
+            raise fields.wrong(f"embedding_types[{index}]", f"must be one of {', '.join(FORMS)}, not {kind!r:.40}")
+    role, dimensions = role_of(fields), fields.whole("output_dimension", None, 1)
     cut = CUTS[fields.text("truncate", "END", tuple(CUTS))]
-    fields.end(("input_type", "max_tokens", "priority"))
-    assert texts is not None
+    fields.end(("max_tokens", "priority"))
     if not texts:
         raise fields.wrong("texts", "is empty")
     context.check_length(texts, "texts")
     model = await context.model(request, name, "embed")
     if cut is not None:
         await refuse_cut(context, model, fields.wrong("truncate", cut, "context_length_exceeded"), texts)
-    vectors = await embedded(request, context, model, texts)
-    if dimensions is not None:
-        if dimensions > len(vectors[0]):
-            raise fields.wrong("output_dimension", f"the model has {len(vectors[0])}")
-        vectors = [shortened(vector, dimensions) for vector in vectors]
-    kinds = {"float": lambda: vectors, "base64": lambda: [as_base64(vector) for vector in vectors]}
+    vectors = await embedded(request, context, model, texts, role)
+    vectors = [shortened(vector, dimensions) for vector in fitting(vectors, fields, "output_dimension", dimensions)]
     used = request.scope["pyapp.log"]["prompt_tokens"]
     return JSONResponse(
         {
             "id": request.scope["pyapp.id"], "response_type": "embeddings_by_type", "texts": texts,
-            "embeddings": {kind: kinds[kind]() for kind in types},
+            "embeddings": {kind: [FORMS[kind](vector) for vector in vectors] for kind in types},
             "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": used}},
         }
     )  # fmt: skip
 
 
-def shortened(vector: list[float], dimensions: int) -> list[float]:
-    """The first numbers of a vector, with length 1 (Kusupati et al., 2022)."""
+def fitting(vectors: list[list[float]], fields: Fields, name: str, dimensions: int | None) -> list[list[float]]:
+    """The vectors. Problem where they have fewer numbers than the field `name` asks for."""
+    if dimensions is not None and vectors and dimensions > len(vectors[0]):
+        raise fields.wrong(name, f"the model has {len(vectors[0])}")
+    return vectors
+
+
+def shortened(vector: list[float], dimensions: int | None) -> list[float]:
+    """The first numbers of a vector, with length 1 (Kusupati et al., 2022); None: as it is."""
+    if dimensions is None:
+        return vector
     cut = vector[:dimensions]
     length = math.sqrt(sum(x * x for x in cut)) or 1.0
     return [x / length for x in cut]
-
-
-def as_base64(vector: list[float]) -> str:
-    """float32, little-endian."""
-    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 def document_text(document: Any, ranked: list[str] | None) -> Any:
@@ -200,16 +225,14 @@ async def rerank(request: Request, context: Context, body: dict[str, Any] | None
     the server Infinity. `body`: what has been read.
     """
     fields = Fields(await context.json(request) if body is None else body)
-    name, query = fields.text("model"), fields.text("query")
-    if query is None:
-        raise fields.missing("query")
+    name, query = fields.text("model"), fields.needed_text("query")
     given = {key: fields.array(key) for key in ("texts", "documents")}
     ours = given["texts"] is None
     key = "documents" if ours else "texts"
     documents = given[key]
     if documents is None:
         raise fields.missing("texts" if request.url.path == "/rerank" else key)
-    ranking = fields.texts("rank_fields", MOST_INPUTS, needed=False)
+    ranking = fields.texts("rank_fields", MOST_INPUTS)
     pages = pages_of(documents, fields) if ours else None
     texts: list[Any] = [document_text(entry, ranking) if pages is None else "" for entry in documents]
     for index, text in enumerate(texts):
@@ -284,9 +307,12 @@ async def refuse_cut(
 async def score(request: Request, context: Context) -> Response:
     """/v1/score: how well texts answer texts: each of `text_2` one `text_1`, or the one in its place."""
     fields = Fields(await context.json(request))
-    name, first, second = fields.text("model"), fields.texts("text_1", MOST_INPUTS), fields.texts("text_2", MOST_INPUTS)
+    name, first, second = (
+        fields.text("model"),
+        fields.needed_texts("text_1", MOST_INPUTS),
+        fields.needed_texts("text_2", MOST_INPUTS),
+    )
     fields.end(("priority", "user"))
-    assert first is not None and second is not None
     if not first or len(first) not in (1, len(second)):
         raise fields.wrong("text_1", f"has {len(first)} texts: it must have one, or {len(second)} as text_2 has")
     context.check_length([*first, *second], "text_2")
@@ -301,9 +327,8 @@ async def score(request: Request, context: Context) -> Response:
 async def classes(request: Request, context: Context) -> Response:
     """/classify: the likeliest label of each text, and the probabilities of all labels in the model's order."""
     fields = Fields(await context.json(request))
-    name, texts = fields.text("model"), fields.texts("input", MOST_INPUTS)
+    name, texts = fields.text("model"), fields.needed_texts("input", MOST_INPUTS)
     fields.end(("priority", "user"))
-    assert texts is not None
     context.check_length(texts, "input")
     model = await context.model(request, name, "classify")
     names = model.loaded.model.config.labels
@@ -326,12 +351,11 @@ async def embed(request: Request, context: Context, given: dict[str, Any] | None
     read.
     """
     fields = Fields(await context.json(request) if given is None else given)
-    texts = fields.texts("inputs", MOST_INPUTS)
+    texts = fields.needed_texts("inputs", MOST_INPUTS)
     of_length_1, dimensions = fields.flag("normalize", True), fields.whole("dimensions", None, 1)
     prompt, cut = fields.text("prompt_name"), cut_of(fields)
     fields.text("encoding_format", "float", ("float",))
     fields.end()
-    assert texts is not None
     context.check_length(texts, "inputs")
     model = await context.model(request, None, "embed")
     await refuse_cut(context, model, cut, texts)
@@ -340,10 +364,7 @@ async def embed(request: Request, context: Context, given: dict[str, Any] | None
     else:  # its tokens may not count, so that texts with other prompts cannot share its batches
         stream = partial(tasks.embed, texts, prompt_name=prompt)
         vectors = [values["embedding"] for values in await by_task(request, context, model, len(texts), stream)]
-    if dimensions is not None:
-        if vectors and dimensions > len(vectors[0]):
-            raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
-        vectors = [vector[:dimensions] for vector in vectors]
+    vectors = [vector[:dimensions] for vector in fitting(vectors, fields, "dimensions", dimensions)]
     return JSONResponse([shortened(vector, len(vector)) for vector in vectors] if of_length_1 else vectors)
 
 
@@ -352,10 +373,9 @@ async def embed_all(request: Request, context: Context) -> Response:
     computed and sent piece by piece: a number takes 32 bytes here and about 20 in the answer.
     """
     fields = Fields(await context.json(request))
-    texts, cut = fields.texts("inputs", MOST_INPUTS), cut_of(fields)
+    texts, cut = fields.needed_texts("inputs", MOST_INPUTS), cut_of(fields)
     refuse_prompt(fields)
     fields.end()
-    assert texts is not None
     context.check_length(texts, "inputs")
     model = await context.model(request, None, "embed")
     await refuse_cut(context, model, cut, texts)
@@ -410,15 +430,10 @@ def pieces(texts: list[str], lengths: list[int]) -> list[list[str]]:
 async def similarity(request: Request, context: Context, given: dict[str, Any] | None = None) -> Response:
     """TEI's /similarity: the cosine of a sentence and each of others. `given`: the body, if it has been read."""
     fields = Fields(await context.json(request) if given is None else given)
-    inputs = fields.object("inputs")
-    if inputs is None:
-        raise fields.missing("inputs")
-    source, others = inputs.text("source_sentence"), inputs.texts("sentences", MOST_INPUTS)
-    if source is None:
-        raise inputs.missing("source_sentence")
+    inputs = fields.needed_object("inputs")
+    source, others = inputs.needed_text("source_sentence"), inputs.needed_texts("sentences", MOST_INPUTS)
     inputs.end()
     fields.end(("parameters",))
-    assert others is not None
     context.check_length([source, *others], "inputs")
     model = await context.model(request, None, "embed")
     asked, *rest = await embedded(request, context, model, [source, *others])
@@ -434,7 +449,7 @@ async def predict(request: Request, context: Context, given: dict[str, Any] | No
     alone = isinstance(inputs, str)
     rows = inputs if isinstance(inputs, list) and inputs and all(isinstance(row, list) for row in inputs) else None
     if rows is None:
-        texts = fields.texts("inputs", MOST_INPUTS)
+        texts = fields.needed_texts("inputs", MOST_INPUTS)
     elif len(rows) <= MOST_INPUTS and len({len(row) for row in rows}) == 1 and len(rows[0]) in (1, 2) and all(
         isinstance(text, str) for row in rows for text in row
     ):  # fmt: skip
@@ -449,7 +464,6 @@ async def predict(request: Request, context: Context, given: dict[str, Any] | No
         raw = raw or parameters.text("function_to_apply", choices=("none",)) is not None
         parameters.end()
     fields.end()
-    assert texts is not None
     context.check_length([*texts, *(pairs or ())], "inputs")
     model = await context.model(request, None, "classify")
     await refuse_cut(context, model, cut, texts, pairs)

@@ -112,6 +112,11 @@ class Keeper:
         self._model: Any = None
         self._session: Any = None
 
+    @property
+    def loaded(self) -> Any:
+        """The model that is kept; None where there is none."""
+        return self._model
+
     def drop(self) -> None:
         self._key = self._model = self._session = None
 

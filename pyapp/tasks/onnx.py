@@ -1,19 +1,20 @@
-"""Running ONNX models over files of arrays."""
+"""Running ONNX models over files of arrays, and writing models as ONNX."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
 from pyapp.errors import FileFormatError, OptionError
-from pyapp.events import Cancel, Done, Item, Metric
+from pyapp.events import Cancel, Done, Event, Item, Metric
 from pyapp.formats import open_checkpoint
 from pyapp.formats.numpy_files import write_npz
 
-from .core import Breath, Events, task
+from .core import Breath, Events, Result, reported, task
 
 SHOWN = 8  # numbers of an output that an event has
 
@@ -100,3 +101,25 @@ async def run_onnx(
         }
         write_npz(output, arrays)
     yield Done("complete", {"outputs": len(described), "file": str(output) if output is not None else None})
+
+
+@task
+async def export_onnx(
+    source: str | os.PathLike[str], folder: str | os.PathLike[str], *, task: str | None = None,
+    dtype: str = "float32", opset_version: int | None = None, cancel: Cancel | None = None,
+) -> Events:  # fmt: skip
+    """Writes a model as a folder with model.onnx (onnx_folders.py): Progress; Done carries `file`,
+    `size` and `task`.
+    """
+    from .onnx_folders import write_onnx
+
+    cancel = cancel or Cancel()
+
+    def work(report: Callable[[Event], None]) -> dict[str, Any]:
+        return write_onnx(
+            source, folder, task=task, dtype=dtype, opset_version=opset_version, report=report, cancel=cancel
+        )
+
+    async with aclosing(reported(work)) as events:
+        async for event in events:
+            yield Done("complete", event.value) if isinstance(event, Result) else event

@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
-from pyapp.engine.ops import interpolate, sigmoid, tensor
+from pyapp.engine.ops import cat, interpolate, sigmoid, tensor
 from pyapp.errors import ArgumentError, ModelError, OptionError, check_settings
 from pyapp.events import Done, Item, Progress
 from pyapp.formats.png import encode_png
@@ -31,6 +32,7 @@ LARGEST = 1 << 20  # a place in a picture, in pixels
 FONTS, FONT = "ybelkada/fonts", "Arial.TTF"  # with which models were trained
 TILE, MARGIN = 128, 32  # pixels of a side of the parts of pictures that are made larger, and around them
 MOST_PIXELS = 1 << 28  # of a picture that was made larger
+SHOWN, MOST_SHOWN = "visual", 1024  # the text beside boxes that show what to find, as in SAM 3's training; boxes
 
 
 def in_batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tuple[range, Prepared]]:
@@ -45,9 +47,26 @@ def in_batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[
         try:
             prepared = loaded.processor(pictures, loaded.model.device)
         except ArgumentError as error:  # such as a very narrow picture
-            names = [str(image) if isinstance(image, str | os.PathLike) else "the picture" for image in chosen]
-            raise OptionError(error.what, where=", ".join(names), hint="Crop it, or take another picture") from error
+            raise _not_taken(chosen, error) from error
         yield range(first, first + len(chosen)), prepared
+
+
+def _not_taken(images: Sequence[Any], error: ArgumentError) -> OptionError:
+    """The error for pictures of the user's that a model or its processor does not take."""
+    names = [str(image) if isinstance(image, str | os.PathLike) else "the picture" for image in images]
+    return OptionError(error.what, where=", ".join(names), hint="Crop it, or take another picture")
+
+
+@contextmanager
+def _looking(images: Sequence[Any], chosen: range) -> Iterator[None]:
+    """Around what a model makes of the `chosen` ones of the pictures, without gradients. OptionError where they have,
+    prepared, another size than it takes.
+    """
+    try:
+        with no_grad():
+            yield
+    except ArgumentError as error:
+        raise _not_taken(images[chosen.start : chosen.stop], error) from error
 
 
 def _together(loaded: Any, batch_size: int) -> int:
@@ -63,7 +82,7 @@ def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, bat
     images = listed(images)
     for chosen, prepared in in_batches(loaded, images, batch_size):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             rows = loaded.model(prepared.pixel_values).to("float32").tolist()  # (B, labels)
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked_labels(loaded, scores, top)})
@@ -92,7 +111,7 @@ def answers_about(
     for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
         asked = int32_tensor(ids * len(chosen), model.device).reshape(len(chosen), len(ids))
-        with no_grad():
+        with _looking(images, chosen):
             rows = model(prepared.pixel_values, asked).to("float32").tolist()  # (B, answers)
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked(names, scores, True, top)})
@@ -114,7 +133,7 @@ def match_labels(
     texts = yield from vectors_of_labels(loaded, labels, template)
     for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             rows = loaded.model.scores(loaded.model.image_features(prepared.pixel_values), texts).to("float32").tolist()
         for index, scores in zip(chosen, rows, strict=True):
             yield Item(index, {"labels": ranked(labels, scores, loaded.model.independent, top)})
@@ -132,7 +151,7 @@ def vectors_of_images(
 
     for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             found = loaded.model.image_features(prepared.pixel_values)
             yield from embedding_items(chosen.start, found)
         width = found.shape[1]
@@ -154,12 +173,15 @@ def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) 
     Pictures are computed one by one, because padding would change them.
     """
     check_number("threshold", threshold, 0, 1)
-    return _found(loaded, listed(images), lambda pixels: loaded.model.objects(loaded.model(pixels), threshold)[0])
+    return _found(
+        loaded, listed(images), lambda prepared: loaded.model.objects(loaded.model(prepared.pixel_values), threshold)[0]
+    )
 
 
 def find_labels(
     loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None,
     threshold: float | None = None, text_threshold: float | None = None,
+    boxes: Sequence[Sequence[float]] | None = None, box_labels: Sequence[int] | None = None,
 ) -> Work:  # fmt: skip
     """As find_objects, for objects of the given labels, by a model such as OWLv2, Grounding DINO or SAM 3, which adds
     `runs`. `template` makes a text of a label, which takes the place of {}; by default that of the model. threshold:
@@ -168,8 +190,16 @@ def find_labels(
     Grounding DINO reads all labels as one text; "a cat. a dog." is two. `label` is the one that an object fits best,
     `text` what it fits of that text: the tokens more probable than text_threshold (None: 0.25), as transformers'
     post_process_grounded_object_detection gives it, without the tokenizer's special tokens.
+
+    boxes: of SAM 3, left, top, right and bottom in pixels of the only picture: also what is like they show is found;
+    box_labels: 1 for each that is wanted, 0 for each that is not (None: all are). Without labels the boxes alone say
+    what to find.
     """
     labels, model = checked_texts(labels), loaded.model
+    images, shown = listed(images), None
+    if boxes is not None:
+        shown = _shown(loaded, images, boxes, box_labels)
+        labels = labels or [SHOWN]
     least = model.usual_threshold if threshold is None else threshold
     check_number("threshold", least, 0, 1)
     more: dict[str, Any] = {}
@@ -185,22 +215,56 @@ def find_labels(
     else:
         texts = yield from vectors_of_labels(loaded, labels, template)
 
-    def look(pixels: Tensor) -> list[dict[str, Any]]:
-        found = model.objects(model.found(pixels, texts), least, labels, **more)[0]
+    def look(prepared: Prepared) -> list[dict[str, Any]]:
+        pixels, found = prepared.pixel_values, ()
+        if shown is None:
+            found = model.found(pixels, texts)
+        else:
+            found = model.found(pixels, texts, *_in_parts(*shown, *prepared.sizes[0], pixels.device))
+        found = model.objects(found, least, labels, **more)[0]
         for entry in found:
             if "tokens" in entry:
                 entry["text"] = loaded.tokenizer.decode(entry.pop("tokens"))
         return list(found)
 
-    yield from _found(loaded, listed(images), look)
+    yield from _found(loaded, images, look)
 
 
-def _found(loaded: Any, images: Sequence[Any], look: Callable[[Tensor], list[dict[str, Any]]]) -> Work:
-    """The work of finding objects: `look` finds those of a prepared picture (1, 3, H, W)."""
+def _shown(
+    loaded: Any, images: Sequence[Any], boxes: Sequence[Sequence[float]], kinds: Sequence[int] | None
+) -> tuple[Any, list[int]]:  # fmt: skip
+    """Boxes that show what to find, and whether each is wanted. OptionError for what cannot be."""
+    if not getattr(loaded.model, "reads_boxes", False):
+        raise OptionError("this model takes none", where="boxes", hint="Leave them out, or take SAM 3")
+    if len(images) != 1:
+        raise OptionError(f"they are of one picture, not of {len(images):,}", where="boxes", hint="Give one picture")
+    if not 0 < len(boxes) <= MOST_SHOWN:
+        raise OptionError(f"{len(boxes):,} boxes, expected 1 to {MOST_SHOWN}", where="boxes")
+    for box in boxes:
+        _check_box(box)
+    kinds = [1] * len(boxes) if kinds is None else [*kinds]
+    if len(kinds) != len(boxes) or not {*kinds} <= {0, 1}:
+        raise OptionError(f"{kinds!r:.60} is not 0 or 1 for each box", where="box_labels")
+    return boxes, kinds
+
+
+def _in_parts(
+    boxes: Sequence[Sequence[float]], kinds: Sequence[int], height: int, width: int, device: Any
+) -> tuple[Tensor, Tensor]:
+    """Boxes (1, K, 4) of centre, width and height, as parts of a picture's sides, and kinds (1, K)."""
+    sides = tensor([[float(side) for side in box] for box in boxes], dtype="float32")
+    sides = sides / tensor([width, height, width, height], dtype="float32")
+    first, last = sides.narrow(1, 0, 2), sides.narrow(1, 2, 2)
+    both = cat([(first + last) / 2, last - first], 1).unsqueeze(0)
+    return both.to(device), int32_tensor([*kinds], device).unsqueeze(0)
+
+
+def _found(loaded: Any, images: Sequence[Any], look: Callable[[Prepared], list[dict[str, Any]]]) -> Work:
+    """The work of finding objects: `look` finds those of a prepared picture."""
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
-        with no_grad():
-            found = look(prepared.pixel_values)
+        with _looking(images, chosen):
+            found = look(prepared)
         height, width = prepared.sizes[0]
         area = loaded.processor.area(height, width)
         for entry in found:
@@ -264,8 +328,9 @@ def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
     names = loaded.model.config.labels
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
-        with no_grad():
-            logits = loaded.model(prepared.pixel_values).to("float32")  # (1, labels, h, w)
+        with _looking(images, chosen):
+            logits = loaded.model(prepared.pixel_values).to("float32")  # (parts, labels, h, w)
+            logits = loaded.processor.whole_map(logits, *prepared.sizes[0])  # (1, labels, h', w')
             logits = interpolate(logits, size=prepared.sizes[0], mode="bilinear", align_corners=False)
         numbers = logits.cpu().numpy()[0].argmax(0).reshape(-1)  # (H * W,)
         counts = np.bincount(numbers, minlength=len(names)).tolist()
@@ -290,7 +355,7 @@ def find_areas(
     texts = yield from vectors_of_labels(loaded, labels, template)
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             chances = sigmoid(loaded.model.found(prepared.pixel_values, texts).to("float32"))  # (N, h, w)
             chances = interpolate(chances.unsqueeze(0), size=prepared.sizes[0], mode="bilinear", align_corners=False)
         rows = chances.cpu().numpy()[0].reshape(len(labels), -1)  # (N, H * W)
@@ -318,7 +383,7 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
     mode = "bicubic" if distances is None else "bilinear"
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
-        with no_grad():
+        with _looking(images, chosen):
             found = model(prepared.pixel_values).to("float32").unsqueeze(1)  # (1, 1, h, w)
             (height, width), (above, beside) = prepared.sizes[0], loaded.processor.margins(*prepared.sizes[0])
             size = height + 2 * above, width + 2 * beside

@@ -9,6 +9,7 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Item
 
 from .keeper import LOADERS, known
+from .questions import ASKING
 from .ranking import embed_tokens, rerank_texts
 from .sounds import label_sounds, labels_of_moments, match_labels
 from .spans import answer_questions, label_tokens
@@ -41,13 +42,15 @@ class Pipeline:
     """A task and its model as a function: `pipeline("embed", "owner/name")(texts)`.
 
     The result is a list with the values of each text in order; of one text given as a str, its values alone. Options
-    are those of the task.
+    are those of the task. Those of ASKING have the arguments and the results of transformers' pipelines.
     """
 
     def __init__(self, name: str, loaded: Any) -> None:
         self.name, self.loaded = name, loaded
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if self.name in ASKING:
+            return ASKING[self.name][0](self.loaded, *arguments, **options)
         found: dict[int, Any] = {}
         for event in WORK[self.name](self.loaded, *arguments, **options):
             if isinstance(event, Item):
@@ -79,16 +82,25 @@ def pipeline(
     "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second); over recordings (files,
     or samples at 16 kHz): "audio-classification" → labels,
     "audio-frame-classification" → labels with times, "zero-shot-audio-classification" (recordings,
-    labels) → labels; over a list of videos: "video-classification" → labels.
+    labels) → labels; over a list of videos: "video-classification" → labels; as in transformers:
+    "table-question-answering" (table=, query=) → {"answer", "coordinates", "cells", "aggregator"},
+    "document-question-answering" (image=, question=) → [{"score", "answer", "start", "end"}], and in this form
+    "markup-question-answering" (question=, html=), for web pages (pyapp.tasks.questions).
 
     `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
     ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.
     """
-    if name not in WORK:
-        raise OptionError(f"{name!r:.60} is not a task", where="name", hint=f"Tasks: {', '.join(WORK)}")
+    if name not in WORK and name not in ASKING:
+        raise OptionError(f"{name!r:.60} is not a task", where="name", hint=f"Tasks: {', '.join([*WORK, *ASKING])}")
     if hasattr(model, "tokenizer"):
         return Pipeline(name, model)
-    found = LOADERS[LOADED_FOR.get(name, name)](
-        known(model, name), None, report or (lambda event: None), Cancel(), dtype=dtype, device=device
+    task = ASKING[name][1] if name in ASKING else LOADED_FOR.get(name, name)
+    found = LOADERS[task](
+        known(model, task if name in ASKING else name),
+        None,
+        report or (lambda event: None),
+        Cancel(),
+        dtype=dtype,
+        device=device,
     )
     return Pipeline(name, found)

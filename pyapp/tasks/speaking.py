@@ -27,6 +27,7 @@ async def speak(
     key: object = None,
     dtype: str | None = None,
     reply_to: Sequence[Mapping[str, Any]] | None = None,
+    writer: Any = None,
     cancel: Cancel | None = None,
 ) -> Events:
     """Speaks a text: Progress and the Metric load_time while the model is loaded, then the events of
@@ -37,7 +38,7 @@ async def speak(
     canopylabs/orpheus-3b-0.1-ft, or the vocoder of SpeechT5; `voices`: the file of its voices' vectors
     (pyapp.models.loading.voice); `key` identifies models without a name: the last used model is kept. `options` may be
     a dict of JSON values. `dtype` ("q8_0" …): the type of the matrices. `reply_to`: the text is a reply to this
-    conversation (see speak_events).
+    conversation, and `writer` the loaded model that has written it (see speak_events).
     """
     from pyapp.audio.speaking import SpeakOptions, check_text, speak_events
 
@@ -45,7 +46,7 @@ async def speak(
     chosen = options if isinstance(options, SpeakOptions) else SpeakOptions.from_dict(options or {})
     check_text(text, reply_to is not None)  # before a model is loaded
     if isinstance(model, Remote):
-        only_here(dtype=dtype, codec=codec, voices=voices, reply_to=reply_to)
+        only_here(dtype=dtype, codec=codec, voices=voices, reply_to=reply_to, writer=writer)
         async with aclosing(model.speak(text, chosen, cancel)) as forwarded:
             async for told in forwarded:
                 yield told
@@ -59,7 +60,7 @@ async def speak(
         loaded = loading.value
     breath = Breath()
     await breath.take()
-    for step in speak_events(loaded, text, chosen, cancel, reply_to):
+    for step in speak_events(loaded, text, chosen, cancel, reply_to, writer):
         if step is not None:
             yield step
         await breath.take()

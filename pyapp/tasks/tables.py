@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def check_table(questions: Sequence[str], table: Any, **more: Any) -> None:
     cells_of(table)
 
 
-def answer_table(loaded: Any, questions: Sequence[str], table: Any) -> Work:
+def answer_table(loaded: Any, questions: Sequence[str], table: Any, *, sequential: bool = False) -> Work:
     """Items with `answer`, `score`, `aggregation` and `cells` for each question. cells: mappings with text, row and
     column (from 0) of the chosen cells; score: their mean probability; aggregation: what the answer does with them,
     such as "SUM", or None. answer: the number that it makes of them, else their texts, with commas between them; empty
@@ -64,6 +64,8 @@ def answer_table(loaded: Any, questions: Sequence[str], table: Any) -> Work:
 
     table: a mapping from the names of columns to their cells, a data frame, or the path of a .csv or .tsv file whose
     first line has the names. What is more than the model reads is left out: ends of long cells, then the last rows.
+    sequential: the questions are a conversation, of which each is asked with the cells that the one before chose, as
+    models need it that were trained with those (SQA).
     """
     questions = checked_texts(questions)
     columns, rows = cells_of(table)
@@ -74,11 +76,15 @@ def answer_table(loaded: Any, questions: Sequence[str], table: Any) -> Work:
         found.append(reader.tokens(question, most))
         yield Progress("tokens", index + 1, len(questions), "texts")
     longest = max((len(tokens.ids) for tokens in found), default=1)
-    each = max(BATCH_TOKENS // longest, 1)
+    each = 1 if sequential else max(BATCH_TOKENS // longest, 1)
+    before: Collection[tuple[int, int]] = ()
     for start in range(0, len(found), each):
-        group = found[start : start + each]
+        group = (
+            [tokens.after(before) for tokens in found[start : start + each]] if before else found[start : start + each]
+        )
         for i, scores in enumerate(_scores(loaded, group)):
-            yield Item(start + i, _answer(config, group[i], scores, rows, reader))
+            yield Item(start + i, answer := _answer(config, group[i], scores, rows, reader))
+            before = [(cell["row"], cell["column"]) for cell in answer["cells"]] if sequential else ()
         yield Progress("questions", start + len(group), len(found), "questions")
     yield Done("complete", {"count": len(questions)})
 

@@ -68,7 +68,7 @@ async def finetune(
     with needs_recipes():
         from pyapp.recipes.finetune import finetune as train
     from pyapp import hub
-    from pyapp.models.loading.by_task import MORE_FILES
+    from pyapp.models.loading.task_files import MORE_FILES
 
     cancel = cancel or Cancel()
     fetch = partial(hub.resolve, model, cancel=cancel, also=MORE_FILES)  # a download takes minutes

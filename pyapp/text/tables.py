@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -25,6 +26,13 @@ class TableTokens:
     ids: list[int]
     types: list[tuple[int, ...]]
     rows: int
+
+    def after(self, cells: Collection[tuple[int, int]]) -> TableTokens:
+        """The tokens of the question where the one before it chose these cells (row, column), from 0."""
+        types = [
+            (*own[:3], int(own[0] == 1 and (own[2] - 1, own[1] - 1) in cells), *own[4:]) for own in self.types
+        ]  # fmt: skip
+        return replace(self, types=types)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,10 @@ class ArrayBatches(Batches):
         leaves = (leaf for part in self.arrays if part is not None for leaf in _leaves(part))
         lengths = {len(leaf) for leaf in leaves if leaf is not None}  # an input of a model that may be missing is None
         if len(lengths) > 1:
-            raise ValueError(f"the arrays have different numbers of examples: {', '.join(map(str, sorted(lengths)))}")
+            raise ValueError(
+                "Data cardinality is ambiguous: the arrays have different numbers of examples: "
+                f"{', '.join(map(str, sorted(lengths)))}"
+            )
         self.examples = lengths.pop() if lengths else 0
         if not self.examples:
             raise ValueError("there is no data: the arrays have no examples")
@@ -211,10 +214,13 @@ def class_weighted(batch: Batch, class_weight: Mapping[int, float]) -> Batch:
         raise TypeError(
             f"class_weight: a dict of classes and weights, such as {{0: 1.0, 1: 3.0}}, not {class_weight!r:.40}"
         )
-    if not isinstance(weights, Tensor | None):
-        raise ValueError(f"class_weight: sample_weight is one tensor, not {weights!r:.60}")
+    if weights is not None:
+        raise ValueError(
+            "You cannot use `class_weight` and `sample_weight` at the same time: multiply the weights of the examples "
+            "by those of their classes"
+        )
     if not isinstance(y, Tensor):
         raise ValueError("class_weight: takes models with one output whose labels are classes")
     classes = y.argmax(-1) if y.ndim > 1 and y.shape[-1] > 1 else y.reshape(y.shape[0], -1)[:, 0]
     of_class = ops.tensor([float(class_weight.get(int(k), 1.0)) for k in classes.tolist()])
-    return x, y, of_class if weights is None else weights * of_class
+    return x, y, of_class

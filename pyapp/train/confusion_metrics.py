@@ -269,10 +269,18 @@ def _interpolated_precision_area(tp: list[float], fp: list[float], fn: list[floa
     return area
 
 
+RECALL, PRECISION = ("true_positives", "false_negatives"), ("true_positives", "false_positives")
+SPECIFICITY = ("true_negatives", "false_positives")
+
+
 class _AtLimit(_Confusion):
-    """Base: the best of one rate over the thresholds at which another rate fits `value`."""
+    """Base: the best of one rate over the thresholds at which another rate is at least `value`. The rates are shares of
+    a sum of two counts, whose first one is named first.
+    """
 
     argument: str  # what Keras calls `value`
+    sought: tuple[str, str]
+    limited: tuple[str, str]
 
     def _begin(self, value: float, num_thresholds: int, class_id: int | None, name: str | None, dtype: Any) -> None:
         if not 0 <= value <= 1 or num_thresholds < 1:
@@ -282,11 +290,12 @@ class _AtLimit(_Confusion):
         inner = _between(num_thresholds)
         self.thresholds = [0.5] if num_thresholds == 1 else [0.0, *inner, 1.0]
 
-    def rate(self, part: str, rest: str) -> list[float]:
+    def _rates(self, part: str, rest: str) -> list[float]:
         return [ratio(a, a + b) for a, b in zip(self.counts(part), self.counts(rest), strict=True)]
 
-    def best(self, rates: list[float], limited: list[float]) -> float:
-        return max((rate for rate, limit in zip(rates, limited, strict=True) if limit >= self.value), default=0.0)
+    def read(self) -> float:
+        pairs = zip(self._rates(*self.sought), self._rates(*self.limited), strict=True)
+        return max((rate for rate, limit in pairs if limit >= self.value), default=0.0)
 
     def get_config(self) -> dict[str, Any]:
         settings = {"num_thresholds": self.num_thresholds, "class_id": self.class_id}
@@ -297,6 +306,7 @@ class SensitivityAtSpecificity(_AtLimit):
     """The best sensitivity where the specificity is at least `specificity`."""
 
     argument = "specificity"
+    sought, limited = RECALL, SPECIFICITY
 
     def __init__(
         self, specificity: float, num_thresholds: int = 200, class_id: int | None = None, name: str | None = None,
@@ -304,14 +314,12 @@ class SensitivityAtSpecificity(_AtLimit):
     ) -> None:  # fmt: skip
         self._begin(specificity, num_thresholds, class_id, name, dtype)
 
-    def read(self) -> float:
-        return self.best(self.rate("true_positives", "false_negatives"), self.rate("true_negatives", "false_positives"))
-
 
 class SpecificityAtSensitivity(_AtLimit):
     """The best specificity where the sensitivity is at least `sensitivity`."""
 
     argument = "sensitivity"
+    sought, limited = SPECIFICITY, RECALL
 
     def __init__(
         self, sensitivity: float, num_thresholds: int = 200, class_id: int | None = None, name: str | None = None,
@@ -319,14 +327,12 @@ class SpecificityAtSensitivity(_AtLimit):
     ) -> None:  # fmt: skip
         self._begin(sensitivity, num_thresholds, class_id, name, dtype)
 
-    def read(self) -> float:
-        return self.best(self.rate("true_negatives", "false_positives"), self.rate("true_positives", "false_negatives"))
-
 
 class PrecisionAtRecall(_AtLimit):
     """The best precision where the recall is at least `recall`."""
 
     argument = "recall"
+    sought, limited = PRECISION, RECALL
 
     def __init__(
         self, recall: float, num_thresholds: int = 200, class_id: int | None = None, name: str | None = None,
@@ -334,23 +340,18 @@ class PrecisionAtRecall(_AtLimit):
     ) -> None:  # fmt: skip
         self._begin(recall, num_thresholds, class_id, name, dtype)
 
-    def read(self) -> float:
-        return self.best(self.rate("true_positives", "false_positives"), self.rate("true_positives", "false_negatives"))
-
 
 class RecallAtPrecision(_AtLimit):
     """The best recall where the precision is at least `precision`."""
 
     argument = "precision"
+    sought, limited = RECALL, PRECISION
 
     def __init__(
         self, precision: float, num_thresholds: int = 200, class_id: int | None = None, name: str | None = None,
         dtype: Any = None,
     ) -> None:  # fmt: skip
         self._begin(precision, num_thresholds, class_id, name, dtype)
-
-    def read(self) -> float:
-        return self.best(self.rate("true_positives", "false_negatives"), self.rate("true_positives", "false_positives"))
 
 
 class FBetaScore(Metric):

@@ -6,6 +6,7 @@ bits become 8, palettes and other colour spaces become red, green and blue.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ from typing import Any
 from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ArgumentError, FileFormatError, OptionError, PyappError
-from pyapp.formats import BytesSource, open_source
-from pyapp.formats.source import close_source
+from pyapp.formats import BytesSource
+from pyapp.formats.source import opened_source
 
 PIXEL_LIMIT = 1 << 27  # of a picture: 400 MB in memory
 FILE_LIMIT = 1 << 30  # bytes
@@ -186,17 +187,13 @@ def _check_mode(mode: str) -> None:
 def _read(source: Any, mode: str) -> tuple[bytes | memoryview, str]:
     """The bytes of a file, and its name."""
     _check_mode(mode)
-    opened = open_source(source)
-    try:
+    with opened_source(source) as opened:
         if not 0 < opened.size <= FILE_LIMIT:
             if not opened.size:
                 raise FileFormatError("the file is empty", where=opened.name, hint="Download or copy it again")
             what, hint = f"the file has {opened.size:,} bytes", f"Pictures have at most {FILE_LIMIT:,} bytes"
             raise FileFormatError(what, where=opened.name, hint=hint)
         return opened.read(0, opened.size), "the picture" if opened.name == "<bytes>" else opened.name
-    finally:
-        if opened is not source:
-            close_source(opened)
 
 
 def _by_pillow(data: bytes | memoryview, name: str, mode: str, limit: int = PIXEL_LIMIT) -> Tensor:
@@ -221,11 +218,19 @@ def _by_pillow(data: bytes | memoryview, name: str, mode: str, limit: int = PIXE
         raise FileFormatError(
             "this is not a picture that can be read", where=name, hint=f"Known: {', '.join(FORMATS)}"
         ) from None
-    except Image.DecompressionBombError as error:
-        raise FileFormatError(f"the picture is too large ({error})", where=name, hint="Make it smaller first") from None
+    except Image.DecompressionBombError as error:  # which says how many pixels, not how many a side
+        count = re.search(r"\d+", str(error))
+        pixels = f"{int(count[0]):,}" if count else "too many"
+        raise FileFormatError(
+            f"the picture has {pixels} pixels, at most {limit:,} are read", where=name, hint="Make it smaller first"
+        ) from None
     except MemoryError:
         raise
     except Exception as error:  # decoders raise errors of many kinds for damaged files
+        if "truncated" in str(error).lower():
+            raise FileFormatError(
+                "the picture is not complete: its file ends too early", where=name, hint="Download or copy it again"
+            ) from error
         raise FileFormatError(f"the picture is damaged ({error})", where=name, hint=HINT) from error
 
 

@@ -19,8 +19,7 @@ from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import from_numpy
 from pyapp.errors import ArgumentError, FileFormatError, OptionError
-from pyapp.formats import open_source
-from pyapp.formats.source import close_source
+from pyapp.formats.source import opened_source
 
 from .reading import FORMATS, SUFFIXES, check_size, read_image
 
@@ -63,8 +62,7 @@ def read_frames(source: Any, wanted: int) -> Frames:
         return (yield from _of_pictures(source, wanted, "the video"))
     if isinstance(source, str | os.PathLike) and os.path.isdir(source):
         return (yield from _of_pictures(files_in(source), wanted, os.fspath(source)))
-    opened = open_source(source)
-    try:
+    with opened_source(source) as opened:
         head = bytes(opened.read(0, min(opened.size, 16)))
         kind = next((entry for entry in CONTAINERS if head[entry[0] :].startswith(entry[1])), None)
         moving = any(head[place:].startswith(sign) for place, sign in MOVING)
@@ -83,9 +81,6 @@ def read_frames(source: Any, wanted: int) -> Frames:
             raise FileFormatError(f"it has {opened.size:,} bytes", where=opened.name, hint="Give the file's path")
         data = io.BytesIO(opened.read(0, opened.size))
         return (yield from _by_av(data, wanted, opened.name, *kind[2:]))
-    finally:
-        if opened is not source:
-            close_source(opened)
 
 
 def all_frames(source: Any) -> Frames:

@@ -1,4 +1,4 @@
-"""`pyapp chat` in separate processes: through pipes, and in a terminal with Ctrl-C and Ctrl-D."""
+"""`pyapp chat`: through pipes, and in a terminal with Ctrl-C and Ctrl-D."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from pyapp import cli
+from pyapp import cli, tasks
 from pyapp.audio import read_wav
 from pyapp.formats.png import encode_png
+from tests.cli.conftest import Here
 from tests.models.projector_files import PROJECTOR, write_both
 from tests.models.test_voices import make as make_voice
 from tests.models.test_voices import write as write_voice
@@ -41,23 +42,25 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(write_model(folder)), "--template", str(folder / "chat.jinja")]
 
 
+@pytest.fixture
+def talk(here: Here) -> Here:
+    """Runs `pyapp chat` in this process, with a text through a pipe: exit code, stdout, stderr."""
+    return lambda model, text, *arguments: here("chat", *model, *QUICK, *arguments, stdin=text.encode())
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
-def talk(model: list[str], text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pyapp", "chat", *model, *QUICK, *arguments]
-    return subprocess.run(command, input=text, capture_output=True, timeout=120, text=True, env=environment())
-
-
-def test_lines_of_a_pipe(model: list[str], tmp_path: Path) -> None:
+def test_lines_of_a_pipe(model: list[str], talk: Here, tmp_path: Path) -> None:
     saved = tmp_path / "talk.json"
     lines = [
         "/system Be kind.", "Once upon \\", "a time", '"""', "She said", "", 'hello"""', "/undo", "/regenerate",
         "/save",
         f"/save {saved}", "/nothing", "/help", "/exit", "never read",
     ]  # fmt: skip
-    result = talk(model, "\n".join(lines) + "\n")
+    command, text = [sys.executable, "-m", "pyapp", "chat", *model, *QUICK], "\n".join(lines) + "\n"
+    result = subprocess.run(command, input=text, capture_output=True, timeout=120, text=True, env=environment())
     messages = json.loads(saved.read_text())["messages"]
     assert [message["role"] for message in messages] == ["system", "user", "assistant"]
     assert messages[0]["content"] == "Be kind." and messages[1]["content"] == "Once upon \na time"
@@ -70,15 +73,15 @@ def test_lines_of_a_pipe(model: list[str], tmp_path: Path) -> None:
     )
     assert "context" in notes and "/regenerate    answer" in notes
     assert result.returncode == 1  # of the wrong command
-    again = talk(model, "/regenerate\n", "--load", str(saved))
-    assert again.returncode == 0 and again.stdout.strip() == answers[0].strip()
+    code, out, _ = talk(model, "/regenerate\n", "--load", saved)
+    assert code == 0 and out.strip() == answers[0].strip()
 
 
-def test_json_lines(model: list[str]) -> None:
-    result = talk(model, "Once upon a time\nShe said\n", "--json")
-    events = [json.loads(line) for line in result.stdout.splitlines()]
+def test_json_lines(model: list[str], talk: Here) -> None:
+    code, out, _ = talk(model, "Once upon a time\nShe said\n", "--json")
+    events = [json.loads(line) for line in out.splitlines()]
     loaded, *ends = [event for event in events if event["type"] == "done"]
-    assert "name" in loaded and len(ends) == 2 and result.returncode == 0
+    assert "name" in loaded and len(ends) == 2 and code == 0
     assert ends[0]["context_size"] == 4096 and ends[1]["reused_tokens"] >= ends[0]["prompt_tokens"] - 3
     text = "".join(event["text"] for event in events if event["type"] == "token")
     assert text == ends[0]["text"] + ends[1]["text"]
@@ -104,9 +107,9 @@ def test_a_full_disk_keeps_the_old_conversation(
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused = talk([model[0]], "")  # before there is a message
-    assert refused.returncode == 1 and refused.stderr.startswith("error: chat template: the model has no")
+def test_what_goes_wrong(model: list[str], talk: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = talk([model[0]], "")  # before there is a message
+    assert code == 1 and error.startswith("error: chat template: the model has no")
     missing = cli.run(["chat", str(tmp_path / "missing.bin")])
     assert missing == 1 and "missing.bin" in capsys.readouterr().err
     (tmp_path / "talk.json").write_text("{}")
@@ -116,7 +119,7 @@ def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.Captur
     assert "regex: excludes choice" in capsys.readouterr().err
     (tmp_path / "talk.json").write_bytes(b"\xff")
     commands = ("/save", "no/talk.json"), ("/load", "none.json"), ("/load", "talk.json")
-    told = talk(model, "".join(f"{name} {tmp_path}/{file}\n" for name, file in commands)).stderr
+    told = talk(model, "".join(f"{name} {tmp_path}/{file}\n" for name, file in commands))[2]
     for line in ("no/talk.json: there is no folder", "none.json: no such file", "talk.json: this is not UTF-8 text"):
         assert f"{tmp_path}/{line}" in told, told
     assert "Errno" not in told
@@ -212,19 +215,17 @@ def test_generate_takes_the_new_settings(model: list[str], tmp_path: Path, capsy
         assert wrong[0] in capsys.readouterr().err
 
 
-def test_a_model_in_two_files(tmp_path: Path) -> None:
+def test_a_model_in_two_files(here: Here, talk: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """pyapp chat and pyapp generate with --projector and --image; without it, what lies beside the model."""
+    monkeypatch.chdir(tmp_path)
     folder, both = write_both(tmp_path, "idefics3")
     shown = tmp_path / "shown.png"
     shown.write_bytes(encode_png(photo(20, 30)))
 
     def told(command: str, model: Path, *more: str, text: str = "") -> list[dict[str, Any]]:
-        arguments = [sys.executable, "-m", "pyapp", command, str(model), *QUICK, *more, "--json"]
-        result = subprocess.run(
-            arguments, input=text, capture_output=True, timeout=120, text=True, env=environment(), cwd=tmp_path
-        )
-        assert result.returncode == 0, result.stdout + result.stderr
-        return [json.loads(line) for line in result.stdout.splitlines()]
+        code, out, error = here(command, model, *QUICK, *more, "--json", stdin=text.encode())
+        assert code == 0, out + error
+        return [json.loads(line) for line in out.splitlines()]
 
     away = tmp_path / "away.gguf"
     shutil.move(both / PROJECTOR, away)
@@ -237,13 +238,15 @@ def test_a_model_in_two_files(tmp_path: Path) -> None:
     )
     written = ["".join(event["text"] for event in own if event["type"] == "token") for own in lines]
     assert written[0] == written[1] != ""
-    result = talk([str(both)], "What is it?\n", *asked)
-    assert result.returncode == 1 and "this model reads no pictures" in result.stderr
+    tasks.unload()
+    code, _, error = talk([str(both)], "What is it?\n", *asked)
+    assert code == 1 and "this model reads no pictures" in error
+    tasks.unload()
     shutil.move(away, both / "mmproj-model.gguf")
     assert told("chat", both, *asked, text="What is it?\n")[-1]["text"] == expected
 
 
-def test_pictures(tmp_path: Path) -> None:
+def test_pictures(talk: Here, tmp_path: Path) -> None:
     """--image shows a picture with the first message, /image with the next one; /save and /load keep their names."""
     folder = write_picture_chat_model(tmp_path / "llava", "llava")
     first, second, saved = tmp_path / "first.png", tmp_path / "second.png", tmp_path / "talk.json"
@@ -251,19 +254,19 @@ def test_pictures(tmp_path: Path) -> None:
         path.write_bytes(encode_png(photo(20, 30, seed)))
     lines = ["What is it?", f"/image {tmp_path / 'none.png'}", f"/image {second}", "And this?", "", "/undo",
              f"/save {saved}", "/regenerate"]  # fmt: skip
-    result = talk([str(folder)], "\n".join(lines) + "\n", "--image", str(first), "--json")
-    ends = [event for line in result.stdout.splitlines() if (event := json.loads(line))["type"] == "done"][1:]
+    _, out, error = talk([str(folder)], "\n".join(lines) + "\n", "--image", first, "--json")
+    ends = [event for line in out.splitlines() if (event := json.loads(line))["type"] == "done"][1:]
     assert len(ends) == 3 and ends[0]["text"] == ends[2]["text"]
     assert ends[1]["prompt_tokens"] >= ends[0]["prompt_tokens"] + 16 + 6 and ends[1]["reused_tokens"] > 16
-    assert "none.png: no such file" in result.stderr and f"{second} goes with the next message" in result.stderr
-    assert "removed: And this?" in result.stderr
+    assert "none.png: no such file" in error and f"{second} goes with the next message" in error
+    assert "removed: And this?" in error
     messages = json.loads(saved.read_text())["messages"]
     shown = {"type": "image", "image": str(first)}
     assert messages[0]["content"] == [shown, {"type": "text", "text": "What is it?"}]
-    again = talk([str(folder)], "/regenerate\n", "--load", str(saved), "--json")
-    assert json.loads(again.stdout.splitlines()[-1])["text"] == ends[0]["text"]
+    again = talk([str(folder)], "/regenerate\n", "--load", saved, "--json")[1]
+    assert json.loads(again.splitlines()[-1])["text"] == ends[0]["text"]
     saved.write_text(json.dumps({"format": "pyapp chat", "version": 1, "messages": [
         {"role": "user", "content": [{"type": "image", "image": 3}]}
     ]}))  # fmt: skip
-    broken = talk([str(folder)], "", "--load", str(saved))
-    assert broken.returncode == 1 and "messages[0] has no role and content" in broken.stderr
+    code, _, error = talk([str(folder)], "", "--load", saved)
+    assert code == 1 and "messages[0] has no role and content" in error

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from pyapp.events import Cancel, Done, Error, Event, Metric, Notice, Progress
 from pyapp.formats import write_safetensors
 from pyapp.models._index import TASKS
 from pyapp.serve.served import TASK_OF
+from tests.cli.conftest import Here
 from tests.text.small_model import write_model
 
 pytestmark = pytest.mark.native_only
@@ -38,36 +39,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    yield
-    tasks.unload()
-
-
 def environment(**changes: str) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if name not in ("PYTHONIOENCODING", "PYTHONUTF8")}
     return plain | {"PYTHONPATH": str(ROOT)} | changes
-
-
-def pyapp(*arguments: str, stdin: bytes = b"", **changes: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "pyapp", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, env=environment(**changes))
-
-
-@pytest.fixture
-def here(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = cli.run([str(argument) for argument in arguments])
-        out, error = capsys.readouterr()
-        return code, out, error
-
-    return run
-
-
-Here = Callable[..., tuple[int, str, str]]
 
 
 def test_help_imports_no_models() -> None:
@@ -111,15 +85,6 @@ def test_the_help_has_ranges_in_words(here: Here) -> None:
     assert "0 to 18446744073709551615]" in helps["train", "story"] and "[at least 1]" in helps["train", "reader"]
 
 
-def test_the_server_has_the_defaults_of_its_settings() -> None:
-    from pyapp.serve.settings import Settings
-
-    serve = cli.cli.commands["serve"]
-    given = {one.name: one.default for one in serve.params if isinstance(one.default, str | int | float)}
-    shared = {name: value for name, value in given.items() if hasattr(Settings, name)}
-    assert len(shared) > 9 and shared == {name: getattr(Settings, name) for name in shared}
-
-
 def test_generate(model: Path, here: Here) -> None:
     code, out, error = here("generate", model, "-p", "Once", "-n", "20", "--temperature", "0")
     assert code == 0 and out.startswith("Once") and out.endswith("\n")
@@ -148,22 +113,22 @@ def test_json_lines(model: Path, here: Here) -> None:
     assert code == 1 and not error and json.loads(out)["type"] == "error"
 
 
-def test_real_story() -> None:
+def test_real_story(here: Here) -> None:
     files = DATA / "stories260K.bin", DATA / "tok512.bin"
     if not all(file.exists() for file in files):
         pytest.skip("stories260K is not here")
-    command = ["generate", str(files[0]), "--tokenizer", str(files[1]), "--temperature", "0", "-n", "256"]
-    result = pyapp(*command)
-    assert result.stdout == (DATA / "stories260K.txt").read_bytes()
-    assert result.returncode == 0
+    code, out, _ = here("generate", files[0], "--tokenizer", files[1], "--temperature", "0", "-n", "256")
+    assert code == 0 and out.encode() == (DATA / "stories260K.txt").read_bytes()
 
 
-def test_prompt_from_stdin(model: Path) -> None:
+def test_prompt_from_stdin(model: Path, here: Here) -> None:
     arguments = ("generate", str(model), "-p", "-", "-n", "3", "--seed", "1")
-    result = pyapp(*arguments, stdin="\ufeffÄpfel 😀\n".encode())
+    command = [sys.executable, "-m", "pyapp", *arguments]
+    text = "\ufeffÄpfel 😀\n".encode()
+    result = subprocess.run(command, input=text, capture_output=True, timeout=60, env=environment())
     assert result.returncode == 0 and result.stdout.decode().startswith("Äpfel 😀")
-    result = pyapp(*arguments, stdin=b"a\xff")
-    assert result.returncode == 2 and b"not UTF-8 text (invalid start byte at byte 1)" in result.stderr
+    code, _, error = here(*arguments, stdin=b"a\xff")
+    assert code == 2 and "not UTF-8 text (invalid start byte at byte 1)" in error
 
 
 def test_prompt_that_is_no_text(here: Here) -> None:
@@ -171,11 +136,10 @@ def test_prompt_that_is_no_text(here: Here) -> None:
     assert code == 2 and "not valid text at character 1" in error
 
 
-def test_prompt_that_is_too_long(model: Path) -> None:
-    result = pyapp("generate", str(model), "-p", "-", stdin=b"the dog and " * 9000)
-    error = result.stderr.decode()
-    assert result.returncode == 1 and "tokens are too long: there is room for 4,096" in error
-    assert "Shorten it" in error and "Traceback" not in error and not result.stdout
+def test_prompt_that_is_too_long(model: Path, here: Here) -> None:
+    code, out, error = here("generate", model, "-p", "-", stdin=b"the dog and " * 9000)
+    assert code == 1 and "tokens are too long: there is room for 4,096" in error
+    assert "Shorten it" in error and "Traceback" not in error and not out
 
 
 def test_errors(model: Path, tmp_path: Path, here: Here) -> None:
@@ -369,11 +333,12 @@ BARE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     "changes", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, BARE], ids=str
 )
 def test_locales_without_utf8(changes: dict[str, str], model: Path) -> None:
-    arguments = ("generate", str(model), "-n", "40", "--seed", "5", "-p", "Ä😀")
-    result = pyapp(*arguments, **changes)
+    twice = "import sys; from pyapp import cli; sys.exit(cli.run(sys.argv[1:]) or cli.run([*sys.argv[1:], '--json']))"
+    command = [sys.executable, "-c", twice, "generate", str(model), "-n", "40", "--seed", "5", "-p", "Ä😀"]
+    result = subprocess.run(command, capture_output=True, timeout=60, env=environment(**changes))
     assert result.returncode == 0 and b"Traceback" not in result.stderr
-    result = pyapp(*arguments, "--json", **changes)
-    assert "".join(json.loads(line).get("text", "") for line in result.stdout.splitlines())
+    events = [json.loads(line) for line in result.stdout.splitlines() if line.startswith(b"{")]
+    assert len(events) > 40 and "".join(event.get("text", "") for event in events)
 
 
 def test_training_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here: Here) -> None:
@@ -466,7 +431,7 @@ def test_errors_of_the_adapter_itself(here: Here, monkeypatch: pytest.MonkeyPatc
     assert code == 1 and "threads: too many" in error
 
 
-def test_quantize(here: Callable[..., tuple[int, str, str]], model: Path, tmp_path: Path) -> None:
+def test_quantize(here: Here, model: Path, tmp_path: Path) -> None:
     code, out, _ = here("quantize", model, tmp_path / "out.gguf", "--type", "q8_0")
     assert code == 0 and out.startswith(f"{tmp_path / 'out.gguf'}: ") and "q8_0" in out
     tokenizer = model.with_name("tokenizer.bin")
@@ -639,12 +604,12 @@ def test_a_folder_that_is_not_there(model: Path, tmp_path: Path, here: Here) -> 
         ("transcribe a.wav -o a.srt", "a.srt must be a folder: for one file write -f srt > a.srt"),
     ],
 )
-def test_wrong_usage_says_what_is_right(here: Callable[..., tuple[int, str, str]], line: str, told: str) -> None:
+def test_wrong_usage_says_what_is_right(here: Here, line: str, told: str) -> None:
     code, out, error = here(*line.split())
     assert (code, out) == (2, "") and told in " ".join(error.split())
 
 
-def test_no_command_is_no_error(here: Callable[..., tuple[int, str, str]]) -> None:
+def test_no_command_is_no_error(here: Here) -> None:
     for arguments, named in (((), "transcribe"), (("train",), "story")):
         _, out, error = here(*arguments)
         assert named in out + error and "Error" not in out + error

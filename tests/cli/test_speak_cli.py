@@ -7,22 +7,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from pyapp import cli, tasks
+from pyapp import cli
 from pyapp.audio.speaking import speak
 from pyapp.audio.wav import as_pcm, read_wav
 from pyapp.models.loading.voice import load_voice
+from tests.cli.conftest import Here
 from tests.models.test_voices import make, write
 
 pytestmark = pytest.mark.native_only
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "It is so. That is it."
-Here = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -30,23 +30,10 @@ def voice(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("voices") / "voice", "vits-speakers", dict(make("vits-speakers").state_dict()))
 
 
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    yield
-    tasks.unload()
-
-
 @pytest.fixture
-def here(capsys: pytest.CaptureFixture[str], voice: Path) -> Here:
+def here(here: Here, voice: Path) -> Here:
     """Runs `pyapp speak -m VOICE` in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = cli.run(["speak", "-m", str(voice), *(str(argument) for argument in arguments)])
-        out, error = capsys.readouterr()
-        return code, out, error
-
-    return run
+    return partial(here, "speak", "-m", voice)
 
 
 def spoken(path: Path) -> tuple[bytes, int]:
@@ -142,22 +129,17 @@ def test_errors(here: Here, voice: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert spoken(target) == wanted(voice, "it")
 
 
-def run(voice: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "pyapp", "speak", "-m", str(voice), *arguments]
-    return subprocess.run(
-        command, input=stdin, capture_output=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-
-
-def test_pipes(voice: Path, tmp_path: Path) -> None:
+def test_pipes(here: Here, voice: Path, tmp_path: Path) -> None:
     """From stdin to stdout: a WAVE file whose header does not know the length yet."""
-    result = run(voice, "-", "-o", "-", stdin=TEXT.encode())
+    command = [sys.executable, "-m", "pyapp", "speak", "-m", str(voice), "-", "-o", "-"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(command, input=TEXT.encode(), capture_output=True, timeout=60, env=environment)
     assert result.returncode == 0
     path = tmp_path / "a.wav"
     path.write_bytes(result.stdout)
     assert spoken(path) == wanted(voice, TEXT)
-    result = run(voice, "-", stdin=b"\xff")
-    assert result.returncode == 2 and b"not UTF-8" in result.stderr
+    code, _, error = here("-", stdin=b"\xff")
+    assert code == 2 and "not UTF-8" in error
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ import numpy as np
 import pytest
 
 import pyapp.models
-from pyapp import cli, hub, tasks
+from pyapp import hub, tasks
 from pyapp.audio import write_wav
 from pyapp.events import Cancel, Event, Progress
 from tests.audio import listening_parrot
 from tests.audio.listening_parrot import counting, steady
 from tests.audio.networks import speaker_network, speech_network
 from tests.audio.sounds import RATE, place
+from tests.cli.conftest import Here
 
 pytestmark = pytest.mark.native_only
 
@@ -37,11 +39,10 @@ pyapp.models.load_speech_model = lambda source, *, report, cancel: listening_par
 from pyapp.cli import main
 main()
 """
-Here = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The names of the loaded models. Each is replaced by a parrot."""
     sources: list[Any] = []
 
@@ -51,22 +52,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         return listening_parrot.load(str(source))
 
     monkeypatch.setattr(pyapp.models, "load_speech_model", load_speech_model, raising=False)
-    tasks.unload()
-    yield sources
-    tasks.unload()
+    return sources
 
 
 @pytest.fixture
-def here(capsys: pytest.CaptureFixture[str], asked: list[Any]) -> Here:
+def here(here: Here, asked: list[Any]) -> Here:
     """Runs `pyapp transcribe` in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = cli.run(["transcribe", *(str(argument) for argument in arguments)])
-        out, error = capsys.readouterr()
-        return code, out, error
-
-    return run
+    return partial(here, "transcribe")
 
 
 @pytest.fixture
@@ -357,13 +349,12 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             watchdog.cancel()
 
 
-def test_stdin(talk: Path) -> None:
+def test_stdin(here: Here, talk: Path) -> None:
     with running("-", "-f", "srt") as process:
         out, error = process.communicate(talk.read_bytes(), timeout=60)
     assert process.returncode == 0 and out.decode().startswith(SRT) and error.startswith(b"[stdin: 0:09, English")
-    with running("-") as process:
-        out, error = process.communicate(b"", timeout=60)
-    assert process.returncode == 1 and not out and b"error: stdin: the file is empty" in error
+    code, text, told = here("-")
+    assert code == 1 and not text and "error: stdin: the file is empty" in told
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

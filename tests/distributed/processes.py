@@ -29,6 +29,8 @@ from pyapp.distributed.fsdp import (
     register_fsdp_forward_method,
 )  # fmt: skip
 from pyapp.distributed.optim import ZeroRedundancyOptimizer
+from pyapp.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from pyapp.distributed.tensor import Partial, Replicate, Shard, distribute_module, distribute_tensor, randn
 from pyapp.engine.launch import capture
 from pyapp.errors import ArgumentError, OptionError, ProcessError
 from pyapp.events import Cancel
@@ -128,6 +130,13 @@ def meshes() -> None:
     assert mesh.ndim == 2 and mesh.size() == 2 and mesh.shape == (2, 1) and mesh.mesh.tolist() == [[0], [1]]
     assert mesh.get_coordinate() == [rank, 0] and mesh.get_local_rank("data") == rank and mesh["model"].size() == 1
     assert mesh["data"].mesh.tolist() == [0, 1] and mesh["model"].mesh.tolist() == [rank]
+    assert mesh["data"] == mesh["data"] != mesh["model"]
+    turned = dist.DeviceMesh("cpu", [[1], [0]], mesh_dim_names=("data", "model"))
+    assert turned.mesh.tolist() == [[1], [0]] and turned.shape == (2, 1) and turned["data"].size() == 2
+    one = dist.DeviceMesh("cpu", [1])
+    assert one.get_coordinate() == ([0] if rank else None)
+    refuses(OptionError, "a grid of different ranks", lambda: dist.DeviceMesh("cpu", [0, 0]))
+    refuses(OptionError, "expected 1 different ones", lambda: dist.DeviceMesh("cpu", [0, 1], mesh_dim_names=("a", "b")))
     x = pyapp.ones(1) * (rank + 1)
     dist.all_reduce(x, group=mesh["data"].get_group())
     dist.all_reduce(x, group=mesh.get_group("model"))
@@ -801,6 +810,66 @@ def replicas_of_sharded_parameters() -> None:
     (whole(x) ** 2).sum().backward()
     assert parts.weight.shape == (3, 5) and parts.weight.grad is not None and whole.weight.grad is not None
     close(parts.weight.grad * 2, whole.weight.grad, 1e-6)
+
+
+@check
+def tensors_that_both_processes_have() -> None:
+    """The ops are tested with threads (test_dtensor.py); here a step by MPI, with the seed of rank 0."""
+    rank = dist.get_rank()
+    mesh = dist.init_device_mesh("cpu", (2, 1), mesh_dim_names=("tp", "dp"))
+    pyapp.manual_seed(3 + rank)
+    x = randn(4, 5, device_mesh=mesh["tp"], placements=[Shard(0)])
+    layer = nn.Linear(5, 3)
+
+    def part(name: str, module: nn.Module, mesh: Any) -> None:
+        module.weight = distribute_tensor(module.weight, mesh, [Shard(0)])
+
+    shared = distribute_module(layer, mesh["tp"], part)
+    optimizer = optim.AdamW(shared.parameters(), lr=0.1)
+    whole = nn.Linear(5, 3)
+    whole.load_state_dict(full_state_dict(shared))
+    other = optim.AdamW(whole.parameters(), lr=0.1)
+    assert shared.weight.to_local().shape == (2 - rank, 5) and x.full_tensor().shape == (4, 5)
+    (shared(x).softmax(-1) ** 2).sum().backward()
+    (whole(x.full_tensor()).softmax(-1) ** 2).sum().backward()
+    optimizer.step()
+    other.step()
+    for name, value in full_state_dict(shared).items():
+        close(value, whole.state_dict()[name], 1e-5)
+    y = distribute_tensor(pyapp.arange(35.0).reshape(5, 7), mesh, [Shard(1), Shard(0)])
+    assert y.redistribute(placements=[Shard(0), Replicate()]).sum(0).placements == (Partial(), Replicate())
+    assert y.sum().item() == 595
+
+
+@check
+def stages_of_a_model() -> None:
+    """Large messages (which MPI sends only when the other process receives) in each direction, two stages each."""
+    rank, width, count = dist.get_rank(), 256, 4
+    layers = [nn.Linear(width, width) for _ in range(4)]
+    state = [pyapp.sin(pyapp.arange(width * width) * (i + 1.0)).reshape(width, width) / 20 for i in range(4)]
+    for layer, weight in zip(layers, state, strict=True):
+        layer.load_state_dict({"weight": weight, "bias": pyapp.zeros(width)})
+    x, target = pyapp.sin(pyapp.arange(128 * width)).reshape(128, width), pyapp.ones(128, width)
+    loss_fn = nn.functional.mse_loss
+    whole = nn.Sequential(*deepcopy(layers))
+    loss_fn(whole(x), target).backward()
+    halves = [nn.Sequential(*layers[:2]), nn.Sequential(*layers[2:])]
+    for kind, stages in (
+        (ScheduleGPipe, PipelineStage(halves[rank], rank, 2)), (Schedule1F1B, PipelineStage(halves[rank], rank, 2)),
+        (ScheduleInterleaved1F1B, [PipelineStage(layers[i], i, 4) for i in (rank, rank + 2)]),
+    ):  # fmt: skip
+        for layer in layers:
+            layer.zero_grad()
+        losses: list[Tensor] = []
+        schedule: Any = kind(stages, count, loss_fn=loss_fn)  # type: ignore[arg-type]
+        output = schedule.step(*(() if rank else (x,)), target=target if rank else None, losses=losses)
+        assert (output is None) == (losses == []) == (rank == 0)
+        if output is not None:
+            close(output, whole(x), 1e-4)
+            close(sum(losses[1:], losses[0]) / count, loss_fn(whole(x), target), 1e-5)
+        own = [rank, rank + 2] if kind is ScheduleInterleaved1F1B else [2 * rank, 2 * rank + 1]
+        for i in own:
+            close(layers[i].weight.grad, whole[i].weight.grad, 1e-5)
 
 
 def _also(weight: Tensor) -> nn.Module:

@@ -5,6 +5,7 @@ what is damaged or does not fit is named, and nothing of an older checkpoint is 
 from __future__ import annotations
 
 import json
+import pickle
 from math import inf, isnan
 from pathlib import Path
 from time import sleep
@@ -312,6 +313,47 @@ def test_rank_0_alone_has_the_whole_state_and_sends_it(flat: bool) -> None:
     assert list(trained) == ["0.weight", "0.bias"]
     with pytest.raises(ValueError, match="full_state_dict=True"):
         StateDictOptions(broadcast_from_rank0=True)
+
+
+def test_a_broken_state_of_rank_0_is_an_error_on_all() -> None:
+    sent = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+
+    def run(group: ProcessGroup) -> None:
+        model = fully_shard(nn.Linear(3, 4), process_group=group)
+        optimizer = optim.AdamW(model.parameters())
+        first = group.rank() == 0
+        for broken, kind, told in (
+            (None, AttributeError, "AttributeError: 'NoneType' object has no attribute 'items'"),
+            ({"weight": lambda: 0}, (AttributeError, pickle.PicklingError), "lambda"),
+            ({"weight": pyapp.ones(3, 4).to_sparse()}, StateError, "of which only dense tensors are sent"),
+        ):
+            with pytest.raises(
+                kind if first else StateError, match=None if first else "rank 0 has no state to send: .*" + told
+            ):
+                set_model_state_dict(model, broken if first else {}, options=sent)  # type: ignore[arg-type]
+        for state in ({}, {"state": {"weight": 3}, "param_groups": []}):
+            with pytest.raises(
+                (KeyError, AttributeError) if first else StateError, match=None if first else "rank 0 has no"
+            ):
+                set_optimizer_state_dict(model, optimizer, state if first else {}, options=sent)
+
+    in_ranks(2, run)
+
+
+def test_boxes_that_have_an_element_in_common_are_found() -> None:
+    """Also among many pieces, which are not compared each with each."""
+    grid = [((i, j), (i + 1, j + 1)) for i in range(100) for j in range(100)]
+    assert not files._overlap(grid) and files._overlap([*grid, ((50, 50), (51, 51))])
+    assert files._overlap([*grid[:5000], ((20, 97), (22, 99)), *grid[5000:]])
+    wheel = [
+        ((0, 0), (1, 2)),
+        ((0, 2), (2, 3)),
+        ((2, 1), (3, 3)),
+        ((1, 0), (3, 1)),
+        ((1, 1), (2, 2)),
+    ]  # no cut divides it
+    assert not files._overlap(wheel) and files._overlap([*wheel[:4], ((1, 1), (3, 2))])
+    assert not files._overlap([]) and not files._overlap([((), ())]) and files._overlap([((), ()), ((), ())])
 
 
 def test_a_state_of_no_step_is_that_of_a_new_optimiser(tmp_path: Path) -> None:

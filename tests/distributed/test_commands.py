@@ -86,7 +86,7 @@ def test_two_processes_train_what_one_trains(model: Path, tmp_path: Path) -> Non
     ]
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
     losses, states = [], []
-    for i, more in enumerate(((), ("--processes", "2"))):
+    for i, more in enumerate(((), ("--hosts", "localhost:2", "--processes", "2"))):
         command = [
             *(sys.executable, "-m", "pyapp", "finetune", str(model), str(data), "-o", str(tmp_path / str(i)), "--json"),
             *("--batch", "2", "--accumulate", "3", "--steps", "4", "--rate", "0.01", "--held-out", "0.2"),

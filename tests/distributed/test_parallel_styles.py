@@ -112,7 +112,7 @@ def step(model: Any) -> float:
 
 
 def mesh_of(group: ProcessGroup) -> DeviceMesh:
-    return DeviceMesh("cpu", (group.size(),), range(group.size()), ("tp",), [group])
+    return DeviceMesh.from_group(group, "cpu", mesh_dim_names=("tp",))
 
 
 @pytest.mark.parametrize("plan, ranks", [(WHOLE, 2), (SEQUENCES, 2), (WHOLE, 4), (SEQUENCES, 4)])

@@ -8,8 +8,9 @@ import pytest
 
 import pyapp
 from pyapp import nn, optim
+from pyapp.cli.together import train_together
 from pyapp.engine.processes.group import ProcessGroup
-from pyapp.errors import PyappError
+from pyapp.errors import OptionError, PyappError
 from pyapp.optim.lr_scheduler import LambdaLR
 from pyapp.train.ranks import Ranks
 from pyapp.train.trainer import Trainer
@@ -55,3 +56,8 @@ def test_a_loss_that_diverges_on_one_process_ends_all(value: float) -> None:
             trainer.step()
 
     in_ranks(2, run)
+
+
+def test_machines_without_processes_are_refused() -> None:
+    with pytest.raises(OptionError, match="--hosts: says where several processes are"):
+        train_together(1, "one:4,two:4", False, None, lambda ranks, device: 0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from pyapp import Tensor, no_grad
+from pyapp import Tensor, maximum, no_grad
 from pyapp.engine.processes.communicator import Communicator, ReduceOp, Work
 from pyapp.engine.processes.group import ProcessGroup
 
@@ -21,8 +22,10 @@ class ThreadRank(Communicator):
     name = "threads"
     seconds = SECONDS
 
-    def __init__(self, rank: int, size: int, barrier: threading.Barrier, places: list[Any]) -> None:
-        self.rank, self.size, self._barrier, self._places = rank, size, barrier, places
+    def __init__(
+        self, rank: int, size: int, barrier: threading.Barrier, places: list[Any], letters: dict[Any, Any]
+    ) -> None:  # fmt: skip
+        self.rank, self.size, self._barrier, self._places, self._letters = rank, size, barrier, places, letters
         self.calls = 0
 
     def meet(self, brought: Any) -> list[Any]:
@@ -34,11 +37,11 @@ class ThreadRank(Communicator):
         return found
 
     def all_reduce(self, tensor: Tensor, op: ReduceOp) -> Work:
-        assert op in (ReduceOp.SUM, ReduceOp.AVG)
+        assert op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.MAX)
         with no_grad():
             first, *others = self.meet(tensor.clone())
             for other in others:
-                first = first + other
+                first = maximum(first, other) if op is ReduceOp.MAX else first + other
             tensor.copy_(first / self.size if op is ReduceOp.AVG else first)
         return done()
 
@@ -71,10 +74,20 @@ class ThreadRank(Communicator):
         return done()
 
     def send(self, tensor: Tensor, to: int, tag: int) -> Work:
-        raise NotImplementedError
+        with no_grad():
+            self._mail(self.rank, to, tag).put(tensor.clone())
+        return done()
 
     def receive(self, tensor: Tensor, source: int, tag: int) -> Work:
-        raise NotImplementedError
+        def end() -> None:
+            with no_grad():
+                tensor.copy_(self._mail(source, self.rank, tag).get(timeout=SECONDS))
+
+        return Work(end, lambda: False)
+
+    def _mail(self, source: int, to: int, tag: int) -> queue.Queue[Tensor]:
+        """What one thread has sent to another, in its order."""
+        return self._letters.setdefault((source, to, tag), queue.Queue())
 
     def split(self, ranks: Sequence[int]) -> Communicator | None:
         raise NotImplementedError
@@ -94,8 +107,8 @@ def done() -> Work:
 def _groups(ranks: Sequence[int]) -> list[ProcessGroup]:
     """The group of these ranks, as each of them has it."""
     size = len(ranks)
-    barrier, places = threading.Barrier(size), [None] * size
-    return [ProcessGroup(ThreadRank(i, size, barrier, places), ranks, "threads") for i in range(size)]
+    barrier, places, letters = threading.Barrier(size), [None] * size, dict[Any, Any]()
+    return [ProcessGroup(ThreadRank(i, size, barrier, places, letters), ranks, "threads") for i in range(size)]
 
 
 def in_ranks(size: int, function: Callable[[ProcessGroup], T]) -> list[T]:

@@ -105,7 +105,7 @@ def test_a_missing_first_argument_is_told() -> None:
 
 
 def test_where_takes_a_mask() -> None:
-    with pytest.raises(TypeError, match="where: the condition is a tensor of bools"):
+    with pytest.raises(TypeError, match="where: .* the condition is a tensor of bools"):
         pyapp.where(PLACES, X, X)
 
 
@@ -122,7 +122,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a number among tensors": (lambda: pyapp.isclose(X, 2), "isclose: takes two tensors, got float32.* and 2"),
     "dtypes of a convolution": (
         lambda: pyapp.conv1d(B, pyapp.ones(1, 2, 2, dtype="float64")),
-        r"conv1d: float32\[1, 2, 3\] on cpu, weight float64\[1, 2, 2\] on cpu and bias None differ in dtype",
+        r"Input type .*: float32\[1, 2, 3\] on cpu, weight float64\[1, 2, 2\] on cpu and bias None differ in dtype",
     ),
 }
 

@@ -131,5 +131,5 @@ def test_mistakes_are_named() -> None:
         pyapp.func.vmap(lambda a: a, in_dims=None)(x)
     with pytest.raises(RuntimeError, match="modules of one class.*Linear, ReLU"):
         pyapp.func.stack_module_state([pyapp.nn.Linear(2, 2), pyapp.nn.ReLU()])
-    with pytest.raises(TypeError, match="0-dim"):
+    with pytest.raises(TypeError, match="0-d tensor"):
         list(tensor(1.0))

@@ -229,7 +229,7 @@ def test_the_view_that_a_tensor_becomes_is_known() -> None:
     before = x._version
     assert x.t_() is x and x.shape == (3, 2) and x.strides == (1, 3) and x._version == before + 1
     leaf = pyapp.ones(2, 3, requires_grad=True)
-    with pytest.raises(RuntimeError, match="t_: cannot write in place into a leaf"):
+    with pytest.raises(RuntimeError, match="t_: a leaf .*cannot write in place into a leaf"):
         leaf.t_()
     with pyapp.no_grad():
         leaf.t_()
@@ -260,7 +260,7 @@ def test_what_is_assigned_wrongly_is_named() -> None:
         x.grad = pyapp.ones(3, dtype="float64")
     with pytest.raises(RuntimeError, match="computed from others.*detach"):
         (x * 2).requires_grad = True
-    with pytest.raises(RuntimeError, match=r"numpy: .*requires a gradient.*\.detach\(\)\.numpy\(\)"):
+    with pytest.raises(RuntimeError, match=r"numpy: Can't call .*\.detach\(\)\.numpy\(\)"):
         x.numpy()
 
 

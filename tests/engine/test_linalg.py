@@ -129,3 +129,15 @@ def test_approximations_of_low_rank() -> None:
     for refused in (lambda: pyapp.svd_lowrank(low, 13), lambda: pyapp.pca_lowrank(low, q=13)):
         with pytest.raises(RuntimeError, match="q 13"):
             refused()
+
+
+@pytest.mark.parametrize("shape", [(75, 75), (40, 70), (70, 40), (6, 5, 4)])
+def test_lu_by_panels(shape: tuple[int, ...]) -> None:
+    """Of more columns than a panel has, wide and high, and of several small matrices: the pivots are the largest."""
+    x = matrix(*shape)
+    for given in (x.detach(), x):  # in one pass, and with a gradient
+        p, lower, upper = linalg.lu(given)
+        np.testing.assert_allclose((p @ lower @ upper).detach().numpy(), x.detach().numpy(), rtol=1e-12, atol=1e-12)
+        assert float(lower.detach().abs().max()) == 1.0 and bool((p.sum(-1) == 1).all())
+    packed, pivots = linalg.lu_factor(x.detach())
+    assert pyapp.allclose(packed, linalg.lu_factor(x)[0].detach(), rtol=1e-10) and pivots.dtype is pyapp.int32

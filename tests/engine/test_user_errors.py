@@ -144,10 +144,10 @@ def check_method(name: str) -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: x().softmax(7), IndexError, "softmax: dim 7 is out of range for a tensor of 2 dims (expected -2 to 1)"
-         "; in softmax(float32[2, 3] on cpu, 7)"),
-        (lambda: x().std(dim=7), IndexError, "std: dim 7 is out of range for a tensor of 2 dims (expected -2 to 1); in "
-         "std(float32[2, 3] on cpu, dim=7)"),
+        (lambda: x().softmax(7), IndexError, "softmax: Dimension out of range (expected to be in range of [-2, 1], but "
+         "got 7): dim 7 is out of range for a tensor of 2 dims; in softmax(float32[2, 3] on cpu, 7)"),
+        (lambda: x().std(dim=7), IndexError, "std: Dimension out of range (expected to be in range of [-2, 1], but "
+         "got 7): dim 7 is out of range for a tensor of 2 dims; in std(float32[2, 3] on cpu, dim=7)"),
         (lambda: pyapp.arccos("a"), TypeError, "arccos: expects a tensor, got 'a'; in arccos('a')"),
         (lambda: x().arccos_("a"), TypeError, "arccos_: takes 1 positional argument but 2 were given; in "
          "arccos_(float32[2, 3] on cpu, 'a')"),
@@ -155,9 +155,11 @@ def check_method(name: str) -> None:
          "inv(float32[2, 3] on cpu)"),
         (lambda: nn.ReLU()(x() > 2), TypeError, "relu: takes no bools (bool[2, 3] on cpu); convert it first; in "
          "relu(bool[2, 3] on cpu, inplace=False)"),
-        (lambda: x()[:, 5], IndexError, "index: 5 is out of range for dim 1 of float32[2, 3] on cpu; in "
+        (lambda: x()[:, 5], IndexError, "index: index 5 is out of bounds for dimension 1 with size 3: 5 is out "
+         "of range for dim 1 of float32[2, 3] on cpu; in "
          "index(float32[2, 3] on cpu, (slice(None, None, None), 5))"),
-        (lambda: nn.Embedding(3, 2)(pyapp.tensor([5, 1])), IndexError, "embedding: an index (a token id, a target) is "
+        (lambda: nn.Embedding(3, 2)(pyapp.tensor([5, 1])), IndexError, "embedding: index out of range in self: an "
+         "index (a token id, a target) is "
          "out of range; in embedding(float32[3, 2] on cpu, int64[2] on cpu from 1 to 5)"),
     ],
 )  # fmt: skip
@@ -263,8 +265,9 @@ def test_a_state_that_does_not_fit_is_told_whole() -> None:
     with pytest.raises(RuntimeError) as caught:
         layer.load_state_dict({"weight": pyapp.ones(3, 3), "more": x()})
     assert str(caught.value) == (
-        "load_state_dict: Linear: missing 'bias'; unexpected 'more'; 'weight' is float32[2, 3] on cpu, the state holds "
-        "float32[3, 3] on cpu"
+        'load_state_dict: Error(s) in loading state_dict for Linear:\n\tMissing key(s) in state_dict: "bias".\n\t'
+        'Unexpected key(s) in state_dict: "more".\n\tsize mismatch for weight: the module has float32[2, 3] on cpu, '
+        "the state holds float32[3, 3] on cpu."
     )
     assert layer.weight.tolist() == before
     assert isinstance(caught.value, KeyError) and isinstance(caught.value, ValueError)

@@ -23,7 +23,7 @@ from pyapp.formats import (
 )
 from pyapp.formats.source import BytesSource
 from pyapp.hub import resolve
-from pyapp.models.loading.by_task import given_files
+from pyapp.models.loading.task_files import given_files
 
 
 def tensors() -> dict[str, Any]:

@@ -407,7 +407,7 @@ def test_errors_name_the_layer_the_labels_and_the_shapes(capsys: pytest.CaptureF
             model.fit(inputs, labels, batch_size=8, shuffle=False, verbose=0)
     pair = [np.ones((2, 3), "float32"), np.ones((2, 4), "float32")]
     with pytest.raises(
-        ValueError, match=r"layer add.* \(Add\) with inputs of shape \(2, 3\) and \(2, 4\): add: shapes"
+        ValueError, match=r"layer add.* \(Add\) with inputs of shape \(2, 3\) and \(2, 4\): add: The size .* shapes"
     ):
         layers.Add()(pair)
     stop = keras.callbacks.TerminateOnNaN()
@@ -844,3 +844,31 @@ def test_what_follows_predict_on_a_generator_begins_where_it_ended() -> None:
 
     with pytest.raises(AttributeError, match=r"Bare.__init__ does not call super\(\).__init__\(\)"):
         Bare()(np.ones((2, 1)))
+
+
+def test_state_is_not_made_in_call() -> None:
+    class Wrong(layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x @ self.add_weight(shape=(3, 2), name="kernel")
+
+    class Lazy(layers.Layer):
+        """With a layer inside, the first call may make one more."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = layers.Dense(3), None
+
+        def call(self, x: Any) -> Any:
+            if self.second is None:
+                self.second = layers.Dense(2)
+            return self.second(self.first(x))
+
+    x = np.ones((2, 3), "float32")
+    with pytest.raises(ValueError, match=r"You cannot add new elements of state .*\(Wrong\) makes the weight 'kernel'"):
+        Wrong()(x)
+    lazy = Lazy()
+    assert tuple(lazy(x).shape) == (2, 2) and lazy(x) is not None and len(lazy.weights) == 4
+    model = keras.Sequential([layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="`class_weight` and `sample_weight`"):
+        model.fit(x, np.array([0, 1]), sample_weight=np.ones(2), class_weight={0: 1.0}, verbose=0)

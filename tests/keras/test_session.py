@@ -78,10 +78,25 @@ def test_an_exported_model_computes_the_same(tmp_path: Path, capsys: Any) -> Non
     assert "x (2, 4, 4, 1)" in capsys.readouterr().out
     exported = onnx.load(tmp_path / "model.onnx")
     np.testing.assert_allclose(exported(pyapp.tensor(x)).numpy(), model.predict(x, verbose=0), rtol=1e-5, atol=1e-6)
-    model.export(tmp_path / "one.onnx", format="onnx", verbose=False)
+    model.export(tmp_path / "any.onnx", format="onnx", verbose=False)
     assert not capsys.readouterr().out
-    found = onnx.load(tmp_path / "one.onnx")(picture=pyapp.tensor(x[:1]))
-    np.testing.assert_allclose(found.numpy(), model.predict(x[:1], verbose=0), rtol=1e-5, atol=1e-6)
+    exported = onnx.load(tmp_path / "any.onnx")
+    assert exported.inputs[0].type.shape == ("batch", 4, 4, 1)
+    for count in (1, 2):
+        found = exported(picture=pyapp.tensor(x[:count]))
+        np.testing.assert_allclose(found.numpy(), model.predict(x[:count], verbose=0), rtol=1e-5, atol=1e-6)
+
+
+def test_an_exported_recurrent_model_takes_texts_of_any_length(tmp_path: Path) -> None:
+    words = keras.Input((None,), dtype="int32")
+    hidden = layers.Bidirectional(layers.LSTM(3, return_sequences=True))(layers.Embedding(9, 4)(words))
+    states = layers.LSTM(3, return_state=True)(layers.GRU(3, return_sequences=True)(hidden))
+    model = keras.Model(words, layers.Concatenate()([*states, layers.GlobalAveragePooling1D()(hidden)]))
+    model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+    exported = onnx.load(tmp_path / "model.onnx")
+    for shape in ((1, 3), (4, 7)):
+        x = np.random.RandomState(0).randint(1, 9, shape).astype("int32")
+        np.testing.assert_allclose(exported(pyapp.tensor(x)).numpy(), model.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_not_there_is_refused() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from pyapp.events import Metric
 from pyapp.recipes.finetune import finetune
-from tests.recipes.finetune.preference_case import LABELLED, write_lines
+from tests.recipes.finetune.interrupted import write_lines
+from tests.recipes.finetune.preference_case import LABELLED
 from tests.tasks.test_texts import folder
 from tests.text.chat_model import write_chat_model
 

@@ -252,7 +252,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "exaone": SMALL | {"model_type": "exaone", "rope_scaling": None},
     "internlm3": SMALL | {"model_type": "internlm3", "head_dim": 12, "attention_bias": True, "mlp_bias": True},
     "iquestcoder": SMALL | {"model_type": "iquestcoder", "head_dim": 12},
-    "cwm": SMALL | {"model_type": "cwm", "head_dim": 12, "sliding_window": 6},
+    "cwm": SMALL | {"model_type": "cwm", "head_dim": 12, "sliding_window": 6, "mlp_bias": True},
     "jais2": SMALL | {"model_type": "jais2", "layer_norm_eps": 1e-4},
     "youtu": DEEPSEEK | {"model_type": "youtu"},
     "mistral4": DEEPSEEK
@@ -886,6 +886,92 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "conv_width": 3,
         "expand": 4,
         "tie_word_embeddings": True,
+    },
+    "lfm3": SMALL
+    | {
+        "model_type": "lfm3",
+        "num_hidden_layers": 4,
+        "head_dim": 16,
+        "sliding_window": 6,
+        "conv_L_cache": 4,
+        "layer_types": ["conv", "sliding_attention", "full_attention", "conv"],
+        "tie_word_embeddings": True,
+    },
+    "kolibri1": {name: value for name, value in SMALL.items() if name != "intermediate_size"}
+    | EXPERTS
+    | {
+        "model_type": "kolibri1",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "shared_expert_intermediate_size": 20,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "flint": SMALL
+    | EXPERTS
+    | {
+        "model_type": "flint",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "shared_expert_intermediate_size": 20,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "mlp_only_layers": [0],
+    },
+    "diffllama": SMALL | {"model_type": "diffllama"},
+    "doge": SMALL | {"model_type": "doge"},
+    "apertus1p5": SMALL | {"model_type": "apertus1p5_text", "vocab_size": 100, "output_vocab_size": 96},
+    "gpt_neox_japanese": {
+        "model_type": "gpt_neox_japanese",
+        "vocab_size": 96,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_multiple_size": 2,
+        "max_position_embeddings": 128,
+    },
+    "lara_mini": {name: value for name, value in SMALL.items() if name != "intermediate_size"}
+    | EXPERTS
+    | {
+        "model_type": "lara_mini",
+        "num_hidden_layers": 3,
+        "head_dim": 12,
+        "layer_types": ["linear_attention", "sliding_attention", "full_attention"],
+        "sliding_window": 6,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 12,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "shared_expert_intermediate_size": 20,
+    },
+    "dory": SMALL
+    | {
+        "model_type": "dory",
+        "num_hidden_layers": 4,
+        "n_input_layers": 1,
+        "n_output_layers": 1,
+        "n_recurrent_loops": 2,
+        "head_dim": 12,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        "initializer_range": 0.5,
+    },
+    "zamba": SMALL
+    | {
+        "model_type": "zamba",
+        "num_hidden_layers": 4,
+        "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"],
+        "attention_head_dim": 16,
+        "mamba_d_state": 8,
+        "mamba_dt_rank": 5,
+        "tie_word_embeddings": True,
+    },
+    "xlstm": {
+        "model_type": "xlstm",
+        "vocab_size": 96,
+        "hidden_size": 128,
+        "num_hidden_layers": 2,
+        "num_heads": 4,
+        "ffn_proj_factor": 0.5,
+        "chunk_size": 16,
     },
 }
 

@@ -208,6 +208,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "n_head": 4, "d_head": 4, "d_inner": 24, "num_decoder_layers": 1, **_LABELS, "pooling_type": "max",
         "attention_type": "factorized", "truncate_seq": False, "pool_q_only": False,
     },
+    "ibert": {"model_type": "ibert", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
+    "esmc": {"model_type": "esmc", **_SIZES, **_LABELS, "pad_token_id": 1},
+    "ultrabert": {
+        "model_type": "ultrabert", **_SIZES, **_LABELS, "pad_token_id": 0, "sliding_window": 2,
+        "num_key_value_heads": 2, "prediction_head_size": 12, "layer_types": ["sliding_attention", "full_attention"],
+    },
     "openai_privacy_filter": {
         "model_type": "openai_privacy_filter", **_SIZES, "pad_token_id": 0, "num_key_value_heads": 2, "head_dim": 6,
         "sliding_window": 2, "num_local_experts": 4, "num_experts_per_tok": 2,
@@ -216,7 +222,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
 _ALIKE = (
     "deberta_words", "data2vec_text", "xlm_roberta_xl", "roberta_prelayernorm", "convbert_base", "ernie", "luke_words",
-    "nystromformer", "xmod_before", "splinter", "yoso", "funnel_factorized",
+    "nystromformer", "xmod_before", "ibert", "splinter", "yoso", "funnel_factorized",
 )  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(

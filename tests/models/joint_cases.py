@@ -60,6 +60,7 @@ NETWORKS["sana4k"] = NETWORKS["sana"] | {
     "timestep_scale": 2.0, "mlp_ratio": 1.5,
 }  # fmt: skip
 NETWORKS["flux2"] = NETWORKS["klein"] | {"guidance_embeds": True}
+NETWORKS["edit"], NETWORKS["edit_plus"] = NETWORKS["qwen"], NETWORKS["qwen"] | {"zero_cond_t": True}
 TESTED = ("dev", "sd3", "sd35", "zimage", "flux2", "qwen", "pixart", "sana", "sana4k")  # alone, without the other parts
 PACKED = ("Flux", "Qwen")  # the beginnings of classes that read latents as a sequence of places
 LANGUAGE = {
@@ -71,6 +72,18 @@ LANGUAGES = {  # with enough layers for those that are read, and one that sees p
     "klein": LANGUAGE | {
         "hidden_size": 4, "intermediate_size": 8, "head_dim": 2, "num_hidden_layers": 28,
         "max_position_embeddings": 512,
+    },
+    "flux2": {
+        "model_type": "mistral3", "image_token_index": 19, "spatial_merge_size": 2,
+        "text_config": {
+            "model_type": "mistral", "vocab_size": 20, "hidden_size": 4, "intermediate_size": 8,
+            "num_hidden_layers": 31, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2,
+            "max_position_embeddings": 512,
+        },
+        "vision_config": {
+            "model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "head_dim": 4, "image_size": 16, "patch_size": 2,
+        },
     },
     "sana": {
         "model_type": "gemma2", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 2,
@@ -90,17 +103,32 @@ LANGUAGES = {  # with enough layers for those that are read, and one that sees p
         },
     },
 }  # fmt: skip
+LANGUAGES["edit"] = LANGUAGES["edit_plus"] = LANGUAGES["qwen"] | {
+    "text_config": LANGUAGES["qwen"]["text_config"] | {"max_position_embeddings": 512},
+}  # fmt: skip
+EDITS = {"edit": "Edit", "edit_plus": "EditPlus"}  # models that see the picture that they change, in pipelines' names
+# What prepares pictures for these, and the sizes (width, height) of the picture that they change and of what they see
+# of it.
+SEEING = {"patch_size": 2, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 16, "max_pixels": 400}
+EDIT_SIZES = {"edit": ((16, 20), (16, 20)), "edit_plus": ((16, 20), (8, 12))}
 CHAT = (
     "{% for message in messages %}on {{ message['content'] }} !{% endfor %}"
     "{% if add_generation_prompt %} A{% endif %}{% if enable_thinking %} cat{% else %} red red{% endif %}"
 )
+# Of prompts that are lists of parts, and the side on which texts are filled up.
+PARTS_CHAT = (
+    "{% for message in messages %}on {% for part in message['content'] %}{{ part['text'] }} {% endfor %}!{% endfor %}"
+    "{% if add_generation_prompt %} A{% endif %}"
+)
+CHATS = {"flux2": {"chat_template": PARTS_CHAT, "padding_side": "left"}}
 CLASSES = {
     "dev": "FluxTransformer2DModel", "schnell": "FluxTransformer2DModel", "fill": "FluxTransformer2DModel",
     "kontext": "FluxTransformer2DModel",
     "sd3": "SD3Transformer2DModel", "sd35": "SD3Transformer2DModel",
     "zimage": "ZImageTransformer2DModel", "klein": "Flux2Transformer2DModel", "flux2": "Flux2Transformer2DModel",
     "qwen": "QwenImageTransformer2DModel", "pixart": "PixArtTransformer2DModel", "sana": "SanaTransformer2DModel",
-    "sana4k": "SanaTransformer2DModel",
+    "sana4k": "SanaTransformer2DModel", "edit": "QwenImageTransformer2DModel",
+    "edit_plus": "QwenImageTransformer2DModel",
 }  # fmt: skip
 T5 = {
     "model_type": "t5", "vocab_size": 20, "d_model": 12, "d_kv": 4, "d_ff": 16, "num_layers": 2, "num_heads": 2,
@@ -144,6 +172,8 @@ OTHER_AUTOENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
+# Models with the autoencoder of another one.
+SHARED_AUTOENCODERS = {"flux2": "klein", "edit": "qwen", "edit_plus": "qwen"}
 _PLACES = {"base_image_seq_len": 4, "max_image_seq_len": 64}
 _DYNAMIC = {"use_dynamic_shifting": True, "shift": 3.0, **_PLACES}
 PLACES = 20
@@ -158,7 +188,9 @@ MODELS: dict[str, tuple[dict[str, Any], int, float, bool]] = {
     "dev": (_DYNAMIC, 3, 3.5, True), "schnell": ({"shift": 1.0}, 2, 0.0, True),
     "sd3": ({"shift": 3.0}, 3, 2.0, True), "sd35": ({"shift": 3.0}, 2, 2.0, False),
     "zimage": ({"shift": 3.0}, 2, 1.5, False), "fill": (_DYNAMIC, 3, 30.0, True), "kontext": (_DYNAMIC, 2, 2.5, True),
-    "klein": (_DYNAMIC, 2, 2.0, False), "qwen": (_DYNAMIC | {"shift_terminal": 0.02}, 2, 3.0, False),
+    "klein": (_DYNAMIC, 2, 2.0, False), "flux2": (_DYNAMIC, 2, 0.03, False),
+    "qwen": (_DYNAMIC | {"shift_terminal": 0.02}, 2, 3.0, False), "edit": (_DYNAMIC, 2, 3.0, False),
+    "edit_plus": (_DYNAMIC, 2, 3.0, False),
     "pixart": ({"beta_start": 0.0001, "beta_end": 0.02, "beta_schedule": "linear"}, 3, 2.0, True),
     "sana": ({"use_flow_sigmas": True, "flow_shift": 3.0, "prediction_type": "flow_prediction"}, 4, 2.0, False),
 }  # fmt: skip
@@ -167,6 +199,7 @@ OTHER_SCHEDULES = dict.fromkeys(("pixart", "sana"), "DPMSolverMultistepScheduler
 CHANGES: list[tuple[str, int, float | None, bool]] = [
     ("zimage", 4, 0.6, False), ("sd3", 4, 0.6, False), ("dev", 3, 0.7, True), ("schnell", 3, 1.0, True),
     ("fill", 3, 0.7, True), ("kontext", 2, None, False), ("klein", 2, None, False), ("qwen", 4, 0.6, True),
+    ("edit", 2, None, False), ("edit_plus", 2, None, False),
 ]  # fmt: skip
 TRUE_CFG_SCALE, REFERENCES = 2.0, ((16, 12), (12, 16))  # of Kontext
 
@@ -180,6 +213,7 @@ def autoencoder_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 WORDS = ["<pad>", "</s>", "<unk>", "A", "red", "cat", "on", "!"]
+MARK = "<|image_pad|>"
 
 
 def tokenizer() -> dict[str, Any]:
@@ -189,6 +223,15 @@ def tokenizer() -> dict[str, Any]:
         "post_processor": template({"</s>": 1}, "$A </s>", "$A </s> $B </s>"),
     }
     return document(whole_words(WORDS, "<unk>"), numbered(WORDS[:3]), **parts)
+
+
+def seeing_tokenizer() -> dict[str, Any]:
+    """As `tokenizer`, with a token for pictures, and without an end of texts."""
+    found = tokenizer() | {"post_processor": None}
+    found["model"]["vocab"][MARK] = 19
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    found["added_tokens"].append({"id": 19, "content": MARK, **plain, "special": True})
+    return found
 
 
 def inputs(name: str) -> dict[str, np.ndarray]:

@@ -28,7 +28,13 @@ GIVE_NOTHING = (
 UNLISTED = {"mistral4": Mistral4ForCausalLM}  # which AutoModelForCausalLM does not know
 COMPUTED = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")  # MiniMax's buffers, which are no weights
 OWN = {**rwkv_reference.MODELS, **based_reference.MODELS}
-UNMASKED = ("RwkvForCausalLM", "Rwkv6", "Rwkv7", "Based")  # which take padding for tokens: their texts are read alone
+UNMASKED = (
+    "RwkvForCausalLM",
+    "Rwkv6",
+    "Rwkv7",
+    "Based",
+    "xLSTMForCausalLM",
+)  # which take padding for tokens: their texts are read alone
 STEPS = 64
 MARGIN = 2e-3  # of the best logit over the second, at every greedy step: no rounding may decide
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]

@@ -36,11 +36,15 @@ from tests.models.joint_cases import (
     AUTOENCODER,
     CHANGES,
     CHAT,
+    CHATS,
     CLASSES,
     CLIPS,
+    EDIT_SIZES,
+    EDITS,
     LANGUAGES,
     LORA_SCALE,
     LORAS,
+    MARK,
     MODELS,
     NETWORKS,
     ORIGINALS,
@@ -50,12 +54,15 @@ from tests.models.joint_cases import (
     PLACES,
     REFERENCES,
     SCHEDULES,
+    SEEING,
+    SHARED_AUTOENCODERS,
     T5,
     TESTED,
     TRUE_CFG_SCALE,
     autoencoder_weights,
     inputs,
     lora_state,
+    seeing_tokenizer,
     tokenizer,
 )
 from tests.models.make_golden_diffusion import drawn, number_noise, shapes
@@ -191,6 +198,7 @@ PIPELINES = {
 
 def autoencoder(name: str) -> Any:
     """The autoencoder of a model."""
+    name = SHARED_AUTOENCODERS.get(name, name)
     if name not in OTHER_AUTOENCODERS:
         return drawn(diffusers.AutoencoderKL(**AUTOENCODER))
     kind, config = OTHER_AUTOENCODERS[name]
@@ -235,13 +243,27 @@ def language(name: str) -> Any:
         return drawn(transformers.Qwen3Model(transformers.Qwen3Config(**config)))
     if name == "sana":
         return drawn(transformers.Gemma2Model(transformers.Gemma2Config(**config)))
+    if name == "flux2":
+        seeing: Any = transformers.Mistral3ForConditionalGeneration(transformers.Mistral3Config(**config)).eval()
+        drawn(seeing.model.language_model)
+        return seeing
     if name == "klein":
         model: Any = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**config)).eval()
         drawn(model.model)
         return model
     model = transformers.Qwen2_5_VLForConditionalGeneration(transformers.Qwen2_5_VLConfig(**config)).eval()
-    drawn(model.model.language_model)
+    if name in EDITS:
+        model.register_forward_pre_hook(with_kinds, with_kwargs=True)
+    drawn(model if name in EDITS else model.model.language_model)
     return model
+
+
+def with_kinds(model: Any, arguments: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Tells the language model which tokens are a picture's, as it needs it for the positions of their rows and
+    columns. diffusers does not pass it on; without it transformers 5 counts positions as in texts, unlike transformers
+    4, with which the networks were made.
+    """
+    return arguments, given | {"mm_token_type_ids": (given["input_ids"] == 19).int()}
 
 
 def parts_of(name: str, folder: str) -> dict[str, Any]:
@@ -259,11 +281,22 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
         "vae": autoencoder(name), "transformer": made(name),
         "scheduler": getattr(diffusers, OTHER_SCHEDULES.get(name, "FlowMatchEulerDiscreteScheduler"))(**settings),
     }  # fmt: skip
+    if name in EDITS:
+        Path(folder, "tokenizer.json").write_text(json.dumps(seeing_tokenizer()))
+        words = transformers.PreTrainedTokenizerFast(
+            tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", unk_token="<unk>"
+        )
+        words.image_token, words.video_token = MARK, "</s>"
+        settings = dict(SEEING)
+        processor = transformers.Qwen2_5_VLProcessor(
+            transformers.Qwen2VLImageProcessor(**settings), words, transformers.Qwen2VLVideoProcessor(**settings)
+        )
+        return parts | {"text_encoder": language(name), "tokenizer": words, "processor": processor}
     if name in LANGUAGES:
         kept = tokenizer() | {"post_processor": None}
         Path(folder, "tokenizer.json").write_text(json.dumps(kept))
         parts["tokenizer"] = transformers.PreTrainedTokenizerFast(
-            tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", chat_template=CHAT
+            tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", **CHATS.get(name, {"chat_template": CHAT})
         )
         return parts | {"text_encoder": language(name)}
     for i, config in enumerate([] if name == "pixart" else CLIPS["flux" if flux else "sd3"]):
@@ -277,12 +310,15 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
     return parts | {f"text_encoder{end}": encoder}
 
 
-def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any) -> dict[str, Any]:
+def drawing(
+    name: str, steps: int, guidance: float, kind: str = "", count: int = 2, **told: Any
+) -> dict[str, Any]:  # fmt: skip
     """The latents after each step, and the picture."""
     flux = CLASSES[name].startswith(PACKED)
     with tempfile.TemporaryDirectory() as folder:
         parts = parts_of(name, folder)
-    pipeline = getattr(diffusers, f"{PIPELINES[CLASSES[name]]}{kind}Pipeline")(**parts)
+    start = "Flux2" if name == "flux2" else PIPELINES[CLASSES[name]]
+    pipeline = getattr(diffusers, f"{start}{kind}Pipeline")(**parts)
     number_noise()
     states: list[list[float]] = []
     height, width = (20, 16) if "height" not in told else (told["height"], told["width"])
@@ -297,11 +333,11 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
         pipeline.check_inputs = lambda *arguments, **more: None
         if name == "pixart":
             told["callback"] = lambda i, time, x: keep(None, i, time, {"latents": x})
-    elif name == "klein":
+    elif name in ("klein", "flux2"):
         x = told["latents"]
         told["latents"] = pipeline._patchify_latents(x)
-    elif name == "qwen":
-        told |= {"negative_prompt": [NEGATIVE] * 2, "true_cfg_scale": guidance}
+    elif name == "qwen" or name in EDITS:
+        told |= {"negative_prompt": [NEGATIVE] * count, "true_cfg_scale": guidance}
         if "latents" in told:
             told["latents"] = packed(told["latents"])
     elif flux:
@@ -311,9 +347,9 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
     else:
         told["negative_prompt"] = [NEGATIVE] * 2
     found = pipeline(
-        prompt=list(PROMPTS),
+        prompt=list(PROMPTS)[:count],
         num_inference_steps=steps,
-        **({} if name == "qwen" else {"guidance_scale": guidance}),
+        **({} if name == "qwen" or name in EDITS else {"guidance_scale": guidance}),
         output_type="np",
         **({} if name == "pixart" else {"callback_on_step_end": keep}),
         **told,
@@ -328,6 +364,17 @@ def change(name: str, steps: int, strength: float | None, masked: bool) -> dict[
     if name == "klein":
         diffusers.Flux2KleinPipeline.__init__.__globals__["Flux2ImageProcessor"].check_image_input = staticmethod(print)
         return drawing(name, steps, MODELS[name][2], image=picture, latents=torch.from_numpy(numbers(20, 2, 4, 10, 8)))
+    if name in EDITS:
+        kind = EDITS[name]
+        module = __import__(getattr(diffusers, f"QwenImage{kind}Pipeline").__module__, fromlist=["x"])
+        large, small = EDIT_SIZES[name]
+        module.calculate_dimensions = lambda area, _: (
+            (small if area == 384 * 384 else large) if kind == "EditPlus" else (*large, None)
+        )
+        return drawing(
+            name, steps, MODELS[name][2], kind, image=picture, height=20, width=16, count=1,
+            latents=torch.from_numpy(numbers(20, 1, 4, 10, 8)),
+        )  # fmt: skip
     kind = {"fill": "Fill", "kontext": "Kontext"}.get(name, "Inpaint" if masked else "Img2Img")
     if strength is None:
         module = __import__(diffusers.FluxKontextPipeline.__module__, fromlist=["x"])
@@ -349,8 +396,9 @@ if __name__ == "__main__":
                 name, steps, guidance, height=16, width=12, latents=torch.from_numpy(numbers(LATENTS, 2, 4, 8, 6))
             )
             for name, (_, steps, guidance, _) in MODELS.items()
-            if name not in ("fill", "kontext")
+            if name not in ("fill", "kontext", *EDITS)
         },
+        "seeing": shapes(language("edit")),
         "autoencoders": {name: of_autoencoder(name) for name in OTHER_AUTOENCODERS},
         "changes": [change(*case) for case in CHANGES],
     }

@@ -31,6 +31,8 @@ from tests.models.picture_configs import (
     POINTS,
     PROMPT,
     QUESTION,
+    SHOWN_BOXES,
+    SHOWN_KINDS,
     TOKENS,
     sizes,
 )
@@ -41,8 +43,9 @@ from tests.vision.processor_cases import pictures as processor_pictures
 
 FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
 CONDITIONER = "input_conditioner.norm_mean", "input_conditioner.norm_std", "summary_idxs"  # buffers of RADIO
+CHANCES = "attn_mask_probs"  # a buffer of EoMT, which stays as training begins
 # Ends of the names of buffers whose values never change.
-COMPUTED = ("pos_idx_to_embed", "n_points_scale", "num_points_scale", *CONDITIONER)
+COMPUTED = (CHANCES, "pos_idx_to_embed", "n_points_scale", "num_points_scale", *CONDITIONER)
 ENDS = {
     "depth-estimation": "ForDepthEstimation",
     "pose-estimation": "ForPoseEstimation",
@@ -82,7 +85,9 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     frozen = any(type(module).__name__.endswith("FrozenBatchNorm2d") for module in model.modules())
     norms = tuple(key.removesuffix("running_var") for key in stored if frozen and re.search(FROZEN, key))
     buffers = {
-        key for key in stored if key.endswith(("running_mean", "running_var", "num_batches_tracked", *CONDITIONER))
+        key
+        for key in stored
+        if key.endswith(("running_mean", "running_var", "num_batches_tracked", CHANCES, *CONDITIONER))
     }
     buffers |= {key for key in stored if norms and key.startswith(norms)}
     for key, value in stored.items():
@@ -213,8 +218,16 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         return [found.logits[..., : ids.shape[1]].clamp(min=-50), found.pred_boxes]
     if type(model).__name__ == "Sam3Model":
         words = torch.tensor(TOKENS)
-        found = model(pixel_values=pictures, input_ids=words, attention_mask=torch.ones_like(words))
-        return [found.pred_logits, found.pred_boxes, found.presence_logits, found.pred_masks]
+        shown = {"input_boxes": torch.tensor(SHOWN_BOXES), "input_boxes_labels": torch.tensor(SHOWN_KINDS)}
+        both = [
+            model(pixel_values=pictures, input_ids=words, attention_mask=torch.ones_like(words), **more)
+            for more in ({}, shown)
+        ]
+        return [
+            part
+            for found in both
+            for part in (found.pred_logits, found.pred_boxes, found.presence_logits, found.pred_masks)
+        ]
     if task == "zero-shot-object-detection":
         found = model(pixel_values=pictures, input_ids=torch.tensor(TOKENS * 2))
         return [found.logits, found.pred_boxes]

@@ -149,7 +149,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
                 "global_attn_indexes": [1], "pretrain_image_size": 16,
             },
         }, "text_config": _WORDS | {"model_type": "clip_text_model", "eos_token_id": 5, "projection_dim": 7},
-        "geometry_encoder_config": _SAM3_PART | {"num_layers": 1}, "detr_encoder_config": _SAM3_PART,
+        "geometry_encoder_config": _SAM3_PART | {"num_layers": 1, "roi_size": 3}, "detr_encoder_config": _SAM3_PART,
         "detr_decoder_config": _SAM3_PART, "mask_decoder_config": {"hidden_size": 16, "num_attention_heads": 4},
     },
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8], "pooler_output_size": 10},
@@ -292,6 +292,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1, 1, 1],
             "num_heads": [2, 2, 2, 2], "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"],
         },
+    },
+    "eomt": {
+        "model_type": "eomt", **_LABELS, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "image_size": 24, "patch_size": 4, "num_blocks": 2, "num_queries": 5, "num_register_tokens": 2, "mlp_ratio": 2,
+        "num_upscale_blocks": 1,
     },
     "maskformer": {
         "model_type": "maskformer", "fpn_feature_size": 32, "mask_feature_size": 8, **_LABELS,
@@ -659,6 +664,7 @@ CLASSES = {
         "MaskFormerForInstanceSegmentation",
     ),
     ("oneformer", "semantic-segmentation"): "OneFormerForUniversalSegmentation",
+    ("eomt", "semantic-segmentation"): "EomtForUniversalSegmentation",
     ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
     ("levit_teacher", "image-classification"): "LevitForImageClassificationWithTeacher",
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",
@@ -691,6 +697,9 @@ OPEN_CLIP = {  # an open_clip_config.json
 }  # fmt: skip
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
+# Of SAM 3: the centre, width and height of boxes in each picture, as parts of the sides, and whether it is wanted.
+SHOWN_BOXES = [[[0.4, 0.5, 0.3, 0.6], [0.8, 0.25, 0.4, 0.5]], [[0.5, 0.5, 1.0, 1.0], [0.1, 0.9, 0.02, 0.1]]]
+SHOWN_KINDS = [[1, 0], [1, 1]]
 BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
 WITH_TOKENS = (
     "image-to-text",

@@ -24,6 +24,7 @@ CLASSES = {
     "florence2": ("image-to-text", "Florence2ForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
+    "eomt": ("semantic-segmentation", "EomtForUniversalSegmentation"),
     "oneformer": ("semantic-segmentation", "OneFormerForUniversalSegmentation"),
     "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),
     "clip": ("zero-shot-image-classification", "CLIPModel"),
@@ -33,12 +34,17 @@ CLASSES = {
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "owlv2": ("zero-shot-object-detection", "Owlv2ForObjectDetection"),
     "mm_grounding_dino": ("zero-shot-object-detection", "MMGroundingDinoForObjectDetection"),
+    "sam3": ("zero-shot-object-detection", "Sam3Model"),
     "clipseg": ("zero-shot-semantic-segmentation", "CLIPSegForImageSegmentation"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
 }
 _YOLOS = {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}}
 PROCESSORS: dict[str, dict[str, Any]] = {
     "segformer": {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}},
+    "eomt": {
+        "image_processor_type": "EomtImageProcessor", "size": {"shortest_edge": 24, "longest_edge": None},
+        "do_split_image": True,
+    },
     "oneformer": {"image_processor_type": "OneFormerImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}},
     "depth_anything": {
         "image_processor_type": "DPTImageProcessor", "size": {"height": 32, "width": 32}, "keep_aspect_ratio": True,
@@ -51,6 +57,7 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     "owlv2": {"image_processor_type": "Owlv2ImageProcessor", "size": {"height": 12, "width": 12}},
     "mm_grounding_dino": {"image_processor_type": "GroundingDinoImageProcessor", "do_resize": False},
     "sam2": {"image_processor_type": "Sam2ImageProcessorFast", "size": {"height": 32, "width": 32}},
+    "sam3": {"image_processor_type": "Sam3ImageProcessor", "size": {"height": 24, "width": 24}},
     "clipseg": {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}},
     "superpoint": {"image_processor_type": "SuperPointImageProcessor", "size": {"height": 48, "width": 56}},
     "lightglue_whole": {"image_processor_type": "LightGlueImageProcessor", "size": {"height": 48, "width": 56}},

@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.models.seeded import draw, sound_weights
 from tests.models.sense_configs import CONFIGS as SENSES
+from tests.models.sense_configs import SOUND
 
 _LAYERS = {
     "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -81,8 +82,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 ASKED = [40, 42, 11, 12, 13, 41]  # what a user says, as Qwen3-Omni has it
 ROLE = [40, 43, 14]
+# A conversation with a recording in what the user says, behind instructions; by name: the vectors of the recording.
+RECORDED, VECTORS = 8999, {"qwen2_5_omni": 14, "qwen3_omni_moe": 8}
 MOST, DRAWN = 12, 9  # moments of sound, and those of which sound is made by themselves
 VOICE = ("Chelsie", 53)  # and its token, in Qwen2.5-Omni
+
+
+def conversation(name: str) -> list[tuple[int, list[int]]]:
+    """The tokens of turns, with the recording's in the second, each with the token of who says it."""
+    sound = [25, *[SOUND] * VECTORS[name], 26]
+    return [(44, [40, 44, 15, 16, 41]), (42, [40, 42, *sound, 12, 13, 41])]
 
 
 def recorded(bins: int) -> tuple[np.ndarray, np.ndarray]:

@@ -56,6 +56,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "bart": {"model_type": "bart", **_SIZES},
     "plbart": {"model_type": "plbart", **_SIZES, "bos_token_id": 0, "decoder_start_token_id": 4},
+    "mvp": {"model_type": "mvp", **_SIZES, "decoder_start_token_id": 2},
     "blenderbot_small": {"model_type": "blenderbot-small", **_SIZES, "scale_embedding": True},
     "mbart": {"model_type": "mbart", **_SIZES, "scale_embedding": True, "decoder_start_token_id": 2},
     "m2m_100": {"model_type": "m2m_100", **_SIZES, "pad_token_id": 33},

@@ -14,6 +14,7 @@ import pytest
 import pyapp
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.ops import indexer
+from pyapp.errors import ModelError
 from pyapp.formats import write_safetensors
 from pyapp.models import load_model
 from pyapp.nn import functional
@@ -246,3 +247,59 @@ def test_stablelm_is_read_under_its_older_name() -> None:
     older |= {"model_type": "stablelm_epoch", "rope_pct": config["partial_rotary_factor"], "norm_eps": 1e-5}
     own = module_of(older).Config
     assert own.from_dict(older) == own.from_dict(config)
+
+
+def test_fields_that_an_architecture_does_not_have_are_ignored() -> None:
+    """Each head has its own keys and values, whatever a config.json says; MiMo's share of rotated features is that of
+    plain angles.
+    """
+    both = {"num_key_value_heads": 1, "head_dim": 4}
+    for name in ("opt", "biogpt", "xglm", "bloom"):
+        own = module_of(CONFIGS[name]).Config
+        assert own.from_dict(CONFIGS[name] | both) == own.from_dict(CONFIGS[name]), name
+    for name in ("gpt_neox", "persimmon"):
+        own = module_of(CONFIGS[name]).Config
+        assert own.from_dict(CONFIGS[name] | {"num_key_value_heads": 1}) == own.from_dict(CONFIGS[name]), name
+    yarn = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1000.0, "original_max_position_embeddings": 32}
+    kinds = {"full_attention": yarn, "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0}}
+    config = CONFIGS["mimo_v2_flash"] | {"rope_parameters": kinds}
+    found = module_of(config).Config.from_dict(config).rope_parameters
+    assert [own.get("partial_rotary_factor") for own in found.values()] == [None, 0.334]
+
+
+def test_apertus_with_the_weights_of_another_activation_is_refused(tmp_path: Path) -> None:
+    expected = golden("apertus")
+    values = {name: pyapp.zeros(*shape) for name, (shape, *_) in expected["parameters"].items()}
+    write_safetensors(tmp_path / "model.safetensors", values)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["apertus"] | {"hidden_act": "silu"}))
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    with pytest.raises(ModelError, match="hidden_act is 'silu', and the file has the weights of xielu"):
+        load_model(str(tmp_path))
+
+
+def test_dory_is_read_in_the_layout_of_its_authors() -> None:
+    """Attention and feed-forward are layers of their own, in the names of weights and in config.json."""
+    module, config = module_of(CONFIGS["dory"]), CONFIGS["dory"]
+    pairs = {
+        "backbone.layers.2.mixer.g_proj.weight": "model.layers.1.self_attn.gate_proj.weight",
+        "backbone.layers.3.mixer.up_proj.weight": "model.layers.1.mlp.up_proj.weight",
+        "backbone.layers.3.mlp_alpha": "model.layers.1.lambda_2",
+        "backbone.layers.2.attn_alpha": "model.layers.1.lambda_1",
+        "backbone.embeddings.weight": "model.embed_tokens.weight", "lm_head.logit_scale": "lm_head.logit_scale",
+    }  # fmt: skip
+    assert {name: module.renamed(name) for name in pairs} == pairs
+    doubled = {"layer_types": [part for kind in config["layer_types"] for part in (kind, "mlp")]} | {
+        name: 2 * config[name] for name in ("num_hidden_layers", "n_input_layers", "n_output_layers")
+    }
+    assert module.Config.from_dict(config | doubled) == module.Config.from_dict(config)
+
+
+def test_uses_of_a_shared_block_are_tied_as_embeddings_are() -> None:
+    for name, block in (("zamba", "shared_transf"), ("zamba2", "shared_transformer")):
+        module = module_of(CONFIGS[name])
+        for tied in (True, False):
+            config = module.Config.from_dict(CONFIGS[name] | {"tie_word_embeddings": tied})
+            layers = module.TASKS["causal-lm"](config).model.layers
+            blocks = [layer.get_submodule(block) for layer in layers if block in layer._modules]
+            count = getattr(config, "num_mem_blocks", 1) if tied else len(blocks)
+            assert len({id(one) for one in blocks}) == count, (name, tied)

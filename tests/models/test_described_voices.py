@@ -41,6 +41,7 @@ from tests.models.seeded import shown
 from tests.models.small_models import check_gradients, golden_in, numbers
 from tests.models.test_listeners import tokenizer_file
 from tests.models.voice_folders import voice_case, write_folder
+from tests.serve.in_process import serving
 from tests.text.tokenizer_documents import template
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -182,16 +183,9 @@ def test_a_tokenizer_of_descriptions_from_the_hub(tmp_path: Path, monkeypatch: p
 @pytest.mark.native_only
 def test_instructions_of_requests(case: Any) -> None:
     """/v1/audio/speech takes the description as `instructions`."""
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     _, _, loaded, folder = case
-    context = Context(Settings(models=(str(folder),), preload=False))
-    with TestClient(make_app(context), raise_server_exceptions=False) as client:
+    with serving(str(folder)) as client:
         asked = {"input": "it is so", "voice": "alloy", "response_format": "wav", "instructions": "jon is fast"}
         answer = client.post("/v1/audio/speech", json=asked)
         for wrong in (" ", "fast " * 500):

@@ -16,7 +16,8 @@ from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import open_checkpoint
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES, TASKS
-from pyapp.models.loading.by_task import build, completed
+from pyapp.models.loading.building import build
+from pyapp.models.loading.heads import completed
 from pyapp.nn.encoders.encoders import Chooser
 from pyapp.nn.positions.rotary import rotary_frequencies
 from tests.models.encoder_configs import CONFIGS, LENGTH, MASKED, QUANTISED, WIDE, batch, page

@@ -20,8 +20,8 @@ from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.events import Cancel
 from pyapp.formats.gguf_writer import write_gguf
 from pyapp.formats.safetensors import write_safetensors
-from pyapp.models import gemma2, qwen2, qwen3
-from pyapp.models.diffusion import flux
+from pyapp.models import gemma2, mistral, qwen2, qwen3
+from pyapp.models.diffusion import flux, qwen_image
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig
 from pyapp.models.diffusion.deep_autoencoder import DeepAutoencoderConfig
 from pyapp.models.diffusion.flow import CLASS, Flow, read_flow
@@ -47,8 +47,11 @@ from tests.models.joint_cases import (
     AUTOENCODER,
     CHANGES,
     CHAT,
+    CHATS,
     CLASSES,
     CLIPS,
+    EDIT_SIZES,
+    EDITS,
     LANGUAGES,
     LORA_SCALE,
     LORAS,
@@ -60,12 +63,15 @@ from tests.models.joint_cases import (
     PLACES,
     REFERENCES,
     SCHEDULES,
+    SEEING,
+    SHARED_AUTOENCODERS,
     T5,
     TESTED,
     TRUE_CFG_SCALE,
     autoencoder_weights,
     inputs,
     lora_state,
+    seeing_tokenizer,
     tokenizer,
 )
 from tests.models.seeded import picture_weights, shown
@@ -89,7 +95,8 @@ KINDS: dict[str, tuple[Any, Any, str]] = {  # by diffusers' classes: ours, and t
 }
 
 
-SPECIAL = {"fill": "Fill", "kontext": "Kontext"}  # in the pipeline's name
+PIPELINES = {"flux2": "Flux2"}  # where the name of the pipeline begins otherwise
+SPECIAL = {"fill": "Fill", "kontext": "Kontext", **EDITS}  # in the pipeline's name
 
 
 def made(name: str) -> Any:
@@ -162,7 +169,7 @@ def test_what_is_not_supported_is_refused() -> None:
         with pytest.raises(ModelError):
             Flux2Config.from_dict(NETWORKS["klein"] | change)
     for change in ({"patch_size": 1}, {"out_channels": 8}, {"in_channels": 15}, {"axes_dims_rope": [4, 12]},
-                   {"zero_cond_t": True}, {"num_layers": 10**9}, {"attention_head_dim": 10**6}):  # fmt: skip
+                   {"use_layer3d_rope": True}, {"num_layers": 10**9}, {"attention_head_dim": 10**6}):  # fmt: skip
         with pytest.raises(ModelError):
             QwenImageConfig.from_dict(NETWORKS["qwen"] | change)
     for change in ({"norm_type": "layer_norm"}, {"use_additional_conditions": True}, {"use_additional_conditions": None,
@@ -216,7 +223,7 @@ def write_words(folder: Path, settings: dict[str, Any], change: dict[str, Any]) 
 
 LANGUAGE_CLASSES = {
     "zimage": "Qwen3Model", "sana": "Gemma2Model", "klein": "Qwen3ForCausalLM",
-    "qwen": "Qwen2_5_VLForConditionalGeneration",
+    "qwen": "Qwen2_5_VLForConditionalGeneration", "flux2": "Mistral3ForConditionalGeneration",
 }  # fmt: skip
 
 
@@ -228,13 +235,14 @@ def autoencoder_state(name: str) -> dict[str, pyapp.Tensor]:
 
 def language(name: str) -> dict[str, pyapp.Tensor]:
     """The tensors of a language model's file."""
-    module: Any = {"qwen": qwen2, "sana": gemma2}.get(name, qwen3)
+    module: Any = {"qwen": qwen2, "sana": gemma2, "flux2": mistral}.get(name, qwen3)
     values = LANGUAGES[name]
     values = values | values.get("text_config", {}) | {"model_type": module.MODEL_TYPES[0]}
     state = drawn(module.TASKS["causal-lm"](module.Config.from_dict(values)).model).state_dict()
     if name in ("zimage", "sana"):
         return dict(state)
-    head = {"lm_head.weight" if name == "klein" else "visual.merger.ln_q.weight": pyapp.zeros(8)}
+    heads = {"klein": "lm_head.weight", "flux2": "vision_tower.ln_pre.weight"}
+    head = {heads.get(name, "visual.merger.ln_q.weight"): pyapp.zeros(8)}
     return {f"model.{key}": value for key, value in state.items()} | head
 
 
@@ -254,11 +262,20 @@ def written(name: str) -> TemporaryDirectory[str]:
         "transformer": (CLASSES[name], NETWORKS[name], made(name)),
         "vae": ("AutoencoderKL", AUTOENCODER, Autoencoder(AutoencoderConfig.from_dict(AUTOENCODER))),
     }
-    if name in OTHER_AUTOENCODERS:
-        parts["vae"] = (*OTHER_AUTOENCODERS[name], autoencoder_state(name))
-    if name in LANGUAGES:
+    draws = SHARED_AUTOENCODERS.get(name, name)
+    if draws in OTHER_AUTOENCODERS:
+        parts["vae"] = (*OTHER_AUTOENCODERS[draws], autoencoder_state(draws))
+    if name in EDITS:
+        shapes = golden()["seeing"]
+        state = {key: pyapp.from_numpy(picture_weights(key, tuple(shape))) for key, shape in shapes.items()}
+        parts["text_encoder"] = (LANGUAGE_CLASSES["qwen"], LANGUAGES[name], state)
+        write_words(folder / "tokenizer", {}, seeing_tokenizer())
+        (folder / "processor").mkdir()
+        settings_of = SEEING | {"image_processor_type": "Qwen2VLImageProcessor"}
+        (folder / "processor" / "preprocessor_config.json").write_text(json.dumps(settings_of))
+    elif name in LANGUAGES:
         parts["text_encoder"] = (LANGUAGE_CLASSES[name], LANGUAGES[name], language(name))
-        write_words(folder / "tokenizer", {"chat_template": CHAT}, {"post_processor": None})
+        write_words(folder / "tokenizer", CHATS.get(name, {"chat_template": CHAT}), {"post_processor": None})
     for i, config in enumerate([] if name in LANGUAGES or name == "pixart" else CLIPS["flux" if flux else "sd3"]):
         projection, end = config.get("projection_dim"), f"_{i + 1}" if i else ""
         kind = "CLIPTextModel" if projection is None else "CLIPTextModelWithProjection"
@@ -266,7 +283,7 @@ def written(name: str) -> TemporaryDirectory[str]:
         write_tokenizer(folder / f"tokenizer{end}")
     schedule = OTHER_SCHEDULES.get(name, CLASS)
     index: dict[str, Any] = {
-        "_class_name": f"{KINDS[CLASSES[name]][2]}{SPECIAL.get(name, '')}Pipeline",
+        "_class_name": f"{PIPELINES.get(name, KINDS[CLASSES[name]][2])}{SPECIAL.get(name, '')}Pipeline",
         "scheduler": ["diffusers", schedule], "text_encoder_3": [None, None],
     }  # fmt: skip
     if reads_t5:
@@ -333,16 +350,23 @@ def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int, monk
     monkeypatch.setattr(flux, "REFERENCES", REFERENCES)
     name, steps, strength, masked = CHANGES[case]
     loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
+    if name in EDITS:
+        large, small = (wide * high for wide, high in EDIT_SIZES[name])
+        for constant, value in (("EDIT_AREA", large), ("PLUS_AREA", small), ("EDIT_UNIT", 4)):
+            monkeypatch.setattr(qwen_image, constant, value)
     picture, mask = map(pyapp.from_numpy, start_picture())
     count = iter(range(20, 40))
     told: dict[str, Any] = {} if CLASSES[name].startswith("Flux") else {"negative_prompt": NEGATIVE}
     if name == "klein":
         told = {}
+    elif name in EDITS:
+        told = {"negative_prompt": NEGATIVE, "height": 20, "width": 16}
     elif strength is None:
         told = {"negative_prompt": NEGATIVE, "true_cfg_scale": TRUE_CFG_SCALE, "height": 20, "width": 16}
     options = ImagineOptions(steps=steps, guidance=MODELS[name][2], strength=strength, **told)
+    prompts = PROMPTS[:1] if name in EDITS else PROMPTS  # as diffusers' pipelines take it
     drawing = Drawing(
-        loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(next(count), *shape)),
+        loaded, prompts, options, lambda shape: pyapp.from_numpy(numbers(next(count), *shape)),
         picture, mask.unsqueeze(2) if masked else None,
     )  # fmt: skip
     assert (drawing.height, drawing.width) == (20, 16)
@@ -355,6 +379,11 @@ def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int, monk
         for wrong in ({"guidance": 2.0}, {"negative_prompt": NEGATIVE}):
             with pytest.raises(OptionError, match=next(iter(wrong))):
                 Drawing(loaded, PROMPTS, ImagineOptions(**wrong))
+    elif name in EDITS:
+        with pytest.raises(OptionError, match="image: this model changes a picture"):
+            Drawing(loaded, PROMPTS, ImagineOptions())
+        with pytest.raises(OptionError, match="too narrow"):
+            Drawing(loaded, PROMPTS, ImagineOptions(), picture=pyapp.zeros(2, 2000, 3, dtype="uint8"))
     elif strength is None:
         drawing = Drawing(loaded, PROMPTS, ImagineOptions(), picture=picture)
         assert (drawing.height, drawing.width) == (268, 240)  # the usual area, with the ratio 20 to 18

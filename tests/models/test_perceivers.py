@@ -10,7 +10,7 @@ import pytest
 import pyapp
 from pyapp.errors import ModelError
 from pyapp.models import perceiver
-from pyapp.models.loading.by_task import HEADS
+from pyapp.models.loading.heads import HEADS
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from tests.models.perceiver_configs import CONFIGS, IDS, PICTURES
 from tests.models.seeded import picture, picture_weights, shown

@@ -19,8 +19,9 @@ from pyapp.errors import ArgumentError, InputError, ModelError, OptionError
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
 from pyapp.models.loading import open_clip
-from pyapp.models.loading.by_task import build
+from pyapp.models.loading.building import build
 from pyapp.models.loading.image_processors import usual_processor
+from pyapp.models.sam3 import Sam3
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.processors import KINDS
 from tests.models.picture_configs import (
@@ -33,6 +34,8 @@ from tests.models.picture_configs import (
     PROMPT,
     QUANTISED,
     QUESTION,
+    SHOWN_BOXES,
+    SHOWN_KINDS,
     TOKENS,
     WITH_TOKENS,
     sizes,
@@ -78,7 +81,7 @@ def make(name: str, task: str, **changes: Any) -> Any:
     with pyapp.no_grad():
         for key, value in [*model.named_parameters(remove_duplicate=False), *buffers.items()]:
             own = key in buffers and "input_conditioner" not in key  # RADIO's are in its configuration
-            if value.dtype.is_floating_point and (key in stored or own):
+            if value.dtype.is_floating_point and (key in stored or own) and key != "attn_mask_probs":
                 value.copy_(pyapp.from_numpy(picture_weights(stored.get(key, key), tuple(value.shape))))
     return model.eval()
 
@@ -114,6 +117,10 @@ def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> li
         ids = on(PHRASES)
         logits, boxes = model(pictures, ids, ids != 0)
         return [logits.clamp(min=-50), boxes]
+    if isinstance(model, Sam3):
+        shown, kinds = on(SHOWN_BOXES), on(SHOWN_KINDS)
+        texts = model.text_features(on(TOKENS))
+        return [*model.found(pictures, texts), *model.found(pictures, texts, shown, kinds)]
     model = with_prompt(model)
     found = model(pictures, on(TOKENS)) if task in WITH_TOKENS else model(pictures)
     return list(found) if isinstance(found, tuple) else [found]

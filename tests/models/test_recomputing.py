@@ -56,8 +56,8 @@ def test_every_language_model() -> None:
         again, found, fewer = step(model)
         assert again == loss and fewer < nodes / 2
         assert found.keys() == expected.keys()
-        # All layers of Zamba 2 read the words, whose gradients are then added in another order.
-        close = 1e-5 if name == "zamba2" else 0
+        # All layers of Zamba 1 and 2 read the words, whose gradients are then added in another order.
+        close = 1e-5 if name in ("zamba", "zamba2") else 0
         for key, gradient in expected.items():
             np.testing.assert_allclose(found[key], gradient, rtol=close, atol=close / 10, err_msg=key)
 

@@ -18,13 +18,29 @@ from pyapp.audio.speaking import SpeakOptions, speak, speak_events
 from pyapp.audio.wav import as_pcm
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Sound
+from pyapp.models.load import load_model
 from pyapp.models.loading.voice import SPEAKERS, load_voice
 from pyapp.models.qwen_omni import Speaking, renamed
 from pyapp.nn.audio import code_wave
-from tests.models.reply_voice_configs import ASKED, CONFIGS, DRAWN, MOST, ROLE, VOICE, recorded, weights
+from pyapp.nn.audio.talkers import Heard
+from tests.models.reply_voice_configs import (
+    ASKED,
+    CONFIGS,
+    DRAWN,
+    MOST,
+    RECORDED,
+    ROLE,
+    VOICE,
+    conversation,
+    recorded,
+    weights,
+)
 from tests.models.seeded import shown
+from tests.models.sense_configs import PICTURE, SETTINGS, SOUND, SOUND_ENDS
 from tests.models.small_models import golden_in, numbers
+from tests.models.sound_configs import recording
 from tests.models.test_described_voices import letters
+from tests.models.test_senses import TOKENS
 from tests.models.voice_folders import drawn, write_folder
 
 CLOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
@@ -39,15 +55,38 @@ def known() -> dict[str, Any]:
     return {VOICE[0]: one, "Ethan": {**one, "cond": -vector}}
 
 
+def with_sound(name: str) -> str:
+    """A tokenizer.json of letters, with the tokens of recordings and pictures."""
+    document = json.loads(letters())
+    vocab = document["model"]["vocab"]
+    document["model"]["vocab"] = {piece: id if id < 3 else id + 100 for piece, id in vocab.items()}
+    marks = dict(zip(TOKENS[f"{name}_thinker"][:4], (SOUND, *SOUND_ENDS, PICTURE), strict=True))
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    for mark, id in {**marks, "<|im_start|>": 40, "<|im_end|>": 41}.items():
+        document["model"]["vocab"][mark] = id
+        document["added_tokens"].append({"id": id, "content": mark, **plain, "special": True})
+    return json.dumps(document)
+
+
 @pytest.fixture(scope="module", params=CONFIGS)
 def case(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, dict[str, Any], Any, Path]:
     name, folder = request.param, tmp_path_factory.mktemp("model")
-    write_folder(folder, drawn(golden(name)["tensors"], weights), CONFIGS[name], tokenizer=letters())
+    tensors = drawn(golden(name)["tensors"], weights)
+    write_folder(folder, tensors, CONFIGS[name], tokenizer=with_sound(name), preprocessor_config=SETTINGS)
     if not name.startswith("qwen3"):
         pyapp.save(known(), folder / SPEAKERS)
     return name, golden(name), load_voice(folder), folder
+
+
+def result_of(steps: Any) -> Any:
+    """What a generator returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def evenly(*shape: int) -> pyapp.Tensor:
@@ -116,7 +155,7 @@ def test_replies_to_a_conversation(case: Any, monkeypatch: pytest.MonkeyPatch) -
                 ("system", reply_voice.SYSTEM), ("user", "is it"), ("assistant", "no"), ("user", "so")
             )
         )  # fmt: skip
-    asked = voice.asked_in(said)
+    asked, _ = result_of(voice.asked_in(said))
     assert asked == voice._words.encode_guarded(text)
     options = SpeakOptions(seed=4)
 
@@ -132,6 +171,46 @@ def test_replies_to_a_conversation(case: Any, monkeypatch: pytest.MonkeyPatch) -
     assert not spoken("***\n")
 
 
+def test_recordings_reach_the_talker(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a recording in a conversation, the codes of the reply are those of transformers; a voice hears recordings
+    by the ears of the model that it belongs to, and leaves them out without.
+    """
+    name, expected, loaded, folder = case
+    voice, writer = loaded.model, load_model(folder)
+    ears: Any = writer.model
+    model, newer = voice.model, name.startswith("qwen3")
+    processor = writer.hearing or writer.processor
+    samples = recording(RECORDED)
+    turns = conversation(name)
+    told = [id for _, turn in turns for id in turn]
+    asked = [id for role, turn in turns for id in turn if role == 42 or not newer]
+    with pyapp.no_grad():
+        vectors = ears.ears.vectors_of(processor(samples), [processor.size(len(samples))])
+        heard = Heard([place for place, id in enumerate(told) if id == SOUND], vectors)
+        heard = Heard([i for i, id in enumerate(asked) if id == SOUND], model.states_of(writer.model, told, heard))
+        answer = expected["heard"]
+        read = model.read(asked, ROLE, answer["reply"][:-1], 37 if newer else VOICE[1], heard)
+        codes = answer["codes"] if newer else [[code] for code in answer["codes"]]
+        found = [*voice.written(read, MOST, 0.0, 1)]
+    assert found[: len(codes)] == codes and len(codes) > 8
+    parts = [{"type": "audio", "audio": samples}, {"type": "text", "text": "so"}]
+    said: list[dict[str, Any]] = [{"role": "system", "content": "no"}, {"role": "user", "content": parts}]
+    asked, own = result_of(voice.asked_in(said, writer))
+    assert len(own.places) == len(heard.places) == len(own.vectors) and {asked[place] for place in own.places} == {
+        SOUND
+    }
+    if not newer:
+        np.testing.assert_allclose(numbers(own.vectors), numbers(vectors), atol=0.1)  # its offset is taken away
+    assert result_of(voice.asked_in(said))[1] is None and result_of(voice.asked_in(said[:1], writer))[1] is None
+    monkeypatch.setattr(reply_voice, "MOST", 8)
+
+    def spoken(ears: Any) -> list[bytes]:
+        events = speak_events(loaded, "it is", SpeakOptions(seed=4), Cancel(), said, ears)
+        return [event.pcm for event in events if isinstance(event, Sound)]
+
+    assert spoken(writer) != spoken(None)
+
+
 HOSTILE: dict[str, list[tuple[str, dict[str, Any], str]]] = {
     "qwen2_5_omni": [
         ("talker_config", {"embedding_size": 31}, "embedding_size"),
@@ -143,6 +222,7 @@ HOSTILE: dict[str, list[tuple[str, dict[str, Any], str]]] = {
     "qwen3_omni_moe": [
         ("talker_config", {"num_code_groups": 2}, "num_code_groups"),
         ("talker_config", {"speaker_id": {"x": 5000}}, "5000"),
+        ("talker_config", {"accept_hidden_layer": 3}, "accept_hidden_layer"),
         ("code2wav_config", {"num_key_value_heads": 1}, "num_key_value_heads"),
         ("code2wav_config", {"upsample_rates": [100]}, "upsample_rates"),
     ],

@@ -19,8 +19,10 @@ from pyapp.models import load_model
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.sentences.logit_ranking import QWEN_TEMPLATE
 from pyapp.text.chat.chat_template import render
+from tests.command_lines import lines
 from tests.models.seeded import draw
 from tests.models.sentence_texts import DOCUMENTS, QUERIES, tokenizer_json
+from tests.serve.in_process import serving
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -105,27 +107,15 @@ def test_embedders_rank_by_their_own_measure(folders: dict[str, Path]) -> None:
 
 
 def test_commands_and_routes(folders: dict[str, Path], tmp_path: Path) -> None:
-    testing, client = pytest.importorskip("click.testing"), pytest.importorskip("starlette.testclient")
-    from pyapp.cli import cli
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
     (tmp_path / "texts").write_text("\n".join(DOCUMENTS))
     expected = GOLDEN["pylates"]["outputs"]
-
-    def lines(*arguments: str) -> list[str]:
-        found = testing.CliRunner().invoke(cli, arguments, standalone_mode=False)
-        assert found.exception is None and found.return_value == 0, found.output
-        return str(found.stdout).splitlines()
-
     command = (str(tmp_path / "texts"), "-m", str(folders["pylates"]))
     vectors = [json.loads(line) for line in lines("embed", *command, "--tokens")]
     assert [len(one) for one in vectors] == [count for count, _ in expected["documents"]]
     ranked = [line.split("\t") for line in lines("rerank", QUERIES[0], *command)]
     near([float(score) for score, _ in ranked], np.round(sorted(expected["scores"][0], reverse=True), 4))
     served = tuple(f"{name}={folders[name]}" for name in ("pylates", "logits", "static"))
-    with client.TestClient(make_app(Context(Settings(models=served, preload=False)))) as http:
+    with serving(*served) as http:
         for name, scores in (("pylates", expected["scores"][0]), ("logits", GOLDEN["logits"]["outputs"]["scores"])):
             ask = {"model": name, "query": QUERIES[0], "documents": DOCUMENTS}
             results = http.post("/v1/rerank", json=ask).json()["results"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def inputs(name: str) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
     settings, counts = (FUSED, FUSED_SAMPLES) if name == "clap-fused" else (SETTINGS, SAMPLES)
     longest = max(map(len, TEXTS))
     ids = pyapp.tensor([[*text, *[1] * (longest - len(text))] for text in TEXTS])
-    processor = DecibelProcessor.from_settings(settings, fused=name == "clap-fused")
+    processor = replace(DecibelProcessor.from_settings(settings), fused=name == "clap-fused")
     return processor([recording(count) for count in counts])[0], ids, ids != 1
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import pyapp
 from pyapp.formats import open_checkpoint, write_safetensors
-from pyapp.models.loading.by_task import build
+from pyapp.models.loading.building import build
 from tests.models.encoder_configs import CONFIGS as ENCODERS
 from tests.models.encoder_configs import batch
 from tests.models.seeded import draw

@@ -183,6 +183,11 @@ def test_scatter(kernels: Kernels, name: str, dtype: str) -> None:
     if not dtype.startswith("float8"):
         found = scatter(kernels, name, dtype, y, 1, index, 2)
         np.testing.assert_array_equal(found, scatter_reference(name, dtype, y, 1, index, 2))
+    wide, beside = store_as(plain, rng.integers(0, 5, (2, 4, 50))), rng.integers(0, 3, (2, 3, 50))  # rows at once
+    np.testing.assert_array_equal(
+        scatter(kernels, name, dtype, wide[:, :3], 1, beside, wide[:, 1:]),
+        scatter_reference(name, plain, wide[:, :3], 1, beside, wide[:, 1:]),
+    )
     flat, flat_index = y.ravel(), rng.integers(0, 72, 200)
     flat_source = store_as(plain, rng.integers(0, 5, 200))
     found = scatter(kernels, name, dtype, flat, 0, flat_index, flat_source)

@@ -1,6 +1,7 @@
 """Optimisers, clipping and schedules against torch's values (made by make_golden.py)."""
 
 import copy
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,9 @@ def test_hooks_of_steps_are_not_copied_and_return_pairs() -> None:
     optimizer.register_step_pre_hook(lambda *_: 5)
     with pytest.raises(RuntimeError, match="None or"):
         optimizer.step()
+
+
+def test_scripts_see_the_flags_of_optimizers() -> None:
+    flags = inspect.signature(optim.AdamW).parameters
+    assert {"fused", "foreach", "capturable"} < set(flags) and flags["fused"].default is None
+    assert "fused" not in inspect.signature(optim.Rprop).parameters

@@ -30,7 +30,7 @@ def test_as_torch(name: str) -> None:
 def test_nothing_is_loaded_where_something_is_wrong() -> None:
     """But for names that a hook may still excuse."""
     layer = constant(pyapp, 0)
-    with pytest.raises(KeyError, match="missing .*bias"):
+    with pytest.raises(KeyError, match="Missing .*bias"):
         layer.load_state_dict({"weight": pyapp.ones(1, 1)})
     layer.register_load_state_dict_pre_hook(lambda *args: args[-1].append("made by version 3"))
     with pytest.raises(RuntimeError, match="Linear: made by version 3"):

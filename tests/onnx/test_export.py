@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -178,3 +179,191 @@ def test_what_cannot_be_written() -> None:
         with pytest.raises((ModelError, TypeError), match=message):
             written(function, randn(3))
     assert float(tensor(2.0) + 1) == 3.0  # ops are as they were
+
+
+# -- sizes that may differ
+
+
+class Tokens(nn.Module):
+    """Positions that are counted, a causal mask, and a mask of the tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 16), nn.Embedding(32, 16)
+        self.block = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        count = ids.shape[1]
+        x = self.words(ids) + self.places(pyapp.arange(count))
+        causal = nn.Transformer.generate_square_subsequent_mask(count)
+        x = self.block(x, src_mask=causal, src_key_padding_mask=mask == 0, is_causal=True)
+        return (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+class Recurrent(nn.Module):
+    """All states of recurrent layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 6, bidirectional=True, batch_first=True)
+        self.gru, self.rnn = nn.GRU(12, 5, 2), nn.RNN(5, 3, nonlinearity="relu", bias=False)
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        y, (h, c) = self.lstm(x)
+        z, last = self.gru(y)
+        return [h, c, last, *self.rnn(z)]
+
+
+class Scaled(nn.Module):
+    """A network with a way down and up again, of pictures of any size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.down = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 6, 3, 2, 1)
+        self.last = nn.Conv2d(10, 2, 3, padding=1, padding_mode="reflect")
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        x = F.relu(self.first(x))
+        up = F.interpolate(self.down(x), size=x.shape[2:], mode="bilinear")
+        y = self.last(pyapp.cat([x, up], 1))
+        return {"y": y, "twice": F.interpolate(y, scale_factor=2), "mean": F.adaptive_avg_pool2d(y, 1).flatten(1)}
+
+
+def _parts(x: Tensor) -> list[Tensor]:
+    """Parts and moves of x (B, T, 4)."""
+    y = x * 1
+    y[:, 1:-1, 0] = 0.5
+    y[..., -1] *= 3
+    rows = pyapp.arange(x.shape[0])
+    return [
+        y, x.flip(1).roll(2, 1), x[:, ::2], x[rows, x.shape[1] - 1], x.unfold(1, 3, 2).sum(-1), x.repeat(2, 1, 3),
+        x.reshape(x.shape[0], -1), x.mean((0, 1)) / x.numel(), x.transpose(1, 2).diagonal(1, 1, 2),
+        x[:, :, 0] @ pyapp.ones(x.shape[1], x.shape[1]).tril(-1) + pyapp.eye(x.shape[1])[0],
+        pyapp.cat([(pyapp.arange(x.shape[1]) * 0.5).sin(), pyapp.zeros(2)]), F.pad(x, (0, 0, 1, 2), mode="replicate"),
+        pyapp.stack([x[:, 0], x[:, -1]]).amax(0), x.topk(2, 1)[0], F.layer_norm(x, (4,)) @ x[0, 0],
+    ]  # fmt: skip
+
+
+Sizes = dict[int, str]
+
+
+def sized() -> list[tuple[str, Any, list[tuple[tuple[int, ...], Sizes]], list[dict[str, int]]]]:
+    """(name, module, (shape, sizes that may differ) of each input, sizes to try): a shape of two dims is of ids."""
+    pyapp.manual_seed(1)
+    batch, tokens = {0: "batch"}, {0: "batch", 1: "tokens"}
+    several = [{"batch": 1, "tokens": 3}, {"batch": 5, "tokens": 9}]
+    return [
+        ("one row", nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.LayerNorm(3)), [((1, 3, 2, 2), batch)], several),
+        ("pictures", Pictures().eval(), [((2, 3, 16, 16), batch)], several),
+        ("texts", Tokens().eval(), [((2, 6), tokens), ((2, 6), tokens)], [*several, {"batch": 2, "tokens": 1}]),
+        ("recurrent", Recurrent().eval(), [((2, 5, 4), tokens)], several),
+        (
+            "scaled", Scaled().eval(), [((1, 3, 8, 8), {0: "batch", 2: "high", 3: "wide"})],
+            [{"batch": 2, "high": 12, "wide": 7}, {"batch": 1, "high": 5, "wide": 16}],
+        ),
+        ("parts", _parts, [((3, 7, 4), tokens)], [{"batch": 4, "tokens": 6}, {"batch": 5, "tokens": 12}]),
+        ("products", lambda x, y: x @ y, [((3, 4, 2), {1: "a"}), ((3, 2, 5), {2: "b"})], [{"a": 1, "b": 9}]),
+    ]  # fmt: skip
+
+
+def sized_inputs(shapes: list[tuple[tuple[int, ...], Sizes]], sizes: dict[str, int]) -> list[Tensor]:
+    found = []
+    for at, (shape, dims) in enumerate(shapes):
+        shape = tuple(sizes.get(dims.get(dim, ""), size) for dim, size in enumerate(shape))
+        numbers = np.random.RandomState(at).randint(0, 2 if at else 50, shape)
+        if at and len(shape) == 2:
+            numbers[:, 0] = 1
+        found.append(tensor(numbers) if len(shape) == 2 else randn(*shape))
+    return found
+
+
+def sized_file(module: Any, shapes: list[tuple[tuple[int, ...], Sizes]], **settings: Any) -> bytes:
+    axes = {f"input_{at}": dims for at, (_, dims) in enumerate(shapes)}
+    return written(module, sized_inputs(shapes, {}), dynamic_axes=axes, **settings)
+
+
+def flat(found: Any) -> list[Tensor]:
+    return (
+        list(found.values()) if isinstance(found, dict) else list(found) if not isinstance(found, Tensor) else [found]
+    )
+
+
+def test_sizes_that_differ() -> None:
+    def check_sizes(name: str, module: Any, shapes: Any, tries: Any) -> None:
+        read = load(sized_file(module, shapes))
+        for sizes in tries:
+            inputs = sized_inputs(shapes, sizes)
+            with no_grad():
+                wanted, found = flat(module(*inputs)), flat(read(*inputs))
+            for own, other in zip(found, wanted, strict=True):
+                assert own.dtype is other.dtype and own.shape == other.shape
+                np.testing.assert_allclose(own.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
+
+    check_each(check_sizes, sized())
+
+
+def test_names_of_sizes() -> None:
+    batch = pyapp.export.Dim("batch", min=2, max=9)
+    module = nn.Sequential(nn.Conv1d(2, 3, 3, padding=1), nn.Upsample(scale_factor=2))
+    x = randn(2, 2, 5)
+    read = load(written(module, (x,), dynamic_shapes=({0: batch, 2: pyapp.export.Dim.DYNAMIC},)))
+    assert read.inputs[0].type.shape == ("batch", 2, "input_0_dim_2")
+    assert read.outputs[0].type.shape == ("batch", 3, "input_0_dim_2*2")
+    program = pyapp.export.export(module.eval(), (x,), dynamic_shapes=({0: batch},))
+    assert load(written(program, program.example_inputs[0])).outputs[0].type.shape == ("batch", 3, 10)
+    both = load(written(lambda a, b: pyapp.cat([a, b]), [randn(2, 3), randn(4, 3)], dynamic_axes={
+        "input_0": [0], "input_1": {0: "rows"}, "output_0": {0: "sum"}}))  # fmt: skip
+    assert both.outputs[0].type.shape == ("input_0_dim_0 + rows", 3)
+    together = {name: {0: pyapp.export.Dim.AUTO} for name in ("input_0", "input_1")}
+    assert load(written(lambda a, b: a * b, [randn(3, 2)] * 2, dynamic_axes=together))(
+        tensor([[1.0, 2.0]] * 7), tensor([[3.0, 4.0]] * 7)
+    ).shape == (7, 2)  # fmt: skip
+
+
+def test_a_mask_of_the_input_hides_rows() -> None:
+    """Whether a row sees any key depends on the mask, not on the example's."""
+
+    def attention(x: Tensor, mask: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    x, mask = randn(1, 2, 3, 4), tensor([[True, False, True]] * 3)
+    read = load(written(attention, [x, mask]))
+    other = tensor([[True, True, True], [False, False, False], [False, True, False]])
+    np.testing.assert_allclose(read(x, other).numpy(), attention(x, other).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_older_opsets_and_tensors_beside_the_model(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4)).eval()
+    x = randn(3, 16)
+    with no_grad():
+        wanted = module(x).amax(-1).numpy()
+    path = tmp_path / "model.onnx"
+    export(lambda x: module(x).amax(-1), x, path, opset_version=17, external_data=True)
+    assert path.stat().st_size < 1500 < (tmp_path / "model.onnx.data").stat().st_size
+    assert b"Gelu" not in path.read_bytes()
+    np.testing.assert_allclose(load(path)(x).numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_wrong_arguments() -> None:
+    x = randn(2, 3)
+    wrong: list[tuple[str, dict[str, Any], str]] = [
+        ("a name", {"dynamic_axes": {"y": {0: "b"}}}, "names 'y'; there are input_0"),
+        ("a dim", {"dynamic_axes": {"input_0": {2: "b"}}}, "has 2 dims, no dim 2"),
+        ("two numbers", {"dynamic_axes": {"input_0": {0: "b", 1: "b"}}}, "'b' is 2 and 3"),
+        ("a fixed size", {"dynamic_axes": {"input_0": [1]}}, "does not run with input_0"),
+        ("an opset", {"opset_version": 9}, "17 to 23, not 9"),
+        ("a setting", {"export_params": False}, "export_params=False does nothing here"),
+        ("a word", {"strange": 1}, "unexpected keyword argument 'strange'"),
+        ("no path", {"external_data": True}, "needs the path of a file"),
+    ]
+
+    def refused(_: str, settings: dict[str, Any], message: str) -> None:
+        with pytest.raises((ValueError, TypeError, NotImplementedError), match=message):
+            written(nn.Linear(3, 2), x, **settings)
+
+    check_each(refused, wrong)
+    with pytest.raises(ModelError, match="which op follows|number of ops"):
+        written(lambda x: sum(x.unbind(0)), x, dynamic_axes={"input_0": [0]})
+    with pytest.raises(ModelError, match="a constant of the op"):
+        primes = np.asarray([2.0, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73])
+        written(lambda x: x * tensor(primes[: x.shape[1]]), x, dynamic_axes={"input_0": [1]})

@@ -11,7 +11,7 @@ import pytest
 from pyapp import no_grad
 from pyapp.onnx import load
 from tests.onnx import suite
-from tests.onnx.test_export import modules, written
+from tests.onnx.test_export import flat, modules, sized, sized_file, sized_inputs, written
 from tests.together import check_each
 
 pytest.importorskip("onnx")
@@ -70,6 +70,26 @@ def test_onnxruntime_runs_what_is_exported() -> None:
     check_each(check, modules())
 
 
+def test_onnxruntime_runs_what_is_exported_with_other_sizes() -> None:
+    runtime = pytest.importorskip("onnxruntime")
+
+    def check(name: str, module: Any, shapes: Any, tries: Any) -> None:
+        for opset in (17, 23):
+            file = sized_file(module, shapes, opset_version=opset)
+            session = runtime.InferenceSession(file, providers=["CPUExecutionProvider"])
+            for sizes in tries:
+                inputs = sized_inputs(shapes, sizes)
+                names = [info.name for info in session.get_inputs()]
+                found = session.run(None, {n: x.numpy() for n, x in zip(names, inputs, strict=True)})
+                with no_grad():
+                    wanted = flat(module(*inputs))
+                for own, other in zip(found, wanted, strict=True):
+                    assert own.dtype.name == other.dtype.name
+                    np.testing.assert_allclose(own, other.numpy(), rtol=1e-4, atol=1e-5)
+
+    check_each(check, sized())
+
+
 def test_onnxruntime_runs_exported_models() -> None:
     """Models of pyapp.models with random weights."""
     runtime = pytest.importorskip("onnxruntime")
@@ -103,9 +123,12 @@ def test_onnxruntime_runs_exported_models() -> None:
 
     def check(name: str, model: Any) -> None:
         model.eval()
-        session = runtime.InferenceSession(written(model, tokens), providers=["CPUExecutionProvider"])
-        with no_grad():
-            wanted = model(tokens)
-        np.testing.assert_allclose(session.run(None, {"input_0": tokens.numpy()})[0], wanted.numpy(), atol=1e-4)
+        file = written(model, tokens, dynamic_axes={"input_0": {0: "batch", 1: "tokens"}})
+        session = runtime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        for batch, count in ((2, 7), (1, 12), (3, 1)):
+            ids = pyapp.tensor(np.random.RandomState(1).randint(0, 64, (batch, count)))
+            with no_grad():
+                wanted = model(ids)
+            np.testing.assert_allclose(session.run(None, {"input_0": ids.numpy()})[0], wanted.numpy(), atol=1e-4)
 
     check_each(check, made.items())

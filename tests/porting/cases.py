@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.porting import distribution_cases, export_cases, nested_cases, tensor_class_cases
+from tests.porting import distribution_cases, export_cases, masked_cases, nested_cases, tensor_class_cases
 
 # -- functions of functions, of x and y
 
@@ -526,7 +526,7 @@ def calls() -> dict[str, Any]:
     found |= {f"constructor {i}": f for i, f in enumerate(CONSTRUCTORS)}
     found |= {f"program {n}": f for n, f in PROGRAMS.items()}
     found |= distribution_cases.calls() | tensor_class_cases.calls()
-    return found | nested_cases.calls() | export_cases.calls()
+    return found | nested_cases.calls() | export_cases.calls() | masked_cases.calls()
 
 
 def plain(value: Any) -> Any:

@@ -34,6 +34,18 @@ def _attended(t: Any, **settings: Any) -> list[Any]:
     return _parts(attend(q, q, q, **settings))
 
 
+def _attention_layer(t: Any) -> list[Any]:
+    """An encoder layer for sequences; in torch for each alone."""
+    layer = t.nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
+    with t.no_grad():
+        for k, p in enumerate(layer.parameters()):
+            p.copy_(_rows(t, *p.shape, seed=k))
+    batch = _batch(t)
+    if t.__name__ == "torch":
+        return [layer(part[None], is_causal=False)[0] for part in batch.unbind()]
+    return _parts(layer(batch))
+
+
 def _reduced_heads(t: Any) -> list[Any]:
     """What is left of the dims before the ragged one and behind it, of which torch takes few of nested tensors."""
     x = _heads(t)
@@ -86,6 +98,7 @@ _CALLS: dict[str, Any] = {
     "two dims on": lambda t: _parts(_heads(t).transpose(2, 3)),
     "attention": _attended,
     "causal attention": lambda t: _attended(t, is_causal=True),
+    "an encoder layer": _attention_layer,
     "gradients": _leaf,
     "sums of tensors": lambda t: [(x := _batch(t)).sum(), x.sum(1), x.mean(1), x.amax(1), x.mean()],
     "padding": lambda t: t.nested.to_padded_tensor(_batch(t), -1.0),

@@ -192,7 +192,7 @@ def test_batches() -> None:
     assert drawn == [1] * 5
     for call, message in (
         (lambda: data.DataLoader(range(3), batch_size=0), "positive"),
-        (lambda: data.DataLoader(range(3), shuffle=True, sampler=[0]), "exclude"),
+        (lambda: data.DataLoader(range(3), shuffle=True, sampler=[0]), "mutually exclusive"),
         (lambda: data.random_split(range(3), [1, 1]), "add up"),
         (lambda: data.TensorDataset(pyapp.ones(2), pyapp.ones(3)), "one length"),
     ):

@@ -51,7 +51,9 @@ NEIGHBOURS = {
     ("models", "audio"),  # how its sound is
     ("datasets", "vision"),  # reads pictures
     ("onnx", "text"),  # what makes a pattern slow
+    ("onnx", "export"),  # inputs whose sizes may differ
     ("audio", "onnx"),  # networks for speech and speakers
+    ("distributed", "export"),  # a pipeline cuts the program of a model
     ("hub", "formats"),  # the index of a model in several files
     ("nn", "formats"),  # Weights opens files
     ("utils", "formats"),  # a log for TensorBoard

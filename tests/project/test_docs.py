@@ -230,7 +230,7 @@ def test_several_processes(place: Path) -> None:
     """One process by itself runs the first two programs of the page, four processes the others."""
     pytest.importorskip("mpi4py")
     write_chat_model(place / "path" / "to" / "model")
-    first, second, trained, planned, saved = blocks(ROOT / "docs/distributed.md", "python")
+    first, second, trained, planned, shared, staged, saved = blocks(ROOT / "docs/distributed.md", "python")
     (place / "script.py").write_text(f"{first}\ndist.destroy_process_group()\n{second}")
     (place / "four.py").write_text(
         f"{first}\nfrom pyapp.models import load_model\nmodel = load_model('path/to/model').model\n"
@@ -239,6 +239,12 @@ def test_several_processes(place: Path) -> None:
         f"{saved}\nassert state['step'] == 100\n"
         "model = nn.Module()\nblock = nn.Module()\nmodel.layers = nn.ModuleList([block])\n"
         f"block.w1, block.w2 = nn.Linear(4, 6), nn.Linear(6, 4)\n{planned}\nassert block.w1.weight.shape == (3, 4)\n"
+        f"{shared}\nassert part.shape == (8, 3) and pyapp.allclose(whole.sum(), total.full_tensor(), atol=1e-3)\n"
+        "class Layers(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(8)])\n"
+        "    def forward(self, x):\n        for layer in self.layers:\n            x = layer(x)\n        return x\n"
+        "model, x, target, losses = Layers(), pyapp.ones(16, 4), pyapp.zeros(16, dtype='int64'), []\n"
+        f"{staged}\nassert len(losses) == 8 * (dist.get_rank() == 3)\n"
     )
     started = {**os.environ, "PYTHONPATH": str(ROOT)}
     for command in (["script.py"], ["-m", "pyapp", "run", "-n", "4", "four.py"]):

@@ -18,6 +18,7 @@ import pytest
 from tests.models.test_diffusion import write_model as write_painter
 from tests.models.test_voices import make as make_voice
 from tests.models.test_voices import write as write_voice
+from tests.serve.in_process import serving
 from tests.text.chat_model import write_chat_model
 from tests.text.embedder import write_embedder
 
@@ -38,19 +39,8 @@ def model_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def client(model_folders: dict[str, Path]) -> Iterator[Any]:
     """A client of an application in this process: a chat model, an embedder, a voice, a model that draws and the
     embedded speech model."""
-    pytest.importorskip("starlette")
-    pytest.importorskip("multipart")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
     models = [f"{name}={folder}" for name, folder in model_folders.items()]
-    settings = Settings(models=(*models, "speech"), preload=False, body_bytes=1 << 20, prompt_characters=20_000)
-    context = Context(settings)
-    with TestClient(make_app(context), raise_server_exceptions=False) as found:
-        found.context = context
+    with serving(*models, "speech", body_bytes=1 << 20, prompt_characters=20_000) as found:
         yield found
 
 
@@ -108,3 +98,13 @@ class Process:
         connection.request("GET", "/metrics", headers={"Authorization": "Bearer secret"})
         lines = connection.getresponse().read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0].partition(" ")[0] == name)
+
+
+@pytest.fixture(scope="session")
+def keyed_server(model_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A server of all models in a process of its own, with the key "secret"."""
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text("secret\n")
+    models = [f"{name}={folder}" for name, folder in model_folders.items()]
+    with Process(*models, "speech", "--api-key-file", str(keys)) as found:
+        yield found

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pyapp.formats.png import encode_png
+from tests.serve.in_process import serving
 from tests.serve.test_routes import WEATHER, named_events, post
 from tests.together import check_each
 
@@ -186,15 +187,8 @@ def test_refusals_name_the_field(client: Any) -> None:
 
 def test_keys(model_folders: dict[str, Path]) -> None:
     """A key comes as in OpenAI's interface, or as x-api-key; errors before a route is found have its form."""
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
 
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
-    settings = Settings(models=(f"chat={model_folders['chat']}",), preload=False, keys=("secret",))
-    with TestClient(make_app(Context(settings))) as client:
+    with serving(f"chat={model_folders['chat']}", keys=("secret",)) as client:
         for headers, status in (
             ({"x-api-key": "secret"}, 200), ({"Authorization": "Bearer secret"}, 200), ({"x-api-key": "other"}, 401),
             ({"x-api-key": "secret", "Authorization": "Bearer other"}, 401),

@@ -7,7 +7,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,6 @@ TEXTS = ["the cat sat on the mat", "a blue boat sailed", "we ate bread"]
 ASK = [{"role": "user", "content": "hello"}]
 
 
-@pytest.fixture(scope="module")
-def process(model_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
-    keys.write_text("secret\n")
-    models = [f"{name}={folder}" for name, folder in model_folders.items()]
-    with Process(*models, "speech", "--api-key-file", str(keys), "--parallel", "2") as found:
-        yield found
-
-
 def server(process: Process, **more: Any) -> Server:
     return Server(f"http://127.0.0.1:{process.port}", **{"key": "secret", **more})
 
@@ -46,8 +36,8 @@ def end_of(stream: Any) -> Any:
     return collect(stream)[-1]
 
 
-def test_texts_are_those_of_this_process(process: Process, model_folders: dict[str, Path]) -> None:
-    here, there = str(model_folders["chat"]), server(process, model="chat")
+def test_texts_are_those_of_this_process(keyed_server: Process, model_folders: dict[str, Path]) -> None:
+    here, there = str(model_folders["chat"]), server(keyed_server, model="chat")
     for seed, options in enumerate(
         (
             GREEDY,
@@ -66,17 +56,20 @@ def test_texts_are_those_of_this_process(process: Process, model_folders: dict[s
     assert len(several.results["texts"]) == 3
 
 
-def test_scores_and_figures(process: Process, model_folders: dict[str, Path]) -> None:
+def test_scores_and_figures(keyed_server: Process, model_folders: dict[str, Path]) -> None:
     options = {**GREEDY, "logprobs": 2}
-    for stream in (tasks.chat(server(process), ASK, options), tasks.generate(server(process), "hello", options)):
+    for stream in (
+        tasks.chat(server(keyed_server), ASK, options),
+        tasks.generate(server(keyed_server), "hello", options),
+    ):
         found = collect(stream)
         tokens = [event for event in found if isinstance(event, Token)]
         assert len(tokens) == 12 and all(token.logprob <= 0 and len(token.top_logprobs) == 2 for token in tokens)
         assert {"time_to_first_token", "decode_speed"} <= {e.name for e in found if isinstance(e, Metric)}
 
 
-def test_vectors_labels_and_speech(process: Process, model_folders: dict[str, Path]) -> None:
-    here, there = str(model_folders["embedder"]), server(process, model="embedder")
+def test_vectors_labels_and_speech(keyed_server: Process, model_folders: dict[str, Path]) -> None:
+    here, there = str(model_folders["embedder"]), server(keyed_server, model="embedder")
     one, other = (collect(tasks.embed(TEXTS, model=model)) for model in (here, there))
     for a, b in zip(items(one), items(other), strict=True):
         assert a["embedding"] == pytest.approx(b["embedding"], abs=1e-6)
@@ -85,7 +78,7 @@ def test_vectors_labels_and_speech(process: Process, model_folders: dict[str, Pa
     assert ranked[0] == 0 and len(ranked) == 2
     sound = ROOT / "web" / "models" / "speech" / "sample.wav"
     sound = sound if sound.exists() else next((ROOT / "web" / "models").rglob("*.wav"))
-    heard = collect(tasks.transcribe(str(sound), {"word_timestamps": True}, model=server(process, model="speech")))
+    heard = collect(tasks.transcribe(str(sound), {"word_timestamps": True}, model=server(keyed_server, model="speech")))
     local = collect(tasks.transcribe(str(sound), {"word_timestamps": True}, model="speech"))
     texts = [[event.text.strip() for event in found if isinstance(event, Segment)] for found in (heard, local)]
     assert texts[0] == texts[1] and texts[0]
@@ -93,8 +86,8 @@ def test_vectors_labels_and_speech(process: Process, model_folders: dict[str, Pa
     assert " ".join(word.strip() for word in words).split() == " ".join(texts[0]).split()
 
 
-def test_speech_is_that_of_this_process(process: Process, model_folders: dict[str, Path]) -> None:
-    here, there = str(model_folders["voice"]), server(process, model="voice")
+def test_speech_is_that_of_this_process(keyed_server: Process, model_folders: dict[str, Path]) -> None:
+    here, there = str(model_folders["voice"]), server(keyed_server, model="voice")
     options = {"seed": 5, "rate": 1.5, "pause": 0.5}
     found = [collect(tasks.speak("It is so. That is it!\nA hen.", options, model=model)) for model in (here, there)]
     sounds = [[event for event in events if event.type in ("sound", "done")] for events in found]
@@ -110,10 +103,12 @@ def items(events: list[Any]) -> list[Any]:
     return [event.values for event in sorted((e for e in events if isinstance(e, Item)), key=lambda e: e.index)]
 
 
-def test_cancel_ends_the_text_there_too(process: Process) -> None:
+def test_cancel_ends_the_text_there_too(keyed_server: Process) -> None:
     async def run() -> tuple[float, Any]:
         cancel, last = Cancel(), None
-        async for event in tasks.generate(server(process), "hello", {**GREEDY, "max_new_tokens": 400}, cancel=cancel):
+        async for event in tasks.generate(
+            server(keyed_server), "hello", {**GREEDY, "max_new_tokens": 400}, cancel=cancel
+        ):
             if isinstance(event, Token) and not cancel.is_set():
                 cancel.set()
                 start = time.perf_counter()
@@ -123,28 +118,28 @@ def test_cancel_ends_the_text_there_too(process: Process) -> None:
     seconds, last = asyncio.run(run())
     assert isinstance(last, Done) and last.reason == "cancelled" and seconds < 5, last
     end = time.monotonic() + 20
-    while process.metric("pyapp_requests_in_flight"):
+    while keyed_server.metric("pyapp_requests_in_flight"):
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
-def test_errors_name_what_and_where(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_what_and_where(keyed_server: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYAPP_API_KEY", raising=False)
     for url in ("localhost:8000", "ftp://x", "", "http://"):
         with pytest.raises(OptionError, match="address"):
             Server(url)
-    wrong = end_of(tasks.chat(server(process, key="other"), ASK))
+    wrong = end_of(tasks.chat(server(keyed_server, key="other"), ASK))
     assert isinstance(wrong, Error) and "key" in wrong.what and "PYAPP_API_KEY" in wrong.hint
-    missing = end_of(tasks.load(server(process, model="nobody")))
+    missing = end_of(tasks.load(server(keyed_server, model="nobody")))
     assert "no model 'nobody'" in missing.what and "chat" in missing.hint
-    assert "must be at most" in end_of(tasks.generate(server(process), "x", {"max_new_tokens": 10**6})).what
+    assert "must be at most" in end_of(tasks.generate(server(keyed_server), "x", {"max_new_tokens": 10**6})).what
     cases = {"rolling": {"rolling": True}, "context": {"context": 9}, "cache_type": {"cache_type": "f16"}}
     for name, options in cases.items():
-        refused = end_of(tasks.generate(server(process), "x", options))
+        refused = end_of(tasks.generate(server(keyed_server), "x", options))
         assert isinstance(refused, Error) and refused.where == name
         assert ("Start pyapp serve with --" in refused.hint) == (name != "rolling")
-    assert end_of(tasks.embed(TEXTS, model=server(process), prompt="query: ")).where == "prompt"
-    assert end_of(tasks.fill_mask(["a [MASK]"], model=server(process))).where == "model"
+    assert end_of(tasks.embed(TEXTS, model=server(keyed_server), prompt="query: ")).where == "prompt"
+    assert end_of(tasks.fill_mask(["a [MASK]"], model=server(keyed_server))).where == "model"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody = end_of(tasks.chat(Server(f"http://127.0.0.1:{free.getsockname()[1]}"), ASK))
@@ -178,10 +173,10 @@ def test_foreign_servers(answer: bytes, says: str) -> None:
 
 
 def test_the_commands(
-    process: Process, model_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keyed_server: Process, model_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYAPP_API_KEY", "secret")
-    url = f"http://127.0.0.1:{process.port}"
+    url = f"http://127.0.0.1:{keyed_server.port}"
 
     def run(*arguments: str, text: str | None = None) -> Any:
         return CliRunner().invoke(cli, [*arguments, "--server", url], input=text, standalone_mode=False)

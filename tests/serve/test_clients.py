@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,9 @@ HELLO: list[dict[str, str]] = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture(scope="module")
-def server(model_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def server(keyed_server: Process) -> Process:
     pytest.importorskip("websockets")
-    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
-    keys.write_text("secret\n")
-    models = [f"{name}={folder}" for name, folder in model_folders.items()]
-    with Process(*models, "speech", "--api-key-file", str(keys)) as found:
-        yield found
+    return keyed_server
 
 
 # -- the package openai

@@ -17,6 +17,7 @@ from pyapp.formats.png import encode_png
 from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import start_picture
 from tests.models.test_joint import write_joint_model
+from tests.serve.in_process import serving
 
 pytestmark = pytest.mark.native_only
 
@@ -101,17 +102,9 @@ def test_what_is_refused(client: Any) -> None:
 
 
 def test_flux_draws(tmp_path: Path) -> None:
-    pytest.importorskip("starlette")
-    pytest.importorskip("multipart")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     folder = write_joint_model(tmp_path / "flux", "dev")
-    context = Context(Settings(models=(str(folder),), preload=False))
-    with TestClient(make_app(context), raise_server_exceptions=False) as client:
+    with serving(str(folder)) as client:
         ask = ASK | {"model": "flux"}
         assert drawn(client.post(MAKE, json=ask | {"guidance": 2, "seed": 4})) == own(
             folder, ["a red cat"], steps=2, width=16, height=24, guidance=2, seed=4

@@ -10,6 +10,7 @@ import pytest
 
 from pyapp.errors import ModelNotFoundError, OptionError
 from pyapp.serve.engine import KEPT_BYTES, Engine
+from tests.serve.in_process import serving
 
 pytestmark = pytest.mark.native_only
 
@@ -89,16 +90,9 @@ def test_tidies_up_after_work_and_in_long_work(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_dead_engine_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
-    context, told = Context(Settings(preload=False, idle=0.05)), threading.Event()
-    context.engine.on_death = told.set
-    with TestClient(make_app(context)) as client:
+    told = threading.Event()
+    with serving(idle=0.05) as client:
+        client.context.engine.on_death = told.set
         assert client.get("/health").status_code == 200
         body = {"prompt": "Once", "max_tokens": 2}
         assert client.post("/v1/completions", json=body).status_code == 200
@@ -111,7 +105,7 @@ def test_a_dead_engine_is_told(caplog: pytest.LogCaptureFixture) -> None:
         def die() -> Any:
             raise SystemExit
 
-        context.engine.post(die)
+        client.context.engine.post(die)
         assert told.wait(10)
         assert client.get("/health").status_code == client.get("/ready").status_code == 503
         assert client.post("/v1/completions", json=body).json()["error"]["code"] == "engine_dead"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 from pyapp import tasks
 from pyapp.audio import read_wav, write_wav
 from pyapp.audio.wav import as_pcm
-from pyapp.events import Item, Sound
+from pyapp.events import Sound
 from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.vision.reading import read_image
@@ -31,7 +30,9 @@ from tests.models.test_sound_labels import make as make_listener
 from tests.models.test_sound_labels import write as write_listener
 from tests.models.test_sound_moments import write as write_moments
 from tests.models.test_speakers import write as write_speaker
+from tests.serve.in_process import serving
 from tests.text.picture_chat_model import photo
+from tests.together import collect, values_of
 from tests.vision.processor_cases import pictures
 
 pytestmark = pytest.mark.native_only
@@ -67,28 +68,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def server(folders: dict[str, Path]) -> Iterator[Any]:
     """All models by the tasks that their folders say."""
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     models = tuple(f"{name}={folder}" for name, folder in folders.items())
     models += (f"vectors=embed-image:{folders['clip']}",)
-    with TestClient(make_app(Context(Settings(models=models, preload=False))), raise_server_exceptions=False) as found:
+    with serving(*models) as found:
         yield found
 
 
-def all_values_of(stream: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event.values async for event in stream if isinstance(event, Item)]
-
-    return asyncio.run(collect())
-
-
-def values_of(stream: Any) -> Any:
-    [found] = all_values_of(stream)
+def value_of(stream: Any) -> Any:
+    [found] = values_of(stream)
     return found
 
 
@@ -105,7 +93,7 @@ def test_pictures(server: Any, folders: dict[str, Path]) -> None:
         return bytes(answer.content)
 
     def wanted(stream: Any, name: str, *arguments: Any, **options: Any) -> Any:
-        return values_of(stream([PICTURE], *arguments, model=str(folders[name]), **options))
+        return value_of(stream([PICTURE], *arguments, model=str(folders[name]), **options))
 
     labels = wanted(tasks.classify_images, "deit", top=2)["labels"]
     shown = types.ImageClassificationOutputElement.parse_obj_as_list(found("deit", top_k=2))
@@ -151,7 +139,7 @@ def test_questions_and_points(server: Any, folders: dict[str, Path]) -> None:
     """Questions as huggingface_hub sends them; matches in the form of transformers' pipeline."""
     from huggingface_hub import InferenceClient
 
-    labels = values_of(tasks.answer_images([PICTURE], "the dog ?", model=str(folders["vilt"]), top=2))["labels"]
+    labels = value_of(tasks.answer_images([PICTURE], "the dog ?", model=str(folders["vilt"]), top=2))["labels"]
     sent: list[Any] = []
 
     def post(asked: Any, **_: Any) -> bytes:
@@ -168,7 +156,7 @@ def test_questions_and_points(server: Any, folders: dict[str, Path]) -> None:
         assert answer.status_code == 200, answer.text
         found = types.VisualQuestionAnsweringOutputElement.parse_obj_as_list(answer.content)
         assert [{"label": one.answer, "score": one.score} for one in found] == labels, answer.text
-    known = values_of(tasks.detect_points([PICTURE], model=str(folders["superpoint"]), top=3, descriptors=True))
+    known = value_of(tasks.detect_points([PICTURE], model=str(folders["superpoint"]), top=3, descriptors=True))
     points = server.post("/models/superpoint", json=coded(PICTURE, top_k=3, descriptors=True)).json()
     assert [[point["x"], point["y"], point["score"]] for point in points] == known["points"]
     assert [point["descriptor"] for point in points] == known["descriptors"]
@@ -178,7 +166,7 @@ def test_questions_and_points(server: Any, folders: dict[str, Path]) -> None:
         "score",
     }
     other = encode_png(pictures()[1])
-    matched = values_of(tasks.match_points(PICTURE, [other], model=str(folders["lightglue_whole"])))["matches"]
+    matched = value_of(tasks.match_points(PICTURE, [other], model=str(folders["lightglue_whole"])))["matches"]
     both = {"inputs": [picture, base64.b64encode(other).decode()]}
     pairs = server.post("/models/lightglue_whole", json=both).json()
     rows = [[*pair["keypoint_image_0"].values(), *pair["keypoint_image_1"].values(), pair["score"]] for pair in pairs]
@@ -200,11 +188,6 @@ def test_questions_and_points(server: Any, folders: dict[str, Path]) -> None:
 
 
 def test_poses_and_larger_pictures(tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     made: dict[str, tuple[str, str, dict[str, Any]]] = {
         "pose": ("vitpose", "pose-estimation", {"size": {"height": 24, "width": 16}}),
@@ -220,9 +203,9 @@ def test_poses_and_larger_pictures(tmp_path: Path) -> None:
         write_safetensors(tmp_path / task / "model.safetensors", make_picture_model(name, kind).state_dict())
     specs = tuple(f"{task}={task}:{tmp_path / task}" for task in made)
     boxes = [[3.0, 2.0, 30.0, 28.0], [0.0, 0.0, 20.0, 30.0]]
-    pose = values_of(tasks.estimate_poses([PICTURE], model=str(tmp_path / "pose"), boxes=[boxes]))
-    large = values_of(tasks.upscale_images([PICTURE], model=str(tmp_path / "upscale")))
-    with TestClient(make_app(Context(Settings(models=specs, preload=False)))) as client:
+    pose = value_of(tasks.estimate_poses([PICTURE], model=str(tmp_path / "pose"), boxes=[boxes]))
+    large = value_of(tasks.upscale_images([PICTURE], model=str(tmp_path / "upscale")))
+    with serving(*specs) as client:
         persons = client.post("/models/pose", json=coded(PICTURE, boxes=boxes)).json()
         places = [[[point[key] for key in ("x", "y", "score")] for point in person["points"]] for person in persons]
         assert places == [entry["points"] for entry in pose["objects"]]
@@ -237,22 +220,13 @@ def test_poses_and_larger_pictures(tmp_path: Path) -> None:
 
 def test_pages(tmp_path: Path) -> None:
     """/v1/rerank with documents that are pictures, in the form of Jina's multimodal reranker."""
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     write_page_folder(tmp_path / "pages", "colpali", golden_pages("colpali")["shapes"])
     pages = [encode_png(photo(*size, 0)) for size in ((30, 40), (44, 28))]
     ask: Any = {"query": "a dog", "documents": [{"image": base64.b64encode(data).decode()} for data in pages]}
-
-    async def ranked() -> list[float]:
-        stream = tasks.rank_pages(ask["query"], pages, model=str(tmp_path / "pages"))
-        return [event.values["score"] async for event in stream if isinstance(event, Item)]
-
-    scores = asyncio.run(ranked())
-    with TestClient(make_app(Context(Settings(models=(f"pages={tmp_path / 'pages'}",), preload=False)))) as client:
+    stream = tasks.rank_pages(ask["query"], pages, model=str(tmp_path / "pages"))
+    scores = [values["score"] for values in values_of(stream)]
+    with serving(f"pages={tmp_path / 'pages'}") as client:
         for path in ("/v1/rerank", "/models/pages"):
             results = client.post(path, json=ask).json()["results"]
             assert {entry["index"]: entry["relevance_score"] for entry in results} == dict(enumerate(scores))
@@ -269,25 +243,20 @@ def test_pages(tmp_path: Path) -> None:
 def test_sounds(server: Any, folders: dict[str, Path], tmp_path: Path) -> None:
     write_wav(tmp_path / "a.wav", recording(4000)[:, None], 16000)
     data = (tmp_path / "a.wav").read_bytes()
-    labels = values_of(tasks.classify_sounds([data], model=str(folders["sounds"]), top=2))["labels"]
+    labels = value_of(tasks.classify_sounds([data], model=str(folders["sounds"]), top=2))["labels"]
     answer = server.post("/models/sounds", json=coded(data, top_k=2))
     heard = types.AudioClassificationOutputElement.parse_obj_as_list(answer.content)
     assert [{"label": one.label, "score": one.score} for one in heard] == labels
 
 
 def test_moments_of_sounds(tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     write_wav(tmp_path / "a.wav", recording(900)[:, None], 16000)
     data = (tmp_path / "a.wav").read_bytes()
     (tmp_path / "who").mkdir()
     folder = write_moments(tmp_path / "who")
-    labels = values_of(tasks.label_moments([data], model=str(folder), threshold=0.01))["labels"]
-    with TestClient(make_app(Context(Settings(models=(f"who={folder}",), preload=False)))) as client:
+    labels = value_of(tasks.label_moments([data], model=str(folder), threshold=0.01))["labels"]
+    with serving(f"who={folder}") as client:
         answer = client.post("/models/who", json=coded(data, threshold=0.01))
         assert answer.json() == labels and labels
         assert client.post("/models/who", json=coded(data, threshold=2)).status_code == 400
@@ -300,7 +269,7 @@ def test_vectors(server: Any, folders: dict[str, Path], tmp_path: Path) -> None:
     seen = PICTURE, tasks.embed_images, "clip", "image"
     given = [("vectors", *seen), ("clip", *seen), ("voices", sound, tasks.embed_sounds, "voices", "audio")]
     for name, data, stream, folder, key in given:
-        wanted = values_of(stream([data], model=str(folders[folder])))["embedding"]
+        wanted = value_of(stream([data], model=str(folders[folder])))["embedding"]
         if name != "clip":  # there it labels
             answer = server.post(f"/models/{name}", content=data)
             assert answer.status_code == 200 and answer.json() == wanted, answer.text
@@ -312,7 +281,7 @@ def test_vectors(server: Any, folders: dict[str, Path], tmp_path: Path) -> None:
         np.testing.assert_allclose(entry["embedding"], cut / np.linalg.norm(cut), rtol=1e-6)
     picture = {"image": "data:image/png;base64," + base64.b64encode(PICTURE).decode()}
     stream = tasks.embed_images([PICTURE], ["the cat", "a dog"], model=str(folders["clip"]))
-    image, cat, dog = [values["embedding"] for values in all_values_of(stream)]
+    image, cat, dog = [values["embedding"] for values in values_of(stream)]
     body = {"model": "vectors", "input": ["the cat", picture, {"text": "a dog"}]}
     answer = server.post("/v1/embeddings", json=body).json()
     assert [entry["embedding"] for entry in answer["data"]] == [cat, image, dog] and answer["usage"][
@@ -334,7 +303,7 @@ def test_vectors(server: Any, folders: dict[str, Path], tmp_path: Path) -> None:
 def test_pages_that_are_read(server: Any) -> None:
     page = read_image((ROOT / "web/models/reader/samples/bill.png").read_bytes(), "L").numpy()[:260]
     data = encode_png(page)
-    wanted = values_of(tasks.read([data], model="reader", straighten=False))
+    wanted = value_of(tasks.read([data], model="reader", straighten=False))
     answer = server.post("/models/reader", json=coded(data, straighten=False))
     [found] = types.ImageToTextOutput.parse_obj_as_list(answer.content)
     assert found.generated_text == wanted["text"] and len(wanted["text"]) > 20
@@ -345,23 +314,14 @@ def test_pages_that_are_read(server: Any) -> None:
 
 
 def test_music(tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     folder = write_music(tmp_path / "music", "musicgen", dict(make_music("musicgen").state_dict()))
 
-    async def made() -> Any:
-        options = {"seconds": 0.1, "seed": 3, "guidance": 2.0}
-        events = [event async for event in tasks.compose("aa ab", options, model=str(folder))]
-        [sound] = [event for event in events if isinstance(event, Sound)]
-        return sound
-
-    sound = asyncio.run(made())
+    options = {"seconds": 0.1, "seed": 3, "guidance": 2.0}
+    events = collect(tasks.compose("aa ab", options, model=str(folder)))
+    [sound] = [event for event in events if isinstance(event, Sound)]
     given = {"inputs": "aa ab", "parameters": {"seconds": 0.1, "seed": 3, "guidance_scale": 2}}
-    with TestClient(make_app(Context(Settings(models=(str(folder),), preload=False)))) as client:
+    with serving(str(folder)) as client:
         _check_music(client, given, sound)
 
 

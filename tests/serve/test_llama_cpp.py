@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.serve.test_routes import post
@@ -59,9 +60,30 @@ def test_tokens_and_the_server(client: Any) -> None:
     shown = client.get("/props").json()
     assert shown["model_alias"] == "chat" and "im_start" in shown["chat_template"]
     assert shown["default_generation_settings"]["n_ctx"] > 256 and shown["eos_token"] == "<|im_end|>"
-    slots = client.get("/slots?model=chat").json()
+    assert client.get("/lora-adapters").json() == []
+    slots = client.get("/slots?model=chat&fail_on_no_slot=1").json()
     assert len(slots) == shown["total_slots"] and not any(slot["is_processing"] for slot in slots)
     assert client.get("/props?model=none").status_code == 404
+
+
+def test_vectors(client: Any) -> None:
+    """In arrays of their own, by each norm; what has an `input` is answered as by OpenAI."""
+    [known] = post(client, "/v1/embeddings", input="the cat")["data"]
+    vector = np.array(known["embedding"])
+    found = post(client, "/embedding", content=["the cat", "a boat"])
+    assert [entry["index"] for entry in found] == [0, 1] and np.allclose(found[0]["embedding"], [vector], atol=1e-6)
+    for norm, length in ((-1, 1.0), (0, abs(vector).max() / 32760), (1, abs(vector).sum()), (2, 1.0)):
+        [entry] = post(client, "/embeddings", content="the cat", embd_normalize=norm)
+        assert np.allclose(entry["embedding"], [vector / length], rtol=1e-5, atol=1e-6), norm
+    assert post(client, "/embeddings", input="the cat")["data"] == [known]
+    documents = {"query": "a cat", "documents": ["the cat", "a boat"]}
+    assert post(client, "/reranking", **documents)["results"] == post(client, "/v1/rerank", **documents)["results"]
+    assert client.get("/models").json() == client.get("/v1/models").json()
+    assert client.get("/v1/health").json() == {"status": "ok"}
+    talk = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "temperature": 0}
+    assert (
+        post(client, "/chat/completions", **talk)["choices"] == post(client, "/v1/chat/completions", **talk)["choices"]
+    )
 
 
 def test_refusals_name_the_field(client: Any) -> None:
@@ -72,6 +94,7 @@ def test_refusals_name_the_field(client: Any) -> None:
         ("/completion", ASK | {"json_schema": {"type": "none"}}, "json_schema"), ("/infill", {}, "input_prefix"),
         ("/infill", {"input_prefix": "a", "input_extra": [1]}, "input_extra[0]"),
         ("/detokenize", {"tokens": [258]}, "tokens"), ("/detokenize", {}, "tokens"),
+        ("/embedding", {}, "content"), ("/embedding", {"content": "a", "embd_normalize": 3}, "embd_normalize"),
         ("/tokenize", {"content": 3}, "content"), ("/apply-template", {"messages": []}, "messages"),
     ]  # fmt: skip
 

@@ -12,23 +12,16 @@ from typing import Any
 
 import pytest
 
+from tests.serve.in_process import serving
+
 pytestmark = pytest.mark.native_only
 
 
 @contextmanager
 def served(model_folders: dict[str, Path], memory: int, **settings: Any) -> Iterator[Any]:
     """A client of a server with the models "chat" and "embedder", which have so many bytes together."""
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
     models = tuple(f"{name}={model_folders[name]}" for name in ("chat", "embedder"))
-    context = Context(Settings(models=models, memory_bytes=memory, context=64, **{"preload": False, **settings}))
-    with TestClient(make_app(context), raise_server_exceptions=False) as client:
-        client.models = context.models  # type: ignore[attr-defined]
+    with serving(*models, memory_bytes=memory, context=64, **settings) as client:
         yield client
 
 
@@ -50,7 +43,7 @@ def sizes(model_folders: dict[str, Path]) -> dict[str, int]:
     with served(model_folders, 0) as client:
         assert chat(client).status_code == embed(client).status_code == 200
         assert loaded(client) == ["chat", "embedder"]
-        found = {name: model.nbytes for name, model in client.models.by_name.items()}
+        found = {name: model.nbytes for name, model in client.context.models.by_name.items()}
     assert min(found.values()) > 10_000
     return found
 
@@ -68,14 +61,14 @@ def test_models_make_place_for_one_another(model_folders: dict[str, Path], sizes
 def test_a_model_that_is_used_stays(model_folders: dict[str, Path], sizes: dict[str, int]) -> None:
     with served(model_folders, max(sizes.values()) + 1000) as client:
         assert chat(client).status_code == 200
-        client.models.by_name["chat"].requests += 1
-        client.models.by_name["chat"].lasting += 1  # live speech, whose end nobody knows
+        client.context.models.by_name["chat"].requests += 1
+        client.context.models.by_name["chat"].lasting += 1  # live speech, whose end nobody knows
         answer = embed(client)
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "server_busy")
         assert answer.headers["retry-after"] == "5" and "chat" in answer.json()["error"]["message"]
         assert loaded(client) == ["chat"]
-        client.models.by_name["chat"].requests -= 1
-        client.models.by_name["chat"].lasting -= 1
+        client.context.models.by_name["chat"].requests -= 1
+        client.context.models.by_name["chat"].lasting -= 1
         assert embed(client).status_code == 200
 
 

@@ -69,6 +69,7 @@ def test_a_text(client: Any) -> None:
 
 
 def test_models_and_vectors(client: Any) -> None:
+    assert client.get("/").text.startswith("pyapp is running") and client.head("/").status_code == 200
     models = {entry["name"]: entry for entry in client.get("/api/tags").json()["models"]}
     assert "chat" in models and models["embedder"]["size"] > 0
     assert "chat" in {entry["model"] for entry in client.get("/api/ps").json()["models"]}

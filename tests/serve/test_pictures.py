@@ -23,8 +23,10 @@ from pyapp.formats.png import encode_png
 from tests.models.projector_files import PROJECTOR, write_both
 from tests.models.test_sound_texts import recording
 from tests.models.test_sound_texts import write as write_hearing
+from tests.serve.in_process import serving
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only
 
@@ -60,19 +62,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module", params=["float32", "q8_0"])
 def served(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Iterator[Any]:
     """An application in this process: with the models as they are, and with their weights in q8_0."""
-    for name in ("starlette", "multipart"):
-        pytest.importorskip(name)
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
     dtype = "q8_0" if request.param == "q8_0" else None
     models = tuple(f"{name}={folder}" for name, folder in folders.items())
-    context = Context(Settings(models=models, preload=False, dtype=dtype, lookup=3))
-    with TestClient(make_app(context), raise_server_exceptions=False) as found:
-        found.context, found.dtype = context, dtype
+    with serving(*models, dtype=dtype, lookup=3) as found:
+        found.dtype = dtype
         yield found
 
 
@@ -201,25 +194,16 @@ def test_recordings(tmp_path: Path) -> None:
     """A model that hears answers about a recording as without a server; so do samples that the client sends."""
     for name in ("starlette", "multipart", "httpx2"):
         pytest.importorskip(name)
-    from starlette.testclient import TestClient
 
-    from pyapp.serve.app import make_app
     from pyapp.serve.client import with_addresses
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     folder, file = write_hearing(tmp_path / "hearing", "voxtral"), tmp_path / "sound.wav"
     write_wav(file, recording(8000), 16000)
     asked = [{"type": "audio", "audio": str(file)}, {"type": "text", "text": "es?"}]
     said = [{"role": "user", "content": asked}]
-
-    async def alone() -> Any:
-        options = {"temperature": 0.0, "max_new_tokens": 6}
-        return [event async for event in tasks.chat(str(folder), said, options)][-1]
-
-    wanted = asyncio.run(alone()).results["text"]
-    context = Context(Settings(models=(f"hears=generate:{folder}",), preload=False))
-    with TestClient(make_app(context), raise_server_exceptions=False) as client:
+    options = {"temperature": 0.0, "max_new_tokens": 6}
+    wanted = collect(tasks.chat(str(folder), said, options))[-1].results["text"]
+    with serving(f"hears=generate:{folder}") as client:
         samples = read_wav(file)[0][:, 0]
         for source in (str(file), file.read_bytes(), samples):
             sent = with_addresses({"role": "user", "content": [{"type": "audio", "audio": source}, asked[1]]})
@@ -316,11 +300,7 @@ def test_pictures_that_wait_are_limited(served: Any, monkeypatch: pytest.MonkeyP
 
 def test_a_model_in_two_files(tmp_path: Path) -> None:
     """Found beside the model, or given, for one language model."""
-    for name in ("starlette", "multipart"):
-        pytest.importorskip(name)
-    from starlette.testclient import TestClient
 
-    from pyapp.serve.app import make_app
     from pyapp.serve.context import Context
     from pyapp.serve.settings import Settings
 
@@ -330,8 +310,7 @@ def test_a_model_in_two_files(tmp_path: Path) -> None:
     for model, projector in ((both, None), (both / "model.gguf", away)):
         if projector is not None:
             (both / PROJECTOR).unlink()
-        context = Context(Settings(models=(f"m={model}",), preload=False, projector=projector and str(projector)))
-        with TestClient(make_app(context), raise_server_exceptions=False) as client:
+        with serving(f"m={model}", projector=projector and str(projector)) as client:
             assert text_of(ask(client, "m", messages())) == expected
     with pytest.raises(OptionError, match="belongs to one language model, and 2 are served"):
         Context(Settings(models=(f"m={both}", f"n={folder}"), preload=False, projector=str(away)))

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
+from tests.serve.in_process import serving
 from tests.serve.test_routes import WEATHER, named_events, post
 from tests.together import check_each
 
@@ -330,7 +331,7 @@ def test_streams_that_break_off(client: Any, monkeypatch: pytest.MonkeyPatch) ->
     from pyapp.serve import generation
     from pyapp.serve.problems import Problem
 
-    known = generation.Running.events
+    known = generation.RunningTexts.events
 
     async def breaking(self: Any) -> Any:
         number = 0
@@ -340,7 +341,7 @@ def test_streams_that_break_off(client: Any, monkeypatch: pytest.MonkeyPatch) ->
                 raise Problem("the server ends", status=503, code="server_ends")
             yield event
 
-    monkeypatch.setattr(generation.Running, "events", breaking)
+    monkeypatch.setattr(generation.RunningTexts, "events", breaking)
     events = streamed(client)
     assert kinds(events)[-2:] == ["error", "failed"]
     assert events[-2]["message"] == "the server ends" and events[-2]["code"] == "server_ends"
@@ -429,13 +430,7 @@ def test_texts_that_no_json_has(client: Any) -> None:
 
 
 def test_nothing_is_kept_where_there_is_no_memory_for_it(model_folders: dict[str, Path]) -> None:
-    from starlette.testclient import TestClient
 
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
-    settings = Settings(models=(f"chat={model_folders['chat']}",), preload=False, response_bytes=0)
-    with TestClient(make_app(Context(settings))) as other:
+    with serving(f"chat={model_folders['chat']}", response_bytes=0) as other:
         found = respond(other)
         assert found["status"] == "incomplete" and other.get(f"{PATH}/{found['id']}").status_code == 404

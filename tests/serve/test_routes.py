@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pyapp
@@ -22,6 +23,7 @@ from tests.models.sound_configs import SAMPLES, recording
 from tests.models.test_sounds import make as make_sound_model
 from tests.models.test_sounds import write as write_sound_model
 from tests.serve.conftest import ROOT
+from tests.serve.in_process import serving
 from tests.text.chat_model import write_chat_model
 from tests.text.embedder import write_classifier
 from tests.together import check_each
@@ -110,11 +112,7 @@ def test_what_clients_of_other_servers_send(client: Any) -> None:
 
 def test_filling_in_the_middle(tmp_path: Path) -> None:
     """StarCoder's tokens among the model's: the prompt is prefix, suffix and middle, and such a token ends the text."""
-    from starlette.testclient import TestClient
 
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
     from pyapp.text.generation.fill_in_middle import between
     from pyapp.text.tokenization.tokenizer import Tokenizer
 
@@ -131,7 +129,7 @@ def test_filling_in_the_middle(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     gap = between(Tokenizer.from_json(path.read_text()), "ab<fim_suffix>", "c")
     assert gap.ids == [253, 97, 98, *b"<fim_suffix>", 254, 99, 255] and gap.stops == {253, 254, 255}
-    with TestClient(make_app(Context(Settings(models=(f"chat={tmp_path / 'chat'}",), preload=False)))) as other:
+    with serving(f"chat={tmp_path / 'chat'}") as other:
         ask = {"model": "chat", "max_tokens": 4, "temperature": 0}
         filled = post(other, "/v1/completions", **ask, prompt="ab", suffix="c")
         plain = post(other, "/v1/completions", **ask, prompt=[253, 97, 98, 254, 99, 255])
@@ -337,10 +335,51 @@ def test_embeddings_and_ranking(client: Any) -> None:
     assert ranked[0]["relevance_score"] == pytest.approx(sum(x * y for x, y in zip(asked, text, strict=True)))
 
 
+def test_the_role_of_texts_chooses_their_prompt(client: Any) -> None:
+    texts = ["the cat", "a boat on the river"]
+
+    def check(path: str, key: str, role: dict[str, str], prompt: str | None) -> None:
+        vectors = post(client, "/embed", inputs=texts, **({"prompt_name": prompt} if prompt else {}))
+        found = post(client, path, **{key: texts}, **role)
+        got = found["embeddings"]["float"] if key == "texts" else [entry["embedding"] for entry in found["data"]]
+        assert np.allclose(got, vectors, atol=1e-6)
+
+    rows: list[tuple[str, str, dict[str, str], str | None]] = [
+        ("/v2/embed", "texts", {"input_type": "search_query"}, "query"),
+        ("/v2/embed", "texts", {"input_type": "search_document"}, "passage"),
+        ("/v2/embed", "texts", {"input_type": "classification"}, None),
+        ("/v1/embeddings", "input", {"task": "retrieval.passage"}, "passage"),
+        ("/v1/embeddings", "input", {"input_type": "query"}, "query"),
+    ]
+    check_each(check, rows)
+
+
+def test_vectors_in_bytes_and_bits(client: Any) -> None:
+    """As sentence-transformers packs bits (Reimers; embedding quantization, 2024), and each number in a byte."""
+    texts = ["the cat", "a boat on the river"]
+    kinds = ["float", "int8", "uint8", "binary", "ubinary"]
+    found = post(client, "/v2/embed", texts=texts, embedding_types=kinds)["embeddings"]
+    vectors = np.array(found["float"])
+    bits = np.packbits(vectors > 0).reshape(2, -1)
+    assert found["ubinary"] == bits.tolist()
+    assert found["binary"] == (bits.astype(int) - 128).tolist()
+    expected = np.round(127 * vectors / abs(vectors).max(1, keepdims=True))
+    assert found["int8"] == expected.tolist() and found["uint8"] == (expected + 128).tolist()
+    jina = {"input": [{"text": text} for text in texts], "normalized": True, "late_chunking": False}
+    for name in ("embedding_type", "output_dtype"):
+        answer = post(client, "/v1/embeddings", model="embedder", **jina, **{name: "ubinary"})
+        assert [entry["embedding"] for entry in answer["data"]] == bits.tolist()
+    odd = post(client, "/v1/embeddings", input=texts[0], dimensions=9, output_dtype="ubinary")["data"][0]["embedding"]
+    assert odd == np.packbits(vectors[0, :9] > 0).tolist()
+    for more, param in (({"normalized": False}, "normalized"), ({"output_dtype": "int4"}, "output_dtype")):
+        answer = client.post("/v1/embeddings", json={"input": "a", **more})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
 def test_embeddings_in_coheres_form(client: Any) -> None:
     texts = ["the cat", "a boat on the river"]
     vectors = [entry["embedding"] for entry in post(client, "/v1/embeddings", input=texts)["data"]]
-    ask = {"model": "embedder", "texts": texts, "input_type": "search_document"}
+    ask = {"model": "embedder", "texts": texts, "input_type": "clustering"}
     found = post(client, "/v2/embed", **ask, embedding_types=["float", "base64"])
     assert found["embeddings"]["float"] == vectors and found["texts"] == texts
     assert found["meta"]["billed_units"] == {"input_tokens": 4 + 7} and found["response_type"] == "embeddings_by_type"
@@ -353,7 +392,7 @@ def test_embeddings_in_coheres_form(client: Any) -> None:
     assert post(client, "/v2/embed", **long)
     for more, param in (
         ({"truncate": "NONE"}, "truncate"), ({"truncate": "START"}, "truncate"), ({"texts": []}, "texts"),
-        ({"embedding_types": ["int8"]}, "embedding_types[0]"), ({"images": ["x"]}, "images"),
+        ({"embedding_types": ["int4"]}, "embedding_types[0]"), ({"images": ["x"]}, "images"),
         ({"output_dimension": 65}, "output_dimension"), ({"texts": None}, "texts"),
     ):  # fmt: skip
         answer = client.post("/v2/embed", json={**long, **more})
@@ -422,16 +461,11 @@ def test_recordings_beside_parameters(client: Any) -> None:
 
 
 def test_classifiers(client: Any, tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     write_classifier(tmp_path / "rank")
     write_classifier(tmp_path / "three", labels=3)
     models = tuple(f"{name}={tmp_path / name}" for name in ("three", "rank"))
-    with TestClient(make_app(Context(Settings(models=models, preload=False)))) as other:
+    with serving(*models) as other:
         one = post(other, "/predict", inputs="the cat")
         assert len(one) == 3 and sum(label["score"] for label in one) == pytest.approx(1)
         several = post(other, "/predict", inputs=["the cat", "a boat"])
@@ -527,18 +561,12 @@ def test_speech(client: Any) -> None:
 
 
 def test_speakers(tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     files = {"vad": tmp_path / "vad.onnx", "speaker_model": tmp_path / "speakers.onnx"}
     files["vad"].write_bytes(speech_network())
     files["speaker_model"].write_bytes(speaker_network(metadata={"feature_normalize_type": ""}))
-    settings = Settings(models=("speech",), preload=False, **{name: str(path) for name, path in files.items()})
     sound = {"file": ("a.wav", SOUND.read_bytes())}
-    with TestClient(make_app(Context(settings))) as other:
+    with serving("speech", **{name: str(path) for name, path in files.items()}) as other:
 
         def hear(form: str, **fields: Any) -> Any:
             data = {"response_format": form, **fields}
@@ -753,7 +781,7 @@ def test_what_is_wrong_before_a_stream_begins_has_a_status(client: Any) -> None:
 
 def test_routes_with_another_beginning(client: Any) -> None:
     """As of clients whose base URL lacks /v1, or has one too many."""
-    for path, told in (("/chat/completions", "ask /v1/chat/completions"), ("/v1/v1/messages", "ask /v1/messages"),
+    for path, told in (("/completions", "ask /v1/completions"), ("/v1/v1/messages", "ask /v1/messages"),
                        ("/v1/files", "GET /openapi.json lists")):  # fmt: skip
         answer = client.post(path, json={})
         assert answer.status_code == 404 and f"there is no route {path}: {told}" in answer.text
@@ -911,7 +939,6 @@ def test_sound_that_is_none(client: Any) -> None:
 
 
 def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
 
     from pyapp.errors import OptionError
     from pyapp.serve.app import make_app
@@ -928,8 +955,7 @@ def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
     for name, data in files.items():
         (tmp_path / "site" / name).write_bytes(data)
     (tmp_path / "secret.txt").write_text("secret")
-    given = Settings(models=(str(model_folders["chat"]),), preload=False, keys=("key",), page=str(tmp_path / "site"))
-    with TestClient(make_app(Context(given))) as browser:
+    with serving(str(model_folders["chat"]), keys=("key",), page=str(tmp_path / "site")) as browser:
         page = browser.get("/")
         assert page.content == files["index.html"] and page.headers["content-type"] == "text/html; charset=utf-8"
         assert page.headers["cross-origin-embedder-policy"] == "require-corp"
@@ -951,17 +977,10 @@ def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
 
 def test_quiet_streams_send_comments(model_folders: dict[str, Path]) -> None:
     """While the engine is busy with others: proxies keep the connection, and the answer is as usual."""
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
-    context = Context(Settings(models=(f"chat={model_folders['chat']}",), ping_seconds=0.05))
-    with TestClient(make_app(context)) as quiet:
+    with serving(f"chat={model_folders['chat']}", preload=True, ping_seconds=0.05) as quiet:
         usual = events(quiet, "/v1/completions", prompt="a", max_tokens=3, temperature=0)
         free = threading.Event()
-        context.engine.post(lambda: free.wait(20))
+        quiet.context.engine.post(lambda: free.wait(20))
         timer = threading.Timer(0.5, free.set)
         timer.start()
         answer = quiet.post("/v1/completions", json={"prompt": "a", "max_tokens": 3, "temperature": 0, "stream": True})
@@ -973,11 +992,6 @@ def test_quiet_streams_send_comments(model_folders: dict[str, Path]) -> None:
 
 def test_speech_by_characters(tmp_path: Path) -> None:
     """A model that names characters: its text, with times of words; translations are refused."""
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     name = "wav2vec2"
     folder = write_sound_model(tmp_path / "model", name, dict(make_sound_model(name).state_dict()))
@@ -985,7 +999,7 @@ def test_speech_by_characters(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
     write_wav(tmp_path / "a.wav", recording(SAMPLES[0]), 16000)
     sound = {"file": ("a.wav", (tmp_path / "a.wav").read_bytes())}
-    with TestClient(make_app(Context(Settings(models=(f"ears={folder}",), preload=False)))) as other:
+    with serving(f"ears={folder}") as other:
         data = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
         found = other.post("/v1/audio/transcriptions", files=sound, data=data).json()
         events = transcribe_events(load_speech_model(folder), next(iter(open_audio(tmp_path / "a.wav"))))

@@ -21,6 +21,7 @@ from pyapp.models.loading.voice import TASK, load_voice
 from tests.models import styled_voice_configs, test_styled_voices
 from tests.models.small_models import seeded_model
 from tests.models.test_voices import make, write
+from tests.serve.in_process import serving
 
 pytestmark = pytest.mark.native_only
 
@@ -66,17 +67,11 @@ def test_wave_files(client: Any, wanted: Any) -> None:
 
 def test_voices_with_names(tmp_path: Path) -> None:
     """Kokoro's, whose config.json names no architecture; phonemes are read."""
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     model = seeded_model(styled_voice_configs.CONFIGS["kokoro"], TASK, styled_voice_configs.weights)
     folder = test_styled_voices.write(tmp_path / "styled", dict(model.state_dict()))
     loaded, text = load_voice(folder), styled_voice_configs.PHONEMES
-    context = Context(Settings(models=(str(folder),), preload=False))
-    with TestClient(make_app(context), raise_server_exceptions=False) as client:
+    with serving(str(folder)) as client:
         for voice in ("0", "ef_dora", "af_heart,ef_dora"):
             samples, rate = speak(loaded, text, {"phonemes": True} | ({} if voice == "0" else {"voice": voice}))
             answer = ask(client, text, model="styled", voice=voice, phonemes=True)
@@ -154,23 +149,11 @@ def test_what_is_refused(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not client.context.in_flight
 
 
-def other_server(*models: str, **settings: Any) -> Any:
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
-
-    context = Context(Settings(models=models, preload=False, **settings))
-    return TestClient(make_app(context), raise_server_exceptions=False), context
-
-
 def test_voices(tmp_path: Path) -> None:
     """A model with several voices has them by number; a server with nothing else speaks what / is asked for."""
     folder = write(tmp_path / "several", "vits-speakers", dict(make("vits-speakers").state_dict()))
     loaded = load_voice(folder)
-    client, _ = other_server(f"several={folder}")
-    with client:
+    with serving(f"several={folder}") as client:
         for voice, number in (("3", 3), ({"id": "3"}, 3), (None, 0)):
             samples, rate = speak(loaded, "it", {"speaker": number})
             assert spoken(ask(client, "it", model="several", voice=voice)) == (as_pcm(samples), rate)

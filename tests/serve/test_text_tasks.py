@@ -15,12 +15,13 @@ from click.testing import CliRunner
 
 from pyapp import tasks
 from pyapp.cli import cli
-from pyapp.events import Error, Item, Notice
+from pyapp.events import Notice
+from tests.serve.in_process import serving
 from tests.tasks.test_spans import CONTEXT, QUESTIONS, answering_folder, labelling_folder
 from tests.tasks.test_spans import TEXTS as NAMED
 from tests.tasks.test_texts import folder
 from tests.text.writer import write_writer
-from tests.together import check_each
+from tests.together import check_each, values_of
 
 pytestmark = pytest.mark.native_only
 hub = pytest.importorskip("huggingface_hub")
@@ -45,15 +46,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def server(folders: dict[str, Path]) -> Iterator[Any]:
     """All models by the tasks that their folders say, but for the one that fills masks."""
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     models = tuple(f"{name}={'fill-mask:' if name == 'mask' else ''}{path}" for name, path in folders.items())
-    with TestClient(make_app(Context(Settings(models=models, preload=False))), raise_server_exceptions=False) as found:
+    with serving(*models) as found:
         yield found
 
 
@@ -68,15 +63,6 @@ def client(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(hub.InferenceClient, "_inner_post", post)
     return hub.InferenceClient()
-
-
-def values_of(stream: Any) -> list[Any]:
-    async def collect() -> dict[int, Any]:
-        events = [event async for event in stream]
-        assert not isinstance(events[-1], Error), events[-1]
-        return {event.index: event.values for event in events if isinstance(event, Item)}
-
-    return [values for _, values in sorted(asyncio.run(collect()).items())]
 
 
 def test_tasks(client: Any, server: Any, folders: dict[str, Path]) -> None:

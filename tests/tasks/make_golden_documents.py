@@ -1,9 +1,9 @@
 """Writes golden_documents.json: what transformers finds on the page of tests/tasks/test_documents.py, with the boxes of
-words that its pipeline of questions about documents gave to each model.
+words that its pipeline of questions about documents gives to each model, and what this pipeline finds with LayoutLM.
 
     PYTHONPATH=. OMP_NUM_THREADS=1 python tests/tasks/make_golden_documents.py
 
-Transformers has no such pipeline any more: labels of words (of their first tokens) and answers follow here from the
+Labels of words (of their first tokens) and answers follow here from the
 logits of the model, in NumPy, as in make_golden_spans.py.
 """
 
@@ -92,7 +92,26 @@ def found(top: Path, kind: str) -> dict[str, Any]:
     }
 
 
+def piped(path: Path) -> list[Any]:
+    """What the pipeline finds for each question, without and with the empty answer."""
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(path / "tokenizer.json"), model_max_length=64, cls_token="[CLS]", sep_token="[SEP]",
+        pad_token="[PAD]",
+    )  # fmt: skip
+    model = transformers.LayoutLMForQuestionAnswering.from_pretrained(path)
+    run = transformers.pipeline("document-question-answering", model=model, tokenizer=tokenizer)
+    boxes = [[int(1000 * (side / SIZE[i % 2])) for i, side in enumerate(box)] for box in BOXES]
+    pairs = list(zip(WORDS, boxes, strict=True))
+    return [
+        run([{"question": question, "word_boxes": pairs} for question in QUESTIONS], top_k=2, max_answer_len=LONGEST,
+            handle_impossible_answer=impossible)
+        for impossible in (False, True)
+    ]  # fmt: skip
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        write_json(OUT, {kind: found(Path(name), kind) for kind in KINDS})
+        golden = {kind: found(Path(name), kind) for kind in KINDS}
+        golden["pipeline"] = piped(Path(name) / KINDS[0] / "question-answering")
+        write_json(OUT, golden)
     print(OUT.stat().st_size, "bytes")

@@ -1,5 +1,5 @@
-"""Writes golden_tables.json: the tokens of the questions and tables of tests/tasks/test_tables.py, and the cells that a
-small TAPAS with the tests' weights chooses, with transformers and pandas.
+"""Writes golden_tables.json: the tokens of the questions and tables of tests/tasks/test_tables.py, the cells that a
+small TAPAS with the tests' weights chooses, and what pipelines give, with transformers and pandas.
 
     PYTHONPATH=. python tests/tasks/make_golden_tables.py
 """
@@ -41,6 +41,11 @@ def golden() -> dict[str, Any]:
             cells += [[list(map(int, cell)) for cell in one] for one in chosen]
             aggregations += [CONFIG["aggregation_labels"][str(kind)] for kind in kinds]
         found[name] = {"tokens": tokens, "cells": cells, "aggregations": aggregations}
+    run = transformers.pipeline("table-question-answering", model=model, tokenizer=tokenizer)
+    found["pipeline"] = {
+        name: [run(TABLES[name], QUESTIONS[name], sequential=sequential) for sequential in (False, True)]
+        for name in ("actors", "mixed")
+    }
     return found
 
 

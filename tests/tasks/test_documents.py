@@ -4,7 +4,6 @@ and by a picture that the embedded reader reads; their commands and the server.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import importlib
 import io
@@ -20,7 +19,7 @@ from click.testing import CliRunner
 
 import pyapp
 from pyapp import tasks
-from pyapp.errors import ModelError
+from pyapp.errors import ModelError, OptionError
 from pyapp.events import Error, Item
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES
@@ -33,7 +32,9 @@ from pyapp.text.tokenization.word_offsets import by_words
 from pyapp.vision.reading import is_page
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
+from tests.serve.in_process import serving
 from tests.tasks.test_spans import PIECES, QUESTIONS, wordpiece
+from tests.together import collect
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -99,6 +100,28 @@ def page(**more: Any) -> dict[str, Any]:
 
 def items(work: Any) -> list[Any]:
     return [event.values for event in work if isinstance(event, Item)]
+
+
+def test_the_pipeline_is_that_of_transformers(top: Path) -> None:
+    """Its results; each form of its arguments; what it refuses."""
+    run = pyapp.pipeline("document-question-answering", top / "layoutlm" / "question-answering")
+    boxes = [[int(1000 * (side / SIZE[i % 2])) for i, side in enumerate(box)] for box in BOXES]
+    pairs = list(zip(WORDS, boxes, strict=True))
+    many: list[Any] = [{"question": question, "word_boxes": pairs} for question in QUESTIONS]
+    for impossible, expected in zip((False, True), golden()["pipeline"], strict=True):
+        found = run(many, top_k=2, max_answer_len=LONGEST, handle_impossible_answer=impossible)
+        for own, answers in zip(found, expected, strict=True):
+            assert [{**a, "score": 0} for a in own] == [{**a, "score": 0} for a in answers]
+            np.testing.assert_allclose([a["score"] for a in own], [a["score"] for a in answers], rtol=1e-4)
+    [one] = run(question=QUESTIONS[0], word_boxes=pairs, max_answer_len=LONGEST)
+    assert [one] == run(many[0], max_answer_len=LONGEST) == run(page(), QUESTIONS[0], max_answer_len=LONGEST)
+    for given, told in (
+        ({"question": "Who?"}, "image: a picture or the words are missing"),
+        ({"image": page()}, "question: None is not"),
+        ({"question": "Who?", "word_boxes": ["a"]}, "word_boxes"),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match=told):
+            run(**given)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -167,10 +190,7 @@ def test_long_pages_are_read_in_windows(top: Path) -> None:
     ],
 )
 def test_pages_that_cannot_be_are_named(change: dict[str, Any], what: str, top: Path) -> None:
-    async def last() -> Any:
-        return [event async for event in tasks.label_on_pages([page(**change)], model=top / "never loaded")][-1]
-
-    error = asyncio.run(last())
+    error = collect(tasks.label_on_pages([page(**change)], model=top / "never loaded"))[-1]
     assert isinstance(error, Error) and what in error.what
 
 
@@ -221,12 +241,6 @@ def test_commands(top: Path, drawn: bytes, tmp_path: Path) -> None:
 
 
 def test_server(top: Path, drawn: bytes) -> None:
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     coded = base64.b64encode(drawn).decode()
     models = (f"answers={top / 'layoutlm' / 'question-answering'}",
@@ -234,7 +248,7 @@ def test_server(top: Path, drawn: bytes) -> None:
     thousandths = [
         [int(1000 * side / SIZE[i % 2]) for i, side in enumerate(box)] for box in BOXES
     ]  # fmt: skip
-    with TestClient(make_app(Context(Settings(models=models, preload=False)))) as client:
+    with serving(*models) as client:
         pairs = list(zip(WORDS, thousandths, strict=True))
         options = {"word_boxes": pairs, "max_answer_len": LONGEST, "top_k": 2}
         asked = {"inputs": {"question": QUESTIONS[0]}, "parameters": options}

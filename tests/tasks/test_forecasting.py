@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 from pathlib import Path
@@ -12,10 +11,10 @@ import numpy as np
 import pytest
 
 from pyapp import tasks
-from pyapp.events import Item
 from tests.models.forecaster_configs import series
 from tests.models.test_forecasters import write
-from tests.together import check_each
+from tests.serve.in_process import serving
+from tests.together import check_each, values_of
 
 pytestmark = pytest.mark.native_only
 
@@ -32,11 +31,8 @@ def invoke(*arguments: str, text: str | None = None) -> Any:
     return pytest.importorskip("click.testing").CliRunner().invoke(cli, ["forecast", *arguments], input=text)
 
 
-def values_of(given: Any, **options: Any) -> list[Any]:
-    async def collect() -> list[Any]:
-        return [event.values async for event in tasks.forecast(given, **options) if isinstance(event, Item)]
-
-    return asyncio.run(collect())
+def forecasts(given: Any, **options: Any) -> list[Any]:
+    return values_of(tasks.forecast(given, **options))
 
 
 def test_columns_of_a_file(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -52,7 +48,7 @@ def test_columns_of_a_file(folders: dict[str, Path], tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     rows = list(csv.reader(io.StringIO(found.stdout)))
     assert rows[0] == ["series", "step", "forecast", "0.3", "0.5"] and len(rows) == 17
-    expected = values_of({"units": other, "price": one}, model=model, horizon=8, quantiles=[0.3, 0.5])
+    expected = forecasts({"units": other, "price": one}, model=model, horizon=8, quantiles=[0.3, 0.5])
     for number, entry in enumerate(expected):
         own = rows[1 + 8 * number : 9 + 8 * number]
         assert [row[:2] for row in own] == [[entry["name"], str(step)] for step in range(1, 9)]
@@ -84,28 +80,22 @@ def test_files_that_are_refused(folders: dict[str, Path], tmp_path: Path) -> Non
 
 
 def test_the_route(folders: dict[str, Path]) -> None:
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
-
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     models = tuple(f"{name}={path}" for name, path in folders.items())
-    with TestClient(make_app(Context(Settings(models=models, preload=False))), raise_server_exceptions=False) as client:
+    with serving(*models) as client:
         past = series(3, 16).tolist()
         named = dict(zip(("a", "b", "c"), past, strict=True))
         body = {"series": past[:2], "horizon": 7, "quantiles": [0.5]}
         found = client.post("/v1/forecast", json=body | {"model": "timesfm"}).json()
         assert found["object"] == "list" and found["model"] == "timesfm"
-        assert found["data"] == values_of(past[:2], model=str(folders["timesfm"]), horizon=7, quantiles=[0.5])
+        assert found["data"] == forecasts(past[:2], model=str(folders["timesfm"]), horizon=7, quantiles=[0.5])
         assert client.post("/models/timesfm", json=body).json() == found
         drawn = client.post(
             "/v1/forecast", json={"model": "chronos", "series": past[0], "samples": 3, "seed": 5}
         ).json()
-        assert drawn["data"] == values_of(past[0], model=str(folders["chronos"]), samples=3, seed=5)
+        assert drawn["data"] == forecasts(past[0], model=str(folders["chronos"]), samples=3, seed=5)
         chosen = client.post("/models/patchtsmixer_series", json={"series": named}).json()["data"]
-        assert chosen == values_of(named, model=str(folders["patchtsmixer_series"])) and len(chosen) == 2
+        assert chosen == forecasts(named, model=str(folders["patchtsmixer_series"])) and len(chosen) == 2
         assert [entry["name"] for entry in chosen] == ["a", "c"]
 
         def check(body: Any, param: str, told: str) -> None:

@@ -86,6 +86,19 @@ def test_a_page_answers_at_the_command_line(folder: Path, tmp_path: Path) -> Non
     assert answer and answer in "\n".join(golden()["texts"]) and 0 < float(score) <= 1
 
 
+def test_the_pipeline_has_the_form_of_transformers(folder: Path) -> None:
+    """Its answers are those of the task, in the form of questions about documents."""
+    run = pyapp.pipeline("markup-question-answering", folder)
+    found = run(question=QUESTION, html=PAGE)
+    assert list(found) == ["score", "start", "end", "answer"]
+    assert found["answer"] == "\n".join(golden()["texts"])[found["start"] : found["end"]]
+    assert run([{"question": QUESTION, "html": PAGE}]) == run([QUESTION], PAGE) == [found]
+    both = run(QUESTION, PAGE, top_k=2)
+    assert len(both) == 2 and both[0] == found
+    with pytest.raises(OptionError, match="html|page"):
+        run(QUESTION)
+
+
 def test_what_is_no_page_is_refused() -> None:
     for questions, page, told in (
         (["Who?"], "no tags", "no text in a tag"),

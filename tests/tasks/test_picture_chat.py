@@ -465,8 +465,22 @@ def test_what_reads_a_language_model_alone(folders: dict[str, Path], tmp_path: P
         load_model(tmp_path)
 
 
+LLAVA: dict[str, Any] = {
+    "model_type": "llava", "image_token_index": 32000, "vision_feature_layer": -2,
+    "text_config": {"model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096},
+    "vision_config": {"model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "patch_size": 14,
+                      "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24},
+}  # fmt: skip
+
+
+def configured(*objects: dict[str, Any]) -> list[Any]:
+    """The configurations of language models that see pictures."""
+    modules = [importlib.import_module(f"pyapp.models.{SEEING[one['model_type']]}") for one in objects]
+    return [module.Config.from_dict(one) for module, one in zip(modules, objects, strict=True)]
+
+
 def test_published_configurations() -> None:
-    """Those of SmolVLM-256M, LLaVA 1.5 7B, Gemma 3 4B and others, which leave out much."""
+    """Those of SmolVLM-256M, LLaVA 1.5 7B and Gemma 3 4B, which leave out much."""
     smol = {
         "model_type": "idefics3", "image_token_id": 49190, "scale_factor": 4, "tie_word_embeddings": False,
         "text_config": {"model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "vocab_size": 49280,
@@ -474,12 +488,6 @@ def test_published_configurations() -> None:
                         "max_position_embeddings": 8192, "rope_theta": 100000},
         "vision_config": {"model_type": "idefics3", "hidden_size": 768, "image_size": 512, "patch_size": 16,
                           "num_attention_heads": 12, "size": {"longest_edge": 2048}},
-    }  # fmt: skip
-    llava = {
-        "model_type": "llava", "image_token_index": 32000, "vision_feature_layer": -2,
-        "text_config": {"model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096},
-        "vision_config": {"model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "patch_size": 14,
-                          "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24},
     }  # fmt: skip
     gemma = {
         "model_type": "gemma3", "image_token_index": 262144, "mm_tokens_per_image": 256,
@@ -490,6 +498,13 @@ def test_published_configurations() -> None:
                           "intermediate_size": 4304, "num_attention_heads": 16, "num_hidden_layers": 27,
                           "vision_use_head": False},
     }  # fmt: skip
+    read = configured(smol, LLAVA, gemma)
+    assert read[0].vision_config.grid == (32, 32) and read[0].vision_config.num_hidden_layers == 12
+    assert read[1].counts == [23] and read[1].text_config.hidden_size == 4096 and read[1].without_first
+    assert read[2].side == 16 and read[2].vision_config.grid == (64, 64) and read[2].text_config.vocab_size == 262208
+
+
+def test_published_configurations_of_qwens() -> None:
     qwen: dict[str, Any] = {
         "model_type": "qwen2_vl", "image_token_id": 151655, "hidden_size": 1536, "intermediate_size": 8960,
         "max_position_embeddings": 32768, "max_window_layers": 28, "num_attention_heads": 12, "num_hidden_layers": 28,
@@ -503,15 +518,13 @@ def test_published_configurations() -> None:
              "in_chans": 3, "out_hidden_size": 1536, "patch_size": 14, "spatial_merge_size": 2, "window_size": 112,
              "fullatt_block_indexes": [7, 15, 23, 31], "tokens_per_second": 2, "temporal_patch_size": 2}  # fmt: skip
     for kind, vision in (("qwen2_vl", qwen["vision_config"]), ("qwen2_5_vl", tower)):
-        made = importlib.import_module("pyapp.models.qwen2_vl").Config.from_dict(
-            qwen | {"model_type": kind, "vision_config": vision}
-        )
+        made = configured(qwen | {"model_type": kind, "vision_config": vision})[0]
         text = made.text_config
         assert text.rope_parameters["rope_theta"] == 1e6 and text.tie_word_embeddings and made.vocab_size == 151936
         assert text.rope_parameters["rope_type"] == "default"
         assert list(made.sections) == [16, 24, 24] and made.vision_config.window == (8 if vision is tower else None)
     long = {"type": "yarn", "mrope_section": [16, 24, 24], "factor": 4.0, "original_max_position_embeddings": 32768}
-    made = importlib.import_module("pyapp.models.qwen2_vl").Config.from_dict(qwen | {"rope_scaling": long})
+    made = configured(qwen | {"rope_scaling": long})[0]
     assert made.text_config.rope_parameters["rope_type"] == "yarn" and made.max_seq_len == 131072
     deep = {
         "model_type": "qwen3_vl", "image_token_id": 151655, "tie_word_embeddings": True,
@@ -524,90 +537,44 @@ def test_published_configurations() -> None:
                           "num_heads": 16, "num_position_embeddings": 2304, "out_hidden_size": 2048, "patch_size": 16,
                           "in_channels": 3, "spatial_merge_size": 2, "temporal_patch_size": 2},
     }  # fmt: skip
-    made = importlib.import_module("pyapp.models.qwen2_vl").Config.from_dict(deep)
+    made = configured(deep)[0]
     assert made.sections == (1,) * 60 + (4,) and made.text_config.rope_parameters["rope_theta"] == 5e6
     assert made.text_config.tie_word_embeddings and made.vision_config.learned == 48 and made.max_seq_len == 262144
+
+
+def test_published_configurations_of_newer_models() -> None:
+    """PaliGemma 2, Mistral Small 3.1, LLaVA-NeXT, InternVL 3 and Llama 3.2."""
     sees = {
-        "hidden_size": 1152,
-        "intermediate_size": 4304,
-        "model_type": "siglip_vision_model",
-        "patch_size": 14,
-        "num_attention_heads": 16,
-        "num_hidden_layers": 27,
-        "projection_dim": 2048,
-        "vision_use_head": False,
-    }
+        "hidden_size": 1152, "intermediate_size": 4304, "model_type": "siglip_vision_model", "patch_size": 14,
+        "num_attention_heads": 16, "num_hidden_layers": 27, "projection_dim": 2048, "vision_use_head": False,
+    }  # fmt: skip
     pali = {
-        "model_type": "paligemma",
-        "image_token_index": 257152,
-        "hidden_size": 2048,
-        "projection_dim": 2048,
-        "text_config": {
-            "hidden_size": 2304,
-            "intermediate_size": 9216,
-            "model_type": "gemma2",
-            "vocab_size": 257216,
-            "num_hidden_layers": 26,
-            "num_image_tokens": 256,
-            "num_key_value_heads": 4,
-        },
+        "model_type": "paligemma", "image_token_index": 257152, "hidden_size": 2048, "projection_dim": 2048,
+        "text_config": {"hidden_size": 2304, "intermediate_size": 9216, "model_type": "gemma2", "vocab_size": 257216,
+                        "num_hidden_layers": 26, "num_image_tokens": 256, "num_key_value_heads": 4},
         "vision_config": sees,
-    }
+    }  # fmt: skip
     mistral = {
-        "model_type": "mistral3",
-        "image_token_index": 10,
-        "spatial_merge_size": 2,
-        "vision_feature_layer": -1,
-        "multimodal_projector_bias": False,
-        "projector_hidden_act": "gelu",
-        "text_config": {
-            "model_type": "mistral",
-            "head_dim": 128,
-            "hidden_size": 5120,
-            "intermediate_size": 32768,
-            "num_hidden_layers": 40,
-            "rope_theta": 1e9,
-            "sliding_window": None,
-            "vocab_size": 131072,
-        },
-        "vision_config": {
-            "model_type": "pixtral",
-            "head_dim": 64,
-            "hidden_act": "silu",
-            "hidden_size": 1024,
-            "image_size": 1540,
-            "intermediate_size": 4096,
-            "num_attention_heads": 16,
-            "patch_size": 14,
-            "num_hidden_layers": 24,
-            "rope_theta": 10000.0,
-        },
-    }
+        "model_type": "mistral3", "image_token_index": 10, "spatial_merge_size": 2, "vision_feature_layer": -1,
+        "multimodal_projector_bias": False, "projector_hidden_act": "gelu",
+        "text_config": {"model_type": "mistral", "head_dim": 128, "hidden_size": 5120, "intermediate_size": 32768,
+                        "num_hidden_layers": 40, "rope_theta": 1e9, "sliding_window": None, "vocab_size": 131072},
+        "vision_config": {"model_type": "pixtral", "head_dim": 64, "hidden_act": "silu", "hidden_size": 1024,
+                          "image_size": 1540, "intermediate_size": 4096, "num_attention_heads": 16, "patch_size": 14,
+                          "num_hidden_layers": 24, "rope_theta": 10000.0},
+    }  # fmt: skip
     following = {
-        "model_type": "llava_next",
-        "image_token_index": 32000,
-        "vision_feature_layer": -2,
-        "vision_feature_select_strategy": "default",
-        "vision_config": llava["vision_config"],
+        "model_type": "llava_next", "image_token_index": 32000, "vision_feature_layer": -2,
+        "vision_feature_select_strategy": "default", "vision_config": LLAVA["vision_config"],
         "image_grid_pinpoints": [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]],
         "text_config": {"model_type": "mistral", "max_position_embeddings": 32768, "vocab_size": 32064},
-    }
+    }  # fmt: skip
     intern = {
-        "model_type": "internvl",
-        "image_token_id": 151667,
-        "downsample_ratio": 0.5,
-        "vision_feature_layer": -1,
-        "vision_feature_select_strategy": "default",
-        "text_config": {"model_type": "qwen2", "vocab_size": 151674},
-        "vision_config": {
-            "model_type": "internvl_vision",
-            "attention_bias": True,
-            "image_size": [448, 448],
-            "patch_size": [14, 14],
-            "norm_type": "layer_norm",
-            "use_qk_norm": False,
-        },
-    }
+        "model_type": "internvl", "image_token_id": 151667, "downsample_ratio": 0.5, "vision_feature_layer": -1,
+        "vision_feature_select_strategy": "default", "text_config": {"model_type": "qwen2", "vocab_size": 151674},
+        "vision_config": {"model_type": "internvl_vision", "attention_bias": True, "image_size": [448, 448],
+                          "patch_size": [14, 14], "norm_type": "layer_norm", "use_qk_norm": False},
+    }  # fmt: skip
     crossing = {
         "model_type": "mllama", "image_token_index": 128256,
         "text_config": {"model_type": "mllama_text_model", "max_position_embeddings": 131072, "rope_scaling": {
@@ -615,16 +582,10 @@ def test_published_configurations() -> None:
             "original_max_position_embeddings": 8192}},
         "vision_config": {"model_type": "mllama_vision_model", "image_size": 560},
     }  # fmt: skip
-    new = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
-           for one in (pali, mistral, following, intern, crossing)]  # fmt: skip
+    new = configured(pali, mistral, following, intern, crossing)
     assert new[0].vision_config.patches == 256 and new[0].text_config.num_attention_heads == 8
     assert new[1].counts == [24] and new[1].text_config.head_dim == 128 and new[1].vision_config.grid == (110, 110)
     assert new[2].counts == [23] and new[2].text_config.hidden_size == 4096 and len(new[2].pinpoints) == 5
     assert new[3].merged == 2 and new[3].vision_config.patches == 1024 and new[3].text_config.hidden_size == 4096
     assert new[4].vision_config.vectors == 1601 and new[4].tokens_read == 128264 and new[4].usual_seq_len == 131072
     assert new[4].text_config.cross_attention_layers == [3, 8, 13, 18, 23, 28, 33, 38]
-    read = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
-            for one in (smol, llava, gemma)]  # fmt: skip
-    assert read[0].vision_config.grid == (32, 32) and read[0].vision_config.num_hidden_layers == 12
-    assert read[1].counts == [23] and read[1].text_config.hidden_size == 4096 and read[1].without_first
-    assert read[2].side == 16 and read[2].vision_config.grid == (64, 64) and read[2].text_config.vocab_size == 262208

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.load import load_model
 from pyapp.models.loading import timm_networks
-from pyapp.models.loading.by_task import own_task
+from pyapp.models.loading.heads import own_task
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.tasks.matching import vectors_of_labels
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.headers import header
 from pyapp.vision.poses import part_of, points_of
+from tests.command_lines import lines
 from tests.models.picture_configs import CONFIGS, FOUND
 from tests.models.picture_folders import CLASSES, write_picture_folder
 from tests.models.picture_text_configs import CONFIGS as SEEING
@@ -220,20 +223,12 @@ def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -
     for wrong, message in (([boxes[0]], "of each of 2"), ([[[3, 2, 1, 5]], []], "not a box"), ([[3], []], "not a box")):
         last = collect(tasks.estimate_poses(files, model=loaded, boxes=wrong))[-1]
         assert isinstance(last, Error) and message in last.what, last
-    testing = pytest.importorskip("click.testing")
-    from pyapp.cli import cli
-
-    def lines(*arguments: str, code: int = 0) -> list[str]:
-        call = ["pose", str(files[0]), "-m", str(tmp_path), *arguments]
-        answer = testing.CliRunner().invoke(cli, call, standalone_mode=False)
-        assert (answer.return_value if answer.exception is None else answer.exit_code) == code, answer.output
-        return str(answer.stdout).splitlines()
-
-    drawn = lines("--box", "3,2,30,28", "-o", str(tmp_path / "drawn"))
+    pose = partial(lines, "pose", str(files[0]), "-m", str(tmp_path))
+    drawn = pose("--box", "3,2,30,28", "-o", str(tmp_path / "drawn"))
     assert len(drawn) == 3 and re.fullmatch(rf"1\tno\t-?\d+\.\d+\t-?[\d.]+ -?[\d.]+\t{files[0]}", drawn[0])
     assert (vision.read_image(tmp_path / "drawn" / "0.png") != image).any()
-    assert lines("--detector", str(top / "yolos"), "--threshold", "0") == []  # whose objects are not persons
-    lines("--detector", str(top / "yolos"), "--box", "3,2,30,28", code=1)
+    assert pose("--detector", str(top / "yolos"), "--threshold", "0") == []  # whose objects are not persons
+    pose("--detector", str(top / "yolos"), "--box", "3,2,30,28", code=1)
 
 
 def test_larger_pictures(tmp_path: Path, top: Path) -> None:
@@ -407,6 +402,64 @@ def test_objects_of_phrases_are_those_of_transformers(top: Path) -> None:
     assert isinstance(last, Error) and last.where == "text_threshold"
 
 
+def test_boxes_show_what_to_find(top: Path) -> None:
+    """SAM 3 reads boxes beside texts, or alone; from Python and at the command line."""
+    loaded, file = load_image_model(top / "sam3", "zero-shot-object-detection"), top / "0.png"
+    height, width = pictures()[0].shape[:2]
+    boxes, kinds = [[1.0, 2.0, width - 2.0, height - 1.0], [0, 0, 4, 5]], [1, 0]
+
+    def objects(labels: list[str], **more: Any) -> list[Any]:
+        found = collect(tasks.detect_labels(file, labels, model=loaded, threshold=0.0, **more))
+        assert isinstance(found[-1], Done), found[-1]
+        [item] = (event for event in found if isinstance(event, Item))
+        return [(entry["label"], entry["score"]) for entry in item.values["objects"]]
+
+    image = loaded.processor([pyapp.from_numpy(pictures()[0])]).pixel_values
+    left, up, right, down = (np.array(boxes) / [width, height, width, height]).T
+    parts = np.stack([(left + right) / 2, (up + down) / 2, right - left, down - up], 1)
+    steps = vectors_of_labels(loaded, ["visual"], None)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            texts = end.value
+            break
+    with pyapp.no_grad():
+        shown = pyapp.tensor(parts[None], dtype="float32")
+        outputs = loaded.model.found(image, texts, shown, pyapp.tensor([kinds]))
+        wanted = loaded.model.objects(outputs, 0.0, ["visual"])[0]
+    found = objects([], boxes=boxes, box_labels=kinds)
+    np.testing.assert_allclose([score for _, score in found], [entry["score"] for entry in wanted], rtol=1e-4)
+    assert {label for label, _ in found} == {"visual"}
+    assert objects(["cat"]) != objects(["cat"], boxes=boxes) != objects(["cat"], boxes=boxes, box_labels=kinds)
+    for more, told in (
+        ({"boxes": [[5, 5, 1, 9]]}, "is not a box"), ({"boxes": []}, "0 boxes"),
+        ({"boxes": boxes, "box_labels": [1, 2]}, "0 or 1 for each box"),
+    ):  # fmt: skip
+        assert told in str(collect(tasks.detect_labels(file, ["cat"], model=loaded, **more))[-1])
+    both = collect(tasks.detect_labels([file, file], [], model=loaded, boxes=boxes))[-1]
+    assert "of one picture" in str(both)
+    other = load_image_model(top / "owlv2", "zero-shot-object-detection")
+    assert "take SAM 3" in str(collect(tasks.detect_labels(file, ["cat"], model=other, boxes=boxes))[-1])
+    call = [
+        "detect",
+        str(file),
+        "-m",
+        str(top / "sam3"),
+        "--box",
+        "1,2,9,9",
+        "--not-box",
+        "0,0,4,5",
+        "--threshold",
+        "0",
+    ]
+    click = pytest.importorskip("click.testing")
+    from pyapp.cli import cli
+
+    result = click.CliRunner().invoke(cli, call)
+    assert result.exit_code == 0 and result.output.startswith("visual\t"), result.output
+
+
 def test_areas_of_given_labels_are_those_of_the_resized_scores(top: Path) -> None:
     task, labels = "zero-shot-semantic-segmentation", ["cat", "green dog"]
     loaded, image = load_image_model(top / "clipseg", task), pyapp.from_numpy(pictures()[0])
@@ -449,6 +502,28 @@ def test_areas_are_those_of_the_resized_scores(top: Path, name: str) -> None:
         shares = {entry["label"]: entry["share"] for entry in item.values["segments"]}
         assert shares == {("no", "perhaps", "yes")[i]: (wanted == i).mean() for i in set(wanted.flat)}
         assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    if name == "oneformer":
+        narrow = top / "narrow.png"
+        narrow.write_bytes(encode_png(np.zeros((20, 2000, 3), np.uint8)))
+        last = collect(tasks.segment_images([top / "0.png", narrow], model=loaded))[-1]
+        assert isinstance(last, Error) and last.where == str(narrow) and "16 pixels a side" in last.what
+
+
+def test_areas_of_squares_are_put_together(top: Path) -> None:
+    """EoMT sees squares of a picture, whose scores are averaged where they overlap, or a picture in a frame."""
+    loaded = load_image_model(top / "eomt", "semantic-segmentation")
+    events = collect(tasks.segment_images([top / "0.png"], model=loaded))
+    height, width = pictures()[0].shape[:2]
+    [item] = (event for event in events if isinstance(event, Item))
+    assert isinstance(events[-1], Done) and item.values["size"] == [height, width]
+    assert sum(count for _, count in item.values["runs"]) == height * width
+    processor = loaded.processor
+    high, wide = processor.seen(30, 41)
+    assert (high, wide) == (24, 32) and processor.starts(high, wide) == [0, 8]
+    found = processor.whole_map(pyapp.tensor([1.0, 3.0]).reshape(2, 1, 1, 1), 30, 41).numpy()[0, 0]
+    assert (found == np.array([1.0] * 8 + [2.0] * 16 + [3.0] * 8)).all() and found.shape == (24, 32)
+    framed = replace(processor, do_split_image=False, do_pad=True, size={"shortest_edge": 24, "longest_edge": 24})
+    assert framed.whole_map(pyapp.zeros(1, 2, 6, 6), 30, 41).shape == (1, 2, *framed.seen(30, 41))
 
 
 def test_depths_are_those_of_the_resized_picture(top: Path) -> None:
@@ -702,7 +777,7 @@ def test_what_does_not_fit_is_refused(top: Path, tmp_path: Path) -> None:
     assert isinstance(last, Error) and (last.where, "too narrow" in last.what) == (str(path), True), last
     tiny = copy("yolos", preprocessor_config={"do_resize": False, "image_processor_type": "ViTImageProcessor"})
     last = collect(tasks.detect_objects([pyapp.zeros(1, 1, 3, dtype="uint8")], model=str(tiny)))[-1]
-    assert isinstance(last, Error) and "pixels a side" in last.what and last.hint is None, last  # no defect
+    assert isinstance(last, Error) and "pixels a side" in last.what and last.where == "the picture", last
     for broken in (b"", b"no picture", (top / "0.png").read_bytes()[:200]):
         assert isinstance(collect(tasks.classify_images([broken], model=str(top / "deit")))[-1], Error)
     cancel = Cancel()
@@ -714,14 +789,6 @@ def test_what_does_not_fit_is_refused(top: Path, tmp_path: Path) -> None:
 
 
 def test_commands(top: Path) -> None:
-    testing = pytest.importorskip("click.testing")
-    from pyapp.cli import cli
-
-    def lines(*arguments: str, code: int = 0) -> list[str]:
-        found = testing.CliRunner().invoke(cli, arguments, standalone_mode=False)
-        assert (found.return_value if found.exception is None else found.exit_code) == code, found.output
-        return str(found.stdout).splitlines()
-
     files = [str(top / f"{i}.png") for i in range(2)]
     labelled = lines("classify-image", *files, "-m", str(top / "deit"), "--top", "1")
     assert [line.split("\t")[1] for line in labelled] == files

@@ -15,8 +15,9 @@ from pyapp.events import Cancel, Done, Error, Item, Progress
 from pyapp.formats import write_gguf, write_safetensors
 from pyapp.formats.gguf_header import architecture_of
 from pyapp.formats.source import FileSource
-from pyapp.models.loading.by_task import given_files, load_task_model
+from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.precision import SMALLEST, quick_dtype
+from pyapp.models.loading.task_files import given_files
 from pyapp.tasks import search, unload
 from tests.text.embedder import LONGEST, TEXTS, WORDS, write_embedder
 from tests.together import collect

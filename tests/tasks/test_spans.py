@@ -14,6 +14,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.text.spans import labelled_spans, without_spaces
 from pyapp.text.tokenization.encoding import Encoding
+from tests.command_lines import lines
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
 from tests.models.test_encoders import module_of
@@ -205,16 +206,7 @@ def test_models_of_other_tasks(top: Path) -> None:
 
 
 def test_commands(top: Path, tmp_path: Path, labelling: Any) -> None:
-    testing = pytest.importorskip("click.testing")
-    from pyapp.cli import cli
-
     (tmp_path / "texts").write_text("\n" + "\n\n".join(TEXTS))  # the first one is the file's second line
-
-    def lines(*arguments: str, code: int = 0, stdin: str | None = None) -> list[str]:
-        found = testing.CliRunner().invoke(cli, arguments, input=stdin, standalone_mode=False)
-        assert (found.return_value if found.exception is None else found.exit_code) == code, found.output
-        return str(found.stdout).splitlines()
-
     expected = [
         f"{2 * number + 2}\t{part['label']}\t{part['score']:.4f}\t{part['word']}"
         for number, parts in enumerate(labelling(TEXTS))

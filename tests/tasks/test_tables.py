@@ -14,14 +14,14 @@ from click.testing import CliRunner
 
 import pyapp
 from pyapp import tasks
-from pyapp.events import Error, Item
+from pyapp.errors import OptionError
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models import tapas
 from pyapp.text.numbers_in_text import column_values, date_of
 from pyapp.text.tables import TableReader, aggregated
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from tests.models.seeded import draw
-from tests.together import collect
+from tests.together import values_of
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and files
 
@@ -86,12 +86,6 @@ def golden() -> dict[str, Any]:
     return found
 
 
-def items(stream: Any) -> list[Any]:
-    events = collect(stream)
-    assert not isinstance(events[-1], Error), events[-1]
-    return [event.values for event in events if isinstance(event, Item)]
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_tokens_and_cells_are_those_of_transformers(folder: Path, name: str) -> None:
     expected, tokenizer = golden()[name], load_tokenizer(folder)
@@ -101,10 +95,29 @@ def test_tokens_and_cells_are_those_of_transformers(folder: Path, name: str) -> 
         found = reader.tokens(question, MOST)
         assert found.ids == ids
         assert [list(row) for row in zip(*found.types, strict=True)] == types
-    answers = items(tasks.answer_from_table(QUESTIONS[name], TABLES[name], model=str(folder)))
+    answers = values_of(tasks.answer_from_table(QUESTIONS[name], TABLES[name], model=str(folder)))
     cells = [[[cell["row"], cell["column"]] for cell in answer["cells"]] for answer in answers]
     assert cells == expected["cells"]
     assert [answer["aggregation"] or "NONE" for answer in answers] == expected["aggregations"]
+
+
+def test_the_pipeline_is_that_of_transformers(folder: Path) -> None:
+    """Its results, also of a conversation; each form of its arguments; what it refuses."""
+    run = pyapp.pipeline("table-question-answering", folder)
+    for name, expected in golden()["pipeline"].items():
+        for sequential, answers in zip((False, True), expected, strict=True):
+            found = run(TABLES[name], QUESTIONS[name], sequential=sequential)
+            assert json.loads(json.dumps(found)) == answers
+    one, both = run(query=QUESTIONS["actors"][0], table=TABLES["actors"]), run(TABLES["actors"], QUESTIONS["actors"])
+    asked = {"table": TABLES["actors"], "query": QUESTIONS["actors"][0]}
+    assert one == both[0] == run(asked) == run(TABLES["actors"], QUESTIONS["actors"][:1])
+    assert run([asked, asked]) == [one, one] and type(one["coordinates"][0]) is tuple
+    for given, told in (
+        ({"table": TABLES["actors"]}, "query: is missing"), ({"query": "Who?"}, "is not a table"),
+        ({**asked, "truncation": "longest_first"}, "truncation: 'longest_first' is not supported"),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match=told):
+            run(**given)
 
 
 def test_a_file_answers_at_the_command_line(folder: Path, tmp_path: Path) -> None:
@@ -114,7 +127,7 @@ def test_a_file_answers_at_the_command_line(folder: Path, tmp_path: Path) -> Non
     lines = ["\t".join(TABLES["actors"]), *("\t".join(row) for row in zip(*TABLES["actors"].values(), strict=True))]
     file.write_text("\n".join(lines))
     result = CliRunner().invoke(cli, ["answer", QUESTIONS["actors"][0], str(file), "--model", str(folder)])
-    [answer] = items(tasks.answer_from_table(QUESTIONS["actors"][:1], TABLES["actors"], model=str(folder)))
+    [answer] = values_of(tasks.answer_from_table(QUESTIONS["actors"][:1], TABLES["actors"], model=str(folder)))
     assert result.exit_code == 0, result.output
     refused = CliRunner().invoke(cli, ["answer", "Who?", str(file), "--model", str(folder), "--top", "2"])
     assert refused.exit_code == 2 and "--top does not go with a table" in refused.output
@@ -137,4 +150,4 @@ def test_aggregations_and_what_is_no_table(folder: Path, tmp_path: Path) -> None
         (["old " * MOST], TABLES["actors"], "the model reads 90"),
     ):  # fmt: skip
         with pytest.raises(AssertionError, match=told):
-            items(tasks.answer_from_table(questions, table, model=str(folder)))
+            values_of(tasks.answer_from_table(questions, table, model=str(folder)))

@@ -19,6 +19,7 @@ from pyapp.formats import open_checkpoint
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.sentences.embedding import Pooling, pooling_modes
+from tests.command_lines import lines
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
 from tests.models.test_encoders import make, module_of
@@ -314,12 +315,6 @@ def test_commands(folders: dict[str, Path], tmp_path: Path) -> None:
 
     (tmp_path / "texts").write_text("the cat\n\na dog\n")
     run = testing.CliRunner().invoke
-
-    def lines(*arguments: str, code: int = 0, stdin: str | None = None) -> list[str]:
-        found = run(cli, arguments, input=stdin, standalone_mode=False)
-        assert (found.return_value if found.exception is None else found.exit_code) == code, found.output
-        return str(found.stdout).splitlines()
-
     file = str(tmp_path / "texts")
     vectors = [json.loads(line) for line in lines("embed", file, "-m", str(folders["embed"]))]
     np.testing.assert_allclose(vectors, [expected_embedding(text) for text in ("the cat", "a dog")], atol=1e-5)

@@ -19,6 +19,7 @@ from pyapp.models.loading.videos import load_video_model
 from pyapp.vision.videos import chosen
 from tests.models.picture_configs import CONFIGS
 from tests.models.test_pictures import make
+from tests.serve.in_process import serving
 from tests.together import collect
 from tests.vision.test_videos import encoded, moving
 
@@ -86,13 +87,8 @@ def test_processors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 @pytest.mark.native_only
 def test_the_command_and_the_server(tmp_path: Path) -> None:
     testing = pytest.importorskip("click.testing")
-    pytest.importorskip("starlette")
-    from starlette.testclient import TestClient
 
     from pyapp.cli import cli
-    from pyapp.serve.app import make_app
-    from pyapp.serve.context import Context
-    from pyapp.serve.settings import Settings
 
     model, frames = write(tmp_path / "model", "videomae"), moving(9)
     [best, *_] = wanted = expected(load_video_model(model), frames)
@@ -108,7 +104,7 @@ def test_the_command_and_the_server(tmp_path: Path) -> None:
     assert found.stdout == f"{line}\t{film}\n{line}\t{folder}\n"
     wrong = runner.invoke(cli, ["classify-video", str(model / "config.json"), "-m", str(model)])
     assert wrong.stdout == "" and "not a video that is known" in wrong.stderr
-    with TestClient(make_app(Context(Settings(models=(f"films={model}",), preload=False)))) as client:
+    with serving(f"films={model}") as client:
         answer = client.post("/models/films", content=data, headers={"content-type": "video/x-matroska"})
         assert answer.status_code == 200, answer.text
         np.testing.assert_allclose([e["score"] for e in answer.json()], [e["score"] for e in wanted], rtol=1e-5)

@@ -52,6 +52,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "yolos": ("Yolos", {"size": {"shortest_edge": 40, "longest_edge": 80}}),
     "grounding_dino": ("GroundingDino", {"size": {"shortest_edge": 24, "longest_edge": 40}}),
     "mask2former": ("Mask2Former", {"size": {"shortest_edge": 24, "longest_edge": 40}, "size_divisor": 16}),
+    "eomt": ("Eomt", {"size": {"shortest_edge": 24, "longest_edge": 24}, "do_pad": True}),
+    "eomt_split": ("Eomt", {"size": {"shortest_edge": 20, "longest_edge": None}, "do_split_image": True}),
     "maskformer": ("MaskFormer", {"size": {"shortest_edge": 20, "longest_edge": 34}, "size_divisor": 8}),
     "oneformer": ("OneFormer", {"size": {"shortest_edge": 20, "longest_edge": 34}}),
     "superpoint": ("SuperPoint", {"size": {"height": 24, "width": 32}}),

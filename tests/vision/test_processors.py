@@ -44,7 +44,19 @@ def test_pictures_are_prepared_as_by_transformers(name: str) -> None:
         # So does torchvision, with which Llama 4's were.
         near = (
             0.02
-            if name in ("mask2former", "grounding_dino", "llama4", "mllama", "nougat", "pvt", "glpn", "sam3")
+            if name
+            in (
+                "mask2former",
+                "grounding_dino",
+                "llama4",
+                "mllama",
+                "nougat",
+                "pvt",
+                "glpn",
+                "sam3",
+                "eomt",
+                "eomt_split",
+            )
             else 1e-4
         )
         np.testing.assert_allclose(shown(found.pixel_values.numpy(), 96), numbers, atol=near, rtol=1e-5)

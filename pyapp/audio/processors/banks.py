@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
@@ -16,7 +16,7 @@ from ..constants import SAMPLE_RATE
 from ..filter_banks import POINTS, filter_bank, filters, frames_of, window_of
 from ..mel import FFT_SIZE, FRAMES_AT_ONCE, HOP, triangles
 from .recordings import EPSILON, MOST_FRAMES, checked_recordings, mask_of
-from .settings import check_same, expect, feature_settings, part_of, whole_number
+from .settings import RecordingProcessor, check_same, expect, part_of, whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +37,7 @@ def _bank_power(
 
 
 @dataclass(frozen=True)
-class StandardizedProcessor:
+class StandardizedProcessor(RecordingProcessor):
     """What makes NeMo's log-mel spectrograms, of which each of `bins` bins has the mean 0 and the variance 1: samples
     less 0.97 times the one before, frames of 25 ms each 10 ms in zeros, the power of an FFT of 512, triangles of equal
     area on Slaney's scale, natural logarithms.
@@ -50,13 +50,7 @@ class StandardizedProcessor:
     emphasis, guard, epsilon = 0.97, 2.0**-24, 1e-5  # the guard is added to powers, epsilon to deviations
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> StandardizedProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json of Parakeet. ModelError for another
-        rate, and for other spectrograms.
-        """
-        settings = feature_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         expect(settings, where, n_fft=POINTS, hop_length=HOP, win_length=FFT_SIZE, preemphasis=cls.emphasis)
         return cls(whole_number(settings, where, "feature_size", cls.bins, cls.points))
 
@@ -94,7 +88,7 @@ class StandardizedProcessor:
 
 
 @dataclass(frozen=True)
-class SlopedSpectrogramProcessor:
+class SlopedSpectrogramProcessor(RecordingProcessor):
     """What makes LASR's log-mel spectrograms: frames of 25 ms each 10 ms, the power of an FFT of 512, triangles whose
     sides are straight on HTK's scale, from 125 to 7,500 Hz, and natural logarithms of at least 1e-5.
     """
@@ -105,13 +99,7 @@ class SlopedSpectrogramProcessor:
     lowest, highest, least = 125.0, 7500.0, 1e-5
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> SlopedSpectrogramProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
-        other spectrograms.
-        """
-        settings = feature_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         expect(settings, where, n_fft=POINTS, hop_length=HOP, win_length=FFT_SIZE)
         return cls(whole_number(settings, where, "feature_size", cls.bins, POINTS // 4))
 
@@ -143,7 +131,7 @@ class SlopedSpectrogramProcessor:
 
 
 @dataclass(frozen=True)
-class PairedBankProcessor:
+class PairedBankProcessor(RecordingProcessor):
     """What makes the input of wav2vec 2.0 BERT: log-mel filter banks (pyapp.audio.filter_banks) with `bins` bins, of
     which each has the mean 0 and the variance 1, two frames of 10 ms side by side; a last frame alone is left out.
     """
@@ -153,11 +141,7 @@ class PairedBankProcessor:
     samples = 2 * HOP  # of a pair
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> PairedBankProcessor:
-        """From the object of a preprocessor_config.json of SeamlessM4T's feature extractor. ModelError for another
-        rate, and for other frames.
-        """
-        settings = feature_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         expect(settings, where, stride=2)
         return cls(whole_number(settings, where, "num_mel_bins feature_size", cls.bins, POINTS // 4))
 
@@ -187,7 +171,7 @@ class PairedBankProcessor:
 
 
 @dataclass(frozen=True)
-class CentredBankProcessor:
+class CentredBankProcessor(RecordingProcessor):
     """What makes the input of Speech2Text: log-mel filter banks (pyapp.audio.filter_banks) with `bins` bins, of which
     each has the mean 0 (`centred`) and the variance 1 (`scaled`).
     """
@@ -197,11 +181,7 @@ class CentredBankProcessor:
     scaled: bool = True
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> CentredBankProcessor:
-        """From the object of a preprocessor_config.json. ModelError for another rate, and for other frames."""
-        settings = feature_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         bins = whole_number(settings, where, "num_mel_bins feature_size", cls.bins, POINTS // 4)
         both = settings.get("do_ceptral_normalize") is not False  # as transformers spells it
         parts = (both and settings.get(f"normalize_{part}") is not False for part in ("means", "vars"))
@@ -229,7 +209,7 @@ class CentredBankProcessor:
 
 
 @dataclass(frozen=True)
-class FilterBankProcessor:
+class FilterBankProcessor(RecordingProcessor):
     """What makes log-mel filter banks (pyapp.audio.filter_banks) of `frames` frames of 10 ms with `bins` bins: of a
     longer recording the first ones, after those of a shorter one zeros; then each number less `mean`, divided by twice
     `deviation`, if there are these.
@@ -246,9 +226,7 @@ class FilterBankProcessor:
         return self.frames / 100
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> FilterBankProcessor:
-        """From the object of a preprocessor_config.json of the Audio Spectrogram Transformer."""
-        settings = feature_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         frames = whole_number(settings, where, "max_length", cls.frames, MOST_FRAMES)
         bins = whole_number(settings, where, "num_mel_bins", cls.bins, POINTS // 4)
         if settings.get("do_normalize") is False:

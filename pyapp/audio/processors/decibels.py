@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
@@ -13,7 +13,7 @@ from pyapp.errors import ModelError
 
 from ..mel import FRAMES_AT_ONCE, SMALLEST_POWER, triangles
 from .recordings import checked_recordings
-from .settings import expect, feature_settings, whole_number
+from .settings import RecordingProcessor, expect, whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ MOST_FUSED = 600.0  # seconds of a recording that is heard whole by CLAP
 
 
 @dataclass(frozen=True)
-class DecibelProcessor:
+class DecibelProcessor(RecordingProcessor):
     """What makes CLAP's spectrograms: the power of an FFT of 1,024 samples each 480 at 48 kHz, the ends reflected, in
     `bins` triangles of equal area on Slaney's scale from `lowest` to `highest` Hz, in decibels. A shorter recording is
     repeated as often as it fits into `length` seconds, and then filled with silence; of a longer one the beginning is
@@ -39,7 +39,7 @@ class DecibelProcessor:
     highest: float = 14000.0
     fused: bool = False
 
-    rate = 48000  # samples a second
+    heard = rate = 48000  # samples a second
     window, hop = 1024, 480
 
     @property
@@ -53,20 +53,14 @@ class DecibelProcessor:
         return self.length * self.rate // self.hop + 1
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json", fused: bool = False
-    ) -> DecibelProcessor:
-        """From the object of a preprocessor_config.json of CLAP. `fused`: as the model's configuration says. ModelError
-        for what is not known.
-        """
-        settings = feature_settings(settings, where, cls.rate)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         expect(settings, where, fft_window_size=cls.window, hop_length=cls.hop, padding="repeatpad")
         bins = whole_number(settings, where, "feature_size", cls.bins, cls.window // 2)
         length = whole_number(settings, where, "max_length_s", cls.length, 60)
         lowest, highest = settings.get("frequency_min", cls.lowest), settings.get("frequency_max", cls.highest)
         if any(type(hertz) not in (int, float) for hertz in (lowest, highest)) or not 0 <= lowest < highest <= 24000:
             raise ModelError(f"it hears from {lowest!r:.40} to {highest!r:.40} Hz", where=where)
-        return cls(bins, length, float(lowest), float(highest), fused)
+        return cls(bins, length, float(lowest), float(highest))
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, None]:
         """Recordings, each float (N,) at 48 kHz, as a batch (B, frames, bins) float32, or (B, 4, frames, bins) if

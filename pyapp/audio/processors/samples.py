@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
@@ -15,14 +15,14 @@ from pyapp.errors import ModelError
 from ..constants import SAMPLE_RATE
 from ..resampling import ZERO_CROSSINGS, resample
 from .recordings import EPSILON, checked_recordings
-from .settings import feature_settings, part_of, unfit, whole_number
+from .settings import RecordingProcessor, part_of, unfit, whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class SampleProcessor:
+class SampleProcessor(RecordingProcessor):
     """What prepares samples: `normalize` gives each recording the mean 0 and the variance 1; `masks`: the model was
     trained with masks of what is padding; without, padding is silence.
     """
@@ -33,9 +33,7 @@ class SampleProcessor:
     epsilon = EPSILON
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> SampleProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate."""
-        settings = feature_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         return cls(settings.get("do_normalize") is not False, settings.get("return_attention_mask") is True)
 
     def prepared(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -62,7 +60,7 @@ class SampleProcessor:
 
 
 @dataclass(frozen=True)
-class DelayedSampleProcessor:
+class DelayedSampleProcessor(RecordingProcessor):
     """What prepares samples for Kyutai's speech to text: at `rate`, with `before` seconds of silence before them, and a
     second more than the `delay` behind them.
     """
@@ -71,15 +69,10 @@ class DelayedSampleProcessor:
     before: float = 0.0
     delay: float = 0.0
 
+    heard = None
+
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> DelayedSampleProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for values that cannot
-        be.
-        """
-        own = settings.get("feature_extractor")
-        settings = own if isinstance(own, Mapping) else settings
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         rate = settings.get("sampling_rate", cls.rate)
         if type(rate) is not int or not 1000 <= rate <= 192_000:
             raise ModelError(f"sampling_rate is {rate!r:.40}", where=where)
@@ -114,7 +107,7 @@ class DelayedSampleProcessor:
 
 
 @dataclass(frozen=True)
-class LevelledSampleProcessor:
+class LevelledSampleProcessor(RecordingProcessor):
     """What prepares samples for VibeVoice: at `rate`, as loud as `level` says (decibels below full scale; None: as they
     are), and with silence up to whole moments of `step` samples.
     """
@@ -124,17 +117,11 @@ class LevelledSampleProcessor:
     step: int = 3200
     least: float = 1e-6  # what is added to loudness, so that silence has some
 
+    heard = None
     stretch = 60 * SAMPLE_RATE  # samples of what is heard at once
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> LevelledSampleProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for values that cannot
-        be.
-        """
-        own = settings.get("feature_extractor")
-        settings = own if isinstance(own, Mapping) else settings
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         rate = whole_number(settings, where, "sampling_rate", cls.rate, 192_000)
         step = whole_number(settings, where, "pad_to_multiple_of", cls.step, 1 << 22)
         level, least = settings.get("target_dB_FS", cls.level), settings.get("eps", cls.least)

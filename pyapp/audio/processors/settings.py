@@ -5,26 +5,37 @@ fit them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from pyapp.errors import ModelError
 
 from ..constants import SAMPLE_RATE
 
 
-def feature_settings(settings: Mapping[str, Any], where: str, usual: int = SAMPLE_RATE) -> Mapping[str, Any]:
-    """The object of a feature extractor, in a preprocessor_config.json or a processor_config.json. ModelError for
-    another rate than the `usual` one.
-    """
-    own = settings.get("feature_extractor", settings.get("audio_processor"))
-    settings = own if isinstance(own, Mapping) else settings
-    rate = settings.get("sampling_rate", usual)
-    if rate != usual:
-        raise ModelError(
-            f"the model hears {rate!r:.40} samples a second, expected {usual:,}", where=where,
-            hint=f"Choose a model for {usual // 1000} kHz",
-        )  # fmt: skip
-    return settings
+class RecordingProcessor:
+    """Base of what makes a model's input of recordings. heard: the samples a second that models hear; None: any."""
+
+    heard: ClassVar[int | None] = SAMPLE_RATE
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> Self:
+        """From the object of a preprocessor_config.json or processor_config.json, in which that of a feature extractor
+        may be. ModelError for another rate, and for fields that say something else than what this makes.
+        """
+        own = settings.get("feature_extractor", settings.get("audio_processor"))
+        settings = own if isinstance(own, Mapping) else settings
+        rate = settings.get("sampling_rate", cls.heard)
+        if cls.heard is not None and rate != cls.heard:
+            raise ModelError(
+                f"the model hears {rate!r:.40} samples a second, expected {cls.heard:,}", where=where,
+                hint=f"Choose a model for {cls.heard // 1000} kHz",
+            )  # fmt: skip
+        return cls.from_fields(settings, where)
+
+    @classmethod
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
+        """From the object of a feature extractor. ModelError as of from_settings."""
+        raise NotImplementedError
 
 
 def expect(settings: Mapping[str, Any], where: str, **usual: Any) -> None:

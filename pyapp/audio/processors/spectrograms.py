@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
@@ -17,14 +17,14 @@ from ..mel import BINS as FFT_BINS
 from ..mel import DECADES, FFT_SIZE, HOP, SMALLEST_POWER, log_mel_spectrogram, mel_logs, reflect, triangles
 from .banks import _bank_power
 from .recordings import MOST_FRAMES, checked_recordings
-from .settings import audio_config, check_same, expect, feature_settings, part_of, unfit, whole_number
+from .settings import RecordingProcessor, audio_config, check_same, expect, part_of, unfit, whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class SpectrogramProcessor:
+class SpectrogramProcessor(RecordingProcessor):
     """What makes Whisper's log-mel spectrograms (pyapp.audio.mel) with `bins` bins of stretches of `frames` frames of
     10 ms; the last stretch of a recording is filled with silence.
     """
@@ -38,13 +38,7 @@ class SpectrogramProcessor:
         return self.frames * HOP
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> SpectrogramProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
-        other spectrograms.
-        """
-        settings = feature_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         bins = whole_number(settings, where, "feature_size", cls.bins, FFT_BINS)
         seconds = whole_number(settings, where, "chunk_length", 30, MOST_FRAMES // 100)
         expect(settings, where, n_fft=FFT_SIZE, hop_length=HOP)
@@ -79,7 +73,7 @@ class SpectrogramProcessor:
 
 
 @dataclass(frozen=True)
-class WholeSpectrogramProcessor:
+class WholeSpectrogramProcessor(RecordingProcessor):
     """What makes Whisper's log-mel spectrograms of whole recordings for Qwen3-ASR, filled with 0 to a multiple of
     `multiple` frames of 10 ms; behind a recording of less than `least` samples stands silence.
     """
@@ -91,14 +85,8 @@ class WholeSpectrogramProcessor:
     stretch = 30 * SAMPLE_RATE  # samples of what is heard at once
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> WholeSpectrogramProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
-        other spectrograms.
-        """
-        settings = feature_settings(settings, where)
-        found = SpectrogramProcessor.from_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
+        found = SpectrogramProcessor.from_fields(settings, where)
         window = whole_number(settings, where, "n_window", cls.multiple // 2, MOST_FRAMES)
         return cls(found.bins, 2 * window, whole_number(settings, where, "min_length", cls.least, cls.stretch))
 
@@ -122,7 +110,7 @@ class WholeSpectrogramProcessor:
 
 
 @dataclass(frozen=True)
-class LongSpectrogramProcessor:
+class LongSpectrogramProcessor(RecordingProcessor):
     """What makes Whisper's log-mel spectrograms of whole recordings, each with silence behind it, for Qwen's models of
     all senses: a last part of a frame of 10 ms counts.
     """
@@ -132,13 +120,8 @@ class LongSpectrogramProcessor:
     stretch = 30 * SAMPLE_RATE  # samples of what is heard at once
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> LongSpectrogramProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
-        other spectrograms.
-        """
-        return cls(SpectrogramProcessor.from_settings(settings, where).bins)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
+        return cls(SpectrogramProcessor.from_fields(settings, where).bins)
 
     def check(self, config: Mapping[str, Any], where: str) -> None:
         """ModelError for the object of a config.json whose encoder reads other spectrograms."""
@@ -157,7 +140,7 @@ class LongSpectrogramProcessor:
 
 
 @dataclass(frozen=True)
-class SteadySpectrogramProcessor:
+class SteadySpectrogramProcessor(RecordingProcessor):
     """What makes Whisper's log-mel spectrograms on a scale that does not depend on the recording, for Voxtral Realtime:
     values are clamped to 8 decades below `loudest`.
     """
@@ -168,14 +151,8 @@ class SteadySpectrogramProcessor:
     hop = HOP
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> SteadySpectrogramProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
-        other spectrograms.
-        """
-        settings = feature_settings(settings, where)
-        found = SpectrogramProcessor.from_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
+        found = SpectrogramProcessor.from_fields(settings, where)
         expect(settings, where, win_length=FFT_SIZE)
         loudest = settings.get("global_log_mel_max", cls.loudest)
         if type(loudest) not in (int, float) or not abs(loudest) <= 100:
@@ -192,7 +169,7 @@ class SteadySpectrogramProcessor:
 
 
 @dataclass(frozen=True)
-class PairedSpectrogramProcessor:
+class PairedSpectrogramProcessor(RecordingProcessor):
     """What makes the input of Granite Speech: the power of FFTs of 512 samples each 10 ms, the ends reflected, in
     `bins` triangles of height 1 on HTK's scale, and logarithms as Whisper's; two frames side by side, a last one alone
     is left out. `window`, `rate`: how many moments the model hears together, and how many of them become a vector, as
@@ -206,13 +183,7 @@ class PairedSpectrogramProcessor:
     stretch = 30 * SAMPLE_RATE  # samples of what is heard at once, as in training
 
     @classmethod
-    def from_settings(
-        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> PairedSpectrogramProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
-        other spectrograms.
-        """
-        settings = feature_settings(settings, where)
+    def from_fields(cls, settings: Mapping[str, Any], where: str) -> Self:
         settings = {**settings, **part_of(settings, "melspec_kwargs")}
         expect(settings, where, n_fft=POINTS, hop_length=HOP, win_length=FFT_SIZE, sample_rate=SAMPLE_RATE)
         bins = whole_number(settings, where, "n_mels feature_size", cls.bins, POINTS // 4)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from functools import partial
-from itertools import pairwise
 from math import isfinite, prod
 from pathlib import Path
 from time import monotonic, sleep
@@ -541,14 +540,35 @@ def _ends(piece: _Piece) -> tuple[int, ...]:
 
 
 def _overlap(boxes: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> bool:
-    """Whether two boxes (first, last) have an element in common: if none has, one of each two along a sorted dim ends
-    before the other begins; boxes of one dim are compared with their neighbours, others with all."""
-    if boxes and len(boxes[0][0]) == 1:
-        return any(b[0] < a[1] for a, b in pairwise(sorted((first[0], last[0]) for first, last in boxes)))
-    return any(
-        all(a < d and c < b for a, b, c, d in zip(first, last, other, end, strict=True))
-        for i, (first, last) in enumerate(boxes) for other, end in boxes[:i]
-    )  # fmt: skip
+    """Whether two boxes (first, last) have an element in common. They are cut apart along one dim after the other,
+    where no box crosses the cut; only boxes that no cut divides are compared each with each."""
+    waiting = [boxes]
+    while waiting:
+        group = waiting.pop()
+        for dim in range(len(group[0][0]) if len(group) > 1 else 0):
+            parts = _cut(group, dim)
+            if len(parts) > 1:
+                waiting += parts
+                break
+        else:
+            if any(
+                all(a < d and c < b for a, b, c, d in zip(first, last, other, end, strict=True))
+                for i, (first, last) in enumerate(group) for other, end in group[:i]
+            ):  # fmt: skip
+                return True
+    return False
+
+
+def _cut(boxes: list[tuple[tuple[int, ...], tuple[int, ...]]], dim: int) -> list[Any]:
+    """The boxes in groups, of which each ends along a dim where the next begins, or before."""
+    groups: list[Any] = []
+    end = -1
+    for box in sorted(boxes, key=lambda box: box[0][dim]):
+        if box[0][dim] >= end or not groups:
+            groups.append([])
+        groups[-1].append(box)
+        end = max(end, box[1][dim])
+    return groups
 
 
 def load(

@@ -4,7 +4,8 @@ may load: torch.distributed.checkpoint.state_dict's names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -22,6 +23,7 @@ from ...nn.module import Module
 from ...nn.part import kept_of, whole_of
 from ...nn.state import IncompatibleKeys
 from ...optim.optimizer import Optimizer
+from ..tensor.dtensor import DTensor
 
 __all__ = [
     "StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict",
@@ -59,7 +61,7 @@ def _bare(model: Module) -> Module:
 
 def _group_of(model: Module) -> ProcessGroup | None:
     """The processes that have the model: those that divide its parameters, or all; None for one alone."""
-    divided = {parameter.shard_groups for parameter in model.parameters() if parameter.shard_groups}
+    divided = {groups for parameter in model.parameters() if (groups := parameter._own_part.shard_groups)}
     if len(divided) == 1 and len(groups := next(iter(divided))) == 1:
         return groups[0]
     return group_or_world(None) if is_initialized() else None
@@ -90,24 +92,43 @@ def _own(x: Any, like: Tensor, options: StateDictOptions) -> Any:
     return found
 
 
-def _from_rank_0(group: ProcessGroup | None, state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The names and values of the state of rank 0, on all: one tensor at a time."""
+def _from_rank_0(
+    group: ProcessGroup | None, collect: Callable[[], Mapping[str, Any]]
+) -> Iterator[tuple[str, Any]]:  # fmt: skip
+    """The names and values of the state that rank 0 collects, on all: one tensor at a time. Where rank 0 fails, the
+    others get a StateError that says why, and do not wait."""
     if group is None:
-        yield from state.items()
+        yield from collect().items()
         return
-    first, values = group.rank() == 0, list(state.items())
-    told: list[Any] = [
-        [(k, (v.shape, v.dtype.name, None) if isinstance(v, Tensor) else (None, "", v)) for k, v in values]
-        if first else None
-    ]  # fmt: skip
+    first, values, failed = group.rank() == 0, list[tuple[str, Any]](), None
+    told: list[Any] = [None]
+    if first:
+        try:
+            values = list(collect().items())
+            told = [pickle.dumps([(name, *_announced(name, value)) for name, value in values])]
+        except Exception as error:
+            failed, told = error, [f"{type(error).__name__}: {error}"]
     broadcast_object_list(told, group.ranks[0], group)
-    for i, (name, (shape, dtype, value)) in enumerate(told[0]):
+    if failed is not None:
+        raise failed
+    if isinstance(told[0], str):
+        raise StateError(f"rank 0 has no state to send: {told[0]:.500}")
+    for i, (name, shape, dtype, value) in enumerate(pickle.loads(told[0])):
         if shape is None:
             yield name, value
             continue
         sent = values[i][1].detach().to("cpu").contiguous() if first else empty(shape, dtype=dtype)
         broadcast(sent, group.ranks[0], group)
         yield name, sent
+
+
+def _announced(name: str, value: Any) -> tuple[Any, str, Any]:
+    """(shape, dtype, None) of a tensor that will be sent, (None, "", value) of anything else."""
+    if not isinstance(value, Tensor):
+        return None, "", value
+    if not value.dense or value.dtype.is_quantized:
+        raise StateError(f"the state has {name!r:.80}, {describe(value)}, of which only dense tensors are sent")
+    return tuple(value.shape), value.dtype.name, None
 
 
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
@@ -118,7 +139,7 @@ def get_model_state_dict(model: Module, *, options: StateDictOptions | None = No
         state = full_state_dict(model, device=device, keep=_is_kept(model, options))
     else:
         state = {
-            name: _own(x, x, options) if isinstance(x, Tensor) else x
+            name: _own(x._own_part, x._own_part, options) if isinstance(x, Tensor) else x
             for name, x in model.state_dict(keep_vars=True).items()
         }
     if options.ignore_frozen_params:
@@ -171,7 +192,7 @@ def _begin(optimizer: Optimizer) -> bool:
 
 
 def _names(model: Module) -> dict[int, str]:
-    return {id(parameter): name for name, parameter in model.named_parameters()}
+    return {id(parameter._own_part): name for name, parameter in model.named_parameters()}
 
 
 def _name_of(names: Mapping[int, str], parameter: Tensor) -> str:
@@ -249,14 +270,23 @@ def set_model_state_dict(
 ) -> IncompatibleKeys:
     """Gives a model a state of get_model_state_dict. StateError as load_state_dict."""
     options, model = options or StateDictOptions(), _bare(model)
+    every = model.state_dict(keep_vars=True)
     if options.broadcast_from_rank0:
-        likes = {name: x for name, x in model.state_dict(keep_vars=True).items() if isinstance(x, Tensor)}
-        sent = _from_rank_0(_group_of(model), model_state_dict)
+        likes = {name: x for name, x in every.items() if isinstance(x, Tensor)}
+        sent = _from_rank_0(_group_of(model), lambda: model_state_dict)
         own = {name: kept_of(value, likes.get(name)) for name, value in sent}
         return model.load_state_dict(own, strict=options.strict)
     if options.full_state_dict:
         return load_full_state_dict(model, model_state_dict, options.strict)
-    return model.load_state_dict(model_state_dict, strict=options.strict)
+    given = {name: _as_like(value, every.get(name)) for name, value in model_state_dict.items()}
+    return model.load_state_dict(given, strict=options.strict)
+
+
+def _as_like(value: Any, like: Any) -> Any:
+    """What this process has of a DTensor, as one again."""
+    if not isinstance(like, DTensor) or not isinstance(value, Tensor) or value.part is None:
+        return value
+    return DTensor.from_local(value, like.device_mesh, like.placements, shape=like.shape)
 
 
 def set_optimizer_state_dict(
@@ -270,12 +300,10 @@ def set_optimizer_state_dict(
     names, every = _names(model), _each(optimizers)
     if options.broadcast_from_rank0:
         group = _group_of(model)
-        flat = optim_state_dict
-        if not options.flatten_optimizer_state_dict:
-            flat = _flat(flat) if group is None or group.rank() == 0 else {}
-        likes = dict(model.named_parameters())
+        given, flat = optim_state_dict, options.flatten_optimizer_state_dict
+        likes = {name: parameter._own_part for name, parameter in model.named_parameters()}
         optim_state_dict = {}
-        for key, value in _from_rank_0(group, flat):
+        for key, value in _from_rank_0(group, lambda: given if flat else _flat(given)):
             name = key.removeprefix("state.").rpartition(".")[0]
             optim_state_dict[key] = kept_of(value, likes.get(name))
     if options.broadcast_from_rank0 or options.flatten_optimizer_state_dict:

@@ -1,31 +1,24 @@
 """torch.distributed.tensor.parallel: modules of one's own, whose layers several processes divide by a plan.
 
-Models of this package have a plan of their own (nn.tensor_parallel.parallelize). What layers take and give are plain
-tensors: the part of this process where a layout is Shard, the whole where it is Replicate. So `use_local_output` and
-`sequence_dim`, which in torch say of what kind DTensors are, have no effect.
+Models of this package have a plan of their own (nn.tensor_parallel.parallelize). Layers take plain tensors (the part of
+this process where a layout is Shard, the whole where it is Replicate) or DTensors, which say their layout themselves.
+They give plain tensors, with `use_local_output=False` DTensors; where its default is None, what they were given.
+Parameters are plain parts, which know of what (`Tensor.part`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
 from ...engine.processes.collectives import broadcast
-from ...engine.processes.differentiable import (
-    gather_parts,
-    own_part,
-    share_of,
-    sum_of_gradients,
-    sum_of_part,
-    sum_over_ranks,
-    summed_gradient,
-)
+from ...engine.processes.differentiable import share_of, sum_of_gradients, summed_gradient
 from ...engine.processes.group import ProcessGroup, group_or_world
 from ...engine.processes.mesh import DeviceMesh
-from ...engine.shape import normalize_dim
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
 from ...nn.layers.embedding import Embedding, EmbeddingBag
@@ -33,50 +26,55 @@ from ...nn.layers.linear import Linear
 from ...nn.module import Module
 from ...nn.parameter import Parameter
 from ...nn.part import Part
-from .placement import Partial, Placement, Replicate, Shard
+from .dtensor import DTensor, distributed, implicit_replication
+from .placement_types import Partial, Placement, Replicate, Shard
+from .redistribution import converted, whole_shape
 
 __all__ = [
     "ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput",
-    "RowwiseParallel", "SequenceParallel", "parallelize_module",
+    "RowwiseParallel", "SequenceParallel", "loss_parallel", "parallelize_module",
 ]  # fmt: skip
 
 Layouts = Placement | Sequence[Placement | None] | None
 
 
-def converted(x: Tensor, given: Placement, wanted: Placement, group: ProcessGroup) -> Tensor:
-    """A tensor that the ranks have in one layout, in another one; gradients come back in the first."""
-    for layout in (given, wanted):
-        if isinstance(layout, Shard):
-            normalize_dim(layout.dim, x.ndim, f"a tensor in the layout {layout}")
-    match given, wanted:
-        case (Shard(dim), Shard(other)) if dim % x.ndim == other % x.ndim:
-            return x
-        case (Replicate(), Replicate()):
-            return x
-        case (Partial(), Replicate()):
-            return sum_over_ranks(x, group)
-        case (Partial(), Shard(dim)):
-            return sum_of_part(x, group, dim)
-        case (Shard(dim), Replicate()):
-            return gather_parts(x, group, dim, _total(x, dim, group))
-        case (Replicate(), Shard(dim)):
-            return own_part(x, group, dim)
-        case (Shard(dim), Shard(other)):
-            return own_part(gather_parts(x, group, dim, _total(x, dim, group)), group, other)
-    raise ArgumentError(f"a tensor cannot go from {given} to {wanted}")
+def _given(x: Any, layout: Placement, group: ProcessGroup) -> tuple[Any, Placement]:
+    """What this process has of a tensor, and its layout: what a DTensor says, else `layout`."""
+    if not isinstance(x, DTensor):
+        return x, layout
+    if x.device_mesh.get_all_groups() != [group]:
+        raise ArgumentError(f"a DTensor on {x.device_mesh!r} meets a layer that other processes divide")
+    return x.to_local(), x.placements[0]
 
 
-def _total(x: Tensor, dim: int, group: ProcessGroup) -> int:
-    """How many rows all ranks have of a dim along which x is divided."""
-    with no_grad():
-        return int(summed_gradient(ops.tensor([x.shape[dim]]), group).item())
+def _brought(x: Any, layout: Placement, wanted: Placement, group: ProcessGroup) -> Tensor:
+    """What this process has of a tensor in another layout."""
+    local, own = _given(x, layout, group)
+    return converted(local, own, wanted, group)
+
+
+def _handed(x: Tensor, layout: Placement, mesh: DeviceMesh, local: bool) -> Tensor:
+    """A result: plain, or a DTensor in a layout."""
+    if local:
+        return x
+    layout = Shard(layout.dim % x.ndim) if isinstance(layout, Shard) else layout
+    return distributed(x, mesh, (layout,), whole_shape(x, layout, mesh.get_group()))
+
+
+@contextmanager
+def loss_parallel() -> Iterator[None]:
+    """Inside, targets of a cross_entropy of a DTensor may be plain tensors that all processes have. Logits whose
+    classes the processes divide are never gathered for it, here and elsewhere.
+    """
+    with implicit_replication():
+        yield
 
 
 class ParallelStyle(ABC):
     """How the processes divide a module."""
 
     @abstractmethod
-    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+    def apply(self, name: str, module: Module, mesh: DeviceMesh) -> None:
         """Divides the module, whose path is `name`."""
 
 
@@ -93,8 +91,10 @@ class _Divides(ParallelStyle):
 
     dims: Mapping[type[Module], int] = {}  # along which dim of the weight
 
-    def __init__(self, input_layouts: Any, output_layouts: Any, defaults: tuple[Placement, Placement]) -> None:
-        name = type(self).__name__
+    def __init__(
+        self, input_layouts: Any, output_layouts: Any, defaults: tuple[Placement, Placement], local: bool
+    ) -> None:  # fmt: skip
+        name, self.local = type(self).__name__, local
         self.input_layouts = _placement(f"{name}: input_layouts", input_layouts, defaults[0])
         self.output_layouts = _placement(f"{name}: output_layouts", output_layouts, defaults[1])
 
@@ -149,20 +149,20 @@ class ColwiseParallel(_Divides):
         self, *, input_layouts: Placement | None = None, output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:  # fmt: skip
-        super().__init__(input_layouts, output_layouts, (Replicate(), Shard(-1)))
+        super().__init__(input_layouts, output_layouts, (Replicate(), Shard(-1)), use_local_output)
 
-    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
-        kind = self.kind_of(name, module)
+    def apply(self, name: str, module: Module, mesh: DeviceMesh) -> None:
+        kind, group = self.kind_of(name, module), mesh.get_group()
         _divide(module, "weight", self.dims[kind], group)
         if kind is Linear:
             _divide(module, "bias", 0, group)
 
         def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            x = converted(_first(name, args), self.input_layouts, Replicate(), group)
+            x = _brought(_first(name, args), self.input_layouts, Replicate(), group)
             return (sum_of_gradients(x, group) if x.requires_grad else x, *args[1:])
 
         def leave(_: Module, args: Any, y: Tensor) -> Tensor:
-            return converted(y, Shard(-1), self.output_layouts, group)
+            return _handed(converted(y, Shard(-1), self.output_layouts, group), self.output_layouts, mesh, self.local)
 
         module.register_forward_pre_hook(enter)
         module.register_forward_hook(leave)
@@ -181,14 +181,14 @@ class RowwiseParallel(_Divides):
         self, *, input_layouts: Placement | None = None, output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:  # fmt: skip
-        super().__init__(input_layouts, output_layouts, (Shard(-1), Replicate()))
+        super().__init__(input_layouts, output_layouts, (Shard(-1), Replicate()), use_local_output)
 
-    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
-        kind = self.kind_of(name, module)
+    def apply(self, name: str, module: Module, mesh: DeviceMesh) -> None:
+        kind, group = self.kind_of(name, module), mesh.get_group()
         rows = module.weight.shape[0]
         _divide(module, "weight", self.dims[kind], group)
         if kind is Embedding:
-            self._of_rows(module, rows, group)
+            self._of_rows(module, rows, mesh)
             return
         bias, divided = module.bias, isinstance(self.output_layouts, Shard)
         if divided:  # each adds it to its part
@@ -197,14 +197,15 @@ class RowwiseParallel(_Divides):
         def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             x = _first(name, args)
             module._parameters["bias"] = None  # type: ignore[assignment]  # it is added once, after the sum
-            return (converted(x, self.input_layouts, Shard(-1), group), *args[1:])
+            return (_brought(x, self.input_layouts, Shard(-1), group), *args[1:])
 
         def leave(_: Module, args: Any, y: Tensor | None) -> Tensor | None:
             module._parameters["bias"] = bias
             if y is None:  # forward has failed
                 return None
             y = converted(y, Partial(), self.output_layouts, group)
-            return y if bias is None else y + self._own_bias(bias, y.ndim, group)
+            y = y if bias is None else y + self._own_bias(bias, y.ndim, group)
+            return _handed(y, self.output_layouts, mesh, self.local)
 
         module.register_forward_pre_hook(enter)
         module.register_forward_hook(leave, always_call=True)
@@ -216,7 +217,8 @@ class RowwiseParallel(_Divides):
             return bias.narrow(0, *share_of(bias.shape[0], group))
         return bias
 
-    def _of_rows(self, module: Module, rows: int, group: ProcessGroup) -> None:
+    def _of_rows(self, module: Module, rows: int, mesh: DeviceMesh) -> None:
+        group = mesh.get_group()
         first, count = share_of(rows, group)
         padding = module.padding_idx
         module.padding_idx = padding - first if padding is not None and first <= padding < first + count else None
@@ -225,13 +227,14 @@ class RowwiseParallel(_Divides):
 
         def forward(input: Tensor) -> Tensor:
             """ids (...) → rows (..., dim): those of this process, and zeros, summed over the processes."""
-            own = converted(input, given, Replicate(), group) - first
+            own = _brought(input, given, Replicate(), group) - first
             here = (own >= 0).logical_and(own < count)  # (...)
             if count:
                 found = look_up(ops.where(here, own, 0).to(input.dtype)) * here.unsqueeze(-1)
             else:  # more processes than rows
                 found = module.weight.new_zeros(*own.shape, module.embedding_dim) + module.weight.sum()
-            return converted(found, Partial(), self.output_layouts, group)
+            y = converted(found, Partial(), self.output_layouts, group)
+            return _handed(y, self.output_layouts, mesh, self.local)
 
         object.__setattr__(module, "forward", forward)
 
@@ -241,12 +244,25 @@ class SequenceParallel(ParallelStyle):
     along `sequence_dim`. Each has the whole parameters. Korthikanti et al. 2022, arXiv 2205.05198.
     """
 
-    def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
-        self.sequence_dim = sequence_dim
+    def __init__(self, *, sequence_dim: int = 1, use_local_output: bool | None = None) -> None:
+        self.sequence_dim, self.local = sequence_dim, use_local_output
 
-    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+    def apply(self, name: str, module: Module, mesh: DeviceMesh) -> None:
+        group, tokens = mesh.get_group(), Shard(self.sequence_dim)
         for parameter in module.parameters():
             _sum_gradient(parameter, group)
+        came: list[bool] = []  # whether the inputs of the calls that are under way are DTensors
+
+        def enter(_: Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            came.append(bool(args) and isinstance(args[0], DTensor))
+            return (_brought(args[0], tokens, tokens, group), *args[1:]) if came[-1] else None
+
+        def leave(_: Module, args: Any, y: Any) -> Any:
+            local = not came.pop() if self.local is None else self.local
+            return _handed(y, tokens, mesh, local) if isinstance(y, Tensor) else None
+
+        module.register_forward_pre_hook(enter)
+        module.register_forward_hook(leave, always_call=True)
 
 
 def _several(layouts: Layouts) -> tuple[Placement | None, ...]:
@@ -255,7 +271,15 @@ def _several(layouts: Layouts) -> tuple[Placement | None, ...]:
     return (layouts,) if isinstance(layouts, Placement) else tuple(layouts)
 
 
-def _each(values: Sequence[Any], given: Layouts, wanted: Layouts, group: ProcessGroup, what: str) -> list[Any]:
+def _laid(x: Tensor, layout: Placement, wanted: Placement, mesh: DeviceMesh, local: bool | None) -> Tensor:
+    """A tensor in the wanted layout; `local` None: plain as it came, or a DTensor."""
+    found = _brought(x, layout, wanted, mesh.get_group())
+    return _handed(found, wanted, mesh, not isinstance(x, DTensor) if local is None else local)
+
+
+def _each(
+    values: Sequence[Any], given: Layouts, wanted: Layouts, mesh: DeviceMesh, what: str, local: bool | None
+) -> list[Any]:  # fmt: skip
     """The values in the wanted layouts; those without one as they are."""
     before, after = _several(given), _several(wanted)
     if len(before) != len(after) or len(before) > len(values):
@@ -265,7 +289,7 @@ def _each(values: Sequence[Any], given: Layouts, wanted: Layouts, group: Process
     found = list(values)
     for i, (one, other) in enumerate(zip(before, after, strict=True)):
         if one is not None and other is not None and isinstance(found[i], Tensor):
-            found[i] = converted(found[i], one, other, group)
+            found[i] = _laid(found[i], one, other, mesh, local)
     return found
 
 
@@ -275,20 +299,20 @@ class PrepareModuleInput(ParallelStyle):
     def __init__(
         self, *, input_layouts: Layouts = None, desired_input_layouts: Layouts = None,
         input_kwarg_layouts: Mapping[str, Placement] | None = None,
-        desired_input_kwarg_layouts: Mapping[str, Placement] | None = None, use_local_output: bool = False,
+        desired_input_kwarg_layouts: Mapping[str, Placement] | None = None, use_local_output: bool | None = None,
     ) -> None:  # fmt: skip
-        self.given, self.wanted = input_layouts, desired_input_layouts
+        self.given, self.wanted, self.local = input_layouts, desired_input_layouts, use_local_output
         self.named, self.wanted_named = dict(input_kwarg_layouts or {}), dict(desired_input_kwarg_layouts or {})
         if self.named.keys() != self.wanted_named.keys():
             raise ArgumentError("PrepareModuleInput: give each named input a layout, and a wanted one")
 
-    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+    def apply(self, name: str, module: Module, mesh: DeviceMesh) -> None:
         def enter(_: Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            values = _each(args, self.given, self.wanted, group, f"PrepareModuleInput of {name}")
+            values = _each(args, self.given, self.wanted, mesh, f"PrepareModuleInput of {name}", self.local)
             changed = dict(named)
             for key, layout in self.named.items():
                 if isinstance(named.get(key), Tensor):
-                    changed[key] = converted(named[key], layout, self.wanted_named[key], group)
+                    changed[key] = _laid(named[key], layout, self.wanted_named[key], mesh, self.local)
             return tuple(values), changed
 
         module.register_forward_pre_hook(enter, with_kwargs=True)
@@ -300,12 +324,13 @@ class PrepareModuleOutput(ParallelStyle):
     def __init__(
         self, *, output_layouts: Layouts, desired_output_layouts: Layouts, use_local_output: bool = True
     ) -> None:
-        self.given, self.wanted = output_layouts, desired_output_layouts
+        self.given, self.wanted, self.local = output_layouts, desired_output_layouts, use_local_output
 
-    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+    def apply(self, name: str, module: Module, mesh: DeviceMesh) -> None:
         def leave(_: Module, args: Any, output: Any) -> Any:
             one = isinstance(output, Tensor)
-            found = _each([output] if one else output, self.given, self.wanted, group, f"PrepareModuleOutput of {name}")
+            what = f"PrepareModuleOutput of {name}"
+            found = _each([output] if one else output, self.given, self.wanted, mesh, what, self.local)
             return found[0] if one else type(output)(found)
 
         module.register_forward_hook(leave)
@@ -317,7 +342,7 @@ class PrepareModuleInputOutput(ParallelStyle):
     def __init__(
         self, *, input_layouts: Layouts = None, desired_input_layouts: Layouts = None,
         input_kwarg_layouts: Mapping[str, Placement] | None = None,
-        desired_input_kwarg_layouts: Mapping[str, Placement] | None = None, use_local_input: bool = False,
+        desired_input_kwarg_layouts: Mapping[str, Placement] | None = None, use_local_input: bool | None = None,
         output_layouts: Layouts, desired_output_layouts: Layouts, use_local_output: bool = True,
     ) -> None:  # fmt: skip
         self._parts = (
@@ -328,9 +353,9 @@ class PrepareModuleInputOutput(ParallelStyle):
             PrepareModuleOutput(output_layouts=output_layouts, desired_output_layouts=desired_output_layouts),
         )  # fmt: skip
 
-    def apply(self, name: str, module: Module, group: ProcessGroup) -> None:
+    def apply(self, name: str, module: Module, mesh: DeviceMesh) -> None:
         for part in self._parts:
-            part.apply(name, module, group)
+            part.apply(name, module, mesh)
 
 
 def parallelize_module(
@@ -350,7 +375,8 @@ def parallelize_module(
     """
     if device_mesh is not None and not isinstance(device_mesh, DeviceMesh):
         raise TypeError(f"parallelize_module: device_mesh is a DeviceMesh, got {describe(device_mesh)}")
-    group = group_or_world(None) if device_mesh is None else device_mesh.get_group()
+    mesh = DeviceMesh.from_group(group_or_world(None), "cpu") if device_mesh is None else device_mesh
+    group = mesh.get_group()
     plan: Mapping[str, Any] = {"": parallelize_plan} if isinstance(parallelize_plan, ParallelStyle) else (
         parallelize_plan or {}
     )  # fmt: skip
@@ -374,7 +400,7 @@ def parallelize_module(
                 if parameter.part is None:
                     broadcast(parameter.detach(), group.ranks[src_data_rank], group)
     for name, style in chosen:
-        style.apply(name or type(module).__name__, module.get_submodule(name), group)
+        style.apply(name or type(module).__name__, module.get_submodule(name), mesh)
     return module
 
 

@@ -136,8 +136,9 @@ def _constant(value: int, device: Device, count: int = 1) -> Tensor:
     if found is None:
         if len(_constants) > 4096:
             _constants.clear()
-        found = _constants[value, count, device] = make(Storage.outside_graphs(4 * count, device), (count,), (1,), _I32)
+        found = make(Storage.outside_graphs(4 * count, device), (count,), (1,), _I32)
         found.assign_constants((value,) * count)
+        _constants[value, count, device] = found  # now, as other threads may take it
     return found
 
 

@@ -9,6 +9,7 @@ from .. import dtype as _dtype
 from ..element_types import CODES
 from ..op import claims
 from ..operands import dense
+from ..ops.view import copy_strided
 from ..tensor import Tensor, empty_contiguous, make
 from .normalization import _NORMALIZE, _NORMALIZE_BACKWARD, _NORMALIZE_WEIGHTS_BACKWARD, _in_two
 
@@ -52,7 +53,11 @@ def _turned_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
 def _turned(x: Tensor) -> Tensor:
     """(N, C, ...) as a dense (C, N, ...), and back."""
     (n, c, *rest), (near, far, *steps) = x.shape, x.strides
-    return dense(make(x.storage, (c, n, *rest), (far, near, *steps), x.dtype, x.offset))
+    view = make(x.storage, (c, n, *rest), (far, near, *steps), x.dtype, x.offset)
+    if view.is_contiguous():
+        return view
+    y = empty_contiguous(view.shape, x.dtype, x.device)  # without the frames of `clone`
+    return y if copy_strided(y, view) else dense(view)
 
 
 def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:

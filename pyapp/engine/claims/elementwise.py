@@ -51,7 +51,8 @@ def _of_any(name: str) -> Any:
             return NotImplemented
         kind = a.dtype  # the common one, in the usual cases
         if b.dtype is not kind if with_tensor else not (kind.is_floating_point and a.shape):
-            kind = common_dtype(a, b)
+            if with_tensor or kind.category != 1 or type(b) is not int:  # an integer widens no integers
+                kind = common_dtype(a, b)
         if name in _FLOAT_RESULT and not kind.has_gradient:
             kind = _dtype.Default.dtype
         if kind not in types or (name == "sub" and _dtype.bool_ in (a.dtype, getattr(b, "dtype", of_number(b)))):
@@ -640,6 +641,18 @@ def _gelu(x: Tensor, approximate: str = "none") -> Any:
     x, y, count = result_like(x)
     K["gelu_f32"].launch(count >> 6, y, x, count)
     return y
+
+
+@claims("glu")
+def _glu(x: Tensor, dim: int = -1) -> Any:
+    """By the halves where they lie, without views that autograd would follow."""
+    rank = len(x.shape)
+    if type(dim) is not int or not -rank <= dim < rank or x.shape[dim] % 2:
+        return NotImplemented
+    d, half = dim % rank, x.shape[dim] // 2
+    shape = (*x.shape[:d], half, *x.shape[d + 1 :])
+    a, b = (make(x.storage, shape, x.strides, x.dtype, x.offset + n * x.strides[d]) for n in (0, half))
+    return OPS["mul"].forward(a, OPS["sigmoid"].forward(b))
 
 
 _SILU_MUL = K["silu_mul_f32"]

@@ -221,7 +221,34 @@ def _walks(source: Tensor, shape: Shape, first: int, last: int) -> tuple[Tensor,
 def _take(x: Tensor, entries: tuple[Any, ...]) -> Any:
     if _is_plain_index(x, entries[0]) and len(entries) == len(x.shape) and entries.count(_ALL) == len(entries) - 1:
         return _get_along(x, 0, entries[0], True)
-    return _get(x, entries, True)
+    return _get(x, entries, True) if (points := _points(x, entries)) is None else points
+
+
+def _points(x: Tensor, entries: tuple[Any, ...]) -> Any:
+    """x[i, j, …] of a dense tensor, by dense tensors of int64 and of one shape for its first dims, all of the CPU. None
+    for other entries."""
+    first, count = entries[0], 0
+    if not _is_plain_index(x, first):
+        return None
+    of, shape = first.shape, x.shape
+    for entry in entries:
+        if not isinstance(entry, Tensor):
+            break
+        if entry.dtype is not _dtype.int64 or entry.shape != of or entry.device is not cpu or not entry.is_contiguous():
+            return None
+        count += 1
+    if count > _INDICES or entries[count:].count(_ALL) != len(entries) - count:
+        return None
+    y = empty_contiguous((*of, *shape[count:]), x.dtype)
+    inner, none = prod(shape[count:]), _INDICES - count
+    try:
+        _GET.launch(
+            y.numel() >> 8, y, x, *entries[:count], *(None,) * none, x.dtype.itemsize, 1, first.numel(), inner,
+            inner * prod(shape[:count]), 1, *shape[:count], *(0,) * none, *x.strides[:count], *(0,) * none,
+        )  # fmt: skip
+    except IndexError:
+        return NotImplemented  # NumPy's way says which index it is
+    return y
 
 
 @claims("_index_select")

@@ -175,6 +175,11 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         return y
     if not a_shape or not b_shape or (a.device is cpu and a.numel() + b.numel() > _SHORT):
         return NotImplemented
+    if a.device is cpu and len(a_shape) == 1 and a_shape == b_shape:
+        kernel, more = _MATMUL[dtype]
+        y = empty_contiguous((), dtype, cpu)
+        kernel.launch(0, y, a, b, 1, 1, 1, a_shape[0], 0, 0, *a.strides, 0, *b.strides, 0, 0, 1, *more)
+        return y
     shape = matmul_shape(a, b)
     if len(a_shape) == 1:
         a = make(a.storage, (1, *a_shape), (0, *a.strides), dtype, a.offset)

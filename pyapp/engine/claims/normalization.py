@@ -9,19 +9,21 @@ from typing import Any
 from .. import dtype as _dtype
 from ..element_types import CODES
 from ..launch import KERNELS as K
-from ..launch import launch_all
+from ..launch import Part, launch_all
+from ..native import get_num_threads
 from ..op import claims
 from ..operands import dense, is_half, is_plain
 from ..shape import normalize_dim
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
-from .conversions import WIDENING
+from .conversions import NARROWING, WIDENING
 from .layouts import in_type, rows_of
 
 _F32 = _dtype.float32
 _FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
 
-_RMS_NORM, _RMS_NORM_HALVES = K["rms_norm_f32"], K["rms_norm_halves"]
+_RMS_NORM, _RMS_NORM_HALVES, _LAYER_NORM = K["rms_norm_f32"], K["rms_norm_halves"], K["layer_norm_f32"]
+_LAYER_NORM_BACKWARD, _WEIGHTS_BACKWARD = K["layer_norm_backward_f32"], K["layer_norm_weights_backward_f32"]
 
 
 def _widened(x: Tensor, weight: Tensor | None) -> Tensor | None:
@@ -33,11 +35,37 @@ def _widened(x: Tensor, weight: Tensor | None) -> Tensor | None:
     return wide
 
 
+_PIECE = 1 << 16  # elements, which lie in a processor's cache as float32
+
+
+def _halves_by_rows(kernel: Any, x: Tensor, weights: tuple[Tensor, ...], epsilon: float) -> Any:
+    """The rows of 16-bit floats, by a kernel of float32: widened, normalized and narrowed, a piece at a time."""
+    if x.dtype not in WIDENING or x.numel() <= _PIECE or any(w.shape != x.shape[-1:] for w in weights):
+        return NotImplemented
+    own = [dense(in_type(w, _F32)) for w in weights]
+    x, columns = dense(x), x.shape[-1]
+    rows = x.numel() // columns
+    y = empty_contiguous(x.shape, x.dtype, x.device)
+    at_once = min(rows, max(1, _PIECE * get_num_threads() // columns))
+    wide = empty_contiguous((at_once * columns,), _F32, x.device)
+    for first in range(0, rows, at_once):
+        n, at = min(at_once, rows - first), first * columns * x.dtype.itemsize
+        count = n * columns
+        launch_all(
+            count >> 9, (WIDENING[x.dtype], wide, Part(x, at), count),
+            (kernel, wide, wide, *own, n, columns, columns, columns, epsilon),
+            (NARROWING[x.dtype], Part(y, at), wide, count),
+        )  # fmt: skip
+    return y
+
+
 @claims("_rms_norm")
 def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
     as_it_is = weight.dtype in WIDENING and weight.is_contiguous() and _RMS_NORM_HALVES.name in x.device.backend.kernels
     if not as_it_is:
         weight = _widened(x, weight)  # type: ignore[assignment]
+    if x.dtype in WIDENING and not as_it_is:
+        return _halves_by_rows(_RMS_NORM, x, (weight,), epsilon)
     if x.dtype is not _F32 or not (as_it_is or is_plain(weight)):
         return _normalize(x, weight, None, epsilon)
     x, rows, columns, stride = rows_of(x)
@@ -195,21 +223,53 @@ def _takes_norm(x: Tensor, weight: Any, bias: Any) -> bool:
 
 @claims("layer_norm")
 def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Any:
+    if x.dtype in WIDENING:
+        return _halves_by_rows(_LAYER_NORM, x, (weight, bias), epsilon)
     weight, bias = _widened(x, weight), _widened(x, bias)  # type: ignore[assignment]
     if not _takes_norm(x, weight, bias):
         return _normalize(x, weight, bias, epsilon)
     x, rows, columns, stride = rows_of(x)
     y = empty_contiguous(x.shape, _F32, x.device)
-    K["layer_norm_f32"].launch(rows * columns >> 9, y, x, weight, bias,
+    _LAYER_NORM.launch(rows * columns >> 9, y, x, weight, bias,
         rows, columns, columns, stride, epsilon,
     )  # fmt: skip
     return y
 
 
+def _halves_backward_by_rows(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Any:
+    """The gradients of layer_norm of 16-bit floats, a piece at a time, as `_halves_by_rows`."""
+    if g.dtype is not x.dtype or x.numel() <= _PIECE or not x.shape[-1:] == weight.shape == bias.shape:
+        return NotImplemented
+    own, x, g, columns = dense(in_type(weight, _F32)), dense(x), dense(g), x.shape[-1]
+    rows = x.numel() // columns
+    at_once = min(rows, max(1, _PIECE // 2 * get_num_threads() // columns))
+    parts = -(-rows // at_once)
+    wide_x, wide_g, made = (empty_contiguous((at_once, columns), _F32, x.device) for _ in range(3))
+    of_weight, of_bias = (empty_contiguous((parts, columns), _F32, x.device) for _ in range(2))
+    statistics, grad_x = Storage(8 * at_once, x.device), empty_contiguous(x.shape, x.dtype, x.device)
+    widen, narrow = WIDENING[x.dtype], NARROWING[x.dtype]
+    for part in range(parts):
+        first, n = part * at_once, min(at_once, rows - part * at_once)
+        at, row, count = first * columns * x.dtype.itemsize, 4 * part * columns, n * columns
+        launch_all(
+            count >> 8, (widen, wide_x, Part(x, at), count), (widen, wide_g, Part(g, at), count),
+            (_LAYER_NORM_BACKWARD, made, statistics, wide_x, own, wide_g, n, columns, epsilon),
+            (_WEIGHTS_BACKWARD, Part(of_weight, row), Part(of_bias, row), wide_x, statistics, wide_g, n, columns),
+            (narrow, Part(grad_x, at), made, count),
+        )  # fmt: skip
+    sums = [empty_contiguous((columns,), _F32, x.device) for _ in range(2)]
+    launch_all(parts * columns >> 10, *(
+        (K["sum_columns_f32"], y, each, parts, columns, columns)
+        for y, each in zip(sums, (of_weight, of_bias), strict=True)
+    ))  # fmt: skip
+    return grad_x, in_type(sums[0], weight.dtype), in_type(sums[1], bias.dtype)
+
+
 @claims("layer_norm_backward")
 def _layer_norm_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Any:
     if is_half(x):
-        return _in_float32(_layer_norm_backward, g, x, weight, bias, epsilon)
+        found = _halves_backward_by_rows(g, x, weight, bias, epsilon)
+        return _in_float32(_layer_norm_backward, g, x, weight, bias, epsilon) if found is NotImplemented else found
     if g.dtype is not _F32 or not _takes_norm(x, weight, bias):
         return _normalize_backward(g, x, weight, bias, epsilon)
     x, g = dense(x), dense(g)
@@ -220,11 +280,11 @@ def _layer_norm_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, eps
     launch_all(
         x.numel() >> 8,
         (
-            K["layer_norm_backward_f32"], grad_x, statistics, x, weight, g,
+            _LAYER_NORM_BACKWARD, grad_x, statistics, x, weight, g,
             rows, columns, epsilon,
         ),
         (
-            K["layer_norm_weights_backward_f32"], grad_weight, grad_bias, x,
+            _WEIGHTS_BACKWARD, grad_weight, grad_bias, x,
             statistics, g, rows, columns,
         ),
     )  # fmt: skip

@@ -94,12 +94,13 @@ def _max_of_windows_backward(grad: Tensor, x: Tensor, windows: Any) -> Any:
 
 @claims("_mean_of_windows")
 def _mean_of_windows(x: Tensor, windows: Any) -> Any:
+    kind, x = x.dtype, in_type(x, float32) if is_half(x) and x.device is cpu else x  # whose kernel has vectors
     slots = _slots(x, windows)
     if slots is None:
         return NotImplemented
     y = _of_windows(x, windows, x.dtype)
     _MEAN.launch(_work(x), y, dense(x), *slots, int(windows.counted), windows.divisor)
-    return y
+    return in_type(y, kind)
 
 
 @claims("mean_of_windows_backward")

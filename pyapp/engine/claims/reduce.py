@@ -13,7 +13,8 @@ from ..dtype import DType, as_dtype
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..launch import launch_all
-from ..op import claims
+from ..native import IN_BROWSER
+from ..op import OPS, claims
 from ..operands import check_extreme, check_place, dense, is_half
 from ..shape import Shape, dense_layout, is_packed, normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, empty_contiguous, make
@@ -184,6 +185,15 @@ def _prod(x: Tensor, dim: int, keepdim: bool) -> Any:
 @claims("sum_squares")
 def _sum_squares(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _reduce("sum_squares", x, reduced_dims(dim, len(x.shape), "sum_squares"), keepdim, x.dtype)
+
+
+@claims("_euclidean")
+def _euclidean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Of 16-bit floats, read where they lie."""
+    if not is_half(x) or x.device is not cpu or IN_BROWSER:
+        return NotImplemented
+    y = _reduce("sum_squares", x, reduced_dims(dim, len(x.shape), "norm"), keepdim, _F32)
+    return y if y is NotImplemented else in_type(OPS["sqrt"].forward(y), x.dtype)
 
 
 @claims("var")

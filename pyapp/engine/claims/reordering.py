@@ -110,8 +110,7 @@ def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_
     y, at = empty_contiguous(shape, kind, tensors[0].device), 0
     size, step = kind.itemsize, kind.itemsize * y.strides[dim]
     strides = y.strides[:dim] + y.strides[dim + 1 :] if new_dim else y.strides
-    rank, follow = len(strides), prod(shape[:dim]) == 1
-    pad = (0,) * (6 - rank)
+    rank, follow = len(strides), not dim or prod(shape[:dim]) == 1
     direct = follow and y.device is cpu and not capturing()
     if direct and new_dim and _are_small(tensors, kind):  # as the examples of a batch are
         to, nbytes = y.address, tensors[0].numel() * size
@@ -119,6 +118,7 @@ def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_
             memmove(to, x.address, nbytes)
             to += nbytes
         return y
+    pad = (0,) * (6 - rank)
     for x in tensors:
         if x.dtype is not kind:
             x = in_type(x, kind)
@@ -138,9 +138,11 @@ def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_
 
 @claims("_cat")
 def _cat(tensors: Sequence[Tensor], dim: int) -> Any:
-    shape, kinds = tensors[0].shape, [x.dtype for x in tensors]
-    kind = kinds[0] if kinds.count(kinds[0]) == len(kinds) else common_dtype(*tensors)
-    length = sum([x.shape[dim] for x in tensors])
+    shape, kind, length = tensors[0].shape, tensors[0].dtype, 0
+    for x in tensors:
+        if x.dtype is not kind:
+            kind = common_dtype(*tensors)
+        length += x.shape[dim]
     return _joined(tensors, (*shape[:dim], length, *shape[dim + 1 :]), dim, kind, False)
 
 

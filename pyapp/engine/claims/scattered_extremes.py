@@ -7,9 +7,11 @@ from typing import Any
 
 from ..element_types import opcodes
 from ..op import claims
+from ..operands import dense
 from ..ops.scattering import REDUCTIONS
 from ..tensor import Tensor
-from .selection import _SET, _scatter_into
+from .indexing import _chosen_along, _put
+from .selection import _SET, _index_of_rows, _scatter_into
 
 
 @claims("_scatter_extreme")
@@ -26,4 +28,9 @@ def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce:
         x = _scatter_into(x, dim, index, start, _SET)
         if x is NotImplemented:
             return x
+    if source.shape == index.shape and source.dtype is x.dtype and (rows := _index_of_rows(x, dim, index)) is not None:
+        y = dense(x).clone()
+        chosen = _chosen_along(y, dim, rows)
+        if chosen is not None and _put(chosen, source, REDUCTIONS[reduce]):
+            return y
     return _scatter_into(x, dim, index, source, opcode.code)

@@ -76,6 +76,14 @@ def _viewed(
     return x
 
 
+def _channels_differ(name: str, x: Tensor, weight: Tensor, groups: int, wanted: int, given: int) -> ValueError:
+    told = f"expected input{list(x.shape)} to have {wanted} channels, but got {given} channels instead"
+    return ValueError(
+        f"{name}: Given groups={groups}, weight of size {list(weight.shape)}, {told}: {describe(x)} does not fit "
+        f"weight {describe(weight)} in {groups} groups"
+    )
+
+
 @in_lower_precision
 def _conv(
     name: str, dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
@@ -83,15 +91,19 @@ def _conv(
 ) -> Tensor:  # fmt: skip
     if weight.ndim != dims + 2 or x.ndim not in (dims + 1, dims + 2):
         raise ValueError(
-            f"{name}: takes (N, C, {dims} dims) or without N, got {describe(x)}, weight {describe(weight)}"
+            f"{name}: Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input: takes (N, C, {dims} dims) or "
+            f"without N, got {describe(x)}, weight {describe(weight)}"
         )
     outputs, inner = weight.shape[:2]
     if groups < 1 or x.shape[-dims - 1] != inner * groups or outputs % groups:
-        raise ValueError(f"{name}: {describe(x)} does not fit weight {describe(weight)} in {groups} groups")
+        raise _channels_differ(name, x, weight, groups, inner * groups, x.shape[-dims - 1])
     if bias is not None and bias.shape != (outputs,):
         raise ValueError(f"{name}: bias {describe(bias)} does not fit weight {describe(weight)}")
     if weight.dtype is not x.dtype or (bias is not None and bias.dtype is not x.dtype):
-        raise TypeError(f"{name}: {describe(x)}, weight {describe(weight)} and bias {describe(bias)} differ in dtype")
+        raise TypeError(
+            f"{name}: Input type and weight type should be the same: {describe(x)}, weight {describe(weight)} and bias "
+            f"{describe(bias)} differ in dtype"
+        )
     if x.ndim == dims + 1:
         return _conv(name, dims, x.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     settings = name, weight.shape[2:], stride, padding, dilation
@@ -170,11 +182,12 @@ def _conv_transpose(
     """Each element of x spreads the weight over the output: the transpose of _conv in x."""
     if weight.ndim != dims + 2 or x.ndim not in (dims + 1, dims + 2):
         raise ValueError(
-            f"{name}: takes (N, C, {dims} dims) or without N, got {describe(x)}, weight {describe(weight)}"
+            f"{name}: Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input: takes (N, C, {dims} dims) or "
+            f"without N, got {describe(x)}, weight {describe(weight)}"
         )
     inputs, inner = weight.shape[:2]
     if groups < 1 or x.shape[-dims - 1] != inputs or inputs % groups:
-        raise ValueError(f"{name}: {describe(x)} does not fit weight {describe(weight)} in {groups} groups")
+        raise _channels_differ(name, x, weight, groups, inputs, x.shape[-dims - 1])
     if bias is not None and bias.shape != (inner * groups,):
         raise ValueError(f"{name}: bias {describe(bias)} does not fit weight {describe(weight)} in {groups} groups")
     if x.ndim == dims + 1:

@@ -118,11 +118,12 @@ def unique_consecutive(
     d = 0 if dim is None else normalize_dim(dim, x.ndim, "unique_consecutive")
     rows = array.reshape(-1) if dim is None else np.moveaxis(array, d, 0)
     size = rows.shape[0]
-    starts = np.zeros(0, np.int64)
-    if size:
-        starts = np.flatnonzero(np.r_[True, (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))])
+    differ = rows[1:] != rows[:-1]
+    changes = np.flatnonzero(differ if rows.ndim == 1 else differ.any(axis=tuple(range(1, rows.ndim)))) + 1
+    starts = np.concatenate([np.zeros(int(size > 0), np.int64), changes])
     results = [tensor_of(np.moveaxis(rows[starts], 0, d), x.dtype)]
-    counts = np.diff(np.r_[starts, size]).astype("int64")
+    if return_inverse or return_counts:
+        counts = np.diff(starts, append=size).astype("int64")
     if return_inverse:
         places = np.repeat(np.arange(len(starts), dtype=np.int64), counts.astype(np.intp))
         results.append(tensor_of(places.reshape(x.shape) if dim is None else places))

@@ -22,13 +22,14 @@ from ..numpy_arrays import tensor_of
 from ..operands import check_number
 from ..shape import Size, as_shape, dense_layout
 from ..storage import CAPTURES, Storage
-from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, make, set_node, set_requires_grad
+from ..tensor import C_TYPES, Tensor, adopt_array, check_device, empty_contiguous, make, set_node, set_requires_grad
 from .elementwise.cast import moved
 
 _NOT_NUMBERS = {"O": "other objects", "U": "texts", "S": "bytes", "V": "records", "M": "dates", "m": "spans of time"}
 
 LATE = 4 << 20  # bytes; large storages are in huge pages from this size on
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
+_LARGEST = 3.4028234663852886e38  # float32
 
 
 def finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
@@ -56,7 +57,10 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requ
     kind = of_number(fill_value) if dtype is None else as_dtype(dtype)
     shape = as_shape(size) if not isinstance(size, int) else (size,)
     result = empty_contiguous(shape, kind, check_device(device))
-    result.fill_(fill_value)
+    if kind is not _dtype.float32 or type(fill_value) not in (int, float) or not -_LARGEST <= fill_value <= _LARGEST:
+        result.fill_(fill_value)
+    elif count := result.numel():
+        _FILL.launch(count >> 10, result, count, fill_value)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -101,19 +105,22 @@ def ones(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, r
 @function(factory=True)
 def empty_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uninitialised, with the shape and dtype of the input."""
-    return empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    made = empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    return input._beside(made)
 
 
 @function(factory=True)
 def zeros_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros with the shape and dtype of the input."""
-    return zeros(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    made = zeros(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    return input._beside(made)
 
 
 @function(factory=True)
 def ones_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones with the shape and dtype of the input."""
-    return ones(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    made = ones(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    return input._beside(made)
 
 
 @function(factory=True)
@@ -121,7 +128,7 @@ def full_like(
     input: Tensor, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """One value in the shape and dtype of the input."""
-    return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
+    return input._beside(full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad))
 
 
 _DEEPEST = 64  # dims of a NumPy array
@@ -162,6 +169,27 @@ def _too_large(array: Any) -> bool:
     return array.dtype == object and all(type(number) is int for number in array.reshape(-1))
 
 
+_PLAIN = frozenset((int, float, list))
+_FEW = 64  # numbers that are written one by one: calls of NumPy cost more
+
+
+def _of_few(data: Any, dtype: Any, device: Any) -> Tensor | None:
+    """What `tensor` makes of a number, or of a list of a few numbers of one type, on the CPU; None where it has more to
+    do."""
+    numbers = data if type(data) is list else [data]
+    types = set(map(type, numbers))
+    if len(types) != 1 or len(numbers) > _FEW or CAPTURES.count or check_device(device) is not cpu:
+        return None
+    kind = Default.dtype if float in types else _dtype.int64 if int in types else None
+    if kind not in C_TYPES or (dtype is not None and dtype is not kind):
+        return None
+    if kind is _dtype.int64 and not -(1 << 63) <= min(numbers) <= max(numbers) < 1 << 63:
+        raise ValueError(f"tensor: there is a number outside int64 in {type(data).__name__}")
+    made = empty_contiguous((len(numbers),) if numbers is data else (), kind)
+    (C_TYPES[kind] * len(numbers)).from_address(made.address)[:] = numbers
+    return made
+
+
 @function(factory=True)
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor from numbers, nested lists, arrays or tensors. Python ints make int64, floats float32;
@@ -169,6 +197,10 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
     ValueError for nested lists of different lengths.
     """
+    if type(data) in _PLAIN:
+        few = _of_few(data, dtype, device)
+        if few is not None:
+            return few.requires_grad_() if requires_grad else few
     if isinstance(data, Tensor):
         with no_grad():
             result = data.detach().to(data.dtype if dtype is None else dtype, copy=True)
@@ -234,6 +266,8 @@ def arange(
     """start, start + step, … below end; int64 for ints, float32 otherwise."""
     if end is None:
         start, end = 0, start
+    if type(start) is type(end) is type(step) is int and dtype is None and step > 0 and start <= end:  # as most are
+        return finish(adopt_array(np.arange(start, end, step, dtype="int64"), _dtype.int64), device, requires_grad)
     start, end, step = (v.item() if isinstance(v, Tensor | np.generic) else v for v in (start, end, step))
     if not all(isfinite(v) for v in (start, end, step)):
         raise ValueError(f"arange: {start}, {end} and {step} must be finite")

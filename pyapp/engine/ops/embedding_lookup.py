@@ -76,7 +76,10 @@ def _embedding(weight: Tensor, ids: Tensor) -> Tensor:
 def embedding(weight: Tensor, ids: Tensor) -> Tensor:
     """Rows of weight (V, D) by integer ids (...) → (..., D). float16, bfloat16 and block formats give float32 rows."""
     if ids.dtype.category != 1 or weight.ndim != 2:
-        raise TypeError(f"embedding: takes a weight (V, D) and integer ids, got {describe(weight)} and {describe(ids)}")
+        raise TypeError(
+            "embedding: Expected tensor for argument 'indices' to have scalar type Long or Int: takes a weight (V, D) "
+            f"and integer ids, got {describe(weight)} and {describe(ids)}; convert the ids with .long()"
+        )
     return _embedding(weight, ids)
 
 

@@ -76,7 +76,8 @@ def weighed(
         blind = scores.detach().amax(-1, True) == float("-inf")  # (..., T, 1)
         weights = where(blind, 0.0, where(blind, 0.0, scores).softmax(-1))
     if dropout_p:
-        kept = rand(weights.shape, generator=generator, device=weights.device) >= dropout_p
+        drawn = rand(weights.shape, generator=generator, device=weights.device)
+        kept = weights._beside(drawn, random=True) >= dropout_p
         weights = weights * (kept.to(weights.dtype) * (1 / (1 - dropout_p)))
     return weights.to(v.dtype) @ v
 

@@ -67,10 +67,14 @@ def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
             used += _consumes(entry)
             basic = basic and _is_basic(entry)
     if used > x.ndim:
-        raise IndexError(f"index: {used} indices for {describe(x)}")
+        raise _too_many(used, x)
     at = len(entries) if ellipsis < 0 else ellipsis
     entries[at : at + 1] = [_ALL] * (x.ndim - used)
     return entries, basic
+
+
+def _too_many(used: int, x: Tensor) -> IndexError:
+    return IndexError(f"index: too many indices for tensor of dimension {x.ndim}: {used} indices for {describe(x)}")
 
 
 def _consumes(entry: Any) -> int:
@@ -96,7 +100,7 @@ def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[in
             strides.append(0)
             continue
         if dim == len(sizes):
-            raise IndexError(f"index: {sum(e is not None for e in entries)} indices for {describe(x)}")
+            raise _too_many(sum(e is not None for e in entries), x)
         size, stride = sizes[dim], steps[dim]
         if isinstance(entry, slice):
             start, stop, step = entry.indices(size)
@@ -108,19 +112,25 @@ def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[in
         else:
             position = entry.__index__()
             if not -size <= position < size:
-                raise IndexError(f"index: {position} is out of range for dim {dim} of {describe(x)}")
+                raise IndexError(
+                    f"index: index {position} is out of bounds for dimension {dim} with size {size}: {position} is out "
+                    f"of range for dim {dim} of {describe(x)}"
+                )
             offset += (position + size if position < 0 else position) * stride
         dim += 1
     return (*shape, *sizes[dim:]), (*strides, *steps[dim:]), offset
 
 
 def _listed(x: Tensor, entries: Sequence[Any]) -> tuple[Any, ...]:
-    """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU, or of bits for NumPy."""
+    """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU, or of bits for NumPy. Indices are
+    dense, for the gradient, too."""
     if list in map(type, entries):
         entries = [(np.asarray(e) if e else np.zeros(0, "int64")) if isinstance(e, list) else e for e in entries]
     if x.device is not cpu or x.dtype.is_bits:
         entries = [tensor_of(e) if isinstance(e, np.ndarray) else e for e in entries]
-    return tuple(entries)
+    return tuple([
+        e.clone() if isinstance(e, Tensor) and e.dtype.category == 1 and not e.is_contiguous() else e for e in entries
+    ])  # fmt: skip
 
 
 def _array_index(entries: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -187,6 +197,9 @@ def _ints_of(entries: Sequence[Any]) -> tuple[Any, ...]:
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
     try:
+        if isinstance(index, Tensor) and not index.shape and index.dtype.category == 1 and x.shape:
+            if index.dtype is not _dtype.uint8:  # of which torch makes a mask
+                index = index.__index__()
         if type(index) is int and x.shape and (not STATE.enabled or x.is_contiguous()):  # as datasets are read
             size, step = x.shape[0], x.strides[0]
             if -size <= index < size:

@@ -75,7 +75,8 @@ def layer_norm(
     if isinstance(normalized_shape, Tensor):
         if x.shape[-1:] != normalized_shape.shape:
             told = f"{describe(normalized_shape)} does not fit the last dim of {describe(x)}"
-            raise ValueError(f"layer_norm: the weight {told}")
+            given = f"Given normalized_shape={list(normalized_shape.shape)}, got input of size {list(x.shape)}"
+            raise ValueError(f"layer_norm: {given}: the weight {told}")
         return _layer_norm(x, normalized_shape, weight, eps if bias is None else bias)
     shape = _last_dims("layer_norm", x, normalized_shape)
     if len(shape) == 1:

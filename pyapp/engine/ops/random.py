@@ -201,9 +201,10 @@ def _like(draw: Any, what: str) -> Any:
     ) -> Tensor:  # fmt: skip
         kind = dtype or input.dtype
         _check_float(f"{draw.__name__}_like", kind)
-        return draw(
+        made = draw(
             input.shape, generator=generator, dtype=kind, device=device or input.device, requires_grad=requires_grad
         )
+        return input._beside(made, random=True)
 
     like.__name__ = like.__qualname__ = f"{draw.__name__}_like"
     like.__doc__ = f"{what}, in the shape and dtype of the input."
@@ -301,9 +302,15 @@ def multinomial(
     rows = array_of(weights).astype("float64").reshape(-1, weights.shape[-1])
     totals = rows.sum(-1)
     if len(rows) and not (rows.size and rows.min() >= 0 and totals.min() > 0 and np.isfinite(totals).all()):
-        raise ValueError("multinomial: weights must be finite, not negative, and not all zero in a row")
+        raise ValueError(
+            "multinomial: probability tensor contains either `inf`, `nan` or element < 0: weights must be finite, not "
+            "negative, and not all zero in a row"
+        )
     if not replacement and ((rows > 0).sum(-1) < num_samples).any():
-        raise ValueError(f"multinomial: cannot draw {num_samples} different indices where fewer weights are above zero")
+        raise ValueError(
+            "multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: cannot draw "
+            f"{num_samples} different indices where fewer weights are above zero"
+        )
     if replacement:
         mass = np.cumsum(rows / totals[:, None], -1)
         draws = _words(len(rows) * num_samples, generator).reshape(len(rows), num_samples)

@@ -97,6 +97,7 @@ class Taps:
         self.size, self.out, self.precision = size, len(starts) - 1, precision
         self.starts, self.places, self.weights = starts, places, weights
         self._transposed: Taps | None = None
+        self.sampling: tuple[Any, ...] | None = None  # the arguments of `_samples`
 
     @staticmethod
     def of_neighbours(size: int, places: Any, weights: Any, kept: Any, precision: int = 0) -> Taps:
@@ -129,7 +130,9 @@ def _samples(size: int, out: int, scale: float | None, kind: str, align_corners:
     places, weights = (_antialiased if antialias else _neighbours)(size, out, scale, kind, align_corners)
     # An antialiased neighbourhood differs in size, and what is beyond has the weight 0.
     kept = weights.T != 0 if antialias else np.ones(weights.T.shape, bool)
-    return Taps.of_neighbours(size, places.T, weights.T, kept)
+    found = Taps.of_neighbours(size, places.T, weights.T, kept)
+    found.sampling = size, out, scale, kind, align_corners, antialias
+    return found
 
 
 @lru_cache(64)

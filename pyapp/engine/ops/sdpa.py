@@ -6,9 +6,10 @@ from math import sqrt
 from typing import Any
 
 from .. import dtype as _dtype
+from ..autograd import STATE
 from ..declare import function
 from ..numpy_arrays import tensor_of
-from ..tensor import Tensor
+from ..tensor import Tensor, make
 from ..user_errors import describe
 from .full_attention import _attention, _masked_attention, visible, weighed
 from .view import _permute, reshape
@@ -54,6 +55,26 @@ def _swapped(x: Tensor) -> Tensor:
     return _permute.call(x, (0, 2, 1, 3))
 
 
+def _tokens_first(x: Tensor, learns: bool) -> Tensor:
+    """(..., H, T, D), up to four dims, → (B, T, H, D)."""
+    if learns:
+        return _swapped(_four(x))
+    shape, strides = x.shape, x.strides  # without views that autograd would follow
+    while len(shape) < 4:
+        shape, strides = (1, *shape), (0, *strides)
+    (b, h, t, d), (of_b, of_h, of_t, of_d) = shape, strides
+    return make(x.storage, (b, t, h, d), (of_b, of_t, of_h, of_d), x.dtype, x.offset)
+
+
+def _heads_first(y: Tensor, shape: tuple[int, ...], learns: bool) -> Tensor:
+    """(B, T, H, D), which is new, → (..., H, T, D)."""
+    if learns:
+        y = _swapped(y)
+        return y if len(shape) == 4 else reshape(y, shape)
+    b, t, h, d = y.strides
+    return make(y.storage, shape, (b, h, t, d)[-len(shape) :], y.dtype, y.offset)
+
+
 def _check(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> None:
     fit = (
         min(q.ndim, k.ndim, v.ndim) >= 2
@@ -86,7 +107,9 @@ def scaled_dot_product_attention(
     factor = 1.0 / sqrt(query.shape[-1] or 1) if scale is None else scale
     tokens, keys = query.shape[-2], key.shape[-2]
     if not dropout_p and _has_heads(query, key, value, attn_mask, enable_gqa):
-        q, k, v = (_swapped(_four(t)) for t in (query, key, value))
+        learns = STATE.enabled and (query._requires_grad or key._requires_grad or value._requires_grad)
+        learns = learns or STATE.traced  # by views that an observer sees
+        q, k, v = (_tokens_first(t, learns) for t in (query, key, value))
         if (
             attn_mask is None
             and window is None
@@ -94,11 +117,12 @@ def scaled_dot_product_attention(
             and k.shape == v.shape
             and (not is_causal or tokens == keys)
         ):
-            y = _swapped(_attention(q, k, v, is_causal, factor))
+            y = _attention(q, k, v, is_causal, factor)
         else:
             mask = None if attn_mask is None else _four(attn_mask)
-            y = _swapped(_masked_attention(q, k, v, mask, *_limits(is_causal, window), factor, softcap))
-        return y if query.ndim == 4 else reshape(y, (*query.shape[:-1], value.shape[-1]))
+            learns = learns or (mask is not None and mask._requires_grad)
+            y = _masked_attention(q, k, v, mask, *_limits(is_causal, window), factor, softcap)
+        return _heads_first(y, (*query.shape[:-1], value.shape[-1]), learns)
     if enable_gqa:
         return _grouped(query, key, value, attn_mask, dropout_p, is_causal, factor, softcap, window, generator)
     seen = _seen(tokens, keys, is_causal, window, query.device)

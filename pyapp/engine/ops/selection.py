@@ -22,7 +22,7 @@ from .view import expand, reshape, reshaped
 def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
     """int64 indices of gather/scatter, checked. A number counts as a vector, and so do its index and its source."""
     if index.dtype.category != 1:
-        raise TypeError(f"{name}: the index must be of integers, got {describe(index)}")
+        raise TypeError(f"{name}: Expected dtype int64 for index: the index must be of integers, got {describe(index)}")
     if max(index.ndim, 1) != max(x.ndim, 1):
         raise ValueError(f"{name}: {describe(x)} and the index {describe(index)} have different numbers of dims")
     if index.numel() and any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim):
@@ -31,8 +31,9 @@ def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
     size = x.shape[dim] if x.ndim else 1
     if array.size and (array.min() < 0 or array.max() >= size):
         raise IndexError(
-            f"{name}: index values {array.min()} .. {array.max()} are outside 0 .. {size - 1}, "
-            f"dim {dim} of {describe(x)}"
+            f"{name}: index {array.max() if array.max() >= size else array.min()} is out of bounds for dimension {dim} "
+            f"with size {size}: index values {array.min()} .. {array.max()} are outside 0 .. {size - 1}, dim {dim} of "
+            f"{describe(x)}"
         )
     return array
 
@@ -91,7 +92,8 @@ def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     array = index.array()
     if array.size and (array.min() < 0 or array.max() >= x.shape[dim]):
         raise IndexError(
-            f"index_select: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}"
+            f"index_select: index out of range in self: index values {array.min()} .. {array.max()} are outside dim "
+            f"{dim} of {describe(x)}"
         )
     return tensor_of(array_of(x)[(slice(None),) * dim + (array,)], x.dtype)
 
@@ -125,7 +127,9 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 @function(method=True)
 def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
     """Indices (int64) of the elements that are not zero: (count, dims), or one vector for each dim."""
-    found = np.argwhere(array_of(reshape(x, 1) if as_tuple and not x.ndim else x)).astype(np.int64)
+    array = array_of(reshape(x, 1) if as_tuple and not x.ndim else x)
+    found = np.flatnonzero(array)[:, None] if array.ndim == 1 else np.argwhere(array)
+    found = found.astype(np.int64, copy=False)
     there = int64_tensor(found).to(x.device)
     return tuple(there.select(1, i).contiguous() for i in range(found.shape[1])) if as_tuple else there
 

@@ -68,7 +68,11 @@ def windows(x: Tensor, dim: int, size: int, step: int, dilation: int = 1, name: 
     if size < 1 or step < 1 or dilation < 1:
         raise ValueError(f"{name}: size {size}, step {step} and dilation {dilation} must be positive")
     if (size - 1) * dilation + 1 > length:
-        raise ValueError(f"{name}: a window of {(size - 1) * dilation + 1} does not fit dim {dim} of {describe(x)}")
+        reach = (size - 1) * dilation + 1
+        raise ValueError(
+            f"{name}: Kernel size can't be greater than actual input size: a window of {reach} does not fit dim {dim} "
+            f"of {describe(x)}"
+        )
     return _windows(x, d, size, step, dilation) if x.ndim else reshape(x, 1)
 
 

@@ -59,7 +59,7 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     d = normalize_dim(dim, x.ndim, "topk")
     size = x.shape[d] if x.ndim else 1
     if not 0 <= k <= size:
-        raise ValueError(f"topk: k = {k} is not between 0 and {size}")
+        raise ValueError(f"topk: selected index k out of range: k = {k} is not between 0 and {size}")
     k = +k  # a size is not a bool
     indices = _first_indices(x, k, d, largest)
     return _Top(x.gather(d, indices), indices)

@@ -9,10 +9,11 @@ from typing import Any
 
 from ..autograd import STATE
 from ..declare import function
+from ..op import link_to_base
 from ..shape import normalize_dim
-from ..tensor import Tensor
+from ..tensor import Tensor, make
 from ..user_errors import describe
-from .view import narrow, strided_slice
+from .view import _strided, narrow, strided_slice
 
 MOST_EMPTY = 1 << 20  # sections of a dim that has fewer elements
 
@@ -30,19 +31,31 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
     else:
         sizes = [index(n) for n in size]
         if sum(sizes) != total:
-            raise ValueError(f"split: sizes {sizes} do not add up to {total}, dim {dim} of {describe(x)}")
+            raise ValueError(
+                f"split: expects split_sizes to sum exactly to {total}: sizes {sizes} do not add up to {total}, dim "
+                f"{dim} of {describe(x)}"
+            )
         if sizes and min(sizes) < 0:
             raise ValueError(f"split: sizes are not negative, got {sizes}")
     starts = accumulate(sizes, initial=0)
     if STATE.enabled and not x.is_contiguous():
         return tuple([narrow(x, d, start, length) for start, length in zip(starts, sizes)])  # noqa: B905
     before, after, strides, step = x.shape[:d], x.shape[d + 1 :], x.strides, x.strides[d]
-    return tuple(
-        [
-            strided_slice(x, (*before, length, *after), strides, start * step)
-            for start, length in zip(starts, sizes)  # noqa: B905 (one start more, the end)
-        ]
-    )
+    shapes = {length: (*before, length, *after) for length in sizes}
+    parts = [(shapes[length], start * step) for start, length in zip(starts, sizes)]  # noqa: B905 (one start more)
+    return _slices(x, strides, parts)
+
+
+def _slices(x: Tensor, strides: tuple[int, ...], parts: list[tuple[tuple[int, ...], int]]) -> tuple[Tensor, ...]:
+    """The views of these shapes, at these offsets, of a tensor that is dense under autograd."""
+    if x._requires_grad or x.dtype.is_quantized:
+        return tuple([strided_slice(x, shape, strides, offset) for shape, offset in parts])
+    storage, kind, first = x.storage, x.dtype, x.offset
+    views = tuple([make(storage, shape, strides, kind, first + offset) for shape, offset in parts])
+    if STATE.enabled:
+        for view, (shape, offset) in zip(views, parts, strict=True):
+            link_to_base(_strided, (x, shape, strides, offset), view)
+    return views
 
 
 @function(method=True)
@@ -66,7 +79,7 @@ def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         return tuple([x[(slice(None),) * d + (i,)] for i in range(x.shape[d])])
     shape, strides = x.shape, x.strides
     shape, strides, step = shape[:d] + shape[d + 1 :], strides[:d] + strides[d + 1 :], strides[d]
-    return tuple([strided_slice(x, shape, strides, i * step) for i in range(x.shape[d])])
+    return _slices(x, strides, [(shape, i * step) for i in range(x.shape[d])])
 
 
 @function(method=True)

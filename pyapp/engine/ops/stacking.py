@@ -59,22 +59,35 @@ def _put_behind(tensors: Sequence[Tensor], dim: int) -> Tensor:
     return y
 
 
+def _not_joined(first: Sequence[int], other: Sequence[int], dim: int) -> str:
+    """torch's words for two shapes that differ outside a dim."""
+    if len(first) != len(other):
+        return f"Tensors must have same number of dimensions: got {len(first)} and {len(other)}"
+    a, b = next((a, b) for d, (a, b) in enumerate(zip(first, other, strict=True)) if d != dim and a != b)
+    return f"Sizes of tensors must match except in dimension {dim}. Expected size {a} but got size {b}"
+
+
 @function(synonyms="concat concatenate")
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joins tensors along an existing dim."""
-    given = list(tensors)
-    tensors = [t for t in given if t.shape != (0,)] or given[:1]
+    given = tensors = list(tensors)
+    for x in given:
+        if x.shape == (0,):
+            tensors = [t for t in given if t.shape != (0,)] or given[:1]
+            break
     if not tensors:
-        raise ValueError("cat: expects at least one tensor")
-    if tensors[0].shape == (0,):  # nothing but empty vectors, which join along any dim
-        dim = 0
+        raise ValueError("cat: expected a non-empty list of Tensors: expects at least one tensor")
     first, shape = tensors[0], tensors[0].shape
+    if shape == (0,):  # nothing but empty vectors, which join along any dim
+        dim = 0
     d = normalize_dim(dim, len(shape), "cat")
     for x in tensors:
         if x.dtype.is_quantized:
             _no_blocks(x, "cat")
         if x.shape != shape and x.shape[:d] + x.shape[d + 1 :] != shape[:d] + shape[d + 1 :]:
-            raise ValueError(f"cat: {describe(first)} and {describe(x)} differ outside dim {dim}")
+            raise ValueError(
+                f"cat: {_not_joined(shape, x.shape, d)}: {describe(first)} and {describe(x)} differ outside dim {dim}"
+            )
         if x.device is not first.device:
             same_device("cat", *tensors)
     joined = _cat.call(tensors, d)
@@ -96,7 +109,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joins tensors of one shape along a new dim."""
     tensors = list(tensors)
     if not tensors:
-        raise ValueError("stack: expects at least one tensor")
+        raise ValueError("stack: expects a non-empty TensorList: expects at least one tensor")
     first = tensors[0]
     shape, device = first.shape, first.device
     d = normalize_dim(dim, len(shape) + 1, "stack")
@@ -104,7 +117,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         if x.dtype.is_quantized:
             _no_blocks(x, "stack")
         if x.shape != shape:
-            raise ValueError(f"stack: {describe(first)} and {describe(x)} differ in shape")
+            raise ValueError(
+                f"stack: expects each tensor to be equal size: {describe(first)} and {describe(x)} differ in shape"
+            )
         if x.device is not device:
             same_device("stack", *tensors)
     return _stack.call(tensors, d)

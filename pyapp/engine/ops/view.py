@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from operator import index
 from typing import Any
@@ -82,7 +83,8 @@ def view(x: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
             target = infer_shape(target, prod(x.shape), "view")
             if view_strides(x.shape, x.strides, target) is None:
                 raise ValueError(
-                    f"view: {describe(x)} with strides {x.strides} cannot be viewed as {target}; use reshape"
+                    f"view: view size is not compatible with input tensor's size and stride: {describe(x)} with "
+                    f"strides {x.strides} cannot be viewed as {target}; use .reshape(...) instead"
                 )
         return _reshape.call(x, target)
     except MISTAKES as error:
@@ -111,16 +113,31 @@ def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return make(x.storage, tuple([shape[d] for d in dims]), tuple([strides[d] for d in dims]), x.dtype, x.offset)
 
 
+@lru_cache(1024)
+def _order_of(dims: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Each of the dims once, counted from the front."""
+    order = tuple([normalize_dim(d, rank, "permute") for d in dims])
+    if sorted(order) != list(range(rank)):
+        raise ValueError(f"permute: dims {order} do not name each of the {rank} dims once")
+    return order
+
+
+@lru_cache(1024)
+def _swapped(dim0: int, dim1: int, rank: int) -> tuple[int, ...]:
+    """The order of dims with two of them swapped."""
+    order = list(range(rank))
+    a, b = normalize_dim(dim0, rank, "transpose"), normalize_dim(dim1, rank, "transpose")
+    if order:
+        order[a], order[b] = order[b], order[a]
+    return tuple(order)
+
+
 @function(method=True)
 @names_itself
 def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dims in another order."""
     try:
-        rank = len(x.shape)
-        order = tuple([normalize_dim(d, rank, "permute") for d in as_shape(order if dims is None else dims)])
-        if sorted(order) != list(range(rank)):
-            raise ValueError(f"permute: dims {order} do not name each of the {rank} dims once")
-        return _permute.call(x, order)
+        return _permute.call(x, _order_of(as_shape(order if dims is None else dims), len(x.shape)))
     except MISTAKES as error:
         tell(error, "permute", (x, *order), {} if dims is None else {"dims": dims})
         raise
@@ -131,12 +148,8 @@ def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swaps two dims."""
     try:
-        rank = len(x.shape)
-        order = list(range(rank))
-        a, b = normalize_dim(dim0, rank, "transpose"), normalize_dim(dim1, rank, "transpose")
-        if order:
-            order[a], order[b] = order[b], order[a]
-        return _permute.call(x, tuple(order))
+        order = _swapped if type(dim0) is type(dim1) is int else _swapped.__wrapped__  # others may not be kept
+        return _permute.call(x, order(dim0, dim1, len(x.shape)))
     except MISTAKES as error:
         tell(error, "transpose", (x, dim0, dim1), {})
         raise
@@ -160,12 +173,16 @@ def t(x: Tensor) -> Tensor:
 @view_op(lambda g, _, x, shape: (_fold(g, x),), name="_expand")
 def _expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     _no_blocks(x, "expand")
-    strides = x.strides
-    if shape != x.shape:
-        extra = len(shape) - len(x.shape)
-        kept = [s if n == m else 0 for n, m, s in zip(x.shape, shape[extra:], strides, strict=True)]
-        strides = (*(0,) * extra, *kept)
+    strides = x.strides if shape == x.shape else _repeating(x.shape, x.strides, shape)
     return make(x.storage, shape, strides, x.dtype, x.offset)
+
+
+@lru_cache(4096)
+def _repeating(own: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides with which a tensor is read as if it had a shape that it expands to."""
+    extra = len(shape) - len(own)
+    kept = [s if n == m else 0 for n, m, s in zip(own, shape[extra:], strides, strict=True)]
+    return (*(0,) * extra, *kept)
 
 
 def _fold(gradient: Tensor, x: Tensor) -> Tensor:
@@ -180,10 +197,21 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     """Repeats dims of size one without copying; -1 keeps a size."""
     try:
         target = as_shape(shape)
-        return _expand.call(x, target if target == x.shape else _expanded_shape(x, target))
+        if target != x.shape:
+            target = _expansion(x.shape, target) or _expanded_shape(x, target)
+        return _expand.call(x, target)
     except MISTAKES as error:
         tell(error, "expand", (x, *shape), {})
         raise
+
+
+@lru_cache(4096)
+def _expansion(own: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...] | None:
+    """_expanded_shape where each dim has the size of the target or one element; None elsewhere."""
+    extra = len(target) - len(own)
+    if extra < 0 or min(target, default=0) < 0:
+        return None
+    return target if all(n in (1, m) for n, m in zip(own, target[extra:], strict=True)) else None
 
 
 def _expanded_shape(x: Tensor, target: tuple[int, ...]) -> tuple[int, ...]:
@@ -487,7 +515,7 @@ def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
 @attribute("T")
 def _transposed(x: Tensor) -> Tensor:
     """All dims in reverse."""
-    return permute(x, *reversed(range(x.ndim)))
+    return _permute.call(x, tuple(range(len(x.shape) - 1, -1, -1)))
 
 
 @method()

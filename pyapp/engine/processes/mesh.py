@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import prod
+from typing import Any
 
 from ...errors import OptionError, ProcessError
 from ..ops import tensor
@@ -16,16 +17,57 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 
 class DeviceMesh:
     """The ranks in a grid of some dims, each with a group of this process: the ranks that differ from it only there.
-    init_device_mesh makes it; `mesh["tp"]` and `mesh["dp", "tp"]` are its dims by their names.
+    `mesh["tp"]` and `mesh["dp", "tp"]` are its dims by their names.
+
+        mesh = DeviceMesh("cpu", [[0, 2], [1, 3]], mesh_dim_names=("dp", "tp"))
+
+    `mesh` has each rank once, and may leave out some; init_device_mesh has all, in their order. All processes call it,
+    also those that are not in it. OptionError for a grid that is none.
     """
 
     def __init__(
+        self, device_type: str, mesh: Tensor | Sequence[Any], *, mesh_dim_names: Sequence[str] | None = None
+    ) -> None:  # fmt: skip
+        grid = mesh if isinstance(mesh, Tensor) else tensor(mesh)
+        ranks, everyone = grid.reshape(-1).tolist(), world()
+        if not grid.ndim or grid.dtype.category != 1 or len(set(ranks)) < len(ranks) or not ranks:
+            raise OptionError(f"is {mesh!r:.100}, expected a grid of different ranks", where="mesh")
+        names = None if mesh_dim_names is None else tuple(mesh_dim_names)
+        if names is not None and (len(names) != grid.ndim or len(set(names)) < len(names)):
+            raise OptionError(f"are {names}, expected {grid.ndim} different ones", where="mesh_dim_names")
+        groups = []
+        for dim in range(grid.ndim):
+            for row in grid.movedim(dim, -1).reshape(-1, grid.shape[dim]).tolist():
+                whole = row == [*range(everyone.size())]
+                made = everyone if whole else new_group(row)  # all ranks make all groups, in one order
+                if made.rank() >= 0:
+                    groups.append(made)
+        self._set(str(device_type), tuple(grid.shape), ranks, names, groups)
+
+    def _set(
         self, device_type: str, shape: Sequence[int], ranks: Sequence[int], names: Sequence[str] | None,
         groups: Sequence[ProcessGroup],
     ) -> None:  # fmt: skip
         self.device_type, self.shape = device_type, tuple(shape)
         self.mesh_dim_names = None if names is None else tuple(names)
         self._ranks, self._groups = tuple(ranks), tuple(groups)
+
+    @staticmethod
+    def from_group(
+        group: ProcessGroup | Sequence[ProcessGroup], device_type: str, mesh: Tensor | Sequence[Any] | None = None, *,
+        mesh_dim_names: Sequence[str] | None = None,
+    ) -> DeviceMesh:  # fmt: skip
+        """The mesh of groups that are there: of one, or of this process's groups along each dim of the grid `mesh`.
+        OptionError where they do not fit."""
+        groups = [group] if isinstance(group, ProcessGroup) else list(group)
+        grid = tensor(groups[0].ranks) if mesh is None and len(groups) == 1 else mesh
+        if grid is None:
+            raise OptionError(f"is needed for {len(groups)} groups: the ranks in their grid", where="mesh")
+        grid = grid if isinstance(grid, Tensor) else tensor(grid)
+        if tuple(grid.shape) != tuple(each.size() for each in groups):
+            sizes = [each.size() for each in groups]
+            raise OptionError(f"has the shape {list(grid.shape)}, the groups are of {sizes} ranks", where="mesh")
+        return _of_groups(device_type, grid.shape, grid.reshape(-1).tolist(), mesh_dim_names, groups)
 
     @property
     def mesh(self) -> Tensor:
@@ -47,13 +89,8 @@ class DeviceMesh:
 
     def get_coordinate(self) -> list[int] | None:
         """The place of this process in the grid; None if it is not in it."""
-        if self.get_rank() not in self._ranks:
-            return None
-        at, found = self._ranks.index(self.get_rank()), []
-        for size in reversed(self.shape):
-            at, place = divmod(at, size)
-            found.append(place)
-        return found[::-1]
+        found = [group.rank() for group in self._groups]
+        return found if len(found) == self.ndim and -1 not in found else None
 
     def _dim(self, mesh_dim: int | str | None, what: str) -> int:
         if mesh_dim is None:
@@ -98,15 +135,32 @@ class DeviceMesh:
                 at[dim] = value
             ranks.append(self._ranks[_flat(at, self.shape)])
         every = self.mesh_dim_names or ()
-        return DeviceMesh(
+        return _of_groups(
             self.device_type, [self.shape[dim] for dim in wanted], ranks, [every[dim] for dim in wanted],
             [self._groups[dim] for dim in wanted],
         )  # fmt: skip
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same grid of the same groups."""
+        return isinstance(other, DeviceMesh) and (self.shape, self._groups) == (other.shape, other._groups)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self._ranks))
 
     def __repr__(self) -> str:
         names = self.mesh_dim_names or [str(i) for i in range(self.ndim)]
         dims = ", ".join(f"{name}={size}" for name, size in zip(names, self.shape, strict=True))
         return f"DeviceMesh({self.device_type!r}, {dims})"
+
+
+def _of_groups(
+    device_type: str, shape: Sequence[int], ranks: Sequence[int], names: Sequence[str] | None,
+    groups: Sequence[ProcessGroup],
+) -> DeviceMesh:  # fmt: skip
+    """A mesh of groups that are there."""
+    made = object.__new__(DeviceMesh)
+    made._set(device_type, shape, ranks, names, groups)
+    return made
 
 
 def _flat(place: Sequence[int], shape: Sequence[int]) -> int:
@@ -126,18 +180,4 @@ def init_device_mesh(
     if any(not isinstance(size, int) or size < 1 for size in shape) or prod(shape) != everyone.size():
         raise OptionError(f"is {shape}, but there are {everyone.size()} ranks", where="mesh_shape",
                           hint=f"Start as many with pyapp run -n {max(1, prod(shape))}")  # fmt: skip
-    names = None if mesh_dim_names is None else tuple(mesh_dim_names)
-    if names is not None and (len(names) != len(shape) or len(set(names)) < len(names)):
-        raise OptionError(f"are {names}, expected {len(shape)} different ones", where="mesh_dim_names")
-    own: list[ProcessGroup] = []
-    for dim, size in enumerate(shape):
-        if size == everyone.size():
-            own.append(everyone)
-            continue
-        others = [range(other) for i, other in enumerate(shape) if i != dim]
-        for place in product(*others):
-            ranks = [_flat([*place[:dim], i, *place[dim:]], shape) for i in range(size)]
-            made = new_group(ranks)  # all ranks make all groups, in one order
-            if everyone.rank() in ranks:
-                own.append(made)
-    return DeviceMesh(str(device_type), shape, range(everyone.size()), names, own)
+    return DeviceMesh(device_type, tensor(range(everyone.size())).reshape(shape), mesh_dim_names=mesh_dim_names)

@@ -34,7 +34,10 @@ class Dense(QuantizedLayer):
     ) -> None:  # fmt: skip
         super().__init__(activity_regularizer=activity_regularizer, **settings)
         if not isinstance(units, int) or units < 1:
-            raise ValueError(f"Dense: units is a positive integer, not {units!r}")
+            raise ValueError(
+                "Dense: Received an invalid value for `units`, expected a positive integer: units is a positive "
+                f"integer, not {units!r}"
+            )
         self.units, self.activation, self.use_bias = units, activation, use_bias
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)
@@ -80,7 +83,8 @@ class Dense(QuantizedLayer):
 
     def _refuse_inputs(self, inputs: Tensor, size: int) -> None:
         raise ValueError(
-            f"layer {self.name} (Dense) was built for inputs whose last dim is {size}, got shape {inputs.shape}"
+            f"layer {self.name} (Dense) is incompatible with the input: expected axis -1 of input shape to have value "
+            f"{size}: it was built for inputs whose last dim is {size}, got shape {inputs.shape}"
         )
 
     def _quantized_call(self, inputs: Tensor) -> Tensor:

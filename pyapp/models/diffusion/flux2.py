@@ -40,7 +40,13 @@ from .unet import WIDEST, TimeEmbedding, waves
 PATCH = 2  # latents of a place's side
 USUAL_SIDE = 128  # latents
 WORDS = 512  # tokens of a prompt, those that fill it up included
-STATES = (9, 18, 27)  # after how many layers of the language model its states are read
+STATES = (9, 18, 27)  # after how many layers of the language model its states are read: of klein, and of dev
+DEV_STATES = (10, 20, 30)
+DEV_INSTRUCTION = (
+    "You are an AI that reasons about image descriptions. You give structured responses focusing on object "
+    "relationships, object\nattribution and actions without speculation."
+)
+DEV_PICTURE = "[IMG]"  # stands for pictures in prompts of dev's language model, and is left out
 REFERENCE = 10.0  # the place, on the first axis, of a picture that is changed
 LARGEST = 1 << 20  # pixels of such a picture
 MANY = 4300  # places, from which on the number of steps does not count
@@ -325,3 +331,13 @@ class Flux2(JointNetwork):
             x = block(x, of_both, table)
         x = self.proj_out(self.norm_out(x.narrow(1, tokens, prod(grids[0])), condition))  # (B, T, C * 4)
         return whole(x, grids[0], PATCH)
+
+
+class Flux2Dev(Flux2):
+    """FLUX.2 dev, whose texts are what Mistral makes of them."""
+
+    def texts(
+        self, readers: Sequence[Reader], prompts: Sequence[str], negative: int = 0
+    ) -> tuple[Tensor, Tensor | None]:
+        reader, plain = readers[0], [prompt.replace(DEV_PICTURE, "") for prompt in prompts]
+        return reader.language_filled(reader.instructed(plain, WORDS, DEV_INSTRUCTION), WORDS), None

@@ -21,6 +21,7 @@ from pyapp.nn.parameter import skip_initialization
 from pyapp.nn.sequence_to_sequence.t5 import T5Encoder
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
+from pyapp.vision.processors import ImageProcessor
 
 from ..load import SEES, TEXT, module_of, read_settings
 from ..loading.config import read_config, require
@@ -33,7 +34,7 @@ from .autoencoder import Autoencoder, AutoencoderConfig, renamed
 from .controlnet import SCALE, ControlNet, ControlNetConfig
 from .deep_autoencoder import DeepAutoencoder, DeepAutoencoderConfig
 from .flux import Flux, FluxConfig
-from .flux2 import STATES, Flux2, Flux2Config
+from .flux2 import DEV_STATES, STATES, Flux2, Flux2Config, Flux2Dev
 from .frame_autoencoder import UNREAD as UNREAD_OF_FRAMES
 from .frame_autoencoder import FrameAutoencoder, FrameAutoencoderConfig
 from .lora import add_lora, as_pairs
@@ -44,16 +45,18 @@ from .original_names import Original, plain_name, said_by, stored_as
 from .paella import UNREAD as UNREAD_OF_PAELLA
 from .paella import PaellaConfig, PaellaDecoder
 from .pixart import PixArt, PixArtConfig
-from .qwen_image import QwenImage, QwenImageConfig
+from .qwen_image import QwenImage, QwenImageConfig, QwenImageEdit, QwenImageEditPlus
 from .sana import Sana, SanaConfig
-from .texts import LanguageEncoder, Reader, TextEncoder
+from .texts import LanguageEncoder, Reader, SeeingEncoder, TextEncoder
 from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
 from .wuerstchen import WuerstchenConfig, WuerstchenDecoder, WuerstchenPrior, WuerstchenPriorConfig
 from .wuerstchen import plain_name as plain_wuerstchen
 from .zimage import ZImage, ZImageConfig
 
-EDITING = ("FluxKontextPipeline", "Flux2KleinPipeline")
+EDITING = (
+    "FluxKontextPipeline", "Flux2KleinPipeline", "Flux2Pipeline", "QwenImageEditPipeline", "QwenImageEditPlusPipeline",
+)  # fmt: skip
 INDEX = "model_index.json"
 # Language models, and whether they also see pictures.
 LANGUAGE_CLASSES = {
@@ -62,6 +65,7 @@ LANGUAGE_CLASSES = {
     "Gemma2Model": TEXT,
     "Gemma2ForCausalLM": TEXT,
     "Qwen2_5_VLForConditionalGeneration": SEES,
+    "Mistral3ForConditionalGeneration": SEES,
 }
 TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection", "T5EncoderModel")
 UNREAD = re.compile(r".*\.position_ids|bn\.num_batches_tracked|(model\.diffusion_model\.)?norm_final\.weight")
@@ -77,8 +81,10 @@ ENCODER = "image_encoder"  # the folder of an IP-Adapter's CLIP
 TRANSFORMER, TRANSFORMER_ENDS = "diffusion_pytorch_model.safetensors", (".gguf", ".safetensors")
 TOKENIZER = (
     r"(prior_)?tokenizer(_[23])?/"
-    r"(tokenizer\.json|vocab\.json|merges\.txt|spiece\.model|tokenizer_config\.json|special_tokens_map\.json)"
+    r"(tokenizer\.json|vocab\.json|merges\.txt|spiece\.model|tokenizer_config\.json|special_tokens_map\.json|"
+    r"chat_template\.(jinja|json))"
 )
+PREPARES, SEEING_PROCESSOR = "processor/preprocessor_config.json", "Qwen2VL"
 TEXTS = ("text_encoder", "text_encoder_2", "text_encoder_3")
 # Pipelines of two networks: the decoder's, both, and the prior's.
 CASCADE, COMBINED, PRIOR = "WuerstchenDecoderPipeline", "WuerstchenCombinedPipeline", "WuerstchenPriorPipeline"
@@ -101,7 +107,7 @@ OWN_PARTS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
 class Kind:
     """Pipelines of one kind of network: their classes, the part that is the network, and how it is made of its
     config.json; the encoders of texts that they may have, and those that they must have; the layers of a language model
-    whose states are read (LanguageEncoder).
+    whose states are read (LanguageEncoder); whether it sees pictures (SeeingEncoder).
     """
 
     pipelines: tuple[str, ...]
@@ -110,6 +116,7 @@ class Kind:
     texts: tuple[str, ...]
     needed: tuple[str, ...] = ()
     states: tuple[int, ...] = (-1,)
+    sees: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -135,11 +142,23 @@ KINDS = (
         lambda values: ZImage(ZImageConfig.from_dict(values)), TEXTS[:1], TEXTS[:1], (-2,),
     ),
     Kind(
-        EDITING[1:], "transformer", lambda values: Flux2(Flux2Config.from_dict(values)), TEXTS[:1], TEXTS[:1], STATES,
+        EDITING[1:2], "transformer", lambda values: Flux2(Flux2Config.from_dict(values)), TEXTS[:1], TEXTS[:1], STATES,
+    ),
+    Kind(
+        EDITING[2:3], "transformer", lambda values: Flux2Dev(Flux2Config.from_dict(values)), TEXTS[:1], TEXTS[:1],
+        DEV_STATES,
     ),
     Kind(
         ("QwenImagePipeline", "QwenImageImg2ImgPipeline", "QwenImageInpaintPipeline"), "transformer",
         lambda values: QwenImage(QwenImageConfig.from_dict(values)), TEXTS[:1], TEXTS[:1],
+    ),
+    Kind(
+        EDITING[3:4], "transformer", lambda values: QwenImageEdit(QwenImageConfig.from_dict(values)), TEXTS[:1],
+        TEXTS[:1], sees=True,
+    ),
+    Kind(
+        EDITING[4:], "transformer", lambda values: QwenImageEditPlus(QwenImageConfig.from_dict(values)), TEXTS[:1],
+        TEXTS[:1], sees=True,
     ),
     Kind(
         ("PixArtSigmaPipeline",), "transformer", lambda values: PixArt(PixArtConfig.from_dict(values)), TEXTS[:1],
@@ -211,10 +230,15 @@ class LoadedDiffusion:
         """The device on which the model computes."""
         return self.network.device
 
-    def texts(self, prompts: Sequence[str], negative: int = 0) -> tuple[Tensor, Tensor | None]:
+    def texts(
+        self, prompts: Sequence[str], negative: int = 0, picture: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """The states (N, S, D) that the network reads of prompts, of which the first `negative` ones are negative, and
-        what it reads besides (Network.texts). Longer prompts are cut.
+        what it reads besides (Network.texts). Longer prompts are cut. picture: one that is changed, of networks that
+        read prompts about it.
         """
+        if picture is not None and self.network.sees_pictures:
+            return self.network.texts_about(self.readers, prompts, picture)
         return self.network.texts(self.readers, prompts, negative)
 
 
@@ -242,10 +266,14 @@ class Reading:
         ignored = UNREAD
         if isinstance(module, LanguageEncoder):
             base, ignored = "model", module.unread
+        if isinstance(module, SeeingEncoder):
+            ignored = module.unread
         dtype = self.dtype
         joint = module if isinstance(module, Original) else None
         renames = renamed if part == "vae" else None if joint is None else plain_name
-        if isinstance(module, WuerstchenPrior | WuerstchenDecoder):
+        if isinstance(module, SeeingEncoder):
+            renames = module.renamed
+        elif isinstance(module, WuerstchenPrior | WuerstchenDecoder):
             renames = plain_wuerstchen
         elif isinstance(module, PaellaDecoder):
             ignored = UNREAD_OF_PAELLA
@@ -256,10 +284,12 @@ class Reading:
             stored = None if joint is None else stored_as(joint, checkpoint)
             if isinstance(module, FrameAutoencoder):
                 stored = module.stored()
+            elif isinstance(module, SeeingEncoder):
+                stored = module.stored(checkpoint.tensors)
             if any(info.dtype in READABLE for info in checkpoint.tensors.values()):
                 dtype = None  # a file in block types keeps them
             load_weights(
-                module, checkpoint, base=base, renames=renames,
+                module.seeing if isinstance(module, SeeingEncoder) else module, checkpoint, base=base, renames=renames,
                 stored=stored,
                 ignored=ignored, dtype=dtype, device=self.device,
                 progress=reading_of(self.report, self.cancel, f"reading {part}"),
@@ -470,7 +500,11 @@ def _reader(small: Mapping[str, Path], part: str, encoder: Any, name: str) -> Re
     files = {Path(path).name: small[path] for path in small if path.startswith(f"{folder}/")}
     if not files:
         raise ModelError(f"its {folder} is missing", where=name)
-    found = Reader(load_tokenizer(files, f"{name}/{folder}"), encoder)
+    processor = None
+    if isinstance(encoder, SeeingEncoder):
+        require(PREPARES in small, f"its {PREPARES} is missing", "Give all files of the model")
+        processor = ImageProcessor.from_settings(read_settings(small[PREPARES]), SEEING_PROCESSOR)
+    found = Reader(load_tokenizer(files, f"{name}/{folder}"), encoder, processor)
     count, most = found.tokenizer.vocab_size, encoder.config.vocab_size
     if count > most:
         raise ModelError(
@@ -546,7 +580,8 @@ def _small(names: Sequence[str]) -> list[str]:
     """The files of settings and tokenizers."""
     known = dict.fromkeys(part for kind in KINDS for part in kind.parts) | dict.fromkeys((*OWN_PARTS, CONTROL))
     wanted = re.compile(
-        rf"{INDEX}|(prior_)?({'|'.join(known)})/config\.json|(prior_)?scheduler/scheduler_config\.json|{TOKENIZER}"
+        rf"{INDEX}|(prior_)?({'|'.join(known)})/config\.json|(prior_)?scheduler/scheduler_config\.json|{TOKENIZER}|"
+        rf"{PREPARES}"
     )
     return [name for name in names if wanted.fullmatch(name)]
 
@@ -598,7 +633,7 @@ def _made(part: str, name: str, values: Mapping[str, Any], where: str, kind: Kin
                 require(name in AUTOENCODERS, f"{part} is {name!r:.60}", f"Known: {', '.join(AUTOENCODERS)}")
                 return AUTOENCODERS[name](values)
             if name in LANGUAGE_CLASSES and kind is not None:
-                return _language(values, LANGUAGE_CLASSES[name], kind.states)
+                return _language(values, LANGUAGE_CLASSES[name], kind)
             require(name in TEXT_CLASSES, f"{part} is {name!r:.60}", f"Known: {', '.join(TEXT_CLASSES)}")
             if name == TEXT_CLASSES[2]:
                 return T5Encoder(T5Config.from_dict(values))
@@ -609,17 +644,20 @@ def _made(part: str, name: str, values: Mapping[str, Any], where: str, kind: Kin
         raise ModelError(error.what, where=error.where or f"{where}: {part}", hint=error.hint) from error
 
 
-def _language(values: Mapping[str, Any], task: str, states: Sequence[int]) -> LanguageEncoder:
-    """The language model of a config.json, of whose layers the `states` are read. ModelError for one that is not known.
-    task: SEES for one that also sees pictures.
+def _language(values: Mapping[str, Any], task: str, kind: Kind) -> LanguageEncoder | SeeingEncoder:
+    """The language model of a config.json, as a kind of pipelines reads it. ModelError for one that is not known. task:
+    SEES for one that also sees pictures.
     """
     found = module_of(values, "", task)
     require(found is not None, "it does not say its model_type", "Give the config.json that belongs to the weights")
     module = importlib.import_module(f"pyapp.models.{found}")
     config = module.Config.from_dict(values)
+    if kind.sees:
+        require(task == SEES, "its language model sees no pictures", "Give all files of the model")
+        return SeeingEncoder(config, module.TASKS[SEES](config), module)
     if task == SEES:
-        return LanguageEncoder(config.text_config, config.language_model(), states)
-    return LanguageEncoder(config, module.TASKS[TEXT](config), states)
+        return LanguageEncoder(config.text_config, config.language_model(), kind.states)
+    return LanguageEncoder(config, module.TASKS[TEXT](config), kind.states)
 
 
 def _check_fit(found: LoadedDiffusion) -> None:

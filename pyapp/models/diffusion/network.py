@@ -18,7 +18,8 @@ class Network(Module):
     """A network that finds the noise in latents, as the schedule of its pictures asks for it.
 
     multiple: a side of the latents is a multiple of it. most: the largest side of the latents; None: any. flow: the
-    schedule is one of flow matching. even: its deviations of noise are even before they are shifted.
+    schedule is one of flow matching. even: its deviations of noise are even before they are shifted. sees_pictures: it
+    reads prompts about a picture that is changed (`texts_about`).
     """
 
     config: Any
@@ -27,6 +28,7 @@ class Network(Module):
     flow = False
     even = False
     neutral = 1.0
+    sees_pictures = False
 
     @property
     def device(self) -> Device:
@@ -103,4 +105,10 @@ class Network(Module):
         """The states (N, S, D) that it reads of prompts, of which the first `negative` ones are negative, and what it
         reads besides: their vectors (N, P), or how many states each prompt has (N,).
         """
+        raise NotImplementedError
+
+    def texts_about(
+        self, readers: Sequence[Reader], prompts: Sequence[str], picture: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """As `texts`, of prompts that say how a picture uint8 (H, W, 3) is changed."""
         raise NotImplementedError

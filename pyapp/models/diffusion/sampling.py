@@ -83,6 +83,8 @@ class Drawing:
         network = loaded.network
         steps, guidance = network.usual(loaded.schedule, loaded.settings)
         strength = self._strength(picture, mask)
+        if network.sees_pictures and picture is None:
+            raise OptionError("this model changes a picture, and there is none", where="image", hint="Give one")
         reference = picture if loaded.edits else None
         if reference is None and picture is not None:
             steps = max(steps, ceil(1 / max(strength, 1e-3)))
@@ -116,7 +118,7 @@ class Drawing:
         self._around: tuple[Tensor, Tensor, Tensor] | None = None  # the picture's latents, their noise, the mask
         with no_grad():
             texts = [options.negative_prompt] * self.count * self.guided + list(prompts)
-            self._text, self._pooled = loaded.texts(texts, self.count * self.guided)
+            self._text, self._pooled = loaded.texts(texts, self.count * self.guided, reference)
             self._read = self._text  # with the tokens of a picture
             if prompt is not None and loaded.pictures is not None:
                 own = loaded.pictures.tokens(prompt, self.guided)  # (1 or 2, N, D)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -19,6 +19,9 @@ from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from ..loading.config import require
 from ..loading.towers_config import ClipTextConfig
+
+MARK = "<|image_pad|>"  # stands for a picture in a text
+LONGEST = 1 << 15  # tokens of a text with a picture
 
 
 class TextEncoder(Module):
@@ -85,12 +88,41 @@ class LanguageEncoder(Module):
         return found[0] if len(found) == 1 else ops.cat(found, 2)
 
 
+class SeeingEncoder(Module):
+    """A language model without its head that sees a picture in a text. files: the module of its architecture, which
+    says how files name and store the weights.
+    """
+
+    unread = re.compile(r"(\w+\.)*lm_head\..*")
+
+    def __init__(self, config: Any, model: Any, files: Any) -> None:
+        super().__init__()
+        self.config, self.seeing, self._whole, self._files = config.text_config, model, config, files
+        model.language_model.lm_head = None
+
+    def renamed(self, name: str) -> str:
+        """The model's name of a file's tensor."""
+        found: str = self._files.renamed(name)
+        return found
+
+    def stored(self, tensors: Mapping[str, Any]) -> Any:
+        """How files store weights."""
+        return self._files.stored(self._whole, tensors)
+
+    def forward(self, ids: Tensor, pixel_values: Tensor) -> Tensor:
+        """ids (1, T), in which image_token_id stands for each vector of the picture → the hidden states (1, T, D)."""
+        found: Tensor = self.seeing.states(ids, None, pixel_values)
+        normed: Tensor = self.seeing.language_model.stack.normalized(found)
+        return normed
+
+
 @dataclass(frozen=True)
 class Reader:
-    """An encoder of texts with its tokenizer."""
+    """An encoder of texts with its tokenizer, and what prepares pictures for it, if it sees them."""
 
     tokenizer: Tokenizer
-    encoder: TextEncoder | T5Encoder | LanguageEncoder
+    encoder: TextEncoder | T5Encoder | LanguageEncoder | SeeingEncoder
+    processor: Any = None
 
     @property
     def width(self) -> int:
@@ -141,11 +173,25 @@ class Reader:
 
     def turns(self, prompts: Sequence[str], most: int, thinking: bool) -> list[list[int]]:
         """The tokens of prompts as turns of a language model's user. Longer ones are cut after `most`."""
-        template = ChatTemplate(self.tokenizer)
         return [
-            template.encode([{"role": "user", "content": prompt}], enable_thinking=thinking)[:most]
+            self._chat([{"role": "user", "content": prompt}], most, enable_thinking=thinking) for prompt in prompts
+        ]  # fmt: skip
+
+    def instructed(self, prompts: Sequence[str], most: int, instruction: str) -> list[list[int]]:
+        """The tokens of prompts as turns of a user after an instruction, in the form of lists of parts, before any
+        answer. Longer ones are cut after `most`.
+        """
+
+        def said(role: str, text: str) -> dict[str, Any]:
+            return {"role": role, "content": [{"type": "text", "text": text}]}
+
+        return [
+            self._chat([said("system", instruction), said("user", prompt)], most, add_generation_prompt=False)
             for prompt in prompts
         ]  # fmt: skip
+
+    def _chat(self, messages: Sequence[dict[str, Any]], most: int, **options: Any) -> list[int]:
+        return ChatTemplate(self.tokenizer).encode(messages, **options)[:most]
 
     def language(
         self, rows: Sequence[list[int]], skipped: Sequence[tuple[int, int]] | None = None
@@ -165,14 +211,36 @@ class Reader:
         texts = [ops.pad(states, (0, 0, 0, max(lengths) - states.shape[0])) for states in found]
         return ops.stack(texts), int32_tensor(lengths, device)
 
+    def language_seeing(self, texts: Sequence[str], picture: Tensor, skipped: int) -> tuple[Tensor, Tensor]:
+        """As `language`, of texts in each of which MARK stands for a picture uint8 (H, W, 3); without the first
+        `skipped` states.
+        """
+        assert isinstance(self.encoder, SeeingEncoder)
+        device = self.encoder.seeing.device
+        [pixels] = self.processor.by_size(picture)
+        rows, columns = self.processor.tiles(picture.shape[0], picture.shape[1])
+        found: list[Tensor] = []
+        for ids in self.rows([text.replace(MARK, MARK * (rows * columns)) for text in texts], LONGEST):
+            require(len(ids) > skipped, f"the tokenizer makes {len(ids)} tokens of a text, too few")
+            states = self.encoder(int32_tensor(ids, device).reshape(1, -1), pixels.to(device))[0]  # (T, D)
+            found.append(states.narrow(0, skipped, len(ids) - skipped))
+        lengths = [states.shape[0] for states in found]
+        filled = [ops.pad(states, (0, 0, 0, max(lengths) - states.shape[0])) for states in found]
+        return ops.stack(filled), int32_tensor(lengths, device)
+
     def language_filled(self, rows: Sequence[list[int]], length: int) -> Tensor:
-        """As `language`, of texts that are filled up with padding: (N, length, D), those of the padding included."""
+        """As `language`, of texts that are filled up with padding, on the side that the tokenizer's settings say:
+        (N, length, D), those of the padding included.
+        """
         assert isinstance(self.encoder, LanguageEncoder)
         fill, device = self.tokenizer.pad_id, next(iter(self.encoder.parameters())).device
         if fill is None:
             raise ModelError("the tokenizer has no token for padding", hint="Give the tokenizer of the model")
-        ids = [i for row in rows for i in (*row, *[fill] * (length - len(row)))]
-        seen = [int(place < len(row)) for row in rows for place in range(length)]
+        ids, seen, left = [], [], self.tokenizer.settings.get("padding_side") == "left"
+        for row in rows:
+            more = length - len(row)
+            ids += [*[fill] * more, *row] if left else [*row, *[fill] * more]
+            seen += [0] * more + [1] * len(row) if left else [1] * len(row) + [0] * more
         given = (int32_tensor(values, device).reshape(len(rows), length) for values in (ids, seen))
         found: Tensor = self.encoder(*given)
         return found

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.dataclass import dataclass
 from pyapp.events import Cancel, Event
-from pyapp.formats import ByteSource, open_checkpoint
+from pyapp.formats import ByteSource
 
-from .by_task import Loaded, build, task_files
+from .building import ready_model
+from .by_task import Loaded
+from .task_files import task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -44,6 +46,5 @@ def load_codec(
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     name, files, settings = task_files(source, task, report, cancel)
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
-    return LoadedCodec(name, model.eval(), settings)
+    model = ready_model(files, settings, task, dtype, device, report, cancel)
+    return LoadedCodec(name, model, settings)

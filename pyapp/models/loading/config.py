@@ -34,6 +34,7 @@ LIMITS = {
     "state_size": 1 << 12, "conv_kernel": 1 << 8, "time_step_rank": 1 << 17, "num_heads": 1 << 12, "n_groups": 1 << 12,
 }  # fmt: skip
 _COUNTS_LAYERS = re.compile(r"(^|_)(layers|depth|blocks|layers_per_block)$")  # names of fields: DEEPEST is their limit
+UNGROUPED = ("num_key_value_heads", "head_dim")  # fields that models with a key for each query do not read
 INFINITY = {"__float__": "Infinity"}  # as transformers writes it
 LENGTHENING = ("linear", "dynamic", "yarn")  # scalings of rotary positions whose `factor` makes the context longer
 LOCAL_BASE = 10000.0  # of the rotary angles of layers with a window, beside those without
@@ -125,6 +126,24 @@ def require(condition: bool, what: str, hint: str | None = None) -> None:
     """ModelError unless the condition holds."""
     if not condition:
         raise ModelError(what, hint=hint)
+
+
+def as_object(value: Any, name: str) -> dict[str, Any]:
+    """The value of a field, which is an object. ModelError for anything else."""
+    if not isinstance(value, dict):
+        raise ModelError(f"{name} is {value!r:.60}, expected an object")
+    return value
+
+
+def object_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object `name` of a config.json. ModelError where there is none."""
+    return as_object(values.get(name), name)
+
+
+def check_divides(config: Any, part: str, whole: str) -> None:
+    """ModelError unless the field `part` divides the field `whole`."""
+    one, all_of_them = getattr(config, part), getattr(config, whole)
+    require(all_of_them % one == 0, f"{part} {one} does not divide {whole} {all_of_them}")
 
 
 def check_padding(padding: int | None, words: int) -> None:
@@ -232,7 +251,7 @@ def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[s
         given = values.get(name)
         if given is None:
             continue
-        require(isinstance(given, dict), f"{name} is {given!r:.60}, expected an object")
+        given = as_object(given, name)
         if given and all(isinstance(value, dict) for value in given.values()):  # by the type of a layer
             return {kind: rope_parameters({"rope_parameters": own}, theta) for kind, own in given.items()}
         found |= {"rope_type": given.get("type") or found["rope_type"]}
@@ -292,6 +311,7 @@ class DecoderConfig(FileConfig):
     """
 
     defaults: ClassVar[Mapping[str, Any]] = {}
+    ignored: ClassVar[Sequence[str]] = ()  # what the architecture does not have, whatever a file says
 
     vocab_size: int
     hidden_size: int
@@ -315,6 +335,7 @@ class DecoderConfig(FileConfig):
         """From the object of a config.json."""
         if values.get("sliding_window") == 0:  # transformers writes 0 where no layer has a window
             values = {**values, "sliding_window": None}
+        values = {name: value for name, value in values.items() if name not in cls.ignored}
         null = nulls(cls, values)
         derived = {"num_key_value_heads", "head_dim"} & {*values}  # null: they follow from other fields
         given = {name: value for name, value in cls.defaults.items() if name not in null | derived}

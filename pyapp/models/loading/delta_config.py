@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pyapp.dataclass import dataclass
 
-from .config import LIMITS, DecoderConfig, require
+from .config import LIMITS, DecoderConfig, check_divides, require
 
 LINEAR, ATTENTION = "linear_attention", "full_attention"  # kinds of layers
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaConfig(DecoderConfig):
-    """The fields of config.json. A model adds its own."""
+    """The fields of config.json. A model adds its own. kinds: of layers."""
+
+    kinds: ClassVar[tuple[str, ...]] = (LINEAR, ATTENTION)
 
     layer_types: list[str]
     linear_conv_kernel_dim: int = 4
@@ -22,10 +26,11 @@ class DeltaConfig(DecoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kinds, keys, values = self.layer_types, self.linear_num_key_heads, self.linear_num_value_heads
-        known = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= {LINEAR, ATTENTION}
-        require(known, f"layer_types is {kinds!r:.60}, expected {self.num_hidden_layers} of {LINEAR} or {ATTENTION}")
-        require(values % keys == 0, f"linear_num_key_heads {keys} does not divide linear_num_value_heads {values}")
+        kinds = self.layer_types
+        known = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= {*self.kinds}
+        expected = f"{self.num_hidden_layers} of {' or '.join(self.kinds)}"
+        require(known, f"layer_types is {kinds!r:.60}, expected {expected}")
+        check_divides(self, "linear_num_key_heads", "linear_num_value_heads")
         widest = max(self.key_size, self.value_size)
         require(widest <= LIMITS["hidden_size"], f"{widest:,} features of the heads with states are too many")
         kernel = self.linear_conv_kernel_dim
@@ -46,4 +51,4 @@ class DeltaConfig(DecoderConfig):
         """Those of HybridLanguageModel."""
         inputs = self.linear_conv_kernel_dim - 1, 2 * self.key_size + self.value_size
         state = self.linear_num_value_heads, self.linear_key_head_dim, self.linear_value_head_dim
-        return [None if kind == ATTENTION else (inputs, state) for kind in self.layer_types]
+        return [(inputs, state) if kind == LINEAR else None for kind in self.layer_types]

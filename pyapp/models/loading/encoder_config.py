@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pyapp.dataclass import dataclass
 from pyapp.nn.vision.page_encoder import PAGE
 
-from .config import FileConfig, check_heads, check_padding, require
+from .config import FileConfig, check_divides, check_heads, check_padding, require
 from .labels import Labelled
 
 
@@ -29,10 +29,7 @@ class EncoderConfig(Labelled, FileConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.hidden_size % self.num_attention_heads == 0,
-            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
-        )
+        check_divides(self, "num_attention_heads", "hidden_size")
         check_padding(getattr(self, "pad_token_id", None), self.vocab_size)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, read_config, require
+from .config import check_divides, check_fields, object_of, read_config, require
 
 LARGEST = 1 << 14  # channels, and numbers between matrices
 
@@ -33,8 +33,8 @@ class FastConformerConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        width, heads, factor = self.hidden_size, self.num_attention_heads, self.subsampling_factor
-        require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
+        factor = self.subsampling_factor
+        check_divides(self, "num_attention_heads", "hidden_size")
         require(self.subsampling_conv_stride == 2, f"subsampling_conv_stride is {self.subsampling_conv_stride}, not 2")
         require(factor in (2, 4, 8, 16), f"subsampling_factor is {factor}, expected 2, 4, 8 or 16")
         require(
@@ -50,10 +50,7 @@ class FastConformerConfig:
     @classmethod
     def part_of(cls, values: Mapping[str, Any], usual: Mapping[str, Any] = {}) -> Any:
         """From the encoder_config in the object of a config.json, which leaves out what is `usual`."""
-        encoder = values.get("encoder_config")
-        require(isinstance(encoder, Mapping), f"encoder_config is {encoder!r:.60}, expected an object")
-        assert isinstance(encoder, Mapping)
-        return read_config(cls, {**usual, **encoder})
+        return read_config(cls, {**usual, **object_of(values, "encoder_config")})
 
     @property
     def halvings(self) -> int:

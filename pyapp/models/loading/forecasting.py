@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.dataclass import dataclass
 from pyapp.events import Cancel, Event
-from pyapp.formats import ByteSource, open_checkpoint
+from pyapp.formats import ByteSource
 
-from .by_task import Loaded, build, task_files
+from .building import ready_model
+from .by_task import Loaded
+from .task_files import task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -40,6 +42,5 @@ def load_forecaster(
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     name, files, settings = task_files(source, TASK, report, cancel)
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
-    return LoadedForecaster(name, model.eval(), settings)
+    model = ready_model(files, settings, TASK, dtype, device, report, cancel)
+    return LoadedForecaster(name, model, settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 
-from .config import FileConfig, require
+from .config import FileConfig, check_divides
 
 GGUF_NAMES = {
     "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
@@ -38,7 +38,7 @@ class Gpt2Config(FileConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.n_embd % self.n_head == 0, f"n_head {self.n_head} does not divide n_embd {self.n_embd}")
+        check_divides(self, "n_head", "n_embd")
 
     @property
     def hidden_size(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.nn.layers.gated import activation_named
 
-from .config import check_fields, read_config, require
+from .config import as_object, check_fields, read_config, require
 from .pictures_config import WIDEST
 
 STRIDE = 16  # pixels of a place's side in the coarsest map
@@ -91,7 +91,6 @@ class MemoryConfig:
         require(strides == STRIDE, f"mask_downsampler_total_stride {strides!r:.60} is not supported, only {STRIDE}")
         conditions = values.get("max_cond_frame_num", -1)
         require(type(conditions) is int, f"max_cond_frame_num is {conditions!r:.60}")
-        rotary = values.get("rope_parameters") or {}
-        require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")
+        rotary = as_object(values.get("rope_parameters") or {}, "rope_parameters")
         theta = rotary.get("rope_theta", values.get("memory_attention_rope_theta", 10000.0))
         return read_config(cls, {**values, "width": width, "grid": grid, "rope_theta": theta})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .config import FULL, SLIDING, require
+from .config import FULL, SLIDING, as_object, require
 
 THETA = {FULL: 160_000.0, SLIDING: 10_000.0}
 
@@ -18,8 +18,7 @@ def layers_and_angles(values: Mapping[str, Any]) -> tuple[list[str], dict[str, A
     require(type(every) is int and every > 0, f"global_attn_every_n_layers is {every!r:.40}, expected 1 or more")
     count = layers if type(layers) is int and 0 < layers <= 1 << 10 else 0
     types = values.get("layer_types") or [SLIDING if i % every else FULL for i in range(count)]
-    given = values.get("rope_parameters") or {}
-    require(isinstance(given, dict), f"rope_parameters is {given!r:.60}, expected an object")
+    given = as_object(values.get("rope_parameters") or {}, "rope_parameters")
     rotary = {}
     for kind, old in ((FULL, "global_rope_theta"), (SLIDING, "local_rope_theta")):
         own = given.get(kind) or {}

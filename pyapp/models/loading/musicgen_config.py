@@ -8,8 +8,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.formats.checkpoint import TensorInfo
 
-from .config import check_fields, read_config, require
-from .sound_parts import CODEC, TEXT, CodesConfig, check_code_decoder, object_of, part_config
+from .config import check_fields, object_of, read_config, require
+from .sound_parts import CODEC, TEXT, CodesConfig, check_code_decoder, part_config
 from .weight_norms import normed_weights
 from .weights import Stored
 

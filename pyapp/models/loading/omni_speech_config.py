@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 from pyapp.dataclass import dataclass
 
-from .._index import MODEL_TYPES
-from .config import FileConfig, check_depth, check_heads, read_config, require, rope_parameters
+from .architectures import architecture
+from .config import FileConfig, check_depth, check_heads, object_of, read_config, require, rope_parameters
 from .hifi_gan_config import check_hifi_gan
 from .picture_text import without_mrope
 from .qwen_experts import QwenExpertsConfig
-from .sound_parts import object_of
 
 WIDEST, MOST_BOOKS = 1 << 16, 64
 # The tokens of the text that say where speech begins and ends, and of nothing more, and codes: in talker_config of
@@ -207,7 +205,8 @@ class NewerTalkerConfig(QwenExpertsConfig):
 @dataclass(frozen=True)
 class OmniSpeechConfig:
     """The configurations of what speaks. `width`: the numbers of a vector of the text. predictor: None in Qwen2.5-Omni.
-    `tokens` of the text and `codes`: by the names of their fields.
+    `tokens` of the text and `codes`: by the names of their fields. heard_after: of how many layers of what writes the
+    talker of Qwen3-Omni reads the states of recordings.
     """
 
     talker: Any
@@ -217,6 +216,7 @@ class OmniSpeechConfig:
     tokens: Mapping[str, int]
     codes: Mapping[str, int]
     speakers: Mapping[str, int]
+    heard_after: int = 0
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], text: Any, newer: bool) -> OmniSpeechConfig:
@@ -261,7 +261,12 @@ class OmniSpeechConfig:
         width = own.get("thinker_hidden_size", 2048)
         require(width == text.hidden_size, f"thinker_hidden_size is {width!r:.40}, the text has {text.hidden_size}")
         tokens, codes = _numbers(values, NEWER_TOKENS), _numbers(own, NEWER_CODES)
-        return cls(talker, predictor, (wave,), width, tokens, codes, speakers)._checked(text)
+        after, most = own.get("accept_hidden_layer", 18), text.num_hidden_layers
+        require(
+            type(after) is int and 0 <= after <= most,
+            f"accept_hidden_layer is {after!r:.40}, of {most} layers",
+        )
+        return cls(talker, predictor, (wave,), width, tokens, codes, speakers, after)._checked(text)
 
     def _checked(self, text: Any) -> OmniSpeechConfig:
         for numbers, most, what in (
@@ -289,4 +294,4 @@ def _numbers(values: Mapping[str, Any], usual: Mapping[str, int]) -> dict[str, i
 
 
 def _config(kind: str) -> Any:
-    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[kind]}").Config
+    return architecture(kind).Config

@@ -12,7 +12,7 @@ from typing import Any
 from pyapp.errors import ModelError
 from pyapp.nn.vision.towers import OLDER_END
 
-from .config import require
+from .config import object_of, require
 from .timm import RESAMPLING, family_of
 
 MODEL_TYPE = "mobileclip"
@@ -123,9 +123,7 @@ def _transformers(config: Mapping[str, Any], vision: Mapping[str, Any], text: Ma
 
 def processor_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The preprocessor_config.json of a model's preprocess_cfg. ModelError for pictures that are not cropped."""
-    given, side = settings.get(PREPARATION), settings["image_size"]
-    require(isinstance(given, dict), f"{PREPARATION} is {given!r:.60}, expected an object")
-    assert isinstance(given, dict)
+    given, side = object_of(settings, PREPARATION), settings["image_size"]
     mode, filter_ = given.get("resize_mode", "shortest"), given.get("interpolation", "bicubic")
     require(mode == "shortest", f"resize_mode is {mode!r:.60}, expected 'shortest'")
     require(filter_ in RESAMPLING, f"interpolation is {filter_!r:.60}")

@@ -4,7 +4,6 @@ and the names of their tensors.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -13,8 +12,8 @@ from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
 from pyapp.nn.decoders.decoder import CausalLanguageModel
 
-from .._index import MODEL_TYPES, TASKS
-from .config import require
+from .architectures import architecture, architecture_for
+from .config import as_object, object_of, require
 from .towers_config import ClipVisionConfig, SiglipVisionConfig
 
 TASK = "image-text-to-text"
@@ -60,10 +59,7 @@ class MixedTextConfig:
         """The configuration of the language model, and the object of the `other` part. ModelError for a language model
         that is not known.
         """
-        text, found = (values.get(name) for name in ("text_config", other))
-        require(isinstance(text, dict), f"text_config is {text!r:.60}, expected an object")
-        require(isinstance(found, dict), f"{other} is {found!r:.60}, expected an object")
-        assert isinstance(text, dict) and isinstance(found, dict)
+        text, found = (object_of(values, name) for name in ("text_config", other))
         return cls.text_of(text, values.get("tie_word_embeddings") is True), found
 
     @classmethod
@@ -72,13 +68,12 @@ class MixedTextConfig:
         that says. ModelError for one that is not known.
         """
         kind = text.get("model_type", cls.text)
-        module = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
-        if module is None or "causal-lm" not in TASKS[module]:
+        module = architecture_for(kind, "causal-lm")
+        if module is None:
             raise ModelError(f"the language model {kind!r:.50} in text_config is not known")
-        architecture = importlib.import_module(f"pyapp.models.{module}")
-        usual = getattr(architecture, "NESTED_DEFAULTS", {}) | dict(cls.usual)
+        usual = getattr(module, "NESTED_DEFAULTS", {}) | dict(cls.usual)
         own = {name: value for name, value in text.items() if name != "kind"}  # the model_type says it
-        return architecture.Config.from_dict({**usual, **own, **({"tie_word_embeddings": True} if tied else {})})
+        return module.Config.from_dict({**usual, **own, **({"tie_word_embeddings": True} if tied else {})})
 
     def check(self) -> None:
         """ModelError for values that cannot be."""
@@ -91,7 +86,7 @@ class MixedTextConfig:
 
     def language_model(self) -> CausalLanguageModel:
         """The model of text_config, with empty weights."""
-        module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[self.text_config.to_dict()['model_type']]}")
+        module = architecture(self.text_config.to_dict()["model_type"])
         found: CausalLanguageModel = module.TASKS["causal-lm"](self.text_config)
         return found
 
@@ -160,8 +155,7 @@ def without_mrope(text: Mapping[str, Any]) -> dict[str, Any]:
     """The object of a text_config whose rotary positions are those of a plain language model, besides their
     mrope_section. ModelError for rotary positions that are not an object.
     """
-    rotary = text.get("rope_parameters") or text.get("rope_scaling") or {}
-    require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")
+    rotary = as_object(text.get("rope_parameters") or text.get("rope_scaling") or {}, "rope_parameters")
     form = rotary.get("rope_type", rotary.get("type", "mrope"))
     rotary = {**rotary, "rope_type": "default" if form == "mrope" else form, "type": None}
     return {**text, "rope_parameters": rotary, "rope_scaling": None}

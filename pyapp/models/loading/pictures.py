@@ -16,24 +16,17 @@ from pyapp.engine import Device
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
-from pyapp.models.load import read_settings
+from pyapp.models.load import read_settings, settings_beside
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
 from . import bare_files, open_clip, timm, ultralytics
-from .by_task import (
-    TOKENIZER_FILES,
-    Loaded,
-    build,
-    check_new_head,
-    check_task,
-    check_tokenizer,
-    files_of,
-    settings_in,
-    with_labels,
-)
+from .building import build
+from .by_task import Loaded, check_tokenizer
+from .heads import check_new_head, check_task, with_labels
 from .image_processors import check_fit, usual_processor
+from .task_files import TOKENIZER_FILES, files_of, settings_in
 
 READERS = r"(qformer_tokenizer/)?"  # the folder of a second tokenizer, of InstructBLIP
 MORE_FILES = re.compile(READERS + "(" + "|".join(map(re.escape, TOKENIZER_FILES)) + ")")
@@ -97,7 +90,7 @@ def load_image_model(
     if hasattr(model, "take_prompts") and "processor_config" in files:
         model.take_prompts(read_settings(files["processor_config"]))
     model.eval()
-    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    generation = settings_beside(files, "generation_config")
     return LoadedImageModel(name, model, processor, tokenizer, settings, generation)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pyapp.dataclass import dataclass
 from pyapp.nn.vision.vision import divisible
 
-from .config import DEEPEST, FileConfig, check_depth, require
+from .config import DEEPEST, FileConfig, as_object, check_depth, check_divides, require
 from .labels import Labelled
 
 SIDE_LIMIT = 1 << 14  # pixels
@@ -96,10 +96,7 @@ class PatchConfig(PictureConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.hidden_size % self.num_attention_heads == 0,
-            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
-        )
+        check_divides(self, "num_attention_heads", "hidden_size")
         rows, columns = self.grid
         require(rows >= 1 and columns >= 1, f"patch_size {self.patch_size} is larger than image_size {self.image_size}")
         require(rows * columns <= PATCHES, f"{rows:,} x {columns:,} patches are too many")
@@ -486,8 +483,7 @@ class RealTimeDetectorConfig(PictureConfig):
         """From the object of a config.json whose backbone has these fields, and whose level_fields name the number of
         maps. ModelError for what is not supported.
         """
-        own = values.get("backbone_config") or {}
-        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected an object")
+        own = as_object(values.get("backbone_config") or {}, "backbone_config")
         kind = own.get("model_type", backbone.model_type)
         known = kind == backbone.model_type
         require(known, f"the backbone {kind!r:.60} is not known", f"Known: {backbone.model_type}")

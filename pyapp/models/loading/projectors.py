@@ -7,7 +7,6 @@ of https://github.com/ggml-org/llama.cpp, and tools/mtmd/clip.cpp for what files
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -24,7 +23,7 @@ from pyapp.nn import LayerNorm, Module
 from pyapp.nn.parameter import skip_initialization
 from pyapp.vision.processors import ImageProcessor
 
-from .._index import MODEL_TYPES, SEEING
+from .architectures import architecture, seeing_architecture
 from .config import DEEPEST
 from .gguf import Gguf, GgufForm, neighbouring_pairs, stored_in
 from .image_processors import usual_processor
@@ -98,7 +97,7 @@ class ProjectorFile:
             self.where = self.checkpoint.source.name
             self.kind = self._kind(settings)
             vision, fields = self.kind.fields(self)
-            module = importlib.import_module(f"pyapp.models.{SEEING[self.kind.model_type]}")
+            module = seeing_architecture(self.kind.model_type)
             seeing = module.TASKS[TASK]
             token = self._place_tokens(seeing.part, seeing.placeholder)
             self.settings = {
@@ -227,7 +226,7 @@ class ProjectorFile:
             model = kind(config)
         sizes = [sum(info.nbytes for info in own.tensors.values()) for own in (checkpoint, self.checkpoint)]
         language, seeing = model.language_model, _seeing(model)
-        text = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config.text_config.to_dict()['model_type']]}").GGUF
+        text = architecture(config.text_config.to_dict()["model_type"]).GGUF
         load_weights(
             language, checkpoint, base=language.base_model_prefix, dtype=dtype, device=device,
             stored=stored_in(text, config.text_config, dict(slots(language)), checkpoint.tensors),

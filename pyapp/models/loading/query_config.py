@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, check_padding, require
+from .config import check_divides, check_fields, check_padding, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,5 @@ class QueryConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         check_padding(self.pad_token_id, self.vocab_size)
-        width, heads = self.hidden_size, self.num_attention_heads
-        require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
+        check_divides(self, "num_attention_heads", "hidden_size")
         require(self.num_hidden_layers <= 1 << 10, f"a Q-Former of {self.num_hidden_layers:,} layers")

@@ -12,13 +12,15 @@ from pyapp import hub
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device
 from pyapp.events import Cancel, Event
-from pyapp.formats import ByteSource, open_checkpoint
-from pyapp.models.load import read_settings
+from pyapp.formats import ByteSource
+from pyapp.models.load import settings_beside
 from pyapp.text.generation.character_model import read_character_model
 from pyapp.text.generation.ctc import TextSearch
 
-from .by_task import Loaded, build, given_files
+from .building import ready_model
+from .by_task import Loaded
 from .pictures import LoadedImageModel, load_image_model
+from .task_files import given_files
 
 LINE_READING = "line-reading"
 LINE_READERS = ("ctc_reader",)
@@ -54,14 +56,13 @@ def load_reading_model(
     else:
         name = os.fspath(source)
         files = hub.resolve(source, report=report, cancel=cancel).files
-    settings = read_settings(files["config"]) if "config" in files else {}
+    settings = settings_beside(files, "config")
     if settings.get("model_type") not in LINE_READERS:
         return load_image_model(
             source, "image-to-text", dtype=dtype, device=device, report=report, cancel=cancel
         )  # with its errors
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, LINE_READING, dtype or "float32", device, report, cancel)
+    model = ready_model(files, settings, LINE_READING, dtype or "float32", device, report, cancel)
     search = None
     if "language" in files:
         search = TextSearch(model.config.alphabet, read_character_model(files["language"]))
-    return LoadedReader(name, model.eval(), search)
+    return LoadedReader(name, model, search)

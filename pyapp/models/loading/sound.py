@@ -5,7 +5,6 @@ characters or tokenizers and what prepares their samples.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,9 @@ from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.audio.processors.spectrograms import SpectrogramProcessor
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, reading_of
-from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
+from pyapp.formats import ByteSource, Checkpoint, open_checkpoint
 from pyapp.formats.safe_json import json_object
-from pyapp.formats.source import close_source, read_whole
-from pyapp.models._index import MODEL_TYPES
+from pyapp.formats.source import opened_source, read_whole
 from pyapp.nn.audio.sound_text import SoundTextModel
 from pyapp.nn.audio.synchronous import SynchronousModel
 from pyapp.nn.parameter import skip_initialization
@@ -28,6 +26,7 @@ from pyapp.text.tokenization.spoken_pieces import SpokenPieces
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import MERGES, load_tokenizer
 
+from .architectures import architecture
 from .quantised.methods import as_floats
 from .weights import base_of, ignored_by, load_buffers, load_weights
 
@@ -91,12 +90,8 @@ def add_own_adapter(
     from pyapp.adapters import merge_adapters
     from pyapp.adapters.files import add_file, config_of
 
-    source = open_source(files["adapter_config.json"])
-    try:
+    with opened_source(files["adapter_config.json"]) as source:
         config = config_of(source)
-    finally:
-        if source is not files["adapter_config.json"]:
-            close_source(source)
     with open_checkpoint(files["adapter_model.safetensors"]) as checkpoint:
         add_file(model, config, checkpoint, renamed=module_of(settings).renamed)
     merge_adapters(model, quantized=False)
@@ -140,7 +135,7 @@ def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
 
 def module_of(settings: Mapping[str, Any]) -> Any:
     """The module of a configuration's architecture."""
-    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[str(settings['model_type'])]}")
+    return architecture(settings["model_type"])
 
 
 def _built(
@@ -168,12 +163,8 @@ def _built(
 
 
 def _object(source: Any) -> dict[str, Any]:
-    opened = open_source(source)
-    try:
+    with opened_source(source) as opened:
         found = json_object(read_whole(opened).decode("utf-8-sig", "replace"))
-    finally:
-        if opened is not source:
-            close_source(opened)
     if not found:
         raise ModelError("a JSON object is expected", where=opened.name, hint="Download the file again")
     return found

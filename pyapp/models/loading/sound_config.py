@@ -11,6 +11,7 @@ from pyapp.dataclass import dataclass
 from .config import (
     FileConfig,
     check_depth,
+    check_divides,
     check_heads,
     check_padding,
     check_token,
@@ -66,9 +67,8 @@ class SoundConfig(Labelled, FileConfig):
             self.feat_extract_norm in NORMS,
             f"feat_extract_norm is {self.feat_extract_norm!r:.40}, expected {' or '.join(NORMS)}",
         )
-        heads, groups, width = self.num_attention_heads, self.num_conv_pos_embedding_groups, self.hidden_size
-        require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
-        require(width % groups == 0, f"num_conv_pos_embedding_groups {groups} does not divide hidden_size {width}")
+        for name in ("num_attention_heads", "num_conv_pos_embedding_groups"):
+            check_divides(self, name, "hidden_size")
         size = self.classifier_proj_size
         require(size <= LARGEST, f"classifier_proj_size is {size}, expected at most {LARGEST}")
         limit = self.num_conv_pos_embeddings

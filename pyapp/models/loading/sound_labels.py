@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.processors.banks import FilterBankProcessor
@@ -15,11 +16,14 @@ from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
-from pyapp.formats import ByteSource, open_checkpoint
-from pyapp.models.load import read_settings
+from pyapp.formats import ByteSource
+from pyapp.models.load import settings_beside
 
-from .by_task import Loaded, build, check_tokenizer, own_task, task_files, with_labels
+from .building import ready_model
+from .by_task import Loaded, check_tokenizer
+from .heads import own_task, with_labels
 from .pictures import MORE_FILES, tokenizer_of
+from .task_files import task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -59,19 +63,15 @@ def load_sound_classifier(
     task = MOMENTS if moments else TASK
     name, files, settings = task_files(source, task, report, cancel, new_head=labels is not None)
     settings |= {} if labels is None else with_labels(labels)
-    prepares = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
+    prepares = settings_beside(files, "preprocessor_config")
     spectrograms = settings["model_type"] == SPECTROGRAMS
     processor = (FilterBankProcessor if spectrograms else SampleProcessor).from_settings(prepares)
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel, labels is not None)
+    model = ready_model(files, settings, task, dtype, device, report, cancel, labels is not None)
     if isinstance(processor, FilterBankProcessor):
-        made, read = (processor.frames, processor.bins), (model.config.max_length, model.config.num_mel_bins)
-        if made != read:
-            raise ModelError(
-                f"it makes {made[0]} frames of {made[1]} bins, the model reads {read[0]} of {read[1]}",
-                where=f"{name}: preprocessor_config.json", hint="Give the file that belongs to the weights",
-            )  # fmt: skip
-    return LoadedSoundClassifier(name, model.eval(), processor, settings)
+        read = model.config.max_length, model.config.num_mel_bins
+        if (processor.frames, processor.bins) != read:
+            raise _other_models(name, processor, f"{read[0]} of {read[1]}")
+    return LoadedSoundClassifier(name, model, processor, settings)
 
 
 def load_sound_matcher(
@@ -111,21 +111,23 @@ def _load(
     """The model that makes vectors of recordings."""
     report, cancel = report or (lambda event: None), cancel or Cancel()
     name, files, settings = task_files(source, task, report, cancel, MORE_FILES)
-    prepares = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
+    prepares = settings_beside(files, "preprocessor_config")
     if own_task(settings) == VOICES:
-        with open_checkpoint(files["model"]) as checkpoint:
-            voices: Any = build(checkpoint, settings, VOICES, dtype, device, report, cancel)
-        return LoadedSoundClassifier(name, voices.eval(), SampleProcessor.from_settings(prepares), settings)
+        voices = ready_model(files, settings, VOICES, dtype, device, report, cancel)
+        return LoadedSoundClassifier(name, voices, SampleProcessor.from_settings(prepares), settings)
     tokenizer = tokenizer_of(source, name, files)
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, MATCHING, dtype, device, report, cancel)
+    model = ready_model(files, settings, MATCHING, dtype, device, report, cancel)
     check_tokenizer(tokenizer, model, name)
     heard = model.config.audio_config
-    processor = DecibelProcessor.from_settings(prepares, fused=heard.enable_fusion)
+    processor = replace(DecibelProcessor.from_settings(prepares), fused=heard.enable_fusion)
     if processor.bins != heard.num_mel_bins or processor.frames > heard.spec_size * heard.fold:
-        raise ModelError(
-            f"it makes {processor.frames} frames of {processor.bins} bins, the model reads up to "
-            f"{heard.spec_size * heard.fold} of {heard.num_mel_bins}", where=f"{name}: preprocessor_config.json",
-            hint="Give the file that belongs to the weights",
-        )  # fmt: skip
-    return LoadedSoundClassifier(name, model.eval(), processor, settings, tokenizer)
+        raise _other_models(name, processor, f"up to {heard.spec_size * heard.fold} of {heard.num_mel_bins}")
+    return LoadedSoundClassifier(name, model, processor, settings, tokenizer)
+
+
+def _other_models(name: str, processor: FilterBankProcessor | DecibelProcessor, read: str) -> ModelError:
+    """The error for a preprocessor_config.json of another model."""
+    return ModelError(
+        f"it makes {processor.frames} frames of {processor.bins} bins, the model reads {read}",
+        where=f"{name}: preprocessor_config.json", hint="Give the file that belongs to the weights",
+    )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -11,9 +10,8 @@ from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
 from pyapp.formats.checkpoint import TensorInfo
 
-from .._index import MODEL_TYPES as MODULES
-from .._index import TASKS as TASKS_OF
-from .config import require
+from .architectures import architecture, architecture_for
+from .config import object_of, require
 from .weights import Stored
 
 TEXT, CODEC = "text_encoder", "audio_encoder"
@@ -42,10 +40,10 @@ class CodesConfig:
 def codec_of(values: Mapping[str, Any]) -> Any:
     """The configuration of a codec from its object, by default Mimi's. ModelError for one that is not known."""
     kind = values.get("model_type", "mimi")
-    module = MODULES.get(kind) if isinstance(kind, str) else None
-    if module is None or PARTS[CODEC] not in TASKS_OF[module]:
+    module = architecture_for(kind, PARTS[CODEC])
+    if module is None:
         raise ModelError(f"the codec {kind!r:.50} is not known")
-    return importlib.import_module(f"pyapp.models.{module}").Config.from_dict(values)
+    return module.Config.from_dict(values)
 
 
 def check_code_decoder(config: Any) -> None:
@@ -59,22 +57,14 @@ def check_code_decoder(config: Any) -> None:
     require(positions <= MOST_POSITIONS, f"max_position_embeddings is {positions}")
 
 
-def object_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The object `name` of a config.json. ModelError where there is none."""
-    found = values.get(name)
-    require(isinstance(found, dict), f"{name} is {found!r:.60}, expected an object")
-    assert isinstance(found, dict)
-    return found
-
-
 def part_config(values: Mapping[str, Any], name: str) -> Any:
     """The configuration of a part. ModelError for an architecture that is not known."""
     own, task = object_of(values, name), PARTS[name]
     kind = own.get("model_type")
-    module = MODULES.get(kind) if isinstance(kind, str) else None
-    if module is None or task not in TASKS_OF[module]:
+    module = architecture_for(kind, task)
+    if module is None:
         raise ModelError(f"the {name} {kind!r:.50} is not known for {task}")
-    found = importlib.import_module(f"pyapp.models.{module}").Config.from_dict(own)
+    found = module.Config.from_dict(own)
     require(name != TEXT or hasattr(found, "d_model"), f"the {name} {kind!r:.50} is not a T5, which reads texts here")
     return found
 
@@ -97,4 +87,4 @@ def stored_codec(config: Any, tensors: Mapping[str, TensorInfo]) -> dict[str, St
 
 def module_of_part(config: Any) -> Any:
     """The module of the architecture that a configuration belongs to."""
-    return importlib.import_module(f"pyapp.models.{MODULES[config.to_dict()['model_type']]}")
+    return architecture(config.to_dict()["model_type"])

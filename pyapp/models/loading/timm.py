@@ -17,9 +17,8 @@ from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Module
 from pyapp.nn.vision.detection import from_timm
 
-from . import timm_networks
-from .config import require
-from .imagenet import LABELS
+from . import imagenet, timm_networks
+from .config import as_object, require
 from .labels import LARGEST
 from .pictures_config import TIMM_RESNETS, WIDTHS
 from .timm_blocks import described
@@ -109,7 +108,7 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     family = family_of(name)
     match = None if family is None else re.fullmatch(family.pattern, name)
     arguments = config.get("model_args") or {}
-    require(isinstance(arguments, dict), f"model_args is {arguments!r:.60}, expected an object")
+    arguments = as_object(arguments, "model_args")
     found = None if family is None or match is None else family.settings(match, {**made, **config, **arguments})
     if family is None or found is None:
         raise ModelError(
@@ -137,8 +136,8 @@ def _labels(config: Mapping[str, Any], made: Mapping[str, Any], arguments: Mappi
     names, told = (config.get(key, made.get(key)) for key in ("label_names", "label_descriptions"))
     if count and names is None and config.get("model_type") == WRAPPED and isinstance(config.get("id2label"), dict):
         return {"id2label": config["id2label"]}
-    if names is None and count == len(LABELS):  # as timm decides
-        return {"id2label": {str(i): name for i, name in enumerate(LABELS)}}
+    if names is None and count == imagenet.CLASSES:  # as timm decides
+        return {"id2label": {str(i): name for i, name in enumerate(imagenet.labels())}}
     if count == 0 or names is None:
         return {"num_labels": count or None}
     require(isinstance(names, list) and len(names) == count, f"label_names does not name the {count:,} outputs")

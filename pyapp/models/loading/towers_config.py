@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, read_config, require
+from .config import as_object, check_divides, check_fields, read_config, require
 from .pictures_config import PATCHES, WIDEST, PatchConfig, PictureConfig, check_numbers, pair
 
 
@@ -28,8 +28,7 @@ class TextConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        heads, width = self.num_attention_heads, self.hidden_size
-        require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
+        check_divides(self, "num_attention_heads", "hidden_size")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -134,8 +133,7 @@ class PixtralVisionConfig(PatchConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
-        rotary = values.get("rope_parameters") or {}
-        require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")
+        rotary = as_object(values.get("rope_parameters") or {}, "rope_parameters")
         theta = {"rope_theta": rotary["rope_theta"]} if "rope_theta" in rotary else {}
         found = super().from_dict({**values, **theta})
         size = values.get("head_dim")
@@ -209,9 +207,7 @@ class TowersConfig:
         for name in ("text_config", "vision_config"):
             own = values.get(f"{name}_dict")
             own = values.get(name) if own is None else own
-            own = {} if own is None else own
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
-            parts[name] = own
+            parts[name] = as_object({} if own is None else own, name)
         return cls(
             read_config(cls.text_class, parts["text_config"]),
             cls.vision_class.from_dict(parts["vision_config"]),

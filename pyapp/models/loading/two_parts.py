@@ -4,7 +4,6 @@ them if their widths differ.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -16,6 +15,7 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceT
 
 from .._index import MODEL_TYPES as MODULES
 from .._index import TASKS as TASKS_OF
+from .architectures import architecture, architecture_for
 from .config import require
 
 # Buffers of older files, and layers that nothing reads.
@@ -41,11 +41,11 @@ class PartsConfig:
             own = values.get(name)
             require(isinstance(own, dict), f"{name} is {own!r:.60}, expected the configuration of the {name}")
             kind = own.get("model_type")  # type: ignore[union-attr]
-            module = MODULES.get(kind) if isinstance(kind, str) else None
-            if module is None or task not in TASKS_OF[module]:
+            module = architecture_for(kind, task)
+            if module is None:
                 known = sorted(name for name, found in MODULES.items() if task in TASKS_OF[found])
                 raise ModelError(f"the {name} {kind!r:.50} is not known for {task}", hint=f"Known: {', '.join(known)}")
-            parts[name] = importlib.import_module(f"pyapp.models.{module}").Config.from_dict(own)
+            parts[name] = module.Config.from_dict(own)
         return cls(parts["encoder"], parts["decoder"], dict(values))
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,8 +56,7 @@ class PartsConfig:
     def part(self, name: str) -> Any:
         """The module of a part."""
         config = getattr(self, name)
-        module = importlib.import_module(f"pyapp.models.{MODULES[config.to_dict()['model_type']]}")
-        return module.TASKS[self.parts[name]](config)
+        return architecture(config.to_dict()["model_type"]).TASKS[self.parts[name]](config)
 
     @property
     def vocab_size(self) -> int:

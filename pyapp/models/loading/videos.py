@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
-from pyapp.formats import ByteSource, open_checkpoint
+from pyapp.formats import ByteSource
 from pyapp.models.load import read_settings
 from pyapp.vision.processors import ImageProcessor
 
-from .by_task import Loaded, build, task_files
+from .building import ready_model
+from .by_task import Loaded
 from .image_processors import usual_processor
+from .task_files import task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -50,15 +52,14 @@ def load_video_model(
     report, cancel = report or (lambda event: None), cancel or Cancel()
     name, files, settings = task_files(source, TASK, report, cancel, MORE_FILES)
     processor = _processor(files, str(settings["model_type"]))
-    with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    model = ready_model(files, settings, TASK, dtype, device, report, cancel)
     if processor.fixed_size != model.pixels:
         made = "several sizes" if processor.fixed_size is None else "{} x {} pixels".format(*processor.fixed_size)
         raise ModelError(
             f"its processor makes frames of {made}, the model takes {model.pixels[0]} x {model.pixels[1]}", where=name,
             hint="Give the preprocessor_config.json that belongs to the weights",
         )  # fmt: skip
-    return LoadedVideoModel(name, model.eval(), processor, settings)
+    return LoadedVideoModel(name, model, processor, settings)
 
 
 def _processor(files: Mapping[str, Any], kind: str) -> ImageProcessor:

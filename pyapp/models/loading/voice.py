@@ -7,7 +7,6 @@ Qwen2.5-Omni, with what it knows of its voices, and Qwen3-Omni; FastSpeech 2, wi
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +40,7 @@ from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.formats.source import BytesSource
 from pyapp.formats.torch_files import load as load_objects
 from pyapp.hub.resolver import HUB_NAME
-from pyapp.models.load import load_model, read_settings
+from pyapp.models.load import load_model, read_settings, settings_beside
 from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
 from pyapp.text.arpabet import SpokenSounds
@@ -52,11 +51,13 @@ from pyapp.text.tokenization.vocabulary_files import tiktoken_document
 from pyapp.text.tokenization.voice_tokenizer import VoiceTokenizer
 from pyapp.text.tokenization.word_patterns import WordPattern
 
-from .._index import MODEL_TYPES
 from ..diffusion.read_schedule import read_schedule
-from .by_task import Loaded, build, check_tokenizer, task_files
+from .architectures import architecture
+from .building import build
+from .by_task import Loaded, check_tokenizer
 from .codec import VOCODER, load_codec
 from .pictures import MORE_FILES, tokenizer_of
+from .task_files import task_files
 from .weights import load_weights
 
 if TYPE_CHECKING:
@@ -279,9 +280,7 @@ class _Form:
 
 def _form_of(settings: Mapping[str, Any]) -> _Form:
     """The form that a model's module says in SPEAKS; of one that says none, letters to sound."""
-    module = MODEL_TYPES.get(str(settings.get("model_type")))
-    architecture = None if module is None else importlib.import_module(f"pyapp.models.{module}")
-    return FORMS[getattr(architecture, "SPEAKS", LETTERS_TO_SOUND)]
+    return FORMS[getattr(architecture(settings.get("model_type")), "SPEAKS", LETTERS_TO_SOUND)]
 
 
 def _of_letters(asked: _Asked) -> LoadedVoice:
@@ -289,7 +288,7 @@ def _of_letters(asked: _Asked) -> LoadedVoice:
     name, files = asked.name, asked.files
     if VOCABULARY not in files:
         raise ModelError("its characters are missing", where=name, hint=f"Put the model's {VOCABULARY} beside it")
-    own = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
+    own = settings_beside(files, "tokenizer_config")
     letters = VoiceTokenizer.from_files(read_settings(files[VOCABULARY]), own, f"{name}: {VOCABULARY}")
     tokenizer = SpokenPhonemes(letters, letters.language or "en-us", ipa=True) if letters.phonemes else letters
     model = asked.model()
@@ -331,7 +330,7 @@ def _of_stages(
     report: Callable[[Event], None], cancel: Cancel,
 ) -> LoadedVoice:  # fmt: skip
     """MetaVoice, with the vectors of voices."""
-    metavoice: Any = importlib.import_module(f"pyapp.models.{MODEL_TYPES['metavoice']}")
+    metavoice: Any = architecture("metavoice")
     meta = read_settings(files[STAGES[0]]).get("tokenizer")
     words, first = tokenizer_of_meta(meta, f"{name}: {STAGES[0]}")
     vectors = files.get(VOICE_VECTOR) if voices is None else voices
@@ -569,7 +568,7 @@ def _of_durations(asked: _Asked) -> LoadedVoice:
     if VOCABULARY not in files:
         raise ModelError("its sounds are missing", where=name, hint=f"Put the model's {VOCABULARY} beside it")
     letters = VoiceTokenizer.from_files(read_settings(files[VOCABULARY]), where=f"{name}: {VOCABULARY}").numbers
-    own = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
+    own = settings_beside(files, "tokenizer_config")
     end = own.get("eos_token", "<sos/eos>")
     words, model = SpokenSounds(letters, letters.get(end) if isinstance(end, str) else None), asked.model()
     check_tokenizer(words, model, name)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any
 
 from pyapp.errors import ModelError
 from pyapp.formats import Checkpoint
-from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.models.load import (
     Source,
     empty_model,
@@ -26,11 +24,14 @@ from pyapp.nn.positions.rotary import rotary_frequencies
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
-from .by_task import MORE_FILES, base_of, own_task, reads_both_ways, renamed
+from .architectures import architecture
+from .building import reads_both_ways, renamed
 from .gguf import AsGguf, Gguf, turned
+from .heads import own_task
 from .quantised.methods import as_floats, unquantised
 from .sentence_folders import sentence_parts
-from .weights import ignored_by
+from .task_files import MORE_FILES
+from .weights import base_of, ignored_by
 
 # Fields that readers find in the tensors, or that tell nothing of the outputs.
 UNSAID = ("tie_word_embeddings", "pad_token_id", "id2label", "label2id")
@@ -50,8 +51,7 @@ def as_gguf(
     """
     beside, where = beside or {}, checkpoint.source.name
     settings = settings_of(checkpoint, settings)
-    name = MODEL_TYPES.get(str(settings.get("model_type")))
-    module: Any = None if name is None else importlib.import_module(f"pyapp.models.{name}")
+    module = architecture(settings.get("model_type"))
     if not hasattr(module, "GGUF"):
         raise ModelError("llama.cpp has no form for this architecture", where=where)
     form, task = module.GGUF, _task(module, settings, MODULES in beside, where)
@@ -92,8 +92,7 @@ def as_gguf(
 def check_said(form: Gguf, config: Any, view: Checkpoint) -> None:
     """ModelError for a setting that the file does not say: its readers would take it for another model."""
     settings = settings_of(view)
-    module: Any = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
-    mine, read = config.to_dict(), module.Config.from_dict(settings).to_dict()
+    mine, read = config.to_dict(), architecture(settings["model_type"]).Config.from_dict(settings).to_dict()
     for name in sorted({*mine} & {*read} - {"model_type", *form.unsaid, *UNSAID}):
         if _meaning(name, mine) != _meaning(name, read):
             raise ModelError(
@@ -146,11 +145,11 @@ def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
         folder = Path(source).parent
         config = folder / "config.json"
         settings = settings_of(checkpoint, read_settings(config) if config.is_file() else None)
-        name = MODEL_TYPES.get(str(settings.get("model_type")))
-        if name is None or not hasattr(importlib.import_module(f"pyapp.models.{name}"), "GGUF"):
+        module = architecture(settings.get("model_type"))
+        if not hasattr(module, "GGUF"):
             return as_floats(checkpoint, settings)
         found = tokenizer_beside(source, checkpoint)
-        files = _beside(folder) if "causal-lm" not in TASKS[name] or (folder / MODULES).is_file() else {}
+        files = _beside(folder) if "causal-lm" not in module.TASKS or (folder / MODULES).is_file() else {}
         return as_gguf(checkpoint, settings, None if found is None else load_tokenizer(found), files)
 
     return view

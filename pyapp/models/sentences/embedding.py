@@ -246,7 +246,12 @@ class SentenceEmbedder(TextEmbedder):
         """ids (B, T) → vectors (B, D). The first `prompt_tokens` tokens are left out of the pooling if the model's
         configuration says so.
         """
-        x, total = self.encoder(ids, attention_mask, type_ids), None  # (B, T, D)
+        x = self.encoder(ids, attention_mask, type_ids)  # (B, T, D)
+        return self.pooled(x, ids, attention_mask, prompt_tokens)
+
+    def pooled(self, x: Tensor, ids: Tensor, attention_mask: Tensor, prompt_tokens: int = 0) -> Tensor:
+        """x (B, T, D), what the encoder gives for ids (B, T) → vectors (B, D)."""
+        total = None
         for part in self.before:
             if isinstance(part, TokenPart):
                 x, changed = part.tokens(x, ids, attention_mask)

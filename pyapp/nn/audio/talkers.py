@@ -29,6 +29,18 @@ class Spoken(NamedTuple):
     pad: Tensor
 
 
+class Heard(NamedTuple):
+    """The recordings of a text: their vectors (N, D), and the places of these among its tokens."""
+
+    places: Sequence[int]
+    vectors: Tensor
+
+    def within(self, x: Tensor, vectors: Tensor) -> Tensor:
+        """The vectors x (T, D) of the text's tokens, with `vectors` (N, D) in the places of recordings."""
+        places = ops.tensor([*self.places], dtype="int64", device=x.device)
+        return x.index_copy(0, places, vectors.to(x.dtype))
+
+
 class Talker(Module):
     """Base of a talker: `language` writes a code for each moment."""
 

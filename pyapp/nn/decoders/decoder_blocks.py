@@ -239,10 +239,11 @@ class ParallelBlock(Module):
 
 class SandwichNormBlock(Module):
     """Attention and feed-forward, each between two norms, with a residual around it (Ding et al. 2021, arXiv
-    2105.13290), under Gemma's names. `norm` makes a norm; `inner` are the names of those around the feed-forward
-    part.
+    2105.13290), under Gemma's names. `norm` makes a norm; `attention_norm` is the name of that after the attention,
+    `inner` are those around the feed-forward part.
     """
 
+    attention_norm = "post_attention_layernorm"
     inner = "pre_feedforward_layernorm", "post_feedforward_layernorm"
 
     def __init__(self, attention: Module, feed_forward: Module, norm: Callable[[], Module]) -> None:
@@ -250,13 +251,12 @@ class SandwichNormBlock(Module):
         self.self_attn = attention
         self.mlp = feed_forward
         self.input_layernorm = norm()
-        self.post_attention_layernorm = norm()
-        for name in self.inner:
+        for name in (self.attention_norm, *self.inner):
             self.add_module(name, norm())
 
     def forward(self, x: Tensor, text: Text) -> Tensor:
         """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), text))
+        x = x + self._modules[self.attention_norm](self.self_attn(self.input_layernorm(x), text))
         before, after = (self._modules[name] for name in self.inner)
         y: Tensor = x + after(self.mlp(before(x)))
         return y

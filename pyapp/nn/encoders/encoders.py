@@ -328,6 +328,14 @@ def last_token(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return ops.gather(x, 1, index).squeeze(1)
 
 
+def mean_of_tokens(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The mean of the tokens of each text that are not padding: x (B, T, D) → (B, D)."""
+    if attention_mask is None:
+        return x.mean(1)
+    weight = attention_mask.to(x.dtype).unsqueeze(-1)  # (B, T, 1)
+    return (x * weight).sum(1) / weight.sum(1)
+
+
 # -- heads
 
 

@@ -21,8 +21,8 @@ from .encoders import Encoder, Pooler, attend, visible_keys
 
 
 class RotaryAttention(Module):
-    """Attention of each text to itself, with rotary positions or none; heads may share keys and values. `key_bias`:
-    whether keys have a bias, too.
+    """Attention of each text to itself, with rotary positions or none; heads may share keys and values, and attend only
+    to keys at most `heads.window` tokens away. `key_bias`: whether keys have a bias, too.
     """
 
     def __init__(self, width: int, heads: Heads, bias: bool = False, key_bias: bool = True) -> None:
@@ -35,19 +35,23 @@ class RotaryAttention(Module):
         self.o_proj = ResidualLinear(inner, width, bias=bias)
         self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
 
+    def normalized(self, qkv: Tensor) -> Tensor:
+        """[q, k, v] (B, T, …) with normalised queries and keys, in models that have norms there."""
+        return qkv
+
     def forward(
         self, x: Tensor, mask: Tensor | None, table: Tensor | None, residual: Tensor | None = None
     ) -> Tensor:  # fmt: skip
         """x and residual (B, T, D) → residual + attention, or the attention alone (B, T, D)."""
-        heads, kv = self.heads.heads, self.heads.kv_heads
-        parts = self.qkv(self, x).reshape(*x.shape[:2], heads + 2 * kv, self.heads.head_dim)
+        heads, kv, window = self.heads.heads, self.heads.kv_heads, self.heads.window
+        parts = self.normalized(self.qkv(self, x)).reshape(*x.shape[:2], heads + 2 * kv, self.heads.head_dim)
         qk = parts.narrow(2, 0, heads + kv)
         if table is not None:
             qk = ops.rope(qk, table, interleaved=self.heads.interleaved)
         q, k, v = qk.narrow(2, 0, heads), qk.narrow(2, heads, kv), parts.narrow(2, heads + kv, kv)
-        if kv != heads and mask is not None:
+        if kv != heads and (mask is not None or window is not None):
             k, v = (part.repeat_interleave(heads // kv, 2) for part in (k, v))  # (B, T, H, size)
-        return self.o_proj(attend(q, k, v, mask), residual)
+        return self.o_proj(attend(q, k, v, mask, window=window), residual)
 
 
 class TypedEmbeddings(Module):

@@ -93,8 +93,8 @@ def _joined_mask(
             whole = whole.reshape(batch, heads, rows, keys)
         elif whole.shape != (rows, keys):
             raise ArgumentError(
-                f"{_NAME}: attn_mask must be [{rows}, {keys}] or [{batch * heads}, {rows}, {keys}], got "
-                f"{describe(attn_mask)}"
+                f"{_NAME}: The shape of the attn_mask is {list(attn_mask.shape)}, but should be ({rows}, {keys}): "
+                f"attn_mask must be [{rows}, {keys}] or [{batch * heads}, {rows}, {keys}], got {describe(attn_mask)}"
             )
     if padding is not None:
         if padding.shape != (batch, keys):
@@ -144,9 +144,14 @@ def _check(query: Tensor, key: Tensor, value: Tensor, sizes: tuple[int, int, int
     fits = all(x.shape[-1] == size for x, size in zip((query, key, value), sizes, strict=True))
     ranks = query.ndim in (2, 3) and query.ndim == key.ndim == value.ndim
     if not ranks or not fits or key.shape[:-1] != value.shape[:-1]:
+        told = (
+            ""
+            if query.shape[-1] == sizes[0]
+            else f"expecting embedding dimension of {sizes[0]}, got {query.shape[-1]}: "
+        )
         raise ArgumentError(
-            f"{_NAME} of sizes {sizes}: query {describe(query)}, key {describe(key)} and value {describe(value)} do "
-            "not fit"
+            f"{_NAME} of sizes {sizes}: {told}query {describe(query)}, key {describe(key)} and value {describe(value)} "
+            "do not fit"
         )
 
 
@@ -232,7 +237,10 @@ class MultiheadAttention(Module):
         if embed_dim < 1 or num_heads < 1:
             raise ArgumentError(f"{_NAME}: embed_dim {embed_dim} and num_heads {num_heads} must be above 0")
         if embed_dim % num_heads:
-            raise AssertedError(f"{_NAME}: embed_dim {embed_dim} does not divide into {num_heads} heads")
+            raise AssertedError(
+                f"{_NAME}: embed_dim must be divisible by num_heads: embed_dim {embed_dim} does not divide into "
+                f"{num_heads} heads"
+            )
         made = {"device": device, "dtype": dtype}
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
@@ -262,6 +270,34 @@ class MultiheadAttention(Module):
             if bias is not None:
                 bias.detach().zero_()
 
+    def _of_sequences(self, query: Any, key: Any, value: Any, masked: bool, need_weights: bool, is_causal: bool) -> Any:
+        """Attention of nested tensors (B, j, embed_dim), within each sequence alone."""
+        if not all(getattr(x, "is_nested", False) for x in (query, key, value)):
+            raise ArgumentError(f"{_NAME}: query, key and value are nested tensors, or none of them is")
+        if not self.batch_first:
+            raise ArgumentError(f"{_NAME}: nested tensors have the batch first: give batch_first=True")
+        if masked:
+            raise ArgumentError(
+                f"{_NAME}: nested tensors have no padding, and take no key_padding_mask and no attn_mask; "
+                "is_causal=True masks what follows"
+            )
+        if need_weights:
+            raise ArgumentError(f"{_NAME}: of nested tensors there are no weights: give need_weights=False")
+        if self.bias_k is not None or self.add_zero_attn:
+            raise ArgumentError(f"{_NAME}: add_bias_kv and add_zero_attn are not there for nested tensors")
+        whole = self.in_proj_weight
+        weights = whole.chunk(3) if whole is not None else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        heads = (self.num_heads, self.head_dim)
+        q, k, v = (
+            x.matmul(w.mT).unflatten(-1, heads).transpose(1, 2)
+            if b is None
+            else (x.matmul(w.mT) + b).unflatten(-1, heads).transpose(1, 2)
+            for x, w, b in zip((query, key, value), weights, biases, strict=True)
+        )  # (B, heads, j, head_dim) each
+        attended = q.attend(k, v, self.dropout if self.training else 0.0, is_causal)
+        return self.out_proj(attended.transpose(1, 2).flatten(-2))
+
     def forward(
         self,
         query: Tensor,
@@ -273,6 +309,9 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        if any(getattr(x, "is_nested", False) for x in (query, key, value)):
+            masked = key_padding_mask is not None or attn_mask is not None
+            return self._of_sequences(query, key, value, masked, need_weights, is_causal), None
         _check(query, key, value, (self.embed_dim, self.kdim, self.vdim))
         made = _Projections(
             self.num_heads, self.in_proj_weight, (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight),

@@ -59,7 +59,10 @@ class GroupNorm(Module):
     ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
-            raise ArgumentError(f"GroupNorm: {num_channels} channels do not make {num_groups} groups")
+            raise ArgumentError(
+                f"GroupNorm: num_channels ({num_channels}) must be divisible by num_groups ({num_groups}): "
+                f"{num_channels} channels do not make {num_groups} groups"
+            )
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         _scale(self, num_channels, affine, bias, device, dtype)
 
@@ -136,9 +139,14 @@ class BatchNorm(_NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in self.ranks or input.shape[1] != self.num_features:
-            ranks = " or ".join(map(str, self.ranks))
+            ranks, count = " or ".join(map(str, self.ranks)), self.num_features
+            told = (
+                f"expected {' or '.join(f'{rank}D' for rank in self.ranks)} input (got {input.ndim}D input)"
+                if input.ndim not in self.ranks
+                else f"running_mean should contain {input.shape[1]} elements not {count}"
+            )
             raise ArgumentError(
-                f"{type(self).__name__}: takes {ranks} dims with {self.num_features} channels, got {describe(input)}"
+                f"{type(self).__name__}: {told}: takes {ranks} dims with {count} channels, got {describe(input)}"
             )
         if self.track_running_stats and not self.training:
             found: Tensor = by_statistics.batch_norm(
@@ -168,7 +176,8 @@ class BatchNorm(_NormBase):
     def _check_count(self, count: int, input: Tensor) -> None:
         if self.training and count < 2:
             raise ArgumentError(
-                f"{type(self).__name__}: training needs more than one value per channel, got {describe(input)}"
+                f"{type(self).__name__}: Expected more than 1 value per channel when training: training needs more "
+                f"than one value per channel, got {describe(input)}; call eval(), or take larger batches"
             )
 
     def _track(self, mean: Tensor, var: Tensor, correction: float) -> None:

@@ -42,7 +42,10 @@ class ModuleList(Module):
 
     def append(self, module: Module) -> ModuleList:
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{type(self).__name__}: takes modules, got {describe(module)}")
+            raise TypeError(
+                f"{type(self).__name__}: {type(module).__name__} is not a Module subclass: takes modules, got "
+                f"{describe(module)}"
+            )
         self.add_module(str(len(self._modules)), module)
         return self
 

@@ -19,7 +19,9 @@ __top_level__ = ["alpha_dropout", "dropout", "feature_alpha_dropout"]
 
 def _check(name: str, p: float) -> None:
     if not 0 <= p <= 1:
-        raise ValueError(f"{name}: p must be in [0, 1], got {p}")
+        raise ValueError(
+            f"{name}: dropout probability has to be between 0 and 1, but got {p}: p must be in [0, 1], got {p}"
+        )
 
 
 _factor = element_function(lambda uniform, p, kept: (uniform * 0.0).where(uniform < p, kept), 1, 2)
@@ -27,7 +29,7 @@ _factor = element_function(lambda uniform, p, kept: (uniform * 0.0).where(unifor
 
 def _factors(x: Tensor, p: float, channels: bool, generator: Any) -> Tensor:
     """What dropout multiplies by: 0, or 1 / (1 - p)."""
-    if x.dtype is not float32:
+    if x.dtype is not float32 or not x.dense:
         return _kept(x, p, channels, generator) * (1 / (1 - p))
     return _factor(ops.rand(_shape(x, channels), generator=generator, device=x.device), float(p), 1 / (1 - p))
 
@@ -38,7 +40,8 @@ def _shape(x: Tensor, channels: bool) -> tuple[int, ...]:
 
 def _kept(input: Tensor, p: float, channels: bool, generator: Any) -> Tensor:
     """1 where a value is kept, 0 where it is dropped: for each element, or for each channel of (N, C, ...)."""
-    return (ops.rand(_shape(input, channels), generator=generator, device=input.device) >= p).to(input.dtype)
+    drawn = ops.rand(_shape(input, channels), generator=generator, device=input.device)
+    return (input._beside(drawn, random=True) >= p).to(input.dtype)
 
 
 def _drop(name: str, input: Tensor, p: float, training: bool, inplace: bool, channels: bool, generator: Any) -> Tensor:

@@ -9,6 +9,7 @@ from math import sqrt
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops, quant
+from ...engine.grad_mode import STATE
 from ...engine.launch import capturing
 from ...engine.ops import empty
 from ..module import Module
@@ -101,6 +102,8 @@ class Experts(Module):
 
     def forward(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """x (N, D), shares and experts (N, K) → the sum of the chosen experts' outputs, by their shares (N, D)."""
+        if STATE.traced:
+            return self._of_all(x, shares, chosen)
         first, last = self._stacks()
         plain = first.dtype is last.dtype is x.dtype
         if plain and (capturing() or x.shape[0] <= GATHERED):
@@ -184,6 +187,10 @@ class Experts(Module):
             rows = [(x.narrow(0, i, 1), ids.narrow(0, i, 1)) for i in range(x.shape[0])]
             copies = zip(rows, self._copies(name, ids), strict=True)
             return ops.cat([self._whole(ops.linear(row, matrix), name, own, row) for (row, own), matrix in copies])
+        if STATE.traced:
+            every = [self._of_expert(name, expert, x) for expert in range(self.count)]  # (M, N) of each expert
+            places = ids.reshape(-1, 1, 1).expand(ids.shape[0], 1, every[0].shape[1])
+            return ops.stack(every, 1).gather(1, places).squeeze(1)
         experts = ids.tolist()
         order = sorted(range(len(experts)), key=experts.__getitem__)
         by_expert = ops.index_select(x, 0, ops.tensor(order, device=x.device))  # (M, K)
@@ -198,6 +205,18 @@ class Experts(Module):
     def _of_expert(self, name: str, expert: int, x: Tensor) -> Tensor:
         """x (n, K) → (n, N)."""
         return self._whole(ops.linear(x, self._matrix(name, expert)), name, expert, x)
+
+    def _of_all(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
+        """The outputs of all experts, by the share that each token gives them, which is mostly 0: what is computed does
+        not depend on the choice."""
+        found = None
+        for expert in range(self.count):
+            share = ops.where(chosen == expert, shares, 0.0).sum(-1, True)  # (N, 1)
+            inner = self.gated(self._of_expert(self.STACKS[0], expert, x))  # (N, F)
+            part = self._of_expert("down_proj", expert, inner) * share  # (N, D)
+            found = part if found is None else found + part
+        assert found is not None
+        return found
 
     def _sorted(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """Expert by expert, with the tokens that chose it."""

@@ -261,8 +261,9 @@ class RNNBase(_Gates):
     def _run_whole(self, x: Tensor, given: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         batched = x.ndim == 3
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
+            told = "input.size(-1) must be equal to input_size" if x.ndim in (2, 3) else "Expected 2D or 3D input"
             raise ArgumentError(
-                f"{type(self).__name__}: takes 2 or 3 dims, the last {self.input_size}, got {describe(x)}"
+                f"{type(self).__name__}: {told}: takes 2 or 3 dims, the last {self.input_size}, got {describe(x)}"
             )
         if not batched:
             x = x.unsqueeze(1)
@@ -303,7 +304,8 @@ class RNNBase(_Gates):
             wanted = (count, batch, size) if batched else (count, size)
             if state.shape != wanted:
                 raise ArgumentError(
-                    f"{type(self).__name__}: a first state must be {list(wanted)}, got {describe(state)}"
+                    f"{type(self).__name__}: Expected hidden size {wanted}, got {list(state.shape)}: a first state "
+                    f"must be {list(wanted)}, got {describe(state)}"
                 )
             states.append(state if batched else state.unsqueeze(1))
         return states

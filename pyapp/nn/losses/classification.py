@@ -49,7 +49,18 @@ def _index_loss(
 ) -> Tensor:
     """The loss of log-probabilities (..., C) and integer targets (...)."""
     if target.dtype.category != 1 or scores.shape[:-1] != target.shape:
-        raise ValueError(f"{name}: targets {describe(target)} do not fit scores {describe(scores)} (classes last)")
+        told = (
+            f"expected target dtype to be Long, but got {target.dtype.name}: "
+            if target.dtype.category != 1
+            else "0D or 1D target tensor expected, multi-target not supported: "
+            if target.ndim > scores.ndim - 1
+            else f"Expected input batch_size ({scores.shape[0]}) to match target batch_size ({target.shape[0]}): "
+            if target.ndim and target.ndim == scores.ndim - 1
+            else ""
+        )
+        raise ValueError(
+            f"{name}: {told}targets {describe(target)} do not fit scores {describe(scores)} (classes last)"
+        )
     if weight is not None and not smoothing and reduction == "mean" and scores.numel() <= _FEW:
         # both are means over the targets that count; each has a kernel
         return nll_of_rows(scores * weight, target, ignore_index) / nll_of_rows(

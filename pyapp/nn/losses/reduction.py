@@ -26,7 +26,10 @@ def reduce(name: str, values: Tensor, reduction: str) -> Tensor:
 def same_shape(name: str, input: Tensor, target: Tensor) -> None:
     """ValueError unless both have the same shape."""
     if input.shape != target.shape:
-        raise ValueError(f"{name}: the target {describe(target)} does not have the shape of {describe(input)}")
+        raise ValueError(
+            f"{name}: Target size {list(target.shape)} must be the same as input size {list(input.shape)}: the target "
+            f"{describe(target)} does not have the shape of {describe(input)}"
+        )
 
 
 def broadcast(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -34,7 +37,8 @@ def broadcast(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]
     if input.shape == target.shape:
         return input, target
     warn(
-        f"{name}: the target {describe(target)} does not have the shape of {describe(input)}. They are broadcast, "
+        f"{name}: Using a target size {list(target.shape)} that is different to the input size {list(input.shape)}: "
+        f"the target {describe(target)} does not have the shape of {describe(input)}. They are broadcast, "
         "which is rarely intended: give both the same shape"
     )
     shape = broadcast_shapes(input.shape, target.shape, op=name)

@@ -19,7 +19,7 @@ _REDUCTIONS = {inf: "MAX", -inf: "MIN"}  # by the order of the norm
 
 
 def _listed(given: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    return [given] if isinstance(given, Tensor) else list(given)
+    return [tensor._own_part for tensor in ([given] if isinstance(given, Tensor) else given)]
 
 
 def _part(tensor: Tensor, norm_type: float) -> Tensor:

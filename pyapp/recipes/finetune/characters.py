@@ -18,8 +18,9 @@ from pyapp.engine.ops.random import default_generator
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Event, Notice, Progress
 from pyapp.formats import open_checkpoint
-from pyapp.models.load import load_speech_model, read_settings
-from pyapp.models.loading.by_task import DEVIATION, build, known_tasks
+from pyapp.models.load import load_speech_model, read_settings, settings_beside
+from pyapp.models.loading.building import DEVIATION, build
+from pyapp.models.loading.heads import known_tasks
 from pyapp.models.loading.sound import TASK, files_of, module_of, processor_of
 from pyapp.models.loading.writing_folder import SETTINGS, write_folder, write_json
 from pyapp.nn import Module, Parameter
@@ -243,7 +244,7 @@ def _loaded(request: Request, chosen: CharacterSettings, lines: Mapping[Path, Se
 
 def _with_own_characters(request: Request, files: Mapping[str, Path], settings: dict[str, Any]) -> LoadedCharacters:
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
-    words = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
+    words = settings_beside(files, "tokenizer_config")
     config = loaded.model.config
     phonemes = "Phoneme" in str(words.get("tokenizer_class"))
     if phonemes or loaded.tokenizer.blank_number != getattr(config, "blank", config.pad_token_id):

@@ -19,8 +19,9 @@ from pyapp.engine.ops.random import default_generator
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Event, Notice, Progress
 from pyapp.models.load import read_settings
-from pyapp.models.loading.by_task import MORE_FILES, TOKENIZER_FILES, LoadedTaskModel, load_task_model
+from pyapp.models.loading.by_task import LoadedTaskModel, load_task_model
 from pyapp.models.loading.sentence_folders import parts_in, read_json
+from pyapp.models.loading.task_files import MORE_FILES, TOKENIZER_FILES
 from pyapp.models.loading.writing_folder import write_folder, write_json
 from pyapp.models.sentences.embedding import MODULES, POOLING_FIELDS, Pooling, SentenceEmbedder
 from pyapp.nn import functional as F

@@ -13,7 +13,8 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event
 from pyapp.formats.folders import gone_if_empty
 from pyapp.models.load import TEXT, read_settings
-from pyapp.models.loading.by_task import MORE_FILES, known_tasks
+from pyapp.models.loading.heads import known_tasks
+from pyapp.models.loading.task_files import MORE_FILES
 from pyapp.train.ranks import Ranks
 
 from .characters import finetune_characters, names_characters

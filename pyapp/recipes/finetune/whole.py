@@ -15,7 +15,7 @@ from pyapp.engine import Tensor, autocast, no_grad, ops
 from pyapp.engine.dtype import bfloat16
 from pyapp.errors import FileFormatError
 from pyapp.events import Cancel, Event, Metric, Notice
-from pyapp.models.loading.by_task import own_task
+from pyapp.models.loading.heads import own_task
 from pyapp.models.loading.labels import labels_of
 from pyapp.nn import BatchNorm1d, BatchNorm2d, Module
 from pyapp.nn import functional as F

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.recipes.chooser import Chooser
-from pyapp.recipes.prepared_batches import PreparedLoader
+from pyapp.recipes.prepared_batches import PreparedLoader, Stage, stage_at
 from pyapp.recipes.reader.drawing import Line, Print, draw_lines
 from pyapp.recipes.reader.fonts import installed
 from pyapp.recipes.reader.texts import ALPHABET
@@ -66,18 +66,10 @@ def draw_group(seed: object, number: int, rows: int, how: Print, height: int) ->
     return sorted(batches, key=lambda _: chooser.random())
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A part of the training: from the batch `begin` on, lines are printed so."""
-
-    begin: int
-    how: Print
-
-
 class LineLoader(PreparedLoader[int, list[Lines]]):
     """The batches of a training, drawn in groups."""
 
-    def __init__(self, seed: int, rows: int, height: int, stages: Sequence[Stage], helpers: int = 1) -> None:
+    def __init__(self, seed: int, rows: int, height: int, stages: Sequence[Stage[Print]], helpers: int = 1) -> None:
         super().__init__(helpers, installed)
         self._seed, self._rows, self._height, self._stages = seed, rows, height, stages
 
@@ -94,5 +86,5 @@ class LineLoader(PreparedLoader[int, list[Lines]]):
 
     def _draw(self, number: int) -> None:
         if number not in self._ready:
-            how = next(stage.how for stage in reversed(self._stages) if stage.begin <= number * GROUP)
+            how = self._stages[stage_at(self._stages, number * GROUP)].lesson
             self._start(number, draw_group, self._seed, number, self._rows, how, self._height)

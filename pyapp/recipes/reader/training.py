@@ -11,25 +11,25 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.ops.random import Generator
-from pyapp.errors import OptionError
-from pyapp.events import Cancel, Event, Metric, Progress
-from pyapp.formats.folders import gone_if_empty
+from pyapp.events import Cancel, Event, Metric
 from pyapp.models.ctc_reader import Config, CtcReader
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
 from pyapp.recipes.error_rates import error_rate
+from pyapp.recipes.from_scratch import check_settings, train_in
+from pyapp.recipes.prepared_batches import Stage
 from pyapp.recipes.reader.drawing import Print
 from pyapp.recipes.reader.evaluation import CONDITIONS, read_lines, test_lines
 from pyapp.recipes.reader.export import export
 from pyapp.recipes.reader.language import LANGUAGE_FILE, write_language
-from pyapp.recipes.reader.loader import LineLoader, Lines, Stage, batched
+from pyapp.recipes.reader.loader import LineLoader, Lines, batched
 from pyapp.recipes.reader.texts import ALPHABET
 from pyapp.recipes.spelling import spelling_loss
 from pyapp.text.generation.character_model import read_character_model
 from pyapp.text.generation.ctc import TextSearch
 from pyapp.text.generation.options import check_number
-from pyapp.train.resumable import ResumableTraining, settings_of
+from pyapp.train.resumable import ResumableTraining
 from pyapp.train.trainer import Trainer, decay_groups
 
 # The fraction of all steps at which a stage begins, and how its lines are printed: short and clean ones first.
@@ -59,18 +59,14 @@ class ReaderSettings:
     language_lines: int = 300_000
 
     def __post_init__(self) -> None:
-        for name in ("steps", "rows", "held_out", "language_lines"):
-            check_number(name, getattr(self, name), 1, 10_000_000, whole=True)
+        check_settings(self, "steps", "rows", "held_out", "language_lines")
         check_number("width", self.width, 8, 4096, whole=True)
         check_number("layers", self.layers, 1, 64, whole=True)
-        check_number("rate", self.rate, 0, 1)
-        if not self.rate:
-            raise OptionError("rate must be above 0")
 
     def config(self) -> Config:
         return Config(ALPHABET, width=self.width, layers=self.layers, normalized=True)
 
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[Stage[Print]]:
         return [Stage(round(share * self.steps), how) for share, how in STAGES]
 
 
@@ -183,7 +179,5 @@ def train_reader(
     those begun with, FileFormatError for a damaged checkpoint, OSError or StorageFullError for a folder that cannot be
     written.
     """
-    chosen = settings_of(ReaderSettings, settings)
-    yield Progress("preparing the fonts", 0, 1)
-    with gone_if_empty(out):
-        yield from ReaderTraining(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())
+    preparing = "preparing the fonts"
+    yield from train_in(out, ReaderTraining, ReaderSettings, preparing, settings, evaluate_every, save_every, cancel)

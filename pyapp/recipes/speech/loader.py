@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyapp.dataclass import dataclass
-from pyapp.recipes.prepared_batches import PreparedLoader
+from pyapp.recipes.prepared_batches import PreparedLoader, Stage, stage_at
 from pyapp.recipes.speech.windows import Example, Lesson, WindowMaker
 
 SPREAD = 8  # batches between two takes of the same speech
@@ -15,21 +14,13 @@ MOST_ROWS = 64
 Takes = list[list[Example]]  # [take][row]
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A part of the training: from the batch `begin` on, batches are of this lesson."""
-
-    begin: int
-    lesson: Lesson
-
-
 class SpeechLoader(PreparedLoader[tuple[int, int], Takes]):
     """The batches of a training: takes of speeches, by stage and the number of the speech in it.
 
     Short windows come first: with whole sentences the decoder takes very long to learn to attend to the sound.
     """
 
-    def __init__(self, maker: WindowMaker, stages: Sequence[Stage], helpers: int = 1) -> None:
+    def __init__(self, maker: WindowMaker, stages: Sequence[Stage[Lesson]], helpers: int = 1) -> None:
         super().__init__(helpers, _begin, maker)
         self._maker = maker
         self._stages = stages
@@ -49,7 +40,7 @@ class SpeechLoader(PreparedLoader[tuple[int, int], Takes]):
 
     def place(self, number: int) -> tuple[int, int, int]:
         """(stage, number of the speech in it, which take of it) of the batch `number`."""
-        stage = max(index for index, stage in enumerate(self._stages) if stage.begin <= number)
+        stage = stage_at(self._stages, number)
         group, rest = divmod(number - self._stages[stage].begin, SPREAD * self._stages[stage].lesson.takes)
         take, place = divmod(rest, SPREAD)
         return stage, group * SPREAD + place, take

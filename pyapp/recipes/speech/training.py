@@ -14,23 +14,23 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
-from pyapp.errors import OptionError
-from pyapp.events import Cancel, Event, Progress
-from pyapp.formats.folders import gone_if_empty
+from pyapp.events import Cancel, Event
 from pyapp.models.whisper import Config, Whisper
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
 from pyapp.optim.lr_scheduler import LambdaLR, Shape, warmup_cosine
+from pyapp.recipes.from_scratch import check_settings, train_in
+from pyapp.recipes.prepared_batches import Stage
 from pyapp.recipes.speech.export import export
 from pyapp.recipes.speech.grammar.sentences import TEST_SEED, training_sentences, unseen_sentences
 from pyapp.recipes.speech.letters import Speller
-from pyapp.recipes.speech.loader import SpeechLoader, Stage
+from pyapp.recipes.speech.loader import SpeechLoader
 from pyapp.recipes.speech.tokens import SpeechTokens, train_tokens
 from pyapp.recipes.speech.voices import check_program
 from pyapp.recipes.speech.windows import Example, Lesson, WindowMaker
 from pyapp.recipes.spelling import spelling_loss
 from pyapp.text.generation.options import check_number
-from pyapp.train.resumable import ResumableTraining, settings_of
+from pyapp.train.resumable import ResumableTraining
 from pyapp.train.token_rows import IGNORED, padded, token_loss, total_loss
 from pyapp.train.trainer import Trainer, decay_groups
 
@@ -71,20 +71,16 @@ class SpeechSettings:
     held_out: int = 48
 
     def __post_init__(self) -> None:
-        for name in ("steps", "held_out", "audio_layers", "text_layers"):
-            check_number(name, getattr(self, name), 1, 10_000_000, whole=True)
+        check_settings(self, "steps", "held_out", "audio_layers", "text_layers")
         check_number("pieces", self.pieces, 300, 65536, whole=True)
         check_number("seconds", self.seconds, 2.5, 30)
-        check_number("rate", self.rate, 0, 1)
-        if not self.rate:
-            raise OptionError("rate must be above 0")
 
     def config(self, vocabulary: int) -> Config:
         """The model's configuration. One position of the encoder is 20 ms."""
         audio = (MELS, round(self.seconds * 50), self.state, self.heads, self.audio_layers)
         return Config(*audio, vocabulary, TEXT_CONTEXT, self.state, self.heads, self.text_layers)
 
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[Stage[Lesson]]:
         return [
             Stage(round(share * self.steps), replace(lesson, seconds=min(lesson.seconds, self.seconds)))
             for share, lesson in LESSONS
@@ -223,7 +219,5 @@ def train_speech(
     Raises OptionError, PyappError without espeak-ng or for other settings than those begun with, FileFormatError for a
     damaged checkpoint, OSError or StorageFullError for a folder that cannot be written.
     """
-    chosen = settings_of(SpeechSettings, settings)
-    yield Progress("preparing the sentences", 0, 1)
-    with gone_if_empty(out):
-        yield from SpeechTraining(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())
+    preparing = "preparing the sentences"
+    yield from train_in(out, SpeechTraining, SpeechSettings, preparing, settings, evaluate_every, save_every, cancel)

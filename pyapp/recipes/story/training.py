@@ -12,21 +12,20 @@ from pyapp import formats
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops.random import Generator
-from pyapp.errors import OptionError
-from pyapp.events import Cancel, Event, Metric, Progress
-from pyapp.formats.folders import gone_if_empty
+from pyapp.events import Cancel, Event, Metric
 from pyapp.formats.sink import open_sink
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
+from pyapp.recipes.from_scratch import check_settings, train_in
 from pyapp.recipes.story.bpe import train_vocabulary
 from pyapp.recipes.story.grammar.stories import held_out_stories, story
 from pyapp.recipes.story.loader import StoryLoader, story_rows
 from pyapp.recipes.story.trigram import TrigramModel
 from pyapp.text.generation.options import check_number
 from pyapp.text.tokenization.tokenizer import Tokenizer
-from pyapp.train.resumable import ResumableTraining, settings_of
+from pyapp.train.resumable import ResumableTraining
 from pyapp.train.token_rows import next_token_batch, token_loss, total_loss
 from pyapp.train.trainer import Trainer, decay_groups
 
@@ -58,13 +57,9 @@ class StorySettings:
     held_out: int = 400
 
     def __post_init__(self) -> None:
-        for name in ("steps", "rows", "held_out"):
-            check_number(name, getattr(self, name), 1, 10_000_000, whole=True)
+        check_settings(self, "steps", "rows", "held_out")
         check_number("vocab_size", self.vocab_size, 300, 65536, whole=True)
         check_number("length", self.length, 16, 4096, whole=True)
-        check_number("rate", self.rate, 0, 1)
-        if not self.rate:
-            raise OptionError("rate must be above 0")
 
     def config(self) -> Config:
         return Config(
@@ -207,7 +202,5 @@ def train_story(
     saves a checkpoint first. Raises OptionError, PyappError for other settings than those begun with, FileFormatError
     for a damaged checkpoint, OSError or StorageFullError for a folder that cannot be written.
     """
-    chosen = settings_of(StorySettings, settings)
-    yield Progress("preparing the stories", 0, 1)
-    with gone_if_empty(out):
-        yield from StoryTraining(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())
+    preparing = "preparing the stories"
+    yield from train_in(out, StoryTraining, StorySettings, preparing, settings, evaluate_every, save_every, cancel)

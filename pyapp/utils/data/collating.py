@@ -43,7 +43,8 @@ def default_collate(batch: Any) -> Any:
         for x in batch:
             if not isinstance(x, Tensor) or x.shape != shape:
                 raise RuntimeError(
-                    f"default_collate: stacks tensors of one shape, got {', '.join(map(describe, batch))}"
+                    "default_collate: stack expects each tensor to be equal size: stacks tensors of one shape, got "
+                    f"{', '.join(map(describe, batch))}"
                 )
         return stack(list(batch), 0)
     if isinstance(first, (bool, int, float)) and not isinstance(first, np.generic):
@@ -65,5 +66,7 @@ def default_collate(batch: Any) -> Any:
             raise RuntimeError(f"default_collate: the examples' lengths differ: {[len(x) for x in batch]}")
         parts = [default_collate(part) for part in zip(*batch, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else parts
-    raise TypeError(f"default_collate: makes batches of tensors, arrays, numbers, texts, dicts and lists, not of "
-                    f"{type(first).__name__}; give the loader a collate_fn")  # fmt: skip
+    raise TypeError(
+        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists: makes batches of them and "
+        f"of texts, not of {type(first).__name__}; give the loader a collate_fn"
+    )

@@ -77,13 +77,18 @@ class DataLoader:
         if streams and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError("DataLoader: an IterableDataset has its own order: no shuffle, sampler or batch_sampler")
         if sampler is not None and shuffle:
-            raise ValueError("DataLoader: a sampler and shuffle exclude each other")
+            raise ValueError("DataLoader: sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
-            raise ValueError("DataLoader: a batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+            raise ValueError(
+                "DataLoader: batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
+                "drop_last"
+            )
         if batch_size is None and drop_last:
             raise ValueError("DataLoader: batch_size=None, so there is no batch that drop_last could leave out")
         if batch_size is not None and (not isinstance(batch_size, int) or batch_size <= 0):
-            raise ValueError(f"DataLoader: batch_size is a positive integer or None, not {batch_size!r}")
+            raise ValueError(
+                f"DataLoader: batch_size should be a positive integer value, or None, but got {batch_size!r}"
+            )
 
     @staticmethod
     def _check_workers(num_workers: Any, timeout: Any, prefetch_factor: Any, persistent_workers: bool) -> None:

@@ -44,7 +44,10 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
     def __init__(self, *tensors: Tensor) -> None:
         if not tensors or any(t.shape[0] != tensors[0].shape[0] for t in tensors):
-            raise AssertedError(f"TensorDataset: takes tensors of one length, got {', '.join(map(describe, tensors))}")
+            raise AssertedError(
+                "Size mismatch between tensors: TensorDataset: takes tensors of one length, got "
+                f"{', '.join(map(describe, tensors))}"
+            )
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:

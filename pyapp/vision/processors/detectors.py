@@ -10,8 +10,9 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 
 from ..resampling import smoothly_resized
+from .frames import padded
 from .processor import ImageProcessor, kind
-from .settings import BOTH_SIDES, CLIP, IMAGENET, LONG_SIDE, SHORT_SIDE, check_whole, square
+from .settings import BOTH_SIDES, CLIP, IMAGENET, LONG_SIDE, SHORT_AND_LONG, SHORT_SIDE, check_whole, square
 from .sizes import between, plausible
 
 BOUNDED = {"shortest_edge": 800, "longest_edge": 1333}
@@ -158,3 +159,63 @@ class Sam(ImageProcessor):
     def _target(self, height: int, width: int) -> tuple[int, int]:
         scale = self.size["longest_edge"] / max(height, width)
         return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
+
+
+@kind("Eomt", size={"shortest_edge": 640, "longest_edge": 640}, resample=2, statistics=IMAGENET)
+@dataclass(frozen=True)
+class Eomt(Detr):
+    """A picture is cut along its longer side into squares of its shorter one, which overlap (`do_split_image`), or
+    stands in the upper left of a black frame (`do_pad`).
+    """
+
+    do_split_image: bool = False
+
+    SIZES = (SHORT_SIDE, SHORT_AND_LONG)
+
+    def starts(self, height: int, width: int) -> list[int]:
+        """Where the squares of a resized picture begin along its longer side."""
+        side, long = self.size["shortest_edge"], max(height, width)
+        count = ceil(long / side)
+        overlap = (count * side - long) / (count - 1) if count > 1 else 0
+        return [int(i * (side - overlap)) for i in range(count)]
+
+    @property
+    def frame(self) -> tuple[int, int]:
+        """The height and the width of what the model reads."""
+        side = self.size["shortest_edge"]
+        return side, self.size.get("longest_edge", side)
+
+    def _views(self, image: Tensor) -> list[Tensor]:
+        image = super()._resized(image)
+        height, width = int(image.shape[0]), int(image.shape[1])
+        parts = [image]
+        if self.do_split_image:
+            axis, side = int(height <= width), self.size["shortest_edge"]
+            starts = self.starts(height, width)
+            parts = [image.narrow(axis, at, min(side, image.shape[axis] - at)) for at in starts]
+        if self.do_pad:
+            high, wide = self.frame
+            parts = [padded(part.permute(2, 0, 1), high, wide).permute(1, 2, 0) for part in parts]
+        return parts
+
+    def _resized(self, image: Tensor) -> Tensor:
+        return image
+
+    @property
+    def _pads_batches(self) -> bool:
+        return False
+
+    def whole_map(self, x: Tensor, height: int, width: int) -> Tensor:
+        if not self.do_resize or not (self.do_split_image or self.do_pad):
+            return x
+        high, wide = self.seen(height, width)
+        if not self.do_split_image:
+            return ops.interpolate(x, size=self.frame, mode="bilinear", align_corners=False)[:, :, :high, :wide]
+        side, axis = self.size["shortest_edge"], 3 if high <= wide else 2
+        parts = ops.interpolate(x, size=(side, side), mode="bilinear", align_corners=False)
+        total, count = (ops.zeros(1, x.shape[1], high, wide, device=x.device) for _ in range(2))
+        for i, at in enumerate(self.starts(high, wide)):
+            index = (slice(None),) * axis + (slice(at, at + side),)
+            total[index] = total[index] + parts.narrow(0, i, 1)
+            count[index] = count[index] + 1
+        return total / count

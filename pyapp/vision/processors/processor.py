@@ -254,6 +254,12 @@ class ImageProcessor:
         """
         return None
 
+    def whole_map(self, x: Tensor, height: int, width: int) -> Tensor:
+        """The scores (1, C, H', W') of the places of a picture of this size, by those of the parts x (N, C, h, w) of
+        it that the model has seen, without what is around it.
+        """
+        return x
+
     def seen(self, height: int, width: int) -> tuple[int, int]:
         """The size of a picture (height, width) in the model's input, before it is cropped or padded."""
         return self._target(height, width) if self.do_resize else (height, width)

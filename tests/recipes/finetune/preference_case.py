@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 KINDS = ("sigmoid", "hinge", "ipo", "robust", "apo_zero", "apo_down")
 REFERENCE_FREE = ("orpo", "cpo", "simpo")
 UNPAIRED = ("kto", "apo_zero_unpaired")
@@ -22,8 +17,3 @@ LABELLED = [  # whose mismatched answers gained, so that the divergence is above
     {"prompt": "a cat ", "completion": "yellow and warm", "label": True},
 ]
 SCORES = ([0.5, -1.25, 2.0], [0.75, -2.0, 0.5], [0.1, 0.2, 0.3])  # preferred, other, margins
-
-
-def write_lines(path: Path, lines: Sequence[Any]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path

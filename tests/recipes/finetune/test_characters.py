@@ -34,8 +34,8 @@ from tests.models.spec_augment_cases import HIDDEN, MODELS, SEED
 from tests.models.test_sounds import golden, make, write
 from tests.models.test_spec_augment import GOLDEN
 from tests.recipes.finetune.hearing_cases import IGNORED, TEXTS
+from tests.recipes.finetune.interrupted import write_lines
 from tests.recipes.finetune.test_pictures import run
-from tests.recipes.finetune.test_recordings import written
 
 pytestmark = pytest.mark.native_only
 HEARING = json.loads(Path(__file__).with_name("golden_hearing.json").read_text())
@@ -71,7 +71,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def data(path: Path, texts: Iterable[str], *more: tuple[str, str]) -> Path:
     rows = [(f"{number}.wav", text) for number, text in enumerate(texts)]
-    return written(path, [{"audio": name, "text": text} for name, text in (*rows, *more)])
+    return write_lines(path, [{"audio": name, "text": text} for name, text in (*rows, *more)])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -194,7 +194,7 @@ def test_long_recordings_are_cut(place: Path, tmp_path: Path, monkeypatch: pytes
     times = ((0, 0.04, "ea"), (0.06, 0.1, "ae"), (0.12, 0.14, "a"))
     parts = [{"start": start, "end": end, "text": text} for start, end, text in times]
     lines = [{"audio": "2.wav", "segments": parts}, {"audio": "2.wav", "text": SPOKEN[2]}]
-    events = run(place / "own", written(place / "cut.jsonl", lines), tmp_path / "out", steps=1)
+    events = run(place / "own", write_lines(place / "cut.jsonl", lines), tmp_path / "out", steps=1)
     assert isinstance(events[-1], Done) and events[-1].results["examples"] == 2
     told = next(event for event in events if isinstance(event, Notice) and "left out" in event.what)
     assert told.what == "1 recording is longer than 0.1 s and without segments, and left out"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import Sequence
@@ -14,13 +13,15 @@ import pytest
 from pyapp import tasks
 from pyapp.cli import run as run_command
 from pyapp.errors import FileFormatError, ModelError, OptionError
-from pyapp.events import Cancel, Done, Error, Event, Item, Metric, Notice, Progress
+from pyapp.events import Done, Event, Metric, Notice
 from pyapp.formats import open_checkpoint
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.recipes.finetune import finetune
 from pyapp.recipes.finetune.encoders import _correlation, _ranks
 from pyapp.recipes.finetune.labelled import read_labelled
+from tests.recipes.finetune.interrupted import trained, write_lines
 from tests.tasks.test_texts import folder
+from tests.together import values_of
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library, files and processes
 pytest.importorskip("tokenizers")
@@ -63,34 +64,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def written(path: Path, rows: Sequence[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def run(model: Path, place: Path, rows: Sequence[Any], out: str = "out", stop: int = 0, **settings: Any) -> list[Event]:
-    data = written(place / "data.jsonl", rows)
+    data = write_lines(place / "data.jsonl", rows)
     given = {"rate": 1e-2, "rows": 4, "steps": 24, "evaluate_every": 24, **settings}
-    cancel, events = Cancel(), []
-    for event in finetune(model, data, place / out, held_out_data=data, cancel=cancel, **given):
-        events.append(event)
-        if isinstance(event, Progress) and event.what == "training" and event.done == stop:
-            cancel.set()
-    return events
+    return trained(model, data, place / out, stop, held_out_data=data, **given)
 
 
 def results(events: Sequence[Event]) -> dict[str, Any]:
     assert isinstance(events[-1], Done) and events[-1].reason == "complete"
     return events[-1].results
-
-
-def items(events: Any) -> list[dict[str, Any]]:
-    async def gather() -> list[dict[str, Any]]:
-        found = [event async for event in events]
-        assert not [event for event in found if isinstance(event, Error)], found
-        return [event.values for event in found if isinstance(event, Item)]
-
-    return asyncio.run(gather())
 
 
 @pytest.mark.parametrize("name", ["bert", "masked"])
@@ -107,7 +89,7 @@ def test_a_classifier_of_texts(models: dict[str, Path], tmp_path: Path, name: st
     run(models[name], tmp_path, CLASSES, "parts")
     whole, parts = ((tmp_path / out / "model.safetensors").read_bytes() for out in ("out", "parts"))
     assert whole == parts
-    labels = items(tasks.classify(["a dog sat", "blue house"], model=tmp_path / "out"))
+    labels = values_of(tasks.classify(["a dog sat", "blue house"], model=tmp_path / "out"))
     assert [one["labels"][0]["label"] for one in labels] == ["animal", "colour"]
     # Its labels go on: the head is not new.
     again = run(tmp_path / "out", tmp_path, CLASSES[:4], "again", steps=1)
@@ -119,14 +101,14 @@ def test_a_classifier_of_texts(models: dict[str, Path], tmp_path: Path, name: st
 
 def test_a_reranker(models: dict[str, Path], tmp_path: Path) -> None:
     assert results(run(models["bert"], tmp_path, SCORED, steps=40))["held_out_accuracy"] == 1.0
-    scores = items(tasks.rerank("a cat", ["blue", "the cat"], model=tmp_path / "out"))
+    scores = values_of(tasks.rerank("a cat", ["blue", "the cat"], model=tmp_path / "out"))
     assert scores[1]["score"] > 0.6 > 0.4 > scores[0]["score"]
 
 
 def test_a_tagger(models: dict[str, Path], tmp_path: Path) -> None:
     found = results(run(models["bert"], tmp_path, TAGGED, steps=40))
     assert found["held_out_accuracy"] == 1.0 and found["unit"] == "nats/word"
-    entities = items(tasks.label(["the dog is on a mat"], model=tmp_path / "out"))[0]["entities"]
+    entities = values_of(tasks.label(["the dog is on a mat"], model=tmp_path / "out"))[0]["entities"]
     assert [one["word"] for one in entities if one["label"] == "ANIMAL"] == ["dog"]
 
 
@@ -137,7 +119,7 @@ def test_an_embedder(models: dict[str, Path], tmp_path: Path, rows: list[Any], q
     assert found[f"held_out_{quality}"] > 0.85 and found["held_out_loss"] < found["held_out_loss_before"]
     pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
     assert pooling["pooling_mode_mean_tokens"] is True and pooling["word_embedding_dimension"] == 16
-    first, second = (items(tasks.embed(["the cat"], model=tmp_path / "out"))[0]["embedding"] for _ in range(2))
+    first, second = (values_of(tasks.embed(["the cat"], model=tmp_path / "out"))[0]["embedding"] for _ in range(2))
     assert first == second and len(first) == 16
 
 
@@ -184,7 +166,7 @@ def test_files(tmp_path: Path) -> None:
     ]  # fmt: skip
     for rows, told in wrong:
         with pytest.raises(FileFormatError, match=told):
-            read_labelled(written(tmp_path / "data.jsonl", rows))
+            read_labelled(write_lines(tmp_path / "data.jsonl", rows))
     assert _ranks([3, 1, 3, 2]) == [2.5, 0, 2.5, 1] and _correlation([1, 2], [2, 4]) == pytest.approx(1)
 
 
@@ -197,14 +179,14 @@ def test_what_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
         run(models["bert"], tmp_path, CLASSES, nobody=4)
     with pytest.raises(FileFormatError, match="all examples have the label 'new'"):
         run(models["bert"], tmp_path, [{"text": "a", "label": "new"}] * 3)
-    other = written(tmp_path / "other.jsonl", [{"text": "a", "label": "new"}])
-    data = written(tmp_path / "data.jsonl", CLASSES)
+    other = write_lines(tmp_path / "other.jsonl", [{"text": "a", "label": "new"}])
+    data = write_lines(tmp_path / "data.jsonl", CLASSES)
     with pytest.raises(OptionError, match="held_out_data: the label 'new' is not among"):
         list(finetune(models["bert"], data, tmp_path / "out", held_out_data=other))
     with pytest.raises(OptionError, match="held_out_data: has triplets, the data texts with labels"):
-        list(finetune(models["bert"], data, tmp_path / "out", held_out_data=written(other, TOGETHER)))
+        list(finetune(models["bert"], data, tmp_path / "out", held_out_data=write_lines(other, TOGETHER)))
     with pytest.raises(OptionError, match="not trained on this kind of data.*tables are for encoders"):
-        list(finetune("stories", written(tmp_path / "data.csv", ["a"]), tmp_path / "out"))
+        list(finetune("stories", write_lines(tmp_path / "data.csv", ["a"]), tmp_path / "out"))
     nameless = tmp_path / "nameless"
     shutil.copytree(models["bert"], nameless)
     config = json.loads((nameless / "config.json").read_text())
@@ -220,7 +202,7 @@ def test_what_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_the_command(models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, out = written(tmp_path / "data.jsonl", 5 * CLASSES), str(tmp_path / "out")
+    data, out = write_lines(tmp_path / "data.jsonl", 5 * CLASSES), str(tmp_path / "out")
     command = ["finetune", str(models["bert"]), str(data), "-o", out]
     assert run_command([*command, "--steps", "20", "--rate", "1e-2"]) == 0
     told = capsys.readouterr().out

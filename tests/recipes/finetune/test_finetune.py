@@ -22,6 +22,7 @@ from pyapp.text.chat.chat import answer
 from pyapp.text.chat.chat_template import ChatTemplate
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.session import Session
+from tests.recipes.finetune.interrupted import trained
 from tests.text.chat_model import write_chat_model
 
 pytestmark = pytest.mark.native_only
@@ -121,12 +122,7 @@ def test_patience(place: Path) -> None:
     }  # fmt: skip
 
     def part(out: str, stop: int = 0) -> list[Event]:
-        cancel, events = Cancel(), []
-        for event in finetune(place / "model", place / "chat.jsonl", place / out, cancel=cancel, **settings):
-            events.append(event)
-            if isinstance(event, Progress) and event.what == "training" and event.done == stop:
-                cancel.set()
-        return events
+        return trained(place / "model", place / "chat.jsonl", place / out, stop, **settings)
 
     events = part("patient")
     losses = [(e.step, e.value) for e in events if isinstance(e, Metric) and e.name == "held_out_loss"]

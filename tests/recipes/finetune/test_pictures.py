@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ import pytest
 from pyapp import tasks
 from pyapp.cli import run as run_command
 from pyapp.errors import FileFormatError, ModelError, ModelNotFoundError, OptionError
-from pyapp.events import Cancel, Done, Error, Event, Item, Progress
+from pyapp.events import Done, Event
 from pyapp.formats import open_checkpoint
 from pyapp.formats.png import encode_png
-from pyapp.recipes.finetune import finetune
 from tests.models.picture_folders import write_picture_folder
+from tests.recipes.finetune.interrupted import trained
+from tests.together import values_of
 
 pytestmark = pytest.mark.native_only
 
@@ -39,12 +39,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(model: Path | str, data: Path, out: Path, stop: int = 0, **settings: Any) -> list[Event]:
     given = {"rate": 1e-2, "rows": 6, "steps": 20, "evaluate_every": 20, "held_out_data": data, **settings}
-    cancel, events = Cancel(), []
-    for event in finetune(model, data, out, cancel=cancel, **given):
-        events.append(event)
-        if isinstance(event, Progress) and event.what == "training" and event.done == stop:
-            cancel.set()
-    return events
+    return trained(model, data, out, stop, **given)
 
 
 @pytest.mark.parametrize("name", ["deit", "resnet"])
@@ -61,12 +56,8 @@ def test_a_classifier_of_pictures(pictures: Path, tmp_path: Path, name: str) -> 
     whole, parts = ((tmp_path / out / "model.safetensors").read_bytes() for out in ("out", "parts"))
     assert whole == parts
 
-    async def label() -> list[Any]:
-        found = [event async for event in tasks.classify_images(pictures / "red" / "1.png", model=tmp_path / "out")]
-        assert not [event for event in found if isinstance(event, Error)], found
-        return [event.values["labels"][0]["label"] for event in found if isinstance(event, Item)]
-
-    assert asyncio.run(label()) == ["red"]
+    [found] = values_of(tasks.classify_images(pictures / "red" / "1.png", model=tmp_path / "out"))
+    assert found["labels"][0]["label"] == "red"
     if name == "resnet":
         with open_checkpoint(model / "model.safetensors") as before, open_checkpoint(
             tmp_path / "out" / "model.safetensors"

@@ -13,13 +13,14 @@ import pytest
 from pyapp import no_grad, tensor
 from pyapp.adapters.adapting import adapter_state
 from pyapp.errors import FileFormatError, OptionError
-from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
+from pyapp.events import Done, Event, Metric, Notice
 from pyapp.models import load_model
-from pyapp.recipes.finetune import FinetuneSettings, finetune
+from pyapp.recipes.finetune import FinetuneSettings
 from pyapp.recipes.finetune.examples import read_examples
 from pyapp.recipes.finetune.preferring import PreferenceTraining, training_for
 from pyapp.train.preferences import dpo_loss, reference_free_loss, reward_loss
 from tests.models.seeded import draw
+from tests.recipes.finetune.interrupted import trained, write_lines
 from tests.recipes.finetune.preference_case import (
     BETA,
     GAMMA,
@@ -31,7 +32,6 @@ from tests.recipes.finetune.preference_case import (
     SMOOTHING,
     UNPAIRED,
     WEIGHTS,
-    write_lines,
 )
 from tests.text.chat_model import write_chat_model
 from tests.together import check_each
@@ -115,15 +115,8 @@ def test_conversations(place: Path) -> None:
 
 def run(place: Path, out: str, stop: int = 0, data: str = "pairs.jsonl", **settings: Any) -> list[Event]:
     given = {"rate": 5e-3, "length": 64, "rows": 2, "steps": 8, "rank": 2, "evaluate_every": 8, **settings}
-    cancel, events = Cancel(), []
     held_out = place / data
-    for event in finetune(
-        place / "model", held_out, place / out, held_out_data=held_out, save_every=50, cancel=cancel, **given
-    ):
-        events.append(event)
-        if isinstance(event, Progress) and event.what == "training" and event.done == stop:
-            cancel.set()
-    return events
+    return trained(place / "model", held_out, place / out, stop, held_out_data=held_out, save_every=50, **given)
 
 
 def test_a_model_learns_which_answers_are_better(place: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,16 @@ from pyapp.audio.transcribe import transcribe_events
 from pyapp.cli import run as run_command
 from pyapp.cli.views import TrainView
 from pyapp.errors import FileFormatError, OptionError
-from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
+from pyapp.events import Done, Event, Metric, Notice, Progress
 from pyapp.models.load import load_speech_model
 from pyapp.recipes.error_rates import compared
-from pyapp.recipes.finetune import RecordingSettings, finetune, recordings
+from pyapp.recipes.finetune import RecordingSettings, recordings
 from pyapp.recipes.finetune.recordings import Recording, WhisperTraining, row_of
 from pyapp.recipes.finetune.spoken import Segment, Spoken, read_lines, windows_of
 from pyapp.recipes.finetune.stretches import Stretch, StretchFile, recording_of, samples_of
 from pyapp.recipes.finetune.whole import WholeTraining
 from tests.recipes.finetune.hearing_cases import COMPARED, SEGMENTS
+from tests.recipes.finetune.interrupted import trained, write_lines
 
 pytestmark = pytest.mark.native_only
 
@@ -45,23 +45,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sound = 0.4 * np.sin(2 * np.pi * pitch * time) + 0.05 * numbers.normal(0, 1, len(time))
         write_wav(folder / name, sound.astype(np.float32), 16000)
     rows = [{"audio": f"{name}.wav", "text": text} for name, text in zip("ab", TEXTS, strict=True)]
-    written(folder / "data.jsonl", rows)
+    write_lines(folder / "data.jsonl", rows)
     return folder
 
 
-def written(path: Path, rows: Sequence[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def run(data: Path, out: Path, stop: int = 0, **settings: Any) -> list[Event]:
-    cancel, events = Cancel(), []
     given = {"held_out_data": data, "rate": 2e-3, "rows": 2, "steps": 8, "evaluate_every": 8, **settings}
-    for event in finetune("speech", data, out, cancel=cancel, **given):
-        events.append(event)
-        if isinstance(event, Progress) and event.what == "training" and event.done == stop:
-            cancel.set()
-    return events
+    return trained("speech", data, out, stop, **given)
 
 
 def test_it_learns_other_words(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +61,7 @@ def test_it_learns_other_words(place: Path, tmp_path: Path, capsys: pytest.Captu
     parts = [[(0.3, 1.61, TEXTS[0])], [(0, 1.2, "Blue"), (1.4, 2.9, "bread")]]
     timed = [[{"start": start, "end": end, "text": text} for start, end, text in one] for one in parts]
     rows = [{"audio": f"{name}.wav", "segments": own} for name, own in zip("ab", timed, strict=True)]
-    data = written(place / "timed.jsonl", rows)
+    data = write_lines(place / "timed.jsonl", rows)
     given = {"spec_augment": True, "timestamp_probability": 0.5}
     events = run(data, tmp_path / "out", **given)
     done = events[-1]
@@ -176,7 +166,7 @@ def test_long_recordings_are_learnt_in_windows(place: Path, tmp_path: Path) -> N
     long = [parts[0] | {"start": 0.1, "end": 15.2}, parts[2] | {"start": 15.3}]
     rows = [{"audio": "long.wav", "segments": segments} for segments in (parts, long)]
     given = {"steps": 1, "condition_on_prev_probability": 1, "error_rate_recordings": 2}
-    events = run(written(place / "cut.jsonl", rows), tmp_path / "out", **given)
+    events = run(write_lines(place / "cut.jsonl", rows), tmp_path / "out", **given)
     assert isinstance(events[-1], Done) and events[-1].results["examples"] == 3
     assert events[-1].results["transcribed_recordings"] == 2
     steps = [event.step for event in events if isinstance(event, Metric) and event.name == "held_out_word_error_rate"]
@@ -190,7 +180,7 @@ def test_labels_with_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     loaded = load_speech_model("speech", dtype="float32")
     (tmp_path / "a.wav").touch()
     fields = [{"audio": "a.wav", "segments": SEGMENTS}]
-    [line] = read_lines(written(tmp_path / "data.jsonl", fields))
+    [line] = read_lines(write_lines(tmp_path / "data.jsonl", fields))
     found = {}
     for share in (0.0, 0.5, 1.0):
         row = row_of(loaded, RecordingSettings("", "", timestamp_probability=share), line, 3 * 16000)
@@ -234,7 +224,7 @@ def test_what_is_refused(place: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     ]  # fmt: skip
     for row, told in wrong:
         with pytest.raises(FileFormatError, match=told):
-            run(written(place / "wrong.jsonl", [row]), tmp_path / "wrong")
+            run(write_lines(place / "wrong.jsonl", [row]), tmp_path / "wrong")
     with pytest.raises(OptionError, match="rank: is a setting of language models"):
         run(table, tmp_path / "out", rank=2)
     with pytest.raises(OptionError, match="names recordings"):

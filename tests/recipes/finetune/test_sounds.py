@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -15,9 +14,10 @@ from pyapp import tasks
 from pyapp.audio import write_wav
 from pyapp.cli import run as run_command
 from pyapp.errors import FileFormatError, ModelNotFoundError, OptionError
-from pyapp.events import Done, Item
+from pyapp.events import Done
 from tests.models.test_sound_labels import make, write
 from tests.recipes.finetune.test_pictures import run
+from tests.together import values_of
 
 pytestmark = pytest.mark.native_only
 TONES = {"high": 2600, "low": 300}
@@ -56,12 +56,9 @@ def test_a_classifier_of_recordings(recordings: Path, tmp_path: Path, name: str)
     whole, parts = ((tmp_path / out / "model.safetensors").read_bytes() for out in ("out", "parts"))
     assert whole == parts
 
-    async def label() -> list[Any]:
-        sounds = [recordings / "low" / "1.wav", tone(2500, 7000)]
-        found = [event async for event in tasks.classify_sounds(sounds, model=tmp_path / "out")]
-        return [event.values["labels"][0]["label"] for event in found if isinstance(event, Item)]
-
-    assert asyncio.run(label()) == ["low", "high"]
+    sounds = [recordings / "low" / "1.wav", tone(2500, 7000)]
+    found = values_of(tasks.classify_sounds(sounds, model=tmp_path / "out"))
+    assert [values["labels"][0]["label"] for values in found] == ["low", "high"]
 
 
 def test_what_is_refused(recordings: Path, tmp_path: Path) -> None:

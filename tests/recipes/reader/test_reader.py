@@ -19,10 +19,11 @@ from pyapp.events import Cancel, Done, Metric
 from pyapp.formats import open_checkpoint
 from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.error_rates import error_rate
+from pyapp.recipes.prepared_batches import Stage
 from pyapp.recipes.reader import drawing, fonts, loader, texts, train_reader
 from pyapp.recipes.reader.drawing import Print, draw_lines
 from pyapp.recipes.reader.fonts import SEEN, UNSEEN, Font
-from pyapp.recipes.reader.loader import GROUP, LineLoader, Stage, batched
+from pyapp.recipes.reader.loader import GROUP, LineLoader, batched
 from pyapp.recipes.reader.texts import ALPHABET, line_text, trimmed
 
 pytestmark = pytest.mark.native_only

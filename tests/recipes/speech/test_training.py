@@ -18,10 +18,11 @@ from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Done, Event, Metric, Progress
 from pyapp.formats import open_checkpoint
 from pyapp.models.whisper import Config, Whisper
+from pyapp.recipes.prepared_batches import Stage
 from pyapp.recipes.speech import train_speech, training, voices, windows
 from pyapp.recipes.speech.grammar.sentences import training_sentences
 from pyapp.recipes.speech.letters import Speller
-from pyapp.recipes.speech.loader import SpeechLoader, Stage
+from pyapp.recipes.speech.loader import SpeechLoader
 from pyapp.recipes.speech.training import initialize, rates, speech_trainer
 from pyapp.recipes.speech.windows import Lesson, WindowMaker
 from pyapp.recipes.spelling import spelling_loss

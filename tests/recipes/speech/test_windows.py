@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from pyapp.recipes.chooser import Chooser
+from pyapp.recipes.prepared_batches import Stage
 from pyapp.recipes.speech.grammar.sentences import training_sentences, words
 from pyapp.recipes.speech.letters import ALPHABET
-from pyapp.recipes.speech.loader import SPREAD, SpeechLoader, Stage
+from pyapp.recipes.speech.loader import SPREAD, SpeechLoader
 from pyapp.recipes.speech.scenes import CLEAN, Scene, choose_scene, noise, record, smooth_size
 from pyapp.recipes.speech.windows import (
     IGNORED,

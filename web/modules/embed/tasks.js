@@ -11,8 +11,8 @@
  * @typedef {import("../views/pictures/looks.js").Values} Look what was seen in a picture
  * @typedef {{text: string, segments: Omit<import("../shared/protocol.js").SegmentEvent, "type">[], language: string | null, reason: string}} Transcript
  * @typedef {{
- *   generate: {input: string, result: {text: string, reason: string}},
- *   chat: {input: string | Message[], result: {text: string, thought: string, reason: string}},
+ *   generate: {input: string, result: {text: string, texts: string[], reason: string}},
+ *   chat: {input: string | Message[], result: {text: string, texts: string[], thought: string, reason: string}},
  *   transcribe: {input: Blob | Float32Array, result: Transcript},
  *   embed: {input: string | string[], result: Float32Array[]},
  *   translate: {input: string, result: {text: string, reason: string}},
@@ -29,6 +29,19 @@ import { conversationIn, pixelsIn, soundIn, textIn } from "./inputs.js";
 
 /** The texts of the events of a type. @param {any[]} events @param {string} wanted */
 const textOf = (events, wanted) => events.flatMap(({ type, text }) => (type === wanted ? [text] : [])).join("");
+
+/** The texts of samples, by their number. @param {any[]} events @returns {string[]} */
+function samplesIn(events) {
+  const texts = [""];
+  for (const { type, text, sample = 0 } of events) if (type === "token") texts[sample] = (texts[sample] ?? "") + text;
+  return texts;
+}
+
+/** @param {any[]} events @param {DoneEvent} done */
+function storyOf(events, { reason = "complete" }) {
+  const texts = samplesIn(events);
+  return { text: texts[0], texts, reason };
+}
 
 /** The values of items, by their index. @param {any[]} events */
 function itemsOf(events) {
@@ -74,13 +87,13 @@ export const TASKS = {
     load: "load",
     run: "generate",
     params: (prompt, options) => ({ prompt: textIn(prompt), options }),
-    result: (events, { reason = "complete" }) => ({ text: textOf(events, "token"), reason }),
+    result: storyOf,
   },
   chat: {
     load: "chat.load",
     run: "chat",
     params: async (input, options) => ({ ...(await conversationIn(input)), options }),
-    result: (events, { reason = "complete" }) => ({ text: textOf(events, "token"), thought: textOf(events, "thought"), reason }),
+    result: (events, done) => ({ ...storyOf(events, done), thought: textOf(events, "thought") }),
   },
   transcribe: {
     load: "speech.load",

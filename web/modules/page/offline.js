@@ -64,7 +64,8 @@ export function keepOffline() {
     if (data.notice === "not-kept") offerToKeep(worker, "Your browser saves data, so the page is not stored. ");
     if (data.notice === "failed") offerToKeep(worker, "The page could not be stored: the connection was lost, or there is no room. ");
     if (data.notice === "offline-ready" || data.notice === "update-ready") byId("offline-state").textContent = "Stored on this device: works offline. Nothing you type leaves the device.";
-    if (data.notice === "update-ready") showUpdate();
+    if (data.notice === "update-ready") showUpdate("A new version of this page is available.");
+    if (data.notice === "replaced") showUpdate("Another tab has begun to use a new version of this page: what this one has not loaded yet may not fit it.");
   });
   worker.postMessage({ method: "keep", saving: savesData() });
 }
@@ -79,7 +80,8 @@ function offerToKeep(worker, why) {
   state.replaceChildren("Runs on this device. ", why, h("button", { type: "button", class: "quiet", onclick: keep }, "Store it for use offline"));
 }
 
-function showUpdate() {
+/** @param {string} why */
+function showUpdate(why) {
   const later = h("span", {});
   const reload = () => {
     if (!dispatchEvent(new Event("beforeunload", { cancelable: true }))) { // who then stays would have this page with the files of another
@@ -90,5 +92,5 @@ function showUpdate() {
     navigator.serviceWorker.addEventListener("message", ({ data }) => data.notice === "switched" && location.reload());
     setTimeout(() => location.reload(), SWITCH_PATIENCE);
   };
-  byId("page-notice").replaceChildren("A new version of this page is available.", h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"), later);
+  byId("page-notice").replaceChildren(`${why} `, h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"), later);
 }

@@ -1,8 +1,7 @@
 /**
  * The samples: files of the site that the views offer to a visitor who has none at hand.
  */
-import { UserError } from "../shared/protocol.js";
-import { siteUrl } from "../shared/site.js";
+import { fetchWhole } from "../shared/sent.js";
 import { h } from "./dom.js";
 
 /** A button that tries a sample; a double click tries it once. @param {{title: string}} sample @param {() => unknown} run */
@@ -11,8 +10,6 @@ export const sampleButton = ({ title }, run) =>
 
 /** @param {string} path relative to index.html @param {string} type @returns {Promise<File>} */
 export async function fetchSample(path, type) {
-  const response = await fetch(siteUrl(path)).catch(/** @returns {null} */ () => null);
-  if (!response) throw new UserError("The sample could not be loaded.", { where: path, hint: "Check your connection, then try again.", action: "retry" });
-  if (!response.ok) throw new UserError(`The sample is missing on the server (status ${response.status}).`, { where: path });
-  return new File([await response.blob()], path.slice(path.lastIndexOf("/") + 1), { type });
+  const blob = await fetchWhole(path, (response) => response.blob(), { what: "The sample", action: "retry" });
+  return new File([blob], path.slice(path.lastIndexOf("/") + 1), { type });
 }

@@ -8,14 +8,11 @@
  * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file" | "kept",
  *   task?: Task, network?: boolean, precision?: string, prompts?: Record<string, string>, repo?: string, revision?: string, files: WantedFile[]}} Model
  */
-import { checkSent } from "./sent.js";
-import { siteUrl } from "./site.js";
+import { fetchWhole } from "./sent.js";
 
 export const DEFAULT_HUB = "https://huggingface.co/";
 
 /** `networks`: repositories by what they are for. @returns {Promise<{models: Model[], networks: Record<string, string>}>} */
-export async function readRegistry() {
-  const response = await fetch(siteUrl("registry.json"));
-  checkSent(response, "registry.json", { what: "The list of models" });
-  return response.json();
+export function readRegistry() {
+  return fetchWhole("registry.json", (response) => response.json(), { what: "The list of models", next: "reload the page", action: "reload" });
 }

@@ -3,6 +3,7 @@
  * networks that want their visitors to sign in.
  */
 import { UserError } from "./protocol.js";
+import { siteUrl } from "./site.js";
 
 const PAGE = "a web page came instead";
 const WHOLE = "Try again later. If you copied this page to a server yourself, copy the whole dist folder.";
@@ -25,6 +26,32 @@ export function checkSent(response, where, { what = "A part of the program", scr
   if (!why) return;
   const hint = why === PAGE ? `If this network asks you to sign in, do that, then reload the page. ${WHOLE}` : WHOLE;
   throw new UserError(`${what} is missing on the server (${why}).`, { where, hint, ...details });
+}
+
+/**
+ * The error of a file that did not arrive, or not to its end.
+ * @param {string} where @param {{what?: string, next?: string, without?: string, action?: string, fatal?: boolean}} [details] `what` it is,
+ *   `next`: what to do when there is a connection; `without`: what works without the file, a sentence
+ */
+export function lost(where, { what = "A part of the program", next = "try again", without = "", ...details } = {}) {
+  const connect = navigator.onLine ? "Check your connection" : "This device is offline. Connect it";
+  return new UserError(`${what} could not be loaded.`, { where, hint: `${connect}, then ${next}. ${without}`.trim(), ...details });
+}
+
+/**
+ * A file of the site, read to its end. Throws UserError where it is missing, or the connection breaks off before or in it.
+ * @template T
+ * @param {string} path @param {(response: Response) => Promise<T>} read @param {{what: string, next?: string, action?: string}} details as of `lost`
+ * @returns {Promise<T>}
+ */
+export async function fetchWhole(path, read, { what, next, action }) {
+  try {
+    const response = await fetch(siteUrl(path));
+    checkSent(response, path, { what, action });
+    return await read(response);
+  } catch (error) {
+    throw error instanceof UserError ? error : lost(path, { what, next, action });
+  }
 }
 
 /**

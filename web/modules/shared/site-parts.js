@@ -3,7 +3,7 @@
  * The window fires "part" (detail: a promise) with each: the page shows that it waits.
  */
 import { UserError } from "./protocol.js";
-import { checkThere } from "./sent.js";
+import { checkThere, lost } from "./sent.js";
 import { siteUrl } from "./site.js";
 
 /** How often the script at a path did not arrive. @type {Map<string, number>} */
@@ -63,6 +63,5 @@ async function notArrived(path, without = "") {
     if (error instanceof UserError) error.hint = `${error.hint} ${without}`.trim();
     return error;
   }
-  const hint = navigator.onLine ? "Check your connection, then try again." : "This device is offline. Connect it, then try again.";
-  return new UserError("A part of the program could not be loaded.", { where: path, hint: `${hint} ${without}`.trim(), action: "retry" });
+  return lost(path, { without, action: "retry" });
 }

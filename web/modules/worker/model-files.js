@@ -11,7 +11,7 @@
 import { BUSY_HINT, isBusy } from "../shared/busy-hub.js";
 import { UNREADABLE, UserError, nameOf as errorName, storageFull, throwIfCancelled, unreadable } from "../shared/protocol.js";
 import { randomId } from "../shared/random-id.js";
-import { checkSent } from "../shared/sent.js";
+import { fetchWhole, lost } from "../shared/sent.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { lastPart } from "../shared/words.js";
@@ -35,7 +35,7 @@ async function fetched(address) {
     return await import(failed ? `${address}?try=${failed}` : address);
   } catch {
     failed += 1;
-    throw new UserError("A part of the program could not be loaded.", { where: address, hint: "Check your connection, then try again.", action: "retry" });
+    throw lost(address, { action: "retry" });
   }
 }
 
@@ -106,10 +106,7 @@ export class ModelFiles {
   #embeddedFile(path) {
     let bytes = this.embedded.get(path);
     if (!bytes) {
-      bytes = fetch(siteUrl(path)).then((response) => {
-        checkSent(response, path, { what: "The embedded model" });
-        return response.arrayBuffer();
-      });
+      bytes = fetchWhole(path, (response) => response.arrayBuffer(), { what: "The embedded model", next: "reload the page", action: "reload" });
       bytes.catch(() => this.embedded.delete(path));
       this.embedded.set(path, bytes);
     }
@@ -463,13 +460,13 @@ async function downloadToMemory(wanted, signal, onProgress) {
  * @param {(done: number, total: number | null) => void} onProgress
  */
 async function receiveToMemory(wanted, signal, watch, onProgress) {
-  const lost = new UserError("The connection was lost.", {
+  const broken = new UserError("The connection was lost.", {
     where: wanted.url,
     hint: "Check your connection and try again.",
     action: "retry",
   });
   const response = await fetch(wanted.url, { signal: watch.signal, credentials: "omit" }).catch((error) => {
-    throw signal.aborted ? error : lost;
+    throw signal.aborted ? error : broken;
   });
   if (!response.ok) throw new UserError(`The hub answered ${response.status}.`, { where: wanted.url, hint: isBusy(response.status) ? BUSY_HINT : "Check the model's name and the hub address.", action: "retry" });
   if (!response.body) throw new UserError("The hub's answer is empty.", { where: wanted.url });
@@ -484,7 +481,7 @@ async function receiveToMemory(wanted, signal, watch, onProgress) {
     }
   } catch (error) {
     if (signal.aborted) throw error;
-    throw lost;
+    throw broken;
   }
   if (wanted.size && done !== wanted.size) throw new UserError(`The file has ${done} bytes instead of ${wanted.size}.`, { where: wanted.url, hint: "The hub has another version of it, or the address is wrong. Check the hub address." });
   const bytes = await new Blob(parts).arrayBuffer();

@@ -8,7 +8,7 @@
  */
 import { UserError } from "../shared/protocol.js";
 import { bestInstructionSet } from "../shared/features.js";
-import { checkSent, checkThere } from "../shared/sent.js";
+import { checkSent, checkThere, lost } from "../shared/sent.js";
 import { siteUrl } from "../shared/site.js";
 import { compiled } from "./compile.js";
 
@@ -66,13 +66,7 @@ class Arrival {
 const arrival = new Arrival();
 
 /** The error if the connection was lost, or if a file is not a script. @param {string} url */
-const notLoaded = (url) =>
-  new UserError("A part of the program could not be loaded.", {
-    where: url,
-    hint: navigator.onLine ? "Check your connection, then reload the page." : "This device is offline. Connect it, then reload the page.",
-    action: "restart",
-    fatal: true,
-  });
+const notLoaded = (url) => lost(url, { next: "reload the page", ...RESTART });
 
 /** @param {string} url of a module */
 export async function importPart(url) {
@@ -84,17 +78,20 @@ export async function importPart(url) {
   }
 }
 
-/** @param {string} path relative to pyodide/ */
-async function fetchFile(path) {
+/**
+ * A file, read to its end.
+ * @template T
+ * @param {string} path relative to pyodide/ @param {(response: Response) => Promise<T>} read @returns {Promise<T>}
+ */
+async function fetchFile(path, read) {
   const url = PYODIDE + path;
-  let response;
   try {
-    response = await fetch(url);
-  } catch {
-    throw notLoaded(url);
+    const response = await fetch(url);
+    checkSent(response, url, RESTART);
+    return await read(path === LOCK_FILE ? response : await arrival.counted(response));
+  } catch (error) {
+    throw error instanceof TypeError ? notLoaded(url) : error; // so browsers call a connection that broke off
   }
-  checkSent(response, url, RESTART);
-  return path === LOCK_FILE ? response : arrival.counted(response);
 }
 
 /** @param {ArrayBuffer} bytes @returns {Promise<string>} */
@@ -106,7 +103,7 @@ export async function sha256(bytes) {
 /** Fetches a wheel of our lock file and checks its hash. @param {LockFile} lock @param {string} name */
 export async function fetchWheel(lock, name) {
   const { file_name: file, sha256: expected } = lock.packages[name];
-  const bytes = await (await fetchFile(file)).arrayBuffer();
+  const bytes = await fetchFile(file, (response) => response.arrayBuffer());
   // Without a secure context there is no crypto.subtle. The file comes from our own origin in any case.
   if (crypto.subtle && (await sha256(bytes)) !== expected) {
     throw new UserError("A downloaded part of the program is damaged.", {
@@ -137,19 +134,18 @@ export function readNow(url) {
 
 /** @param {string[]} packages beside pyapp @returns {Parts} */
 export function fetchParts(packages) {
-  const lock = fetchFile(LOCK_FILE).then(async (response) => {
-    const found = await response.json();
+  const lock = fetchFile(LOCK_FILE, (response) => response.json()).then((found) => {
     const names = ["pyapp", kernelsOf(found), ...packages].map((name) => found.packages[name].file_name);
     arrival.expect(found.info.sizes ?? {}, [PROGRAM, LIBRARY, ...names]);
     return found;
   });
-  const program = fetchFile(PROGRAM).then(compiled);
+  const program = fetchFile(PROGRAM, compiled);
   const parts = {
     lock,
     program,
     loader: importPart(`${PYODIDE}pyodide.js`),
     script: importPart(`${PYODIDE}pyodide.asm.js`),
-    library: lock.then(() => fetchFile(LIBRARY)).then(readWhole),
+    library: lock.then(() => fetchFile(LIBRARY, readWhole)),
   };
   /** @type {Record<string, Promise<ArrayBuffer>>} */
   const wheels = { pyapp: lock.then((found) => fetchWheel(found, "pyapp")), kernels: lock.then((found) => fetchWheel(found, kernelsOf(found))) };

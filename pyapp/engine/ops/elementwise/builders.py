@@ -107,9 +107,23 @@ def unary(
     return _declared(primitive(vjp=vjp, saves=saves, name=name)(body), in_place, synonyms)
 
 
+_BLOCK = 1 << 13  # elements of which a few intermediate arrays of float64 lie in a processor's cache
+
+
+def in_blocks(function: Any, x: Any) -> Any:
+    """`function` of an array in float64, which is computed in blocks of elements; in the array's own dtype."""
+    if x.size <= _BLOCK:
+        return function(x.astype(np.float64)).astype(x.dtype)
+    flat = x.reshape(-1)
+    found = np.empty_like(flat)
+    for first in range(0, flat.size, _BLOCK):
+        found[first : first + _BLOCK] = function(flat[first : first + _BLOCK].astype(np.float64))
+    return found.reshape(x.shape)
+
+
 def in_float64(function: Any) -> Any:
     """Computes in float64, so that float32 results are right to the last bits."""
-    return lambda x: function(x.astype(np.float64)).astype(x.dtype)
+    return lambda x: in_blocks(function, x)
 
 
 def vjp_of_slopes(da: Any, db: Any) -> Any:

@@ -41,7 +41,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if isinstance(condition, Tensor) and condition.dtype is not _dtype.bool_ and condition.dtype is not _dtype.uint8:
-        raise TypeError(f"where: the condition is a tensor of bools, not {describe(condition)}")
+        raise TypeError(
+            "where: expected condition to be a boolean tensor: the condition is a tensor of bools, not "
+            f"{describe(condition)}"
+        )
     for value in (input, other):
         if not isinstance(value, _OPERANDS) and (not hasattr(value, "__float__") or hasattr(value, "__len__")):
             raise TypeError(
@@ -61,7 +64,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value` where the mask holds, else x; in x's dtype. TypeError for a mask that is not of bools."""
     if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_:
-        raise TypeError(f"masked_fill: the mask is a tensor of bools, not {describe(mask)}")
+        raise TypeError(
+            f"masked_fill: only supports boolean masks: the mask is a tensor of bools, not {describe(mask)}"
+        )
     if isinstance(value, Tensor) and value.ndim:
         raise ValueError(f"masked_fill: the value is a number or a tensor without dims, not {describe(value)}")
     if isinstance(value, Tensor) and value.dtype.is_floating_point and x.dtype.category == 1:

@@ -115,20 +115,23 @@ def _trigamma64(x: Any) -> Any:
     return np.where(x < 0.5, (pi / np.sin(pi * (x - np.rint(x)))) ** 2 - value, value)
 
 
-def _ndtri64(p: Any) -> Any:
+def ndtri64(p: Any) -> Any:
     """Where the normal distribution's mass is p; in the tails by Newton's steps on the logarithm of the mass, from the
     first terms of its asymptotic series (NIST DLMF 7.17.3).
     """
+    p = np.asarray(p)
     low = np.minimum(p, 1 - p)
     tail = (low > 0) & (low < 0.02)
-    q = np.where(tail, low, 0.01)
-    t = np.sqrt(-2 * np.log(q))
-    z = (np.log(t) + 0.5 * log(2 * pi)) / t - t
-    for _ in range(5):
-        mass = 0.5 * _erfc64(z * -sqrt(0.5))
-        z = z - (np.log(mass) - np.log(q)) * mass * sqrt(2 * pi) * np.exp(0.5 * z * z)
-    central = sqrt(2) * _erfinv64(2 * p - 1)
-    return np.where((p < 0) | (p > 1), np.nan, np.where(tail, np.where(p < 0.5, z, -z), central))
+    found = np.asarray(sqrt(2) * _erfinv64(2 * p - 1))
+    if tail.any():
+        q = low[tail]
+        t = np.sqrt(-2 * np.log(q))
+        z = (np.log(t) + 0.5 * log(2 * pi)) / t - t
+        for _ in range(5):
+            mass = 0.5 * _erfc64(z * -sqrt(0.5))
+            z = z - (np.log(mass) - np.log(q)) * mass * sqrt(2 * pi) * np.exp(0.5 * z * z)
+        found[tail] = np.where(p[tail] < 0.5, z, -z)
+    return np.where((p < 0) | (p > 1), np.nan, found)
 
 
 erf = unary("erf", in_float64(_erf64), lambda g, _, x: (g * (2 / sqrt(pi)) * exp(-x * x),))
@@ -240,7 +243,7 @@ def _erfcx64(x: Any) -> Any:
 
 
 erfcx = unary("_erfcx", in_float64(_erfcx64), lambda g, y, x: (g * (x * y * 2 - 2 / sqrt(pi)),), saves="both")
-ndtri = unary("_ndtri", in_float64(_ndtri64), lambda g, y, x: (g * sqrt(2 * pi) * exp(y * y * 0.5),), saves="output")
+ndtri = unary("_ndtri", in_float64(ndtri64), lambda g, y, x: (g * sqrt(2 * pi) * exp(y * y * 0.5),), saves="output")
 erfc = unary("erfc", in_float64(_erfc64), lambda g, _, x: (g * (-2 / sqrt(pi)) * (-x * x).exp(),))
 
 

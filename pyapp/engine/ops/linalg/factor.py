@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from ... import dtype as _dtype
 from ...autocast import full_precision
 from ...declare import function
+from ...device import cpu
+from ...launch import capturing
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import primitive
@@ -140,6 +142,35 @@ def _failing_minor(x: Tensor) -> int:
     return bad
 
 
+_FEW_MATRICES, _LARGE = 4, 1 << 12  # matrices, or elements of each, that are taken one by one
+_PANEL = 32  # columns, after which the rest of a matrix changes by a product
+
+
+def _eliminate(a: Any, exchanged: Any = None) -> None:
+    """Gaussian elimination of a matrix (M, N) where it lies, a panel of columns after the other, as LAPACK's getrf.
+    Rows are exchanged, and written to `exchanged`, where that is given."""
+    m, n = a.shape
+    for start in range(0, min(m, n), _PANEL):
+        end = min(start + _PANEL, m, n)
+        for k in range(start, end):
+            if exchanged is not None:
+                column = a[k:, k]
+                size = np.abs(column) if column.dtype.kind == "f" else np.abs(column.real) + np.abs(column.imag)
+                exchanged[k] = best = k + int(size.argmax())
+                if best != k:
+                    a[[k, best]] = a[[best, k]]
+            if a[k, k] != 0:
+                a[k + 1 :, k] /= a[k, k]
+            elif exchanged is None:
+                a[k + 1 :, k] = 0
+            if k + 1 < end:
+                a[k + 1 :, k + 1 : end] -= a[k + 1 :, k, None] * a[k, k + 1 : end]
+        if end < n:
+            for k in range(start, end - 1):
+                a[k + 1 : end, end:] -= a[k + 1 : end, k, None] * a[k, end:]
+            a[end:, end:] -= a[end:, start:end] @ a[start:end, end:]
+
+
 def _pivots(a: Any) -> tuple[Any, Any]:
     """(L below and U above the diagonal, exchanged rows, from 0) of (B, M, N) by Gaussian elimination with the largest
     element of each column as pivot.
@@ -147,6 +178,10 @@ def _pivots(a: Any) -> tuple[Any, Any]:
     a = a.copy()
     batch, m, n = a.shape
     every, exchanged = np.arange(batch), np.zeros((batch, min(m, n)), np.int64)
+    if batch <= _FEW_MATRICES or m * n >= _LARGE:
+        for matrix, rows in zip(a, exchanged, strict=True):
+            _eliminate(matrix, rows)
+        return a, exchanged
     for k in range(min(m, n)):
         column = a[:, k:, k]
         best = k + (np.abs(column.real) + np.abs(column.imag)).argmax(-1)  # LAPACK's size of a complex number
@@ -183,6 +218,10 @@ def _lu_square(x: Tensor) -> Tensor:
 
     def compute(a: Any) -> Any:
         a = a.copy()
+        if prod(a.shape[:-2]) <= _FEW_MATRICES or a.shape[-1] ** 2 >= _LARGE:
+            for at in np.ndindex(a.shape[:-2]):
+                _eliminate(a[at])
+            return a
         for k in range(a.shape[-1]):
             pivot = a[..., k, k][..., None]
             a[..., k + 1 :, k] = np.where(pivot == 0, 0, a[..., k + 1 :, k] / np.where(pivot == 0, 1, pivot))
@@ -216,6 +255,16 @@ def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
     if x.ndim < 2:
         raise ValueError(f"{name}: takes matrices (..., M, N), got {describe(x)}")
     m, n = x.shape[-2:]
+    if x.device is cpu and not x.requires_grad and type(x) is Tensor and not capturing():  # in one pass
+        kept: list[Any] = []
+
+        def compute(a: Any) -> Any:
+            kept[:] = _pivots(a)
+            return kept[0]
+
+        packed, kind = _lapack(name, compute, x.reshape(prod(x.shape[:-2]), m, n))
+        factors = tensor_of(packed.reshape(x.shape), kind)
+        return factors, kept[1].reshape(*x.shape[:-2], min(m, n)), _order(kept[1], m)
     exchanged = _exchanges_of_lu(x.detach().reshape(prod(x.shape[:-2]), m, n), name).cpu().array()
     order = _order(exchanged, m)
     return _permuted_factors(x, order), exchanged.reshape(*x.shape[:-2], min(m, n)), order

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -75,6 +76,12 @@ def _sum_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
     return reshaped(gradient.sum(dims, keepdim=True), shape) if dims else gradient
 
 
+def _not_multiplied(a: Sequence[int], b: Sequence[int]) -> str:
+    """torch's words for two shapes, those of batches as matrices."""
+    told = [f"{prod(shape[:-1])}x{shape[-1]}" if len(shape) > 1 else f"{shape[0]}" for shape in (a, b)]
+    return f"mat1 and mat2 shapes cannot be multiplied ({' and '.join(told)})"
+
+
 def matmul_shape(a: Tensor, b: Tensor, name: str = "matmul") -> tuple[int, ...]:
     """The shape of a @ b. ValueError where the inner sizes differ."""
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
@@ -83,7 +90,10 @@ def matmul_shape(a: Tensor, b: Tensor, name: str = "matmul") -> tuple[int, ...]:
         raise ValueError(f"{name}: takes tensors with dims, got {describe(a)} and {describe(b)}")
     inner = b.shape[0] if b.ndim == 1 else b.shape[-2]
     if a.shape[-1] != inner:
-        raise ValueError(f"{name}: inner sizes differ: {describe(a)} @ {describe(b)} ({a.shape[-1]} and {inner})")
+        raise ValueError(
+            f"{name}: {_not_multiplied(a.shape, b.shape)}: inner sizes differ: {describe(a)} @ {describe(b)} "
+            f"({a.shape[-1]} and {inner})"
+        )
     batch = broadcast_shapes(a.shape[:-2], b.shape[:-2], op=name)
     return batch + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ())
 
@@ -95,7 +105,10 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     matmul_shape(a, b)
     same_device("matmul", a, b)
     if a.dtype is not b.dtype:
-        raise TypeError(f"matmul: {describe(a)} and {describe(b)} differ in dtype; convert one with .to(dtype)")
+        raise TypeError(
+            f"matmul: mat1 and mat2 must have the same dtype: {describe(a)} and {describe(b)} differ in dtype; convert "
+            "one with .to(dtype)"
+        )
     kind = a.dtype
     if kind.is_complex and IN_BROWSER:  # where NumPy has no BLAS
         return parts_of("matmul")(a, b)  # type: ignore[misc]
@@ -109,7 +122,8 @@ matmul.reads = read_crosswise
 def check_linear(x: Tensor, weight: Tensor) -> None:
     """Shapes of a linear layer. ValueError names both."""
     if weight.ndim != 2 or not x.shape or x.shape[-1] != weight.shape[1]:
-        raise ValueError(f"linear: {describe(x)} does not fit the weight {describe(weight)} (outputs, inputs)")
+        told = _not_multiplied(x.shape, weight.shape[::-1]) + ": " if x.shape and weight.ndim == 2 else ""
+        raise ValueError(f"linear: {told}{describe(x)} does not fit the weight {describe(weight)} (outputs, inputs)")
 
 
 def _linear_by_autocast(linear: Any, args: tuple[Any, ...], dtype: Any) -> Tensor:
@@ -132,7 +146,10 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
     widened = (weight.dtype.is_bits or weight.dtype is _dtype.float16) and x.dtype is _dtype.float32
     if x.dtype is not weight.dtype and not (packed and x.dtype.is_floating_point or widened):
         hint = "x to float32" if packed else "one"
-        raise TypeError(f"linear: {describe(x)} and the weight {describe(weight)} differ in dtype; convert {hint}")
+        raise TypeError(
+            f"linear: mat1 and mat2 must have the same dtype: {describe(x)} and the weight {describe(weight)} differ "
+            f"in dtype; convert {hint}"
+        )
     weight = dequantize(weight) if packed else weight
     y = x @ weight.to(x.dtype).mT
     if bias is not None:
@@ -181,7 +198,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tens
 def bmm(a: Tensor, b: Tensor) -> Tensor:
     """(B, M, K) @ (B, K, N), without broadcasting."""
     if a.ndim != 3 or b.ndim != 3 or a.shape[0] != b.shape[0]:
-        raise ValueError(f"bmm: takes (B, M, K) and (B, K, N), got {describe(a)} and {describe(b)}")
+        raise ValueError(
+            f"bmm: batch1 and batch2 must be 3D tensors (B, M, K) and (B, K, N), got {describe(a)} and {describe(b)}"
+        )
     return a @ b
 
 
@@ -219,7 +238,9 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
 def mm(a: Tensor, b: Tensor) -> Tensor:
     """(M, K) @ (K, N)."""
     if a.ndim != 2 or b.ndim != 2:
-        raise ValueError(f"mm: takes two matrices, got {describe(a)} and {describe(b)}")
+        raise ValueError(
+            f"mm: self and mat2 must be a matrix each: takes two matrices, got {describe(a)} and {describe(b)}"
+        )
     return matmul(a, b)
 
 

@@ -9,6 +9,7 @@ import { clearRestartError, clearError, showError } from "../../page/errors.js";
 import { saveFile } from "../../page/save-file.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
+import { fetchWhole } from "../../shared/sent.js";
 import { siteUrl } from "../../shared/site.js";
 import { counted } from "../../shared/words.js";
 import { CellItem } from "./cell-item.js";
@@ -154,13 +155,11 @@ export default class LabView {
 
   /** @param {Lesson} lesson */
   async openLesson({ file, title, files }) {
-    const response = await fetch(siteUrl(`lessons/${file}`));
-    if (!response.ok) throw new UserError("This lesson could not be loaded.", { where: file, hint: "Check your connection." });
-    const notebook = fromScript(await response.text(), title);
+    const script = await fetchWhole(`lessons/${file}`, (response) => response.text(), { what: "This lesson" });
+    const notebook = fromScript(script, title);
     const wanted = await Promise.all(files.map(async (name) => {
-      const answer = await fetch(siteUrl(`lessons/${name}`));
-      if (!answer.ok) throw new UserError("A file of this lesson could not be loaded.", { where: name, hint: "Check your connection." });
-      return { name: lastPart(name), blob: await answer.blob() };
+      const blob = await fetchWhole(`lessons/${name}`, (response) => response.blob(), { what: "A file of this lesson" });
+      return { name: lastPart(name), blob };
     }));
     await this.open(notebook, null, wanted);
     this.filesChanged = wanted.length > 0;

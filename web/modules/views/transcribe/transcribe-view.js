@@ -390,7 +390,7 @@ export default class TranscribeView {
     const { transcript } = this.sheet;
     const recording = present(this.sheet.recording, "the recording");
     const { keeper } = this;
-    await keeper.save();
+    keeper.save(); // nobody waits for the disk, which takes seconds for hours of sound
     if (further) this.sheet.resume("Transcribing.");
     else this.sheet.begin(this.settings.options(this.choice.model).task, "Transcribing.");
     if (!this.engine.about && !this.server.used) this.sheet.progress.show("Starting the engine…");

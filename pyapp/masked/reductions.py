@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from math import inf, nan
 from typing import Any
 
-from .engine import ops
-from .engine.dtype import bool_, int64
-from .engine.ops.dtype_limits import iinfo
-from .engine.ops.linalg.norms import vector_norm
-from .engine.tensor import Tensor
-from .engine.user_errors import describe
+from ..engine import ops
+from ..engine.dtype import bool_, int64
+from ..engine.ops.dtype_limits import iinfo
+from ..engine.ops.linalg.norms import vector_norm
+from ..engine.tensor import Tensor
+from ..engine.user_errors import describe
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",

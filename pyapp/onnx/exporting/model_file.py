@@ -1,0 +1,144 @@
+"""The bytes of an ONNX model: Protocol Buffers by https://github.com/onnx/onnx/blob/main/onnx/onnx.proto."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from pyapp.engine import Tensor, quant
+from pyapp.errors import ModelError
+from pyapp.formats.protobuf import bytes_field, bytes_head, float_field, int_field
+from pyapp.formats.sink import AnySink, open_sink
+
+from .graph import Graph, element_code
+
+_IR_VERSIONS = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}  # by opset
+LARGEST = 2_000_000_000  # bytes of a file; protobuf's limit is 2^31 - 1
+INSIDE = 1024  # bytes up to which tensors stay in the model where the others have a file of their own
+ALIGNMENT = 4096  # of tensors in that file, so that it can be mapped
+_EXTERNAL = 1  # TensorProto.DataLocation
+
+Sizes = Sequence[int | str]  # of an input or output: numbers, and names of sizes that may differ
+
+
+def _attribute(name: str, value: Any) -> bytes:
+    head = bytes_field(1, name)
+    if isinstance(value, str):
+        return head + bytes_field(4, value) + int_field(20, 3)
+    if isinstance(value, float):
+        return head + float_field(2, value) + int_field(20, 1)
+    if isinstance(value, int):
+        return head + int_field(3, value) + int_field(20, 2)
+    if value and isinstance(value[0], str):
+        return head + b"".join(bytes_field(9, part) for part in value) + int_field(20, 8)
+    return head + b"".join(int_field(8, part) for part in value) + int_field(20, 7)
+
+
+def _info(name: str, x: Tensor, sizes: Sizes) -> bytes:
+    shape = b"".join(
+        bytes_field(1, int_field(1, size) if isinstance(size, int) else bytes_field(2, size)) for size in sizes
+    )
+    kind = bytes_field(1, int_field(1, element_code(x.dtype)) + bytes_field(2, shape))
+    return bytes_field(1, name) + bytes_field(2, kind)
+
+
+def _data(x: Tensor) -> Any:
+    """The bytes of a dense tensor."""
+    flat = x.detach().cpu().contiguous()
+    return flat.storage.bytes_view()[flat.offset * flat.dtype.itemsize :][: flat.numel() * flat.dtype.itemsize]
+
+
+def _entry(key: str, value: str) -> bytes:
+    return bytes_field(13, bytes_field(1, key) + bytes_field(2, value))
+
+
+class _Outside:
+    """The places of tensors in a file beside the model."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.size = name, 0
+        self.places: dict[str, tuple[int, Tensor]] = {}
+
+    def take(self, name: str, x: Tensor, nbytes: int) -> bytes:
+        """The fields that say where a tensor is."""
+        at = -(-self.size // ALIGNMENT) * ALIGNMENT
+        self.places[name] = at, x
+        self.size = at + nbytes
+        return (
+            _entry("location", self.name) + _entry("offset", str(at)) + _entry("length", str(nbytes))
+            + int_field(14, _EXTERNAL)
+        )  # fmt: skip
+
+    def write(self, sink: IO[bytes]) -> None:
+        written = 0
+        for at, x in self.places.values():
+            sink.write(bytes(at - written))
+            data = _data(x)
+            sink.write(data)
+            written = at + len(data)
+
+
+def write_model(
+    graph: Graph, inputs: Sequence[tuple[str, Tensor, Sizes]], outputs: Sequence[tuple[str, Tensor, Sizes]],
+    file: AnySink, external_data: bool | None,
+) -> None:  # fmt: skip
+    """Writes the model: with external_data the large tensors into a file beside it, FILE.data; None: if it has more
+    than 2 GB. ModelError for one so large that has no place for such a file."""
+    dense = {name: quant.dequantize(x) if x.dtype.is_quantized else x for name, x in graph.tensors.items()}
+    parts: list[bytes] = []
+    for node in graph.nodes:
+        body = b"".join(bytes_field(1, name) for name in node.inputs)
+        body += b"".join(bytes_field(2, name) for name in node.outputs)
+        body += bytes_field(3, node.outputs[0]) + bytes_field(4, node.operator)
+        body += b"".join(bytes_field(5, _attribute(name, value)) for name, value in node.attributes.items())
+        parts.append(bytes_field(1, body))
+    parts.append(bytes_field(2, "pyapp"))
+    parts += [bytes_field(11, _info(*info)) for info in inputs]
+    parts += [bytes_field(12, _info(*info)) for info in outputs]
+    heads, size = _heads(dense, None)
+    size += sum(len(part) for part in parts)
+    path = Path(file) if isinstance(file, (str, os.PathLike)) else None
+    outside = None
+    if external_data or external_data is None and size > LARGEST and path is not None:
+        if path is None:
+            raise ValueError("export: external_data needs the path of a file, beside which the tensors are written")
+        outside = _Outside(f"{path.name}.data")
+        heads, size = _heads(dense, outside)
+        size += sum(len(part) for part in parts)
+        with open_sink(path.with_name(outside.name)) as sink:
+            outside.write(sink)
+    if size > LARGEST:
+        raise ModelError(
+            f"the model has {size:,} bytes, an ONNX file at most {LARGEST:,}",
+            hint="Give the path of a file, and leave out external_data=False: the tensors get a file of their own",
+        )
+    start = int_field(1, _IR_VERSIONS[graph.opset]) + bytes_field(2, "pyapp")
+    with open_sink(file) as sink:
+        _put(sink, start, bytes_head(7, size), *parts)
+        for name, x in dense.items():
+            _put(sink, heads[name])
+            if outside is None or name not in outside.places:
+                _put(sink, _data(x))
+        _put(sink, bytes_field(8, bytes_field(1, "") + int_field(2, graph.opset)))
+
+
+def _heads(dense: Mapping[str, Tensor], outside: _Outside | None) -> tuple[dict[str, bytes], int]:
+    """What precedes the bytes of each tensor, and the size of all."""
+    heads, size = {}, 0
+    for name, x in dense.items():
+        fields = b"".join(int_field(1, n) for n in x.shape) + int_field(2, element_code(x.dtype)) + bytes_field(8, name)
+        nbytes = x.numel() * x.dtype.itemsize
+        if outside is not None and nbytes > INSIDE:
+            inner, nbytes = fields + outside.take(name, x, nbytes), 0
+        else:
+            inner = fields + bytes_head(9, nbytes)
+        heads[name] = bytes_head(5, len(inner) + nbytes) + inner
+        size += len(heads[name]) + nbytes
+    return heads, size
+
+
+def _put(sink: IO[bytes], *parts: Any) -> None:
+    for part in parts:
+        sink.write(part)

@@ -1,0 +1,111 @@
+"""pyapp export-onnx: the files compute what the models compute, for other batches and lengths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, no_grad, tensor
+from pyapp.formats import write_safetensors
+from pyapp.models import llama, load_model
+from pyapp.models.loading.by_task import load_task_model
+from pyapp.models.loading.pictures import load_image_model
+from pyapp.onnx import load
+from tests.models.decoder_configs import SMALL
+from tests.models.picture_folders import write_picture_folder
+from tests.tasks.test_texts import folder as text_folder
+from tests.tasks.test_texts import folders as text_folders
+from tests.together import check_each
+
+pytestmark = pytest.mark.native_only
+folders = text_folders  # the fixture
+
+
+def run(*arguments: object) -> int:
+    from pyapp.cli import run as run_command
+
+    return run_command(["export-onnx", *map(str, arguments)])
+
+
+def of_texts(name: Path, task: str) -> Callable[[list[Tensor]], Any]:
+    model = load_task_model(name, task).model
+    if task == "features":
+        return lambda given: (model.encoder(*given), model(*given))
+    return lambda given: model(*given)
+
+
+def test_models_become_files(folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokens = text_folder(tmp_path / "tokens", "roberta", "token-classification", "RobertaForTokenClassification")
+    answers = text_folder(tmp_path / "answers", "bert", "question-answering", "BertForQuestionAnswering")
+    cases = [
+        ("features", folders["embed"], 3), ("sequence-classification", folders["classify"], 3),
+        ("masked-lm", folders["fill-mask"], 3), ("token-classification", tokens, 2), ("question-answering", answers, 3),
+    ]  # fmt: skip
+
+    def check(task: str, source: Path, count: int) -> None:
+        assert run(source, tmp_path / task) == 0
+        assert f"for {task}" in capsys.readouterr().out
+        assert (tmp_path / task / "config.json").read_bytes() == (source / "config.json").read_bytes()
+        assert (tmp_path / task / "tokenizer.json").exists()
+        file = load(tmp_path / task / "model.onnx")
+        assert [info.name for info in file.inputs] == ["input_ids", "attention_mask", "token_type_ids"][:count]
+        assert file.inputs[0].type.shape == ("batch_size", "sequence_length")
+        random = np.random.RandomState(0)
+        for shape in ((3, 7), (1, 4)):
+            mask = np.ones(shape, "int64")
+            mask[0, 2:] = 0
+            given = [tensor(x) for x in (random.randint(5, 15, shape), mask, random.randint(0, 2, shape))][:count]
+            with no_grad():
+                wanted, found = of_texts(source, task)(given), file(*given)
+            wanted = wanted.unbind(-1) if task == "question-answering" else wanted
+            pairs = zip(found, wanted, strict=True) if isinstance(found, tuple) else [(found, wanted)]
+            for own, other in pairs:
+                np.testing.assert_allclose(own.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
+
+    check_each(check, cases)
+    assert (tmp_path / "features" / "1_Pooling" / "config.json").exists()
+
+
+def test_pictures_and_language_models(tmp_path: Path) -> None:
+    source = write_picture_folder(tmp_path / "resnet", "resnet")
+    assert run(source, tmp_path / "pictures", "--opset", 18) == 0
+    pixels = pyapp.randn(3, 3, 12, 12)
+    with no_grad():
+        wanted = load_image_model(source, "image-classification").model(pixels)
+        np.testing.assert_allclose(
+            load(tmp_path / "pictures" / "model.onnx")(pixels).numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5
+        )
+    writer = text_folder(tmp_path / "writer", "bert", "masked-lm", "BertForMaskedLM")
+    words = len(json.loads((writer / "tokenizer.json").read_text())["model"]["vocab"])
+    config = SMALL | {"vocab_size": words, "architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+    write_safetensors(
+        writer / "model.safetensors", llama.TASKS["causal-lm"](llama.Config.from_dict(config)).state_dict()
+    )
+    (writer / "config.json").write_text(json.dumps(config))
+    assert run(writer, tmp_path / "written") == 0
+    ids = tensor([[1, 5, 6, 7, 2]])
+    with no_grad():
+        wanted = load_model(writer, dtype="float32").model(ids)
+    np.testing.assert_allclose(
+        load(tmp_path / "written" / "model.onnx")(ids).numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_mistakes(folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    other = write_picture_folder(tmp_path / "boxes", "yolos")
+    for arguments, message in (
+        ((folders["classify"], folders["classify"]), "this is the folder of the model"),
+        ((folders["classify"], tmp_path / "a", "--task", "masked-lm"), "made for sequence-classification"),
+        ((folders["classify"], tmp_path / "a", "--task", "poems"), "'poems' is none of features"),
+        ((other, tmp_path / "a"), "this model is for object-detection"),
+        ((tmp_path / "empty", tmp_path / "a"), "empty"),
+    ):
+        assert run(*arguments) == 1
+        assert message in capsys.readouterr().err
