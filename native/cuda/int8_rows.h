@@ -1,8 +1,8 @@
 /* Products of int8 weights in blocks and a few rows of int8 activations, as fast as the weights are read. A warp takes 16
  * outputs (two bands of 8) or 32, and of their columns a chunk at a time; the warps of a block share the chunks. Bands lie
  * in memory as tensor cores want the weights, so that a lane loads what it multiplies: 4 bytes of output LANE / 4, next to
- * those of the other lanes. It loads a chunk while it multiplies the one before. The weights are decoded once for all rows;
- * the sums of whole numbers are exact. */
+ * those of the other lanes. It loads the next chunks while it multiplies one. The weights are decoded once for all rows; the
+ * sums of whole numbers are exact. */
 #ifndef PYAPP_INT8_ROWS_H
 #define PYAPP_INT8_ROWS_H
 #include "gated.h"
@@ -15,6 +15,10 @@
 #define ROWS_KIND CHOOSE(rows > FEW_ROWS, 0, 1 + (rows > 8) + (rows > 16)) /* see int8_few_rows */
 #define ROWS_BLOCKS PARTS(outputs, CHOOSE(rows <= 8, 16, CHOOSE(rows <= 16, 32, 16)))
 enum { ROWS_THREADS = 32 * ROWS_WARPS, MOST_GATHERED = ROWS_WARPS * 2 * 16 * FEW_ROWS };
+
+/* `value`, which in a variant (VARIANT in gpu.h) is this number of VARIED, so that the compiler knows it and leaves out what
+ * other values need. */
+#define KNOWN(number, value) (COMPILED(false) ? (value) : (number))
 
 /* Four bytes that may lie anywhere, of memory that begins where four bytes do. */
 DEVICE uint32_t word_at(const uint8_t *p)
@@ -33,6 +37,7 @@ template <class T> DEVICE T of_four(T value, int which) { return __shfl_sync(EVE
 
 /* ---- Weights. A source has
  *     CHUNK      runs of 32 columns that are loaded at a time
+ *     AHEAD      for how many chunks ahead of the one that is multiplied, where a warp has 8 rows and 16 outputs
  *     WHOLE      whether rows have whole chunks
  *     HALVES     whether the first and the last 16 columns of a run have scales of their own
  *     MINIMUMS   whether minimums are subtracted
@@ -47,7 +52,7 @@ template <int CHUNK, bool HALVES> struct run_scales {
 
 /* linear_q8_0 and linear_q8_group: scales of 2 or of 4 bytes. */
 template <int SCALE_BYTES> struct q8_source {
-    static constexpr int CHUNK = 4;
+    static constexpr int CHUNK = 4, AHEAD = 2;
     static constexpr bool WHOLE = false, HALVES = false, MINIMUMS = false;
     const uint8_t *w;
     int64_t runs;
@@ -92,7 +97,7 @@ BAND_TYPES(BANDED_AS)
 /* The types of linear_blocks that lie in bands. */
 template <int64_t TYPE> struct band_source {
     using type = banded<TYPE>;
-    static constexpr int CHUNK = 8;
+    static constexpr int CHUNK = 8, AHEAD = type::nibbles && !type::two_bits && !type::one_bit ? 2 : 1;
     static constexpr bool WHOLE = type::large, HALVES = type::halves, MINIMUMS = type::minimums;
     static constexpr int PARTS_OF_RUN = HALVES ? 2 : 1;
     const uint8_t *w;
@@ -195,7 +200,7 @@ template <int64_t TYPE> struct band_source {
 /* The types that lie as files have them, row after row. */
 template <int64_t TYPE> struct row_source {
     static constexpr bool TABLE = TYPE == IQ4_NL || TYPE == IQ4_XS || TYPE == MXFP4;
-    static constexpr int CHUNK = TABLE ? 8 : 4;
+    static constexpr int CHUNK = TABLE ? 8 : 4, AHEAD = 1;
     static constexpr bool WHOLE = false, HALVES = false, MINIMUMS = false;
     const uint8_t *w;
     int64_t runs, outputs;
@@ -263,7 +268,9 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
                       int64_t runs, Put put, Prepare prepare)
 {
     constexpr int PARTS_OF_RUN = Source::HALVES ? 2 : 1, BANDS = 2 * TILES, ALL = TILES * EIGHTS * 128;
-    constexpr bool AHEAD = TILES == 1 && EIGHTS < 4; /* else registers would not suffice */
+    constexpr int MOST_AHEAD = OWN || !Source::MINIMUMS ? 2 : 1; /* registers would not suffice for more */
+    constexpr int AHEAD = TILES == 1 && EIGHTS == 1 ? MIN(Source::AHEAD, MOST_AHEAD) : 0;
+    constexpr int LOADED = MAX(AHEAD, 1);
     const int g = LANE / 4, t = LANE % 4;
     const int64_t bands = PARTS(outputs, BAND), chunks = PARTS(runs, Source::CHUNK);
     int row_of_values[EIGHTS], row_of_sums[EIGHTS][2]; /* where they begin in x, in blocks */
@@ -277,29 +284,33 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
     FOR_EACH_BLOCK(unit, PARTS(bands, BANDS))
     {
         float sums[TILES][EIGHTS][4] = {{{0}}};
-        typename Source::raw next[BANDS];
-        const auto load = [&](int64_t chunk) {
+        typename Source::raw next[LOADED][BANDS];
+        const auto load = [&](typename Source::raw to[BANDS], int64_t chunk) {
 #pragma unroll
             for (int b = 0; b < BANDS; b++)
-                source.load(next[b], MIN(unit * BANDS + b, bands - 1), chunk);
+                source.load(to[b], MIN(unit * BANDS + b, bands - 1), chunk);
         };
-        if (AHEAD && WARP < chunks)
-            load(WARP);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (WARP + i * ROWS_WARPS < chunks)
+                load(next[i], WARP + i * ROWS_WARPS);
         if (!prepared)
             prepare();
         prepared = true;
-        for (int64_t chunk = WARP; chunk < chunks; chunk += ROWS_WARPS) {
+        /* What a lane has on its way covers the time of a load only with more than one chunk, where a multiprocessor has one
+         * block: of q8_0 a block has 17 KB on its way for each. */
+        const auto add = [&](int64_t chunk, typename Source::raw loaded[BANDS]) {
             if (!AHEAD)
-                load(chunk);
+                load(loaded, chunk);
             typename Source::raw now[BANDS];
             run_scales<Source::CHUNK, Source::HALVES> scales[BANDS];
 #pragma unroll
             for (int b = 0; b < BANDS; b++) {
-                now[b] = next[b];
+                now[b] = loaded[b];
                 source.decode(scales[b], now[b]);
             }
-            if (AHEAD && chunk + ROWS_WARPS < chunks)
-                load(chunk + ROWS_WARPS);
+            if (AHEAD && chunk + AHEAD * ROWS_WARPS < chunks)
+                load(loaded, chunk + AHEAD * ROWS_WARPS);
             const activations *const own = x + chunk * Source::CHUNK;
 #pragma unroll
             for (int run = 0; run < Source::CHUNK; run++) {
@@ -354,7 +365,12 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
                     }
                 }
             }
-        }
+        };
+        for (int64_t first = WARP; first < chunks; first += LOADED * ROWS_WARPS)
+#pragma unroll
+            for (int i = 0; i < LOADED; i++)
+                if (first + i * ROWS_WARPS < chunks)
+                    add(first + i * ROWS_WARPS, next[i]);
 #pragma unroll
         for (int m = 0; m < TILES; m++)
 #pragma unroll
@@ -385,12 +401,18 @@ DEVICE void int8_few_rows(float *gathered, const Source &source, const activatio
 {
     const int kind = ROWS_KIND;
     const auto nothing = [] {};
-    if (COMPILED(VARIED % 4 == 1) && kind == 1)
-        int8_rows<1, 1, false>(gathered, source, x, rows, outputs, runs, put, nothing);
-    else if (COMPILED(VARIED % 4 == 2) && kind == 2)
-        int8_rows<2, 2, false>(gathered, source, x, rows, outputs, runs, put, nothing);
-    else if (COMPILED(VARIED % 4 == 3) && kind == 3)
-        int8_rows<1, 4, false>(gathered, source, x, rows, outputs, runs, put, nothing);
+    if constexpr (COMPILED(VARIED % 4 == 1)) {
+        if (kind == 1)
+            int8_rows<1, 1, false>(gathered, source, x, rows, outputs, runs, put, nothing);
+    }
+    if constexpr (COMPILED(VARIED % 4 == 2)) {
+        if (kind == 2)
+            int8_rows<2, 2, false>(gathered, source, x, rows, outputs, runs, put, nothing);
+    }
+    if constexpr (COMPILED(VARIED % 4 == 3)) {
+        if (kind == 3)
+            int8_rows<1, 4, false>(gathered, source, x, rows, outputs, runs, put, nothing);
+    }
 }
 
 /* The weights that a block of int8_few_rows begins with, whose bands have so many bytes. */

@@ -34,18 +34,14 @@ template <bool HALF> DEVICE void multiply_byte_fragments(int sums[4], const int 
                      "{%0,%1,%2,%3};"
                      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-    for (int column = 0; column < 8; column++) {
-        const int lane = 4 * column + LANE % 4;
-        const int first = __shfl_sync(EVERY_LANE, b[0], lane), last = HALF ? 0 : __shfl_sync(EVERY_LANE, b[1], lane);
-        for (int i = 0; i < 2; i++) {
-            int sum = __dp4a(a[i], first, HALF ? 0 : __dp4a(a[2 + i], last, 0));
-            sum += __shfl_xor_sync(EVERY_LANE, sum, 1);
-            sum += __shfl_xor_sync(EVERY_LANE, sum, 2);
-            if (column / 2 == LANE % 4)
-                sums[2 * i + column % 2] = sum;
-        }
-    }
+#else /* sm_75 has the quarters of these alone, whose lanes are the same (PTX ISA, mma.m8n8k16 of s8) */
+#pragma unroll
+    for (int k = 0; k < (HALF ? 1 : 2); k++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                         : "+r"(sums[2 * i]), "+r"(sums[2 * i + 1])
+                         : "r"(a[2 * k + i]), "r"(b[k]));
 #endif
 }
 
@@ -54,17 +50,9 @@ template <bool HALF>
 DEVICE void multiply_bytes(int sums[4], const int (*x)[INT8_STRIDE], const int (*w)[INT8_STRIDE], int first)
 {
     const int g = LANE / 4, t = LANE % 4;
-#if HAS_TENSOR_CORES
     const int a[4] = {x[g][first + t], x[g + 8][first + t], HALF ? 0 : x[g][4 + t], HALF ? 0 : x[g + 8][4 + t]};
     const int b[2] = {w[g][first + t], HALF ? 0 : w[g][4 + t]};
     multiply_byte_fragments<HALF>(sums, a, b);
-#else
-    sums[0] = sums[1] = sums[2] = sums[3] = 0;
-#pragma unroll 1
-    for (int k = first; k < first + (HALF ? 4 : 8); k++)
-        for (int i = 0; i < 4; i++)
-            sums[i] = __dp4a(x[g + i / 2 * 8][k], w[2 * t + i % 2][k], sums[i]);
-#endif
 }
 
 /* The tiles of y (rows, outputs). weights(output, k, s): four and four columns of block k. HALVES: whether the first and the
@@ -109,9 +97,6 @@ DEVICE void int8_product(int8_tile *tile, const activations *x, int64_t rows, in
                 }
             }
             __syncthreads();
-#if !HAS_TENSOR_CORES
-#pragma unroll 1 /* registers would not suffice */
-#endif
             for (int stage = 0; stage < INT8_STAGE; stage++)
 #pragma unroll
                 for (int i = 0; i < 2; i++)

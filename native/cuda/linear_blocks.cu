@@ -16,32 +16,41 @@ template <class Source> DEVICE void linear_blocks_of(const launch &record, float
                   d[linear_blocks_outputs], source.runs, put);
 }
 
-VARIANT(linear_blocks, 4 * type + ROWS_KIND)
+/* Many rows are compiled once for all types. */
+VARIANT(linear_blocks, CHOOSE(rows > FEW_ROWS, 0, 4 * type + ROWS_KIND))
+#define LINEAR_BLOCKS_TYPE KNOWN(VARIED / 4, record.dims[linear_blocks_type])
+#define OWN_ROW_TYPE KNOWN(VARIED - OWN_ROW_KIND, record.dims[quantize_linear_blocks_type])
 
+/* What is not compiled is not made of the templates either, which takes most of the compiler's time. */
+template <int64_t TYPE, class Source> DEVICE void linear_blocks_if(const launch &record, float *gathered, Source source)
+{
+    if constexpr (COMPILED(VARIED / 4 == TYPE))
+        linear_blocks_of(record, gathered, source);
+}
 #define IN_BANDS(name, code, ...)                                                                                      \
     case code:                                                                                                         \
-        if (COMPILED(VARIED / 4 == code))                                                                              \
-            linear_blocks_of(record, gathered, band_source<code>{w, runs});                                            \
+        linear_blocks_if<code>(record, gathered, band_source<code>{w, runs});                                          \
         break;
 #define IN_ROWS(name, code)                                                                                            \
     case code:                                                                                                         \
-        if (COMPILED(VARIED / 4 == code))                                                                              \
-            linear_blocks_of(record, gathered, row_source<code>{w, runs, outputs});                                    \
+        linear_blocks_if<code>(record, gathered, row_source<code>{w, runs, outputs});                                  \
         break;
 
-DEVICE bool is_bad(const launch &record)
+DEVICE bool is_bad(const launch &record, int64_t type)
 {
-    const block_type kind = type_of(record.dims[linear_blocks_type]);
+    const block_type kind = type_of(type);
     return kind.nbytes == 0 || record.dims[linear_blocks_inputs] % kind.values;
 }
 
 STEP(linear_blocks, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(rows, 128)), 256, 0)
 {
+    if (!COMPILED(VARIED == 0))
+        return;
     __shared__ int8_tile tile;
     const int64_t *d = record.dims, type = d[linear_blocks_type], runs = d[linear_blocks_inputs] / BLOCK;
     const uint8_t *w = (const uint8_t *)record.pointers[linear_blocks_w];
     const float *residual = (const float *)record.pointers[linear_blocks_residual];
-    if (is_bad(record)) {
+    if (is_bad(record, type)) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
@@ -52,8 +61,6 @@ STEP(linear_blocks, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(ro
         ((float *)record.pointers[linear_blocks_y])[row * d[linear_blocks_y_stride] + output] = sum;
     };
     const activations *x = (const activations *)record.pointers[linear_blocks_xq];
-    if (!COMPILED(VARIED % 4 == 0))
-        return;
     if (type_of(type).runs16)
         int8_product<true>(&tile, x, d[linear_blocks_rows], d[linear_blocks_outputs], runs, weights_of, put);
     else
@@ -64,6 +71,8 @@ STEP(linear_blocks, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(ro
 DEVICE void fetch_blocks_ahead(const void *w, int64_t type, int64_t inputs, int64_t rows, int64_t outputs)
 {
     const block_type kind = type_of(type);
+    if (kind.nbytes == 0)
+        return;
     const int64_t blocks = inputs / kind.values;
     if (in_bands(type))
         fetch_bands_ahead(w, blocks * band_bytes(type), rows, outputs);
@@ -74,7 +83,7 @@ DEVICE void fetch_blocks_ahead(const void *w, int64_t type, int64_t inputs, int6
 AHEAD(linear_blocks)
 {
     const int64_t *d = record.dims;
-    fetch_blocks_ahead(record.pointers[linear_blocks_w], d[linear_blocks_type], d[linear_blocks_inputs],
+    fetch_blocks_ahead(record.pointers[linear_blocks_w], LINEAR_BLOCKS_TYPE, d[linear_blocks_inputs],
                        d[linear_blocks_rows], d[linear_blocks_outputs]);
 }
 KERNEL(linear_blocks, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
@@ -82,11 +91,11 @@ KERNEL(linear_blocks, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
     __shared__ float gathered[MOST_GATHERED];
     const int64_t runs = record.dims[linear_blocks_inputs] / BLOCK, outputs = record.dims[linear_blocks_outputs];
     const uint8_t *w = (const uint8_t *)record.pointers[linear_blocks_w];
-    if (is_bad(record)) {
+    if (is_bad(record, LINEAR_BLOCKS_TYPE)) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    switch (record.dims[linear_blocks_type]) {
+    switch (LINEAR_BLOCKS_TYPE) {
         BAND_TYPES(IN_BANDS)
         ROW_TYPES(IN_ROWS)
     }
@@ -98,27 +107,30 @@ _Static_assert((int)quantize_linear_blocks_epsilon == (int)quantize_linear_q8_0_
                "the slots differ");
 VARIANT(quantize_linear_blocks, OWN_ROW_KIND + type)
 
+template <int64_t TYPE, class Source> DEVICE void own_row_if(const launch &record, activations *row, Source source)
+{
+    if constexpr (COMPILED(VARIED == OWN_ROW_KIND + TYPE))
+        int8_own_row(record, row, source);
+}
 #define OWN_IN_BANDS(name, code, ...)                                                                                  \
     case code:                                                                                                         \
-        if (COMPILED(VARIED == OWN_ROW_KIND + code))                                                                   \
-            int8_own_row(record, row, band_source<code>{w, runs});                                                     \
+        own_row_if<code>(record, row, band_source<code>{w, runs});                                                     \
         break;
 #define OWN_IN_ROWS(name, code)                                                                                        \
     case code:                                                                                                         \
-        if (COMPILED(VARIED == OWN_ROW_KIND + code))                                                                   \
-            int8_own_row(record, row, row_source<code>{w, runs, outputs});                                             \
+        own_row_if<code>(record, row, row_source<code>{w, runs, outputs});                                             \
         break;
 
 AHEAD(quantize_linear_blocks)
 {
     const int64_t *d = record.dims;
-    fetch_blocks_ahead(record.pointers[quantize_linear_blocks_w], d[quantize_linear_blocks_type],
-                       d[quantize_linear_blocks_inputs], 1, d[quantize_linear_blocks_outputs]);
+    fetch_blocks_ahead(record.pointers[quantize_linear_blocks_w], OWN_ROW_TYPE, d[quantize_linear_blocks_inputs], 1,
+                       d[quantize_linear_blocks_outputs]);
 }
 KERNEL(quantize_linear_blocks, OWN_ROW_BLOCKS, 256, OWN_ROW_SHARED)
 {
     DYNAMIC_SHARED(activations, row);
-    const int64_t *d = record.dims, type = d[quantize_linear_blocks_type], inputs = d[quantize_linear_blocks_inputs];
+    const int64_t *d = record.dims, type = OWN_ROW_TYPE, inputs = d[quantize_linear_blocks_inputs];
     const int64_t runs = inputs / BLOCK, outputs = d[quantize_linear_blocks_outputs];
     const uint8_t *w = (const uint8_t *)record.pointers[quantize_linear_blocks_w];
     const block_type kind = type_of(type);

@@ -21,6 +21,7 @@ from pyapp.text.generation.generate import Session
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.sampling import Sampler
 from pyapp.text.generation.session import cache_dtype, prompt_pass
+from pyapp.vision.processors import ImageProcessor
 from tests.models.codec_configs import sound
 from tests.models.test_codecs import make as make_codec
 from tests.models.test_voices import batch as voice_batch
@@ -30,6 +31,7 @@ from tests.models.test_whisper import make
 from tests.models.whisper_model import CONFIGS, inputs
 from tests.serve.test_scheduler import PROMPTS, Client, run
 from tests.text.chat_model import write_chat_model
+from tests.vision.processor_cases import CASES, pictures
 
 from . import emulated
 
@@ -58,6 +60,21 @@ def story(model: Llama2c) -> tuple[list[np.ndarray], list[int]]:
         tokens.append(token)
         logits = session.step(token)
     return found, tokens
+
+
+def test_pictures_are_prepared_where_they_lie() -> None:
+    """On the CPU too, where new tensors are made on a card."""
+    kind, settings = CASES["vit"]
+    made = ImageProcessor.from_settings({"image_processor_type": f"{kind}ImageProcessor", **settings})
+    picture = pyapp.from_numpy(pictures("vit")[0])
+    expected = made([picture]).pixel_values.numpy()
+    pyapp.set_default_device(DEVICE)
+    try:
+        found = made([picture]).pixel_values
+    finally:
+        pyapp.set_default_device(None)
+    assert found.device == picture.device
+    np.testing.assert_array_equal(found.numpy(), expected)
 
 
 @pytest.mark.parametrize(

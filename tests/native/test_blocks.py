@@ -11,7 +11,8 @@ from pyapp.engine.blocks.layout import BLOCK_TYPES
 from pyapp.engine.blocks.reading import dequantize_blocks
 from pyapp.formats.ggml_file import TYPE_CODES as BLOCK_CODES
 from tests.native.checks import run_checked
-from tests.native.kernels import BAD_ARGUMENT, INDEX_RANGE, OK, Kernels, unaligned
+from tests.native.emulated import EmulatedKernels
+from tests.native.kernels import BAD_ARGUMENT, INDEX_RANGE, OK, Kernels, aligned, unaligned
 from tests.native.test_quant import ACTIVATIONS, activations, normal
 
 KINDS = tuple(BLOCK_TYPES)
@@ -228,6 +229,22 @@ def test_linear_of_long_rows(kernels: Kernels, kind: str) -> None:
     check_linear(kernels, kind, 1, 19, 4096 + 512)
     check_linear(kernels, kind, 5, 9, 4096 + 512)
     check_linear(kernels, kind, 17, 41, 768)
+
+
+@pytest.mark.parametrize("kind", ["q4_0", "q4_K", "q6_K"])
+def test_a_long_row_that_is_quantised_there(kernels: Kernels, kind: str) -> None:
+    """CUDA alone has it: the bits of a row that another kernel has quantised. Warps have three chunks, two and one."""
+    outputs, inputs = 19, 4096 + 1024
+    if not isinstance(kernels, EmulatedKernels):
+        assert kernels.run("quantize_linear_blocks") == BAD_ARGUMENT
+        return
+    w, x = weights_of(kernels, kind, random_blocks(kind, outputs, inputs)), aligned(normal(1, inputs))
+    y, xq = np.full((1, outputs), np.nan, np.float32), activations(x)
+    made = np.zeros_like(xq[0])
+    sizes = dict(outputs=outputs, inputs=inputs, type=BLOCK_CODES[kind])
+    assert kernels.run("quantize_linear_blocks", x=x, w=w, xq=made, y=y, before=0, **sizes) == OK
+    assert made.tobytes() == xq.tobytes()
+    assert y.tobytes() == products(kernels, "linear_blocks", kind, 1, xq, w, np.zeros(outputs, np.float32)).tobytes()
 
 
 def products(

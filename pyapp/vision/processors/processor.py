@@ -293,7 +293,7 @@ class ImageProcessor:
             if self.rescale_offset:
                 x = x - 1
         mean, std = (
-            ops.tensor([*map(float, values)], dtype="float32").reshape(3, 1, 1)
+            ops.tensor([*map(float, values)], dtype="float32", device=x.device).reshape(3, 1, 1)
             for values in (self.image_mean, self.image_std)
         )
         return self._normalized(x, mean, std).contiguous()
