@@ -116,7 +116,7 @@ def made(record: Any, decode: Encode) -> Module:
     try:
         with Device("meta"), set_grad_enabled(False):
             return kind(*args, **kwargs)
-    except (TypeError, ValueError, RuntimeError, AssertionError, AttributeError, KeyError) as error:
+    except (TypeError, ValueError, RuntimeError, MemoryError, AssertionError, AttributeError, KeyError) as error:
         raise FileFormatError(f"the program has a {kind.__name__} that cannot be made: {error!s:.200}") from error
 
 

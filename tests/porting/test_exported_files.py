@@ -167,7 +167,10 @@ ATTACKS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "code as an argument": (lambda m: _node(m, "call_function").update(kwargs={"dict": [["a=1)#", 1]]}), "no name"),
     "code as a class": (lambda m: m.update(name="A\nimport os"), "which is none"),
     "another layer": (lambda m: m["layers"]["out"].update({"class": "os"}), "none of pyapp.nn"),
-    "a large layer": (lambda m: m["layers"]["embed"]["kwargs"].update(num_embeddings=2**40), "has the shape"),
+    "a large layer": (
+        lambda m: m["layers"]["embed"]["kwargs"].update(num_embeddings=2**40),
+        "has the shape|cannot allocate",
+    ),  # the latter in a browser
     "a method as a tensor": (lambda m: m["tensors"][0].__setitem__(0, "embed.forward"), "taken"),
     "a hidden tensor": (lambda m: m["tensors"][0].__setitem__(0, "embed.__class__"), "which is none"),
     "a tensor less": (lambda m: m["tensors"].pop(), "no tensor for|does not have"),
