@@ -12,18 +12,15 @@ from math import sqrt
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops import cat
-from pyapp.nn import Embedding, GatedFeedForward, LayerNorm, Module, ModuleList
-from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn import GatedFeedForward, LayerNorm, Module
 from pyapp.nn.encoders.encoders import (
     DenseClassifierHead,
-    Encoder,
     Headed,
     LinearHead,
     NormedWords,
     headed,
-    visible_keys,
 )  # fmt: skip
-from pyapp.nn.encoders.rotary_encoder import RotaryAttention
+from pyapp.nn.encoders.rotary_encoder import NormFirstRotaryEncoder, RotaryAttention
 
 from .loading.config import DecoderConfig, check_padding, require
 from .loading.labels import Labelled
@@ -87,30 +84,12 @@ class Block(Module):
         return x + self.mlp(self.post_attention_layernorm(x)) * self.scale
 
 
-class EsmC(Encoder):
-    """The encoder. It has no token types: those given are ignored."""
+class EsmC(NormFirstRotaryEncoder):
+    """The encoder."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
-        self.layers = ModuleList(Block(config) for _ in range(config.num_hidden_layers))
-        self.norm = LayerNorm(config.hidden_size, EPSILON, bias=False)
-        self.rotary = RotaryTable(config.to_dict())
-
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embed_tokens
-
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → hidden states (B, T, D)."""
-        self.check(ids, attention_mask)
-        mask, table = visible_keys(attention_mask), self.rotary.upto(ids.shape[1], self.device)
-        x = self.embed_tokens(ids)
-        for layer in self.layers:
-            x = layer(x, mask, table)
-        return self.norm(x)
+        blocks = (Block(config) for _ in range(config.num_hidden_layers))
+        super().__init__(config, blocks, LayerNorm(config.hidden_size, EPSILON, bias=False))
 
 
 class EsmCForMaskedLM(Headed):

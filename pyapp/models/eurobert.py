@@ -10,19 +10,16 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Embedding, GatedFeedForward, Linear, Module, ModuleList, RMSNorm
-from pyapp.nn.decoders.decoder import RotaryTable
+from pyapp.nn import GatedFeedForward, Linear, Module, RMSNorm
 from pyapp.nn.encoders.encoders import (
-    Encoder,
     Headed,
     TokenLabelsHead,
     Words,
     first_token,
     headed,
     mean_of_tokens,
-    visible_keys,
 )
-from pyapp.nn.encoders.rotary_encoder import RotaryAttention
+from pyapp.nn.encoders.rotary_encoder import NormFirstRotaryEncoder, RotaryAttention
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import DecoderConfig, check_padding, require
@@ -77,30 +74,12 @@ class Block(Module):
         return self.mlp(self.post_attention_layernorm(x), x)
 
 
-class EuroBert(Encoder):
+class EuroBert(NormFirstRotaryEncoder):
     """The encoder."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
-        self.layers = ModuleList(Block(config) for _ in range(config.num_hidden_layers))
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.rotary = RotaryTable(config.to_dict())
-
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embed_tokens
-
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → hidden states (B, T, D). There are no token types: those given are ignored."""
-        self.check(ids, attention_mask)
-        mask, table = visible_keys(attention_mask), self.rotary.upto(ids.shape[1], self.device)
-        x = self.embed_tokens(ids)
-        for layer in self.layers:
-            x = layer(x, mask, table)
-        return self.norm(x)
+        blocks = (Block(config) for _ in range(config.num_hidden_layers))
+        super().__init__(config, blocks, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 class EuroBertForMaskedLM(Headed):

@@ -11,20 +11,18 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, GatedFeedForward, Linear, Module, ModuleList, RMSNorm
+from pyapp.nn import Embedding, GatedFeedForward, Linear, Module, RMSNorm
 from pyapp.nn.decoders.decoder import RotaryTable
 from pyapp.nn.encoders.encoders import (
     AnswersHead,
-    Encoder,
     Headed,
     TokenLabelsHead,
     Words,
     first_token,
     headed,
     mean_of_tokens,
-    visible_keys,
 )  # fmt: skip
-from pyapp.nn.encoders.rotary_encoder import RotaryAttention
+from pyapp.nn.encoders.rotary_encoder import NormFirstRotaryEncoder, RotaryAttention
 
 from .loading.config import FULL, SLIDING, DecoderConfig, check_padding, layer_types, require
 from .loading.labels import Labelled
@@ -111,31 +109,18 @@ class Block(Module):
         return self.mlp(self.post_attention_layernorm(x), x)
 
 
-class UltraBert(Encoder):
-    """The encoder. It has no token types: those given are ignored."""
+class UltraBert(NormFirstRotaryEncoder):
+    """The encoder."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
-        self.layers = ModuleList(Block(config, kind) for kind in config.layer_types)
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.rotary = {kind: RotaryTable(config.to_dict(), kind) for kind in sorted({*config.layer_types})}
+        blocks = (Block(config, kind) for kind in config.layer_types)
+        super().__init__(config, blocks, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embed_tokens
+    def rotary_tables(self) -> dict[str, RotaryTable]:
+        return {kind: RotaryTable(self.config.to_dict(), kind) for kind in sorted({*self.config.layer_types})}
 
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → hidden states (B, T, D)."""
-        self.check(ids, attention_mask)
-        mask = visible_keys(attention_mask)
-        tables = {kind: table.upto(ids.shape[1], self.device) for kind, table in self.rotary.items()}
-        x = self.embed_tokens(ids)
-        for layer in self.layers:
-            x = layer(x, mask, tables)
-        return self.norm(x)
+    def tables(self, length: int) -> dict[str, Tensor]:
+        return {kind: table.upto(length, self.device) for kind, table in self.rotary.items()}
 
 
 class Prediction(Module):

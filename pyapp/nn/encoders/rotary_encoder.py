@@ -1,9 +1,10 @@
-"""Encoders with rotary positions: their attention, and the encoder of Nomic BERT, GTE and Jina Embeddings v3 with norms
-after each part.
+"""Encoders with rotary positions: their attention, the encoder of Nomic BERT, GTE and Jina Embeddings v3 with norms
+after each part, and that of EuroBERT, UltraBERT and ESM C with norms before each part.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...engine import Tensor, ops
@@ -52,6 +53,43 @@ class RotaryAttention(Module):
         if kv != heads and (mask is not None or window is not None):
             k, v = (part.repeat_interleave(heads // kv, 2) for part in (k, v))  # (B, T, H, size)
         return self.o_proj(attend(q, k, v, mask, window=window), residual)
+
+
+class NormFirstRotaryEncoder(Encoder):
+    """An encoder of Llama's blocks, called with (x, mask, table of rotary positions), and a norm after them. It has no
+    token types: those given are ignored. `config` has the fields of a decoder.
+    """
+
+    def __init__(self, config: Any, layers: Iterable[Module], norm: Module) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
+        self.layers = ModuleList(layers)
+        self.norm = norm
+        self.rotary: Any = self.rotary_tables()
+
+    def rotary_tables(self) -> Any:
+        """The table of rotary positions; several, by kind, where layers differ."""
+        return RotaryTable(self.config.to_dict())
+
+    def tables(self, length: int) -> Any:
+        """What layers get of the tables for texts of a length."""
+        return self.rotary.upto(length, self.device)
+
+    @property
+    def word_embeddings(self) -> Embedding:
+        return self.embed_tokens
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask)
+        mask, tables = visible_keys(attention_mask), self.tables(ids.shape[1])
+        x = self.embed_tokens(ids)  # (B, T, D)
+        for layer in self.layers:
+            x = layer(x, mask, tables)
+        y: Tensor = self.norm(x)
+        return y
 
 
 class TypedEmbeddings(Module):
