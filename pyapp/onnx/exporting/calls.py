@@ -21,6 +21,7 @@ from .tracing import traced
 _CALLS = 4  # with other sizes each, where sizes may differ
 _MANY_CALLS = 10  # where a number is a rounded quotient of sizes
 _FURTHER = 8  # sizes from which those of the calls are drawn
+_DRAWS = 32  # of which the one is taken that tells functions of sizes apart best
 
 
 def tensors_of(found: Any) -> list[Tensor]:
@@ -118,29 +119,54 @@ class _Draw:
         the example's number has, as networks with strides need them. `near`: as many as the example's number, or fewer,
         as far as there are such; networks may have a largest number.
         """
-        calls: list[dict[str, int]] = [{} for _ in range(count)]
+        possible: dict[str, list[int]] = {}
         for title, (number, least, most) in limits.items():
             step = number & -number if factor else 1
             more, fewer = range(1, 3 * _FURTHER), range(-1, -number, -1)
-            possible = [number + step * k for k in ((*fewer, 0, *more) if near else (*more, *fewer[:_FURTHER], 0))]
-            possible = [n for n in possible if n >= max(least, 2) and (most is None or n <= most)]
-            if len(possible) < 2:
+            sizes = [number + step * k for k in ((*fewer, 0, *more) if near else (*more, *fewer[:_FURTHER], 0))]
+            sizes = [n for n in sizes if n >= max(least, 2) and (most is None or n <= most)]
+            if len(sizes) < 2:
                 raise ValueError(f"export: {title!r} cannot differ: it is at least {least}, at most {most}")
             seen = self._seen.setdefault(title, [number])
-            possible = sorted(possible, key=seen.count)[: count if near else 2 * _FURTHER]
-            random.Random(title).shuffle(possible)
+            possible[title] = sorted(sizes, key=seen.count)[: count if near else 2 * _FURTHER]
+        drawn = (self._drawn(possible, count, attempt) for attempt in range(_DRAWS))
+        found = min((_coincidences(calls), at, calls) for at, calls in enumerate(drawn))[-1]
+        for title in possible:
+            self._seen[title] += [call[title] for call in found]
+        return found
+
+    def _drawn(self, possible: Mapping[str, list[int]], count: int, attempt: int) -> list[dict[str, int]]:
+        calls: list[dict[str, int]] = [{} for _ in range(count)]
+        for title, sizes in possible.items():
+            sizes, seen = list(sizes), list(self._seen[title])
+            random.Random(f"{title} {attempt}").shuffle(sizes)
             for call in calls:
                 # Where two sizes happen to be equal, a module may compute something else.
-                call[title] = min(possible, key=lambda n: (n in call.values()) + 2 * seen.count(n))
+                call[title] = min(sizes, key=lambda n: (n in call.values()) + 2 * seen.count(n))
                 seen.append(call[title])
         return calls
+
+
+def _coincidences(calls: Sequence[Mapping[str, int]]) -> int:
+    """In how many ways a function of one size may be taken for another one, which the calls do not tell apart: the
+    sizes leave the same rest when divided, or one of them follows from the others.
+    """
+    found, columns = 0, {title: tuple(call[title] for call in calls) for title in calls[0]}
+    for title, numbers in columns.items():
+        found += sum(min(divisor, 3) - len({n % divisor for n in numbers[:_CALLS]}) > 0 for divisor in (2, 3, 4))
+        others = Formulas(len(calls))
+        for other, column in columns.items():
+            if other != title:
+                others.add(column, other)
+        found += others.find(numbers) is not None
+    return found
 
 
 def sized_graph(
     call: Call, parameters: Mapping[int, str], opset: int, outputs: Sequence[str] | None
 ) -> tuple[Graph, list[Tensor], dict[str, Sizes], list[str]]:
     """(graph, outputs of the first call, the sizes of inputs and outputs by name, the names of the outputs)."""
-    errors: list[ModelError] = []
+    errors: list[_CallFails] = []
     draw = _Draw()
     call.run(call.examples)  # what a module makes at its first call, it has made now
     for together, factor, near in (
@@ -157,9 +183,9 @@ def sized_graph(
                 made = _joined_calls(call, titles, draw.calls(limits, factor, near, count), parameters, opset, outputs)
                 if made is not None:
                     return made
-        except ModelError as error:
+        except _CallFails as error:
             errors.append(error)
-    raise next((error for error in errors if not isinstance(error, _CallFails)), errors[0])
+    raise errors[0]
 
 
 class _CallFails(ModelError):
