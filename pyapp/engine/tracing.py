@@ -37,9 +37,11 @@ def import_every_op() -> None:
 Written = Callable[[Tensor, Tensor], None]
 
 
-# read(tensor): Python reads the values of a tensor.
-Read = Callable[[Tensor], None]
+# read(tensor, computes): Python reads the values of a tensor. `computes`: a function does that computes with them by
+# NumPy, outside ops.
+Read = Callable[[Tensor, bool], None]
 _READERS = ("numpy", "tolist", "item", "__bool__", "__int__", "__float__", "__index__")
+_COMPUTING = ("constant_array", "data_view", "read_values")
 
 
 @contextmanager
@@ -78,7 +80,7 @@ class _Observation:
         self._methods = {n: m for n, m in vars(Tensor).items() if hasattr(m, "in_place_of")} if written else {}
         self._tracking = self._index.tracked, self._index.write_tracked
         self._aliases: dict[str, Any] = {name: vars(Tensor)[name] for name in ("detach", "data")} if written else {}
-        self._readers = {name: vars(Tensor)[name] for name in _READERS} if read else {}
+        self._readers = {name: vars(Tensor)[name] for name in (*_READERS, *_COMPUTING)} if read else {}
 
     def begin(self) -> None:
         if self._written is not None:
@@ -90,7 +92,7 @@ class _Observation:
                 shown = self._shown_alias(alias.fget if is_property else alias)
                 setattr(Tensor, name, property(shown, alias.fset) if is_property else shown)
         for name, method in self._readers.items():
-            setattr(Tensor, name, self._shown_reader(method))
+            setattr(Tensor, name, self._shown_reader(method, name in _COMPUTING))
         for op in list(OPS.values()):
             if not op.view:
                 op.claim = self._shown_claim(op)
@@ -145,10 +147,10 @@ class _Observation:
             self._show(op, args, lambda: found)
         return found
 
-    def _shown_reader(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _shown_reader(self, method: Callable[..., Any], computes: bool) -> Callable[..., Any]:
         def answer(x: Tensor, *args: Any, **kwargs: Any) -> Any:
             if self._read is not None and self._is_shown():
-                self._read(x)
+                self._read(x, computes)
                 return self._silently(lambda: method(x, *args, **kwargs))
             return method(x, *args, **kwargs)
 

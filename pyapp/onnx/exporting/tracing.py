@@ -100,9 +100,14 @@ class _Observer:
         return y
 
 
-def _tell_read(graph: Graph, x: Tensor) -> None:
-    """Warns where Python reads what depends on the inputs."""
+def _tell_read(graph: Graph, x: Tensor, computes: bool) -> None:
+    """Warns where Python reads what depends on the inputs. ModelError where a function computes with it."""
     if graph.is_computed(x):
+        if computes:
+            raise ModelError(
+                f"a function computes with the elements of {describe(x)} outside ops, which ONNX cannot say",
+                hint="Export a part of the model without it",
+            )
         warnings.warn(
             f"export: Python reads a value of {describe(x)}, which depends on the inputs: what follows from it is in "
             "the file as it is for the example",
@@ -119,7 +124,7 @@ def traced(
     graph = Graph(names, opset, sized)
     for x, name in zip(inputs, given, strict=True):
         graph.give(x, name)
-    with observed(_Observer(graph), graph.written, lambda x: _tell_read(graph, x)):
+    with observed(_Observer(graph), graph.written, lambda x, computes: _tell_read(graph, x, computes)):
         outputs = function()
     graph.check_constants()
     return graph, outputs
