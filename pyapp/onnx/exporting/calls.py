@@ -153,7 +153,7 @@ class _Draw:
         for of_title, (title, sizes) in enumerate(possible.items()):
             source, seen = random.Random(f"{title} {attempt}"), list(self._seen[title])
             sizes = source.sample(sizes, len(sizes))
-            few = [source.choice(ns) for ns in pinned.get(title, []) * (1 if count == _CALLS else 3) if ns]
+            few = [n for ns in pinned.get(title, ()) for n in source.sample(ns, min(len(ns), count // _CALLS))]
             for at in range(count):
                 call = calls[(at + of_title) % count]
                 # Where two sizes happen to be equal, a module may compute something else.

@@ -166,8 +166,8 @@ class Formulas:
         for operation, limited, limit in (("min", min, max(numbers)), ("max", max, min(numbers))):
             free = [(n, s) for n, s in zip(numbers, size, strict=True) if n != limit]
             rest = free[0][0] - free[0][1]
-            # One call alone does not tell that it goes up with the size.
-            if rest and len({s for _, s in free}) < 2:
+            # One size alone does not tell that the number goes up with it.
+            if rest and len({s for _, s in free}) < min(2, self._calls // 4):
                 continue
             if all(n == limited(s + rest, limit) for n, s in zip(numbers, size, strict=True)):
                 self.uncertain = True
