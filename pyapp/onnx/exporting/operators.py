@@ -382,7 +382,7 @@ def _put_entries(g: Graph, y: Tensor, x: Tensor, source: Any, entries: tuple[Any
             new = g.node("Squeeze", [new, g.array(list(range(-lacking)))])
         elif lacking:
             new = g.node("Unsqueeze", [new, g.array(list(range(lacking)))])
-        return place.put(g, g.operand(x, y.dtype), new)
+        return place.put(g, g.operand(x, y.dtype), new, getattr(source, "shape", None) != place.shape)
     if not any(g.is_computed(entry) for entry in entries) and not (g.sized and _by_numbers(entries)):
         return _put_at(g, y, x, source, _numbers_of(x)[tuple(map(_as_array, entries))])
     mask = entries[0]
@@ -631,29 +631,37 @@ class _Part:
         name = g.node("Unsqueeze", [name, g.array(new)]) if new else name
         return name if axes or left_out or new else g.node("Identity", [name])
 
-    def put(self, g: Graph, name: str, new: str) -> str | None:
-        """Nodes that give a tensor with another part, which has the dims of this result, or dims of one in their
-        place; None for slices with steps."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What the result has."""
+        counts = [-((a - b) // step) for a, b, step in zip(self.starts, self.ends, self.steps, strict=True)]
+        return tuple(1 if dim is None else counts[dim] for dim in self.result)
+
+    def put(self, g: Graph, name: str, new: str, expand: bool = False) -> str | None:
+        """Nodes that give a tensor with another part, of this result's shape; with `expand` some dims may be of size
+        one. None for slices with steps."""
         if any(step != 1 for step in self.steps):
             return None
         left_out = [dim for dim in range(len(self.sizes)) if dim not in self.result]
         added = [at for at, dim in enumerate(self.result) if dim is None]
         new = g.node("Squeeze", [new, g.array(added)]) if added else new
         new = g.node("Unsqueeze", [new, g.array(left_out)]) if left_out else new
-        return self._put(g, name, new, 0)
+        if expand and not any(self._is_taken_from(g, dim) for dim in range(len(self.sizes))):
+            return g.node("Expand", [new, g.array(list(self.sizes))])  # without the old elements, which may be anything
+        return self._put(g, name, new, expand, 0)
 
-    def _put(self, g: Graph, name: str, new: str, dim: int) -> str:
+    def _put(self, g: Graph, name: str, new: str, expand: bool, dim: int) -> str:
         if dim == len(self.sizes):
-            return g.node("Expand", [new, g.node("Shape", [name])])
+            return g.node("Expand", [new, g.node("Shape", [name])]) if expand else new
         if not self._is_taken_from(g, dim):
-            return self._put(g, name, new, dim + 1)
+            return self._put(g, name, new, expand, dim + 1)
         start, end, size, axis = self.starts[dim], self.ends[dim], self.sizes[dim], g.array([dim])
         one = g.array([1])
         before, own, after = (
             g.node("Slice", [name, g.array([a]), g.array([b]), axis, one])
             for a, b in ((0, start), (start, end), (end, size))
         )
-        return g.node("Concat", [before, self._put(g, own, new, dim + 1), after], axis=dim)
+        return g.node("Concat", [before, self._put(g, own, new, expand, dim + 1), after], axis=dim)
 
 
 @writes("_index_view")
