@@ -114,9 +114,7 @@ class _Draw:
         self._fixed = fixed
         self._seen: dict[str, list[int]] = {}
 
-    def calls(
-        self, limits: Mapping[str, tuple[int, int, int | None]], way: str, count: int
-    ) -> list[dict[str, int]]:
+    def calls(self, limits: Mapping[str, tuple[int, int, int | None]], way: str, count: int) -> list[dict[str, int]]:
         """Sizes for each call: at least 2, since a size of 1 is broadcast. Ways: "wide": each size is below and far
         above the example's in a few, where a module may compute something else. "factor": multiples of the power of two that the example's
         number has, as networks with strides need them. "near": as many as the example's number, or fewer, as far as
@@ -157,8 +155,10 @@ class _Draw:
             for at in range(count):
                 call = calls[(at + of_title) % count]
                 # Where two sizes happen to be equal, a module may compute something else.
-                call[title] = few.pop() if few else min(
-                    sizes, key=lambda n: (n in call.values() or n in self._fixed) + 2 * seen.count(n)
+                call[title] = (
+                    few.pop()
+                    if few
+                    else min(sizes, key=lambda n: (n in call.values() or n in self._fixed) + 2 * seen.count(n))
                 )
                 seen.append(call[title])
         return calls

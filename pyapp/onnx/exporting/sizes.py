@@ -367,9 +367,7 @@ class _Joined:
             name = self._graph.node("Shape", [self._replaced.get(source, source)], start=dim, end=dim + 1)
         else:
             operation, a, b = formula
-            name = self._graph.node(
-                _OPERATORS[operation], [self._size(a), self._size(b)]
-            )
+            name = self._graph.node(_OPERATORS[operation], [self._size(a), self._size(b)])
         self._computed[formula] = name
         return name
 
