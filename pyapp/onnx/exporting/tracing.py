@@ -8,6 +8,7 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.engine.op import Op
+from pyapp.engine.ops.random import default_generator
 from pyapp.engine.tracing import observed
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
@@ -116,6 +117,14 @@ def _tell_read(graph: Graph, x: Tensor, computes: bool) -> None:
         )
 
 
+def _tell_random() -> None:
+    warnings.warn(
+        "export: the module draws random numbers, which are in the file as they were drawn: call its eval() first",
+        TracerWarning,
+        stacklevel=4,
+    )
+
+
 def traced(
     function: Callable[..., Any], inputs: Sequence[Tensor], names: Mapping[int, str], given: Sequence[str],
     opset: int, sized: bool = False,
@@ -124,7 +133,10 @@ def traced(
     graph = Graph(names, opset, sized)
     for x, name in zip(inputs, given, strict=True):
         graph.give(x, name)
+    drawn = default_generator.get_state()
     with observed(_Observer(graph), graph.written, lambda x, computes: _tell_read(graph, x, computes)):
         outputs = function()
+    if default_generator.get_state() != drawn:
+        _tell_random()
     graph.check_constants()
     return graph, outputs
