@@ -19,7 +19,7 @@ from .sizes import Formulas, join, written_out
 from .tracing import traced
 
 _CALLS = 4  # with other sizes each, where sizes may differ
-_MANY_CALLS = 10  # where a number is a rounded quotient of sizes
+_MANY_CALLS = 10  # where a number is a rounded quotient or a limit of sizes
 _FURTHER = 8  # sizes from which those of the calls are drawn
 _DRAWS = 32  # of which the one is taken that tells functions of sizes apart best
 
@@ -115,10 +115,10 @@ class _Draw:
         self._seen: dict[str, list[int]] = {}
 
     def calls(self, limits: Mapping[str, tuple[int, int, int | None]], way: str, count: int) -> list[dict[str, int]]:
-        """Sizes for each call: at least 2, since a size of 1 is broadcast. Ways: "wide": each size is below and far
-        above the example's in a few, where a module may compute something else. "factor": multiples of the power of two that the example's
-        number has, as networks with strides need them. "near": as many as the example's number, or fewer, as far as
-        there are such; networks may have a largest number.
+        """Sizes for each call: at least 2, since a size of 1 is broadcast. Ways: "wide": each size is far below and far
+        above the example's in some calls, where a module may compute something else. "factor": multiples of the power
+        of two that the example's number has, as networks with strides need them. "near": as many as the example's
+        number, or fewer, as far as there are such; networks may have a largest number.
         """
         possible: dict[str, list[int]] = {}
         pinned: dict[str, list[list[int]]] = {}
