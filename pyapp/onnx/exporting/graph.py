@@ -113,8 +113,8 @@ class Graph:
         """ModelError for a tensor without a name in the memory of a result."""
         if id(x.storage) in self._memory:
             raise ModelError(
-                f"a tensor of {tuple(x.shape)} after the op {self.op.strip('_')!r} is a view of a result that no op has "
-                "made, so that it cannot be written as ONNX",
+                f"a tensor of {tuple(x.shape)} after the op {self.op.strip('_')!r} is a view of a result that no op "
+                "has made, so that it cannot be written as ONNX",
                 hint="Compute a new tensor instead",
             )
 
