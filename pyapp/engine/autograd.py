@@ -41,7 +41,7 @@ class _GradMode:
 
     def __enter__(self) -> None:
         self.before = STATE.enabled
-        STATE.enabled = self.target
+        STATE.enabled = self.target or STATE.traced  # views are shown to what traces a call only while nodes are
 
     def __exit__(self, *_: object) -> None:
         STATE.enabled = self.before
@@ -96,10 +96,10 @@ class set_grad_enabled(_GradMode):
     def __init__(self, mode: bool) -> None:
         self.before = STATE.enabled
         self.target = mode
-        STATE.enabled = mode
+        STATE.enabled = mode or STATE.traced
 
     def __enter__(self) -> None:
-        STATE.enabled = self.target
+        STATE.enabled = self.target or STATE.traced
 
     def _again(self) -> _GradMode:
         return set_grad_enabled(self.target)

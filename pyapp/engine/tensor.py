@@ -338,6 +338,12 @@ class Tensor(_Slots, TensorMethods):
             flat, self.shape, tuple(step * size for step in self.strides), writeable=False
         )
 
+    def array_to_check(self) -> Array:
+        """As `array`, for elements that decide whether arguments are valid and nothing else: what traces a call lets
+        them be read."""
+        refuse_capture("a NumPy array of a tensor")
+        return _elements_of(self)
+
     def numpy(self, *, force: bool = False) -> Array:
         """A NumPy array that shares the memory; bfloat16 and 8-bit floats, which NumPy lacks, are copied to float32.
 
@@ -552,6 +558,7 @@ C_TYPES: dict[DType, Any] = {
     _dtype.int32: ctypes.c_int32, _dtype.int16: ctypes.c_int16, _dtype.uint8: ctypes.c_uint8,
     _dtype.bool_: ctypes.c_bool,
 }  # fmt: skip
+_elements_of = Tensor.constant_array
 _READERS: dict[DType, Any] = {kind: c_type.from_address for kind, c_type in C_TYPES.items()}
 
 

@@ -37,14 +37,16 @@ def import_every_op() -> None:
 Written = Callable[[Tensor, Tensor], None]
 
 
-# read(tensor): Python reads the values of a tensor.
-Read = Callable[[Tensor], None]
+# read(tensor, computes): Python reads the values of a tensor. `computes`: a function does that computes with them by
+# NumPy, outside ops.
+Read = Callable[[Tensor, bool], None]
 _READERS = ("numpy", "tolist", "item", "__bool__", "__int__", "__float__", "__index__")
+_COMPUTING = ("constant_array", "data_view", "read_values")
 
 
 @contextmanager
 def observed(observer: Observer, written: Written | None = None, read: Read | None = None) -> Iterator[None]:
-    """Shows the calls of ops to the observer. Tensors must not require gradients. RuntimeError within another one.
+    """Shows the calls of ops to the observer. Results require no gradient. RuntimeError within another one.
 
     With `written`, what writes in place is shown as the op that makes a new tensor of a copy of the previous value, of
     which `written` is told first; then as `_put_view` for each tensor that a written view belongs to. It is told of
@@ -75,10 +77,11 @@ class _Observation:
         self._index: Any = sys.modules[setitem.__module__]
         self._claims = {name: op.claim for name, op in OPS.items()}
         self._link, self._enabled = self._dispatch._link_to_base, STATE.enabled
+        self._with_gradient = Op._with_gradient
         self._methods = {n: m for n, m in vars(Tensor).items() if hasattr(m, "in_place_of")} if written else {}
         self._tracking = self._index.tracked, self._index.write_tracked
         self._aliases: dict[str, Any] = {name: vars(Tensor)[name] for name in ("detach", "data")} if written else {}
-        self._readers = {name: vars(Tensor)[name] for name in _READERS} if read else {}
+        self._readers = {name: vars(Tensor)[name] for name in (*_READERS, *_COMPUTING)} if read else {}
 
     def begin(self) -> None:
         if self._written is not None:
@@ -90,11 +93,12 @@ class _Observation:
                 shown = self._shown_alias(alias.fget if is_property else alias)
                 setattr(Tensor, name, property(shown, alias.fset) if is_property else shown)
         for name, method in self._readers.items():
-            setattr(Tensor, name, self._shown_reader(method))
+            setattr(Tensor, name, self._shown_reader(method, name in _COMPUTING))
         for op in list(OPS.values()):
             if not op.view:
                 op.claim = self._shown_claim(op)
         self._dispatch._link_to_base = self._linked
+        Op._with_gradient = self._shown_with_gradient()  # type: ignore[method-assign]
         STATE.traced = True
         STATE.enabled = True  # views are linked to their base only then
 
@@ -105,6 +109,7 @@ class _Observation:
         STATE.traced = False
         STATE.enabled = self._enabled
         self._dispatch._link_to_base = self._link
+        Op._with_gradient = self._with_gradient  # type: ignore[method-assign]
         for name, claim in self._claims.items():
             OPS[name].claim = claim
 
@@ -145,10 +150,23 @@ class _Observation:
             self._show(op, args, lambda: found)
         return found
 
-    def _shown_reader(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _shown_with_gradient(self) -> Callable[..., Any]:
+        """What serves arguments that require a gradient: as for the others, since an op with a gradient hides the views
+        that its definition makes."""
+
+        def answer(op: Op, args: tuple[Any, ...]) -> Any:
+            if threading.get_ident() != self._thread:
+                return self._with_gradient(op, args)
+            if op.view:
+                return self._linked(op, args, op.definition(*args))  # type: ignore[misc]
+            return op.forward(*args)
+
+        return answer
+
+    def _shown_reader(self, method: Callable[..., Any], computes: bool) -> Callable[..., Any]:
         def answer(x: Tensor, *args: Any, **kwargs: Any) -> Any:
             if self._read is not None and self._is_shown():
-                self._read(x)
+                self._read(x, computes)
                 return self._silently(lambda: method(x, *args, **kwargs))
             return method(x, *args, **kwargs)
 

@@ -12,9 +12,11 @@ import pytest
 
 import pyapp
 from pyapp import Tensor, nn, no_grad, randn, tensor
+from pyapp.engine.ops.full_attention import attention
 from pyapp.errors import ModelError
 from pyapp.nn import functional as F
 from pyapp.onnx import export, load
+from pyapp.onnx.exporting.tracing import TracerWarning
 from tests.together import check_each
 
 
@@ -108,6 +110,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "triangles": (lambda x: x.tril() @ x.triu(1).t() + x.diagonal().sum(), (4, 4)),
     "padding": (lambda x: F.pad(x, (1, 2), value=3.0).softmax(0), (3, 4)),
     "attention": (lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), (2, 2, 5, 4)),
+    "largest": (lambda x: dict(enumerate([*x.max(1), *x.min(0), pyapp.diag(x[0])])), (3, 4)),
+    "without gradients": (pyapp.no_grad()(lambda x: (x * 1)[:, ::2].t().unbind(1)[1]), (3, 4)),
     "views": (lambda x: x.expand(2, 3, 4)[:, None, 1:, ::2].permute(3, 0, 1, 2).reshape(2, -1), (3, 4)),
 }
 
@@ -175,9 +179,12 @@ def test_what_cannot_be_written() -> None:
         (lambda x: 3, "gives int"),
         (lambda x: pyapp.view_as_real(pyapp.complex(x, x)), "complex numbers"),
         (lambda x: x[x > 0], "by bools"),
+        (lambda x: pyapp.bucketize(x, tensor([0.0, 1.0])), "outside ops"),
     ):
         with pytest.raises((ModelError, TypeError), match=message):
             written(function, randn(3))
+    with pytest.warns(TracerWarning, match="random numbers"):
+        written(nn.Dropout(), randn(3))
     assert float(tensor(2.0) + 1) == 3.0  # ops are as they were
 
 
@@ -229,6 +236,17 @@ class Scaled(nn.Module):
         return {"y": y, "twice": F.interpolate(y, scale_factor=2), "mean": F.adaptive_avg_pool2d(y, 1).flatten(1)}
 
 
+def _limits(x: Tensor) -> list[Tensor]:
+    """Places beyond the size, and a window wider than the example of x (B, T, 8)."""
+    y, heads = x * 1, x.reshape(*x.shape[:2], 2, 4)
+    y[:, -3:] = 0.5
+    y[:, -3:, 0] *= 2
+    return [
+        y, x[:, -4:], x[:, :5], x[:, : x.shape[1] // 2], x.roll(x.shape[1] // 2, 1), x * min(9, x.shape[1]),
+        attention(heads, heads, heads, window=12),
+    ]  # fmt: skip
+
+
 def _parts(x: Tensor) -> list[Tensor]:
     """Parts and moves of x (B, T, 4)."""
     y = x * 1
@@ -262,6 +280,7 @@ def sized() -> list[tuple[str, Any, list[tuple[tuple[int, ...], Sizes]], list[di
             [{"batch": 2, "high": 12, "wide": 7}, {"batch": 1, "high": 5, "wide": 16}],
         ),
         ("parts", _parts, [((3, 7, 4), tokens)], [{"batch": 4, "tokens": 6}, {"batch": 5, "tokens": 12}]),
+        ("limits", _limits, [((3, 7, 8), tokens)], [{"batch": 2, "tokens": 2}, {"batch": 5, "tokens": 30}]),
         ("products", lambda x, y: x @ y, [((3, 4, 2), {1: "a"}), ((3, 2, 5), {2: "b"})], [{"a": 1, "b": 9}]),
     ]  # fmt: skip
 
@@ -364,6 +383,12 @@ def test_wrong_arguments() -> None:
     check_each(refused, wrong)
     with pytest.raises(ModelError, match="which op follows|number of ops"):
         written(lambda x: sum(x.unbind(0)), x, dynamic_axes={"input_0": [0]})
+    for function in (  # what a few sizes do not tell apart
+        lambda x: x * (2 if x.shape[1] < 5 else 3), lambda x: F.pad(x, (0, max(0, 5 - x.shape[1]))),
+        lambda x: F.max_pool1d(x.unsqueeze(0), 3, 2, 1, ceil_mode=True), lambda x: x.chunk(3, 1),
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match="depends on sizes"):
+            written(function, randn(2, 6), dynamic_axes={"input_0": [0, 1]})
     with pytest.raises(ModelError, match="a constant of the op"):
         primes = np.asarray([2.0, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73])
         written(lambda x: x * tensor(primes[: x.shape[1]]), x, dynamic_axes={"input_0": [1]})

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..autocast import lower_precision
+from ..autograd import STATE
 from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import tensor_of
@@ -48,10 +49,23 @@ def check_score_options(
             raise ValueError(f"{name}: {option} are one for each of the {heads} heads, not {describe(values)}")
 
 
+UNLIMITED = 2**40  # a number of keys before or after a row, of which it sees all
+
+
 def visible(tokens: int, keys: int, before: int, after: int) -> Any:
     """Array (T, S) bool: row t attends to the keys t - before .. t + after."""
     apart = np.arange(keys) - np.arange(tokens)[:, None]
     return (apart >= -before) & (apart <= after)
+
+
+def seen_keys(tokens: int, keys: int, before: int, after: int, device: Any) -> Tensor:
+    """`visible` as a tensor; by ops while a call is written down, so that it is known how it follows from T and S."""
+    if not STATE.traced:
+        return tensor_of(visible(tokens, keys, before, after)).to(device)
+    apart = arange(keys, device=device) - arange(tokens, device=device).reshape(-1, 1)  # (T, S)
+    if before >= UNLIMITED:
+        return apart <= after
+    return apart >= -before if after >= UNLIMITED else (apart >= -before) & (apart <= after)
 
 
 def weighed(
@@ -101,8 +115,11 @@ def _masked_attention(
     if mask is not None:
         parts = (kv_heads, group) if mask.shape[1] != 1 else (1, 1)
         mask = mask.reshape((mask.shape[0], *parts, *mask.shape[2:]))
-    limited = before < tokens - 1 or after < keys - 1
-    seen = tensor_of(visible(tokens, keys, before, after)).to(q.device) if limited else None
+    if STATE.traced:  # a window may be wider than this text and narrower than others
+        limited = before < UNLIMITED or after < UNLIMITED
+    else:
+        limited = before < tokens - 1 or after < keys - 1
+    seen = seen_keys(tokens, keys, before, after, q.device) if limited else None
     mixed = weighed(q5, k5, v5, mask, seen, 0.0, scale, softcap, None)  # (B, KV, G, T, Dv)
     return mixed.reshape(batch, heads, tokens, v.shape[3]).permute(0, 2, 1, 3)
 
@@ -117,7 +134,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> T
     """
     tokens, keys = q.shape[1], k.shape[1]
     definition: Any = _masked_attention.definition
-    result: Tensor = definition(q, k, v, None, tokens, keys - tokens if causal else keys, scale)
+    result: Tensor = definition(q, k, v, None, UNLIMITED, keys - tokens if causal else UNLIMITED, scale)
     return result
 
 
@@ -139,7 +156,8 @@ def _attention_scores(
     if mask is None and window is None and softcap is None and slopes is None and sinks is None:
         return _attention(q, k, v, causal, scale)
     last = keys - tokens  # row t is the text's position `last` + t where attention is causal
-    before, after = (tokens, last) if causal else (tokens, keys)
+    unlimited = (UNLIMITED, UNLIMITED) if STATE.traced else (tokens, keys)
+    before, after = (unlimited[0], last) if causal else unlimited
     if isinstance(window, tuple):
         before, after = window[0], min(after, window[1])
     elif window is not None:
@@ -150,10 +168,10 @@ def _attention_scores(
             apart = apart + arange(tokens - 1, -1, -1, device=q.device).to(slopes.dtype).reshape(-1, 1)  # (T, S)
         mask = _combined(mask, (slopes.reshape(1, -1, 1, 1) * apart).to(q.dtype))  # (1, H, 1 or T, S)
     if sinks is not None:
-        seen = tensor_of(visible(tokens, keys, before, after)).to(q.device)
+        seen = seen_keys(tokens, keys, before, after, q.device)
         zero = (q.shape[0], 1, k.shape[2])
         k, v = (cat([x, zeros(*zero, x.shape[3], dtype=x.dtype, device=x.device)], 1) for x in (k, v))
-        mask, before, after = _with_sinks(mask, seen, sinks.to(q.dtype)), tokens, keys
+        mask, (before, after) = _with_sinks(mask, seen, sinks.to(q.dtype)), unlimited
     return _masked_attention(q, k, v, mask, before, after, scale, softcap)
 
 

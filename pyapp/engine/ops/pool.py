@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ..declare import function
 from ..lazy import np
-from ..numpy_arrays import array_of, tensor_of
+from ..numpy_arrays import array_of, from_bits, tensor_of
 from ..op import op
 from ..operands import is_half
 from ..shape import contiguous_strides
@@ -192,9 +192,11 @@ def _largest(seen: Tensor, places: Callable[[], Tensor] | None = None) -> Tensor
             return chosen
         equal = array_of(seen) == array_of(seen.gather(-1, chosen))  # padding is as small as the smallest integer
         return tensor_of((equal & (places().numpy() >= 0)).argmax(-1)[..., None]).to(seen.device)
-    found = array_of(seen.gather(-1, chosen))
-    if np.isfinite(found).all():
+    largest = seen.gather(-1, chosen)
+    values = largest.array_to_check()
+    if np.isfinite(from_bits(values, largest.dtype) if largest.dtype.is_bits else values).all():
         return chosen
+    found = array_of(largest)
     at, values = chosen.numpy().copy(), array_of(seen)
     last = values.shape[-1] - 1 - np.isnan(values)[..., ::-1].argmax(-1)[..., None]
     at = np.where(np.isnan(found), last, at)

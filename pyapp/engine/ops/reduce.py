@@ -256,7 +256,7 @@ argmin = function(method=True)(_arg("argmin"))
 
 def _squeezed(x: Tensor, dim: int) -> Tensor:
     """A new dense tensor without its dim of size one."""
-    if x._requires_grad or type(x) is not Tensor or not x.shape:
+    if x._requires_grad or STATE.traced or type(x) is not Tensor or not x.shape:
         return x.squeeze(dim)
     d = normalize_dim(dim, len(x.shape), "squeeze")
     shape, strides = x.shape[:d] + x.shape[d + 1 :], x.strides[:d] + x.strides[d + 1 :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ..autograd import no_grad
+from ..autograd import STATE, no_grad
 from ..declare import function
 from ..dtype import float32
 from ..element_programs import ElementProgram
@@ -43,7 +43,7 @@ def track(
     running_mean: Tensor | None, running_var: Tensor | None, mean: Tensor, var: Tensor, momentum: float, scale: float
 ) -> None:
     """Moves the running statistics that there are towards mean, and var times scale."""
-    if running_mean is running_var is None:
+    if running_mean is running_var is None or STATE.traced:  # what is written down is the result alone
         return
     with no_grad():
         kind = (running_mean if running_var is None else running_var).dtype  # type: ignore[union-attr]

@@ -136,7 +136,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float =
             f"index_add: the source {describe(source)} does not fit {describe(x)} at {index.shape[0]} "
             f"indices of dim {dim}"
         )
-    array = index.array()
+    array = index.array_to_check()
     if _is_outside(array, x.shape[d]):
         raise IndexError(
             f"index_add: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}"
@@ -156,7 +156,7 @@ def _along(x: Tensor, dim: int, index: Tensor, name: str) -> tuple[Any, ...]:
     d = normalize_dim(dim, x.ndim, name)
     if index.dtype.category != 1 or index.ndim > 1:
         raise TypeError(f"{name}: the index must be a vector of integers, got {describe(index)}")
-    array, size = index.array(), x.shape[d]
+    array, size = index.array_to_check(), x.shape[d]
     if _is_outside(array, size) and (name != "index_fill" or array.min() < -size or array.max() >= size):
         raise IndexError(f"{name}: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}")
     return (slice(None),) * d + (index if index.ndim else index.reshape(1),) + (slice(None),) * (x.ndim - 1 - d)

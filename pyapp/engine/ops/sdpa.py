@@ -8,19 +8,16 @@ from typing import Any
 from .. import dtype as _dtype
 from ..autograd import STATE
 from ..declare import function
-from ..numpy_arrays import tensor_of
 from ..tensor import Tensor, make
 from ..user_errors import describe
-from .full_attention import _attention, _masked_attention, visible, weighed
+from .full_attention import UNLIMITED, _attention, _masked_attention, seen_keys, weighed
 from .view import _permute, reshape
-
-_UNLIMITED = 2**40
 
 
 def _limits(causal: bool, window: int | tuple[int, int] | None) -> tuple[int, int]:
     """(before, after): row t attends to keys t - before .. t + after. With `causal` to none after t, as in torch."""
     before, after = (window, window) if isinstance(window, int) else (-1, -1) if window is None else window
-    before, after = (_UNLIMITED if n < 0 else n for n in (before, after))
+    before, after = (UNLIMITED if n < 0 else n for n in (before, after))
     return before, min(after, 0) if causal else after
 
 
@@ -28,7 +25,7 @@ def _seen(tokens: int, keys: int, causal: bool, window: int | tuple[int, int] | 
     """(L, S) bool, or None if nothing is masked."""
     if not causal and window is None:
         return None
-    return tensor_of(visible(tokens, keys, *_limits(causal, window))).to(device)
+    return seen_keys(tokens, keys, *_limits(causal, window), device)
 
 
 def _has_heads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) -> bool:

@@ -61,6 +61,7 @@ class Graph:
         self._alive: list[Tensor] = []  # so that no identity is used twice
         self._computed: dict[int, str] = {}  # names of inputs, and of what was computed
         self._constant: set[int] = set()  # those that were computed from constants
+        self._memory: set[int] = set()  # identities of the memory of the others
         self._constants: dict[int, str] = {}
         self._parameters = parameters
         self._count = 0
@@ -76,7 +77,9 @@ class Graph:
         self._alive.append(x)
         self.shapes.setdefault(name, tuple(x.shape))
         self._constant.discard(id(x))
-        if of_constants:
+        if not of_constants:
+            self._memory.add(id(x.storage))
+        else:
             self._constant.add(id(x))
             self.of_constants[name] = x, x.storage.version
 
@@ -96,10 +99,24 @@ class Graph:
             )
 
     def is_computed(self, value: Any) -> bool:
-        """Whether a value depends on the inputs."""
+        """Whether a value depends on the inputs. ModelError for one of which that is not known."""
         if isinstance(value, (list, tuple)):
             return any(self.is_computed(part) for part in value)
-        return isinstance(value, Tensor) and id(value) in self._computed and id(value) not in self._constant
+        if not isinstance(value, Tensor):
+            return False
+        if id(value) not in self._computed:
+            self._check_memory(value)
+            return False
+        return id(value) not in self._constant
+
+    def _check_memory(self, x: Tensor) -> None:
+        """ModelError for a tensor without a name in the memory of a result."""
+        if id(x.storage) in self._memory:
+            raise ModelError(
+                f"a tensor of {tuple(x.shape)} after the op {self.op.strip('_')!r} is a view of a result that no op "
+                "has made, so that it cannot be written as ONNX",
+                hint="Compute a new tensor instead",
+            )
 
     def may_have_sizes(self, value: Any) -> bool:
         """Whether a constant may be another one for other sizes of the inputs: it is not a parameter."""
@@ -121,6 +138,7 @@ class Graph:
         known = self._constants.get(id(x))
         if known is not None:
             return known
+        self._check_memory(x)
         name = self._constants[id(x)] = self._parameters.get(id(x)) or self.fresh("constant")
         self.kept.append((x, x.storage.version))
         # A copy stays as it is when the constant is written, which gives that another name.
@@ -191,7 +209,7 @@ class Graph:
 
     def forget(self) -> None:
         """Lets go of the tensors that are no constants; their shapes stay."""
-        self._alive, self._computed, self._versions, self._constant = [], {}, {}, set()
+        self._alive, self._computed, self._versions, self._constant, self._memory = [], {}, {}, set(), set()
 
     def keep_used(self, outputs: Sequence[str]) -> None:
         """Leaves the nodes and tensors that the outputs need."""

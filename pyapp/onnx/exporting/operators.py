@@ -351,6 +351,17 @@ def _put_at(g: Graph, y: Tensor, x: Tensor, source: Any, places: Any) -> str:
     return g.node("Reshape", [found, g.array(list(x.shape))])
 
 
+@writes("_spread")
+def _spread(g: Graph, y: Tensor, part: Tensor, size: Any, shape: Any, strides: Any, offset: int) -> str:
+    """Zeros, with a part in the places that strides say."""
+    steps = [8 * stride for stride in strides]
+    places = np.lib.stride_tricks.as_strided(np.arange(prod(size), dtype="int64")[offset:], shape, steps)
+    zeros = g.node("Expand", [g.operand(0, y.dtype), g.array([prod(size)])])
+    new = g.node("Reshape", [g.named(part), g.array([-1])])
+    found = g.node("ScatterElements", [zeros, g.array(places.reshape(-1)), new], axis=0)
+    return g.node("Reshape", [found, g.array(list(size))])
+
+
 @writes("_put_view")
 def _put_view(g: Graph, y: Tensor, x: Tensor, part: Tensor, view: Op, rest: tuple[Any, ...]) -> str | None:
     place = _part_of(x, view, rest)
@@ -365,9 +376,13 @@ def _put_entries(g: Graph, y: Tensor, x: Tensor, source: Any, entries: tuple[Any
     entries = entries if isinstance(entries, tuple) else (entries,)
     place = _Part.of_entries(x, entries)
     if place is not None and all(step == 1 for step in place.steps):
-        counts = place.counts
-        shape = [1 if dim is None else counts[dim] for dim in place.result]
-        return place.put(g, g.operand(x, y.dtype), g.node("Expand", [g.operand(source, y.dtype), g.array(shape)]))
+        new = g.operand(source, y.dtype)
+        lacking = len(place.result) - (source.ndim if isinstance(source, Tensor) else 0)
+        if lacking < 0:
+            new = g.node("Squeeze", [new, g.array(list(range(-lacking)))])
+        elif lacking:
+            new = g.node("Unsqueeze", [new, g.array(list(range(lacking)))])
+        return place.put(g, g.operand(x, y.dtype), new, getattr(source, "shape", None) != place.shape)
     if not any(g.is_computed(entry) for entry in entries) and not (g.sized and _by_numbers(entries)):
         return _put_at(g, y, x, source, _numbers_of(x)[tuple(map(_as_array, entries))])
     mask = entries[0]
@@ -597,11 +612,6 @@ class _Part:
             at += 1
         return part if at == len(shape) and not offset else None
 
-    @property
-    def counts(self) -> list[int]:
-        """How many elements of each dim are taken."""
-        return [-((a - b) // step) for a, b, step in zip(self.starts, self.ends, self.steps, strict=True)]
-
     def _is_taken_from(self, g: Graph, dim: int) -> bool:
         """Whether a dim needs nodes."""
         return dim not in self._whole and (g.sized or not self.is_whole(dim))
@@ -621,28 +631,37 @@ class _Part:
         name = g.node("Unsqueeze", [name, g.array(new)]) if new else name
         return name if axes or left_out or new else g.node("Identity", [name])
 
-    def put(self, g: Graph, name: str, new: str) -> str | None:
-        """Nodes that give a tensor with another part, of this result's shape; None for slices with steps."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What the result has."""
+        counts = [-((a - b) // step) for a, b, step in zip(self.starts, self.ends, self.steps, strict=True)]
+        return tuple(1 if dim is None else counts[dim] for dim in self.result)
+
+    def put(self, g: Graph, name: str, new: str, expand: bool = False) -> str | None:
+        """Nodes that give a tensor with another part, of this result's shape; with `expand` some dims may be of size
+        one. None for slices with steps."""
         if any(step != 1 for step in self.steps):
             return None
         left_out = [dim for dim in range(len(self.sizes)) if dim not in self.result]
         added = [at for at, dim in enumerate(self.result) if dim is None]
         new = g.node("Squeeze", [new, g.array(added)]) if added else new
         new = g.node("Unsqueeze", [new, g.array(left_out)]) if left_out else new
-        return self._put(g, name, new, 0)
+        if expand and not any(self._is_taken_from(g, dim) for dim in range(len(self.sizes))):
+            return g.node("Expand", [new, g.array(list(self.sizes))])  # without the old elements, which may be anything
+        return self._put(g, name, new, expand, 0)
 
-    def _put(self, g: Graph, name: str, new: str, dim: int) -> str:
+    def _put(self, g: Graph, name: str, new: str, expand: bool, dim: int) -> str:
         if dim == len(self.sizes):
-            return new
+            return g.node("Expand", [new, g.node("Shape", [name])]) if expand else new
         if not self._is_taken_from(g, dim):
-            return self._put(g, name, new, dim + 1)
+            return self._put(g, name, new, expand, dim + 1)
         start, end, size, axis = self.starts[dim], self.ends[dim], self.sizes[dim], g.array([dim])
         one = g.array([1])
         before, own, after = (
             g.node("Slice", [name, g.array([a]), g.array([b]), axis, one])
             for a, b in ((0, start), (start, end), (end, size))
         )
-        return g.node("Concat", [before, self._put(g, own, new, dim + 1), after], axis=dim)
+        return g.node("Concat", [before, self._put(g, own, new, expand, dim + 1), after], axis=dim)
 
 
 @writes("_index_view")
@@ -690,9 +709,10 @@ def _roll(g: Graph, y: Tensor, x: Tensor, shifts: tuple[int, ...], dims: tuple[i
         return None
     name = g.named(x)
     for shift, dim in zip(shifts, dims, strict=True):
-        place, axis = -(shift % max(x.shape[dim], 1)), g.array([dim])
-        if not place:
+        size = x.shape[dim]
+        if not size or not shift or not (g.sized or shift % size):
             continue
+        place, axis = size - shift % size, g.array([dim])
         parts = (g.array([place]), g.array([1 << 62])), (g.array([0]), g.array([place]))
         name = g.node("Concat", [g.node("Slice", [name, a, b, axis]) for a, b in parts], axis=dim)
     return g.node("Identity", [name])

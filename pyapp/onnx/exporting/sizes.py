@@ -19,12 +19,12 @@ from pyapp.errors import ModelError
 from .graph import Graph, Node, element_code
 
 Numbers = tuple[int, ...]  # what a number is in each call
-_OPERATORS = {"*": "Mul", "+": "Add", "//": "Div", "%": "Mod"}
+_OPERATORS = {"*": "Mul", "+": "Add", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}
 
 
 def join(graphs: Sequence[Graph], inputs: Sequence[str], outputs: Sequence[str]) -> bool:
-    """Makes the first graph that of all calls. Whether a number is a rounded quotient or a remainder of sizes: a few
-    calls do not tell these for certain.
+    """Makes the first graph that of all calls. Whether a number is a rounded quotient, a remainder or a limit of sizes:
+    a few calls do not tell these for certain.
     """
     first = graphs[0]
     _fold(graphs)
@@ -39,7 +39,7 @@ def join(graphs: Sequence[Graph], inputs: Sequence[str], outputs: Sequence[str])
     joined = _Joined(graphs, inputs)
     joined.write()
     first.keep_used(outputs)
-    return joined.formulas.rounded
+    return joined.formulas.uncertain
 
 
 def _differs(what: str) -> ModelError:
@@ -95,7 +95,7 @@ class Formulas:
 
     def __init__(self, calls: int) -> None:
         self.known: dict[Numbers, Any] = {}
-        self.rounded = False  # whether a formula with a quotient that is rounded, or a remainder, was found
+        self.uncertain = False  # whether a formula was found that more calls should confirm
         self._calls = calls
 
     def add(self, numbers: Numbers, what: Any) -> None:
@@ -104,7 +104,7 @@ class Formulas:
 
     def find(self, numbers: Numbers) -> Any:
         """A number, or (operation, …) of known sizes and numbers: ("known", what), ("*", a, b), ("+", a, b), ("//", a,
-        b), ("%", a, b); None where no function is found."""
+        b), ("%", a, b), ("min", a, b), ("max", a, b); None where no function is found."""
         if len(set(numbers)) == 1:
             return numbers[0]
         return next(self._found(numbers), None)
@@ -126,6 +126,8 @@ class Formulas:
                 if len(rest) == 1:
                     other = self._of(right) if sign > 0 else ("*", self._of(right), -1)
                     yield _plus(("+", self._of(left), other), rest.pop())
+        for size in self.known:
+            yield from self._limited(numbers, size)
         for size in self.known:
             yield from self._rounded(numbers, size)
         for sizes in combinations_with_replacement(self.known, 3):
@@ -159,17 +161,31 @@ class Formulas:
             formula = self._of(size)
             yield _plus(formula if factor == 1 else ("*", formula, factor), rest)
 
+    def _limited(self, numbers: Numbers, size: Numbers) -> Iterator[Any]:
+        """size + a number, at most or at least another number, as slices beyond the end take it."""
+        for operation, limited, limit in (("min", min, max(numbers)), ("max", max, min(numbers))):
+            free = [(n, s) for n, s in zip(numbers, size, strict=True) if n != limit]
+            rest = free[0][0] - free[0][1]
+            # One size alone does not tell that the number goes up with it.
+            if rest and len({s for _, s in free}) < min(2, self._calls // 4):
+                continue
+            if all(n == limited(s + rest, limit) for n, s in zip(numbers, size, strict=True)):
+                self.uncertain = True
+                yield (operation, _plus(self._of(size), rest), limit)
+
     def _rounded(self, numbers: Numbers, size: Numbers) -> Iterator[Any]:
         """(size + a number) // divisor, as strides make it, or % divisor, as the padding of strides."""
         for divisor in range(2, 33):
             rest = (numbers[0] - size[0]) % divisor
             if divisor <= 8 and all(n == (s + rest) % divisor for n, s in zip(numbers, size, strict=True)):
-                self.rounded = True
+                self.uncertain = True
                 yield ("%", _plus(self._of(size), rest), divisor)
+            if len(set(numbers)) < 3:  # which many quotients give
+                continue
             low = max(n * divisor - s for n, s in zip(numbers, size, strict=True))
             high = min((n + 1) * divisor - 1 - s for n, s in zip(numbers, size, strict=True))
             if low <= high:
-                self.rounded = True
+                self.uncertain = True
                 yield ("//", _plus(self._of(size), min(range(low, high + 1), key=abs)), divisor)
 
 
@@ -184,6 +200,8 @@ def written_out(formula: Any) -> str:
     if formula[0] == "known":
         return str(formula[1])
     operation, a, b = formula
+    if operation in ("min", "max"):
+        return f"{operation}({written_out(a)}, {written_out(b)})"
     left, right = (
         f"({written_out(x)})" if isinstance(x, tuple) and x[0] != "known" and operation != "+" else written_out(x)
         for x in (a, b)
@@ -326,11 +344,17 @@ class _Joined:
         if None in found:
             numbers = self._numbers(name)[found.index(None)]
             raise _differs(f"a number of the op {node.op.strip('_')!r} ({', '.join(map(str, numbers))} in the calls)")
-        parts: list[str] = []
-        for formula in found:
-            parts.append(self._size(formula))
+        parts = [self._size(formula) for formula in found]
+        if node.operator == "Slice" and at in (1, 2):
+            parts = [self._place(formula, part) for formula, part in zip(found, parts, strict=True)]
         whole = parts[0] if len(parts) == 1 else self._graph.node("Concat", parts, axis=0)
         return self._graph.node("Squeeze", [whole, self._graph.array([0])]) if rank == 0 else whole
+
+    def _place(self, formula: Any, name: str) -> str:
+        """A place that a Slice begins or ends at: below 0, ONNX would count it from the end."""
+        if isinstance(formula, int) or formula[0] == "known":
+            return name
+        return self._graph.node("Max", [name, self._graph.array([0])])
 
     def _size(self, formula: Any) -> str:
         """The name of a size, (1,)."""
@@ -343,9 +367,7 @@ class _Joined:
             name = self._graph.node("Shape", [self._replaced.get(source, source)], start=dim, end=dim + 1)
         else:
             operation, a, b = formula
-            name = self._graph.node(
-                {"*": "Mul", "+": "Add", "//": "Div", "%": "Mod"}[operation], [self._size(a), self._size(b)]
-            )
+            name = self._graph.node(_OPERATORS[operation], [self._size(a), self._size(b)])
         self._computed[formula] = name
         return name
 

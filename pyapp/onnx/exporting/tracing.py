@@ -8,6 +8,7 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.engine.op import Op
+from pyapp.engine.ops.random import default_generator
 from pyapp.engine.tracing import observed
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
@@ -100,15 +101,28 @@ class _Observer:
         return y
 
 
-def _tell_read(graph: Graph, x: Tensor) -> None:
-    """Warns where Python reads what depends on the inputs."""
+def _tell_read(graph: Graph, x: Tensor, computes: bool) -> None:
+    """Warns where Python reads what depends on the inputs. ModelError where a function computes with it."""
     if graph.is_computed(x):
+        if computes:
+            raise ModelError(
+                f"a function computes with the elements of {describe(x)} outside ops, which ONNX cannot say",
+                hint="Export a part of the model without it",
+            )
         warnings.warn(
             f"export: Python reads a value of {describe(x)}, which depends on the inputs: what follows from it is in "
             "the file as it is for the example",
             TracerWarning,
             stacklevel=4,
         )
+
+
+def _tell_random() -> None:
+    warnings.warn(
+        "export: the module draws random numbers, which are in the file as they were drawn: call its eval() first",
+        TracerWarning,
+        stacklevel=4,
+    )
 
 
 def traced(
@@ -119,7 +133,10 @@ def traced(
     graph = Graph(names, opset, sized)
     for x, name in zip(inputs, given, strict=True):
         graph.give(x, name)
-    with observed(_Observer(graph), graph.written, lambda x: _tell_read(graph, x)):
+    drawn = default_generator.get_state()
+    with observed(_Observer(graph), graph.written, lambda x, computes: _tell_read(graph, x, computes)):
         outputs = function()
+    if default_generator.get_state() != drawn:
+        _tell_random()
     graph.check_constants()
     return graph, outputs
