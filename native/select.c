@@ -320,6 +320,8 @@ KERNEL(scatter)
                 }
                 if (opcode == SCATTER_add && type == TYPE_int64)
                     EACH_LINE(any64, +=)
+                if (opcode == SCATTER_add && type == TYPE_int32)
+                    EACH_LINE(any32, +=)
                 for (int64_t j = low; j < high; j++)
                     combine(record->pointers[scatter_y], base + PLACE(j) * y_step + j,
                             from + (k * source_step + j * source_beside) * bytes, 1, opcode, type);

@@ -41,9 +41,11 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
     if STATE.enabled and not x.is_contiguous():
         return tuple([narrow(x, d, start, length) for start, length in zip(starts, sizes)])  # noqa: B905
     before, after, strides, step = x.shape[:d], x.shape[d + 1 :], x.strides, x.strides[d]
-    shapes = {length: (*before, length, *after) for length in sizes}
-    parts = [(shapes[length], start * step) for start, length in zip(starts, sizes)]  # noqa: B905 (one start more)
-    return _slices(x, strides, parts)
+    return _slices(
+        x,
+        strides,
+        [((*before, length, *after), start * step) for start, length in zip(starts, sizes)],  # noqa: B905
+    )
 
 
 def _slices(x: Tensor, strides: tuple[int, ...], parts: list[tuple[tuple[int, ...], int]]) -> tuple[Tensor, ...]:
@@ -51,11 +53,12 @@ def _slices(x: Tensor, strides: tuple[int, ...], parts: list[tuple[tuple[int, ..
     if x._requires_grad or x.dtype.is_quantized:
         return tuple([strided_slice(x, shape, strides, offset) for shape, offset in parts])
     storage, kind, first = x.storage, x.dtype, x.offset
-    views = tuple([make(storage, shape, strides, kind, first + offset) for shape, offset in parts])
-    if STATE.enabled:
-        for view, (shape, offset) in zip(views, parts, strict=True):
-            link_to_base(_strided, (x, shape, strides, offset), view)
-    return views
+    if not STATE.enabled:
+        return tuple([make(storage, shape, strides, kind, first + offset) for shape, offset in parts])
+    return tuple([
+        link_to_base(_strided, (x, shape, strides, offset), make(storage, shape, strides, kind, first + offset))
+        for shape, offset in parts
+    ])  # fmt: skip
 
 
 @function(method=True)
