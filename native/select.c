@@ -295,6 +295,26 @@ static __attribute__((noinline)) void scatter_beside(const launch *record, int64
 #undef EACH_LINE
     }
 }
+
+/* The float32 values of one line, from `from`, combined with y at the places low .. high - 1. A function of its own: inside
+ * `scatter` it costs the other loops a tenth of their speed. */
+static __attribute__((noinline)) void combine_line(const launch *record, int64_t base, int64_t places, const char *from,
+                                                   int64_t low, int64_t high)
+{
+    const int64_t *d = record->dims, dim = d[scatter_dim], opcode = d[scatter_opcode];
+    const int64_t y_step = d[scatter_y0 + dim], index_step = d[scatter_index0 + dim];
+    const int64_t source_step = record->pointers[scatter_source] ? d[scatter_source0 + dim] : 0;
+    const int wide = d[scatter_index_type] == TYPE_int64;
+    const void *index = record->pointers[scatter_index];
+    const float *values = (const float *)(const void *)from;
+    float *y = (float *)record->pointers[scatter_y] + base;
+    for (int64_t k = 0; k < d[scatter_shape0 + dim]; k++) {
+        const int64_t at = places + k * index_step;
+        const int64_t place = wide ? ((const int64_t *)index)[at] : ((const int32_t *)index)[at];
+        if (place >= low && place < high)
+            y[place * y_step] = combined(y[place * y_step], values[k * source_step], opcode);
+    }
+}
 #endif
 
 /* Lines along the dim are independent and divided among the workers; if there are too few, each worker writes its own
@@ -394,13 +414,7 @@ KERNEL(scatter)
         if (opcode == SCATTER_add && type == TYPE_int32)
             EACH_PLACE(any32, +=)
         if (opcode >= SCATTER_multiply && type == TYPE_float32) {
-            float *y = (float *)record->pointers[scatter_y] + base;
-            const float *values = (const float *)(const void *)from;
-            for (int64_t k = 0; k < length; k++) {
-                const int64_t place = PLACE;
-                if (place >= low && place < high)
-                    y[place * y_step] = combined(y[place * y_step], values[k * source_step], opcode);
-            }
+            combine_line(record, base, places, from, low, high);
             continue;
         }
 #endif
