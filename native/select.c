@@ -227,6 +227,7 @@ static void write_number(void *element, int type, const int64_t *bits)
 enum { SCATTER_RANK = 4, SIDE_BY_SIDE = 16 };
 static const uint32_t scatter_types[] = SCATTER_TYPES;
 
+#if !defined(__wasm__)
 /* A value and the one that is written over it, by an opcode after SCATTER_add; as COMBINE. */
 INLINE float combined(float old, float value, int64_t opcode)
 {
@@ -236,7 +237,6 @@ INLINE float combined(float old, float value, int64_t opcode)
     return better | (value != value) ? value : old;
 }
 
-#if !defined(__wasm__)
 /* Lines low .. high - 1 of those that lie side by side along the last dim, from element `base` of y, entry `places` of the
  * index and the values at `from`: they advance together, so that memory is written row by row. */
 static __attribute__((noinline)) void scatter_beside(const launch *record, int64_t base, int64_t places,
