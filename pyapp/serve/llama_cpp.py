@@ -237,8 +237,13 @@ async def embedding(request: Request, context: Context) -> Response:
     context.check_length(texts, "content")
     model = await context.model(request, name, "embed")
     vectors = await embedded(request, context, model, texts)
-    found = [[x / (norm(vector) or 1.0) for x in vector] for vector in vectors]
-    return JSONResponse([{"index": index, "embedding": [vector]} for index, vector in enumerate(found)])
+    sizes = [norm(vector) or 1.0 for vector in vectors]
+    return JSONResponse(
+        [
+            {"index": index, "embedding": [[x / size for x in vector]]}
+            for index, (vector, size) in enumerate(zip(vectors, sizes, strict=True))
+        ]
+    )
 
 
 # -- tokens and the template

@@ -4,7 +4,7 @@ gradients of one process, in every schedule; what does not fit is named.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -226,6 +226,32 @@ def test_without_gradients_and_with_arguments_of_all_microbatches() -> None:
     assert none is None and nothing == [] and losses == pytest.approx(alone(5)[1], abs=1e-5) and untouched
     wanted = made()(ids, pyapp.ones(ROWS, 3)).reshape(5, 2, 3, WORDS).transpose(0, 1).reshape(2, 15, WORDS)
     assert pyapp.allclose(found, wanted, atol=1e-5)
+
+
+def test_arguments_and_outputs_that_hold_tensors() -> None:
+    class Pair(NamedTuple):
+        words: Any
+        scale: Any
+
+    class Doubled(nn.Module):
+        def forward(self, given: dict[str, Any]) -> Pair:
+            (x,) = given["x"]
+            return Pair(x * 2, {"sum": x.sum(1), "name": given["name"]})
+
+    x = pyapp.arange(12.0).reshape(4, 3)
+
+    def run(group: ProcessGroup) -> Any:
+        def loss(y: Pair, target: tuple[Tensor, Tensor]) -> Tensor:
+            assert target[0].shape == y.words.shape
+            return (y.words - target[0]).square().mean() + target[1].mean()
+
+        losses: list[Tensor] = []
+        schedule = ScheduleGPipe(PipelineStage(Doubled(), 0, 1, group=group), 2, loss)
+        return schedule.eval({"x": [x], "name": "a"}, target=(x * 2, x[:, 0]), losses=losses), losses
+
+    ((found, losses),) = in_ranks(1, run)
+    assert isinstance(found, Pair) and pyapp.equal(found.words, x * 2) and pyapp.equal(found.scale["sum"], x.sum(1))
+    assert found.scale["name"] == ["a", "a"] and [loss.item() for loss in losses] == [1.5, 7.5]
 
 
 def test_what_does_not_fit_is_named() -> None:

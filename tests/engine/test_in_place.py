@@ -300,6 +300,16 @@ def test_gradients_of_reductions_into_places_keep_16_bits() -> None:
         assert x.grad.dtype is y.grad.dtype is x.dtype
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "amax", "amin"])
+def test_elements_that_do_not_count_may_be_nan(reduce: str) -> None:
+    """Without include_self what was there has no part in the result, nor in the gradient."""
+    x = pyapp.tensor([float("nan"), float("inf"), 3.0]).requires_grad_()
+    found = x.scatter_reduce(0, pyapp.tensor([0, 1]), pyapp.tensor([4.0, 5.0]), reduce, include_self=False)
+    assert found.tolist() == [4.0, 5.0, 3.0]
+    found.backward(pyapp.tensor([float("inf"), 1.0, 1.0]))
+    assert x.grad is not None and x.grad.tolist() == [0.0, 0.0, 1.0]
+
+
 def test_places_of_a_single_number_in_every_float_type() -> None:
     """A tensor without dims is written too: in 16 bits the writes of scatter and gather's gradient were lost."""
     at = pyapp.tensor([0])

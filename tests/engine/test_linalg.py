@@ -11,6 +11,7 @@ import pytest
 import pyapp
 from pyapp import Tensor, linalg, tensor
 from pyapp.autograd import gradcheck, gradgradcheck
+from pyapp.engine.ops.linalg import factor
 
 
 def matrix(*shape: int) -> Tensor:
@@ -131,13 +132,19 @@ def test_approximations_of_low_rank() -> None:
             refused()
 
 
-@pytest.mark.parametrize("shape", [(75, 75), (40, 70), (70, 40), (6, 5, 4)])
-def test_lu_by_panels(shape: tuple[int, ...]) -> None:
-    """Of more columns than a panel has, wide and high, and of several small matrices: the pivots are the largest."""
+@pytest.mark.parametrize("shape", [(75, 75), (40, 70), (70, 40), (6, 5, 4), (3, 50, 40)])
+def test_lu_by_panels(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more columns than a panel has, wide and high, of several small matrices, and of more than are taken together:
+    the pivots are the largest."""
+    monkeypatch.setattr(factor, "_TOGETHER", 2 * 50 * 40)
     x = matrix(*shape)
     for given in (x.detach(), x):  # in one pass, and with a gradient
         p, lower, upper = linalg.lu(given)
         np.testing.assert_allclose((p @ lower @ upper).detach().numpy(), x.detach().numpy(), rtol=1e-12, atol=1e-12)
         assert float(lower.detach().abs().max()) == 1.0 and bool((p.sum(-1) == 1).all())
     packed, pivots = linalg.lu_factor(x.detach())
-    assert pyapp.allclose(packed, linalg.lu_factor(x)[0].detach(), rtol=1e-10) and pivots.dtype is pyapp.int32
+    assert pyapp.allclose(packed, linalg.lu_factor(x)[0].detach(), rtol=1e-8) and pivots.dtype is pyapp.int32
+    singular = x.detach().clone()
+    singular[..., 1] = 0.0  # one pivot is 0
+    p, lower, upper = linalg.lu(singular)
+    np.testing.assert_allclose((p @ lower @ upper).numpy(), singular.numpy(), rtol=1e-12, atol=1e-12)

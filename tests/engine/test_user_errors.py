@@ -155,6 +155,8 @@ def check_method(name: str) -> None:
          "inv(float32[2, 3] on cpu)"),
         (lambda: nn.ReLU()(x() > 2), TypeError, "relu: takes no bools (bool[2, 3] on cpu); convert it first; in "
          "relu(bool[2, 3] on cpu, inplace=False)"),
+        (lambda: pyapp.tensor([3], dtype="uint8") ** -1, ValueError, "pow: Integers to negative integer powers are not "
+         "allowed; convert them with .float() first; in pow(uint8[1] on cpu, -1)"),
         (lambda: x()[:, 5], IndexError, "index: index 5 is out of bounds for dimension 1 with size 3: 5 is out "
          "of range for dim 1 of float32[2, 3] on cpu; in "
          "index(float32[2, 3] on cpu, (slice(None, None, None), 5))"),

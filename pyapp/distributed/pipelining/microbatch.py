@@ -11,6 +11,7 @@ from ...engine import Tensor
 from ...engine.ops import cat
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
+from ...utils._pytree import is_namedtuple_instance, tree_flatten, tree_unflatten
 
 __all__ = ["TensorChunkSpec"]
 
@@ -33,15 +34,22 @@ class TensorChunkSpec:
 
 
 def chunks_of(value: Any, count: int, spec: Any, what: str) -> list[Any]:
-    """The parts of one argument: of a tensor along the dim that `spec` says; anything else goes to all."""
-    if not isinstance(value, Tensor) or spec is None:
+    """The parts of one argument: of a tensor, or of each in a list, tuple or dict, along the dim that `spec` says;
+    anything else goes to all.
+    """
+    if spec is None:
         return [value] * count
     if not isinstance(spec, TensorChunkSpec):
         raise TypeError(f"{what}: how it is divided is a TensorChunkSpec or None, got {describe(spec)}")
-    dim = spec.split_dim
-    if not -value.ndim <= dim < value.ndim or value.shape[dim] < count:
-        raise ArgumentError(f"{what}, {describe(value)}, has not {count} parts for microbatches along dim {dim}")
-    return list(value.tensor_split(count, dim))
+    leaves, containers = tree_flatten(value)
+    parts = [_divided(x, count, spec.split_dim, what) if isinstance(x, Tensor) else [x] * count for x in leaves]
+    return [tree_unflatten([part[i] for part in parts], containers) for i in range(count)]
+
+
+def _divided(x: Tensor, count: int, dim: int, what: str) -> Sequence[Tensor]:
+    if not -x.ndim <= dim < x.ndim or x.shape[dim] < count:
+        raise ArgumentError(f"{what}, {describe(x)}, has not {count} parts for microbatches along dim {dim}")
+    return x.tensor_split(count, dim)
 
 
 def split_inputs(
@@ -71,7 +79,8 @@ def merged(outputs: Sequence[Any], spec: Any) -> Any:
         return cat(list(outputs), dim) if first.ndim else list(outputs)
     if isinstance(first, (list, tuple)):
         specs = [None] * len(first) if spec is None else list(spec)
-        return type(first)(merged([each[i] for each in outputs], own) for i, own in enumerate(specs))
+        whole = [merged([each[i] for each in outputs], own) for i, own in enumerate(specs)]
+        return type(first)(*whole) if is_namedtuple_instance(first) else type(first)(whole)
     if isinstance(first, dict):
         return {key: merged([each[key] for each in outputs], None if spec is None else spec[key]) for key in first}
     return list(outputs)

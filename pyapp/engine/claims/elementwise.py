@@ -407,8 +407,8 @@ _ROUNDED_TWICE = (3, -2)  # of these, those that torch rounds once in float16
 
 @claims("pow")
 def _pow(x: Tensor, exponent: Any) -> Any:
-    if type(exponent) is int and exponent < 0 and not x.dtype.is_floating_point:
-        return NotImplemented  # the definition refuses it
+    if type(exponent) is int and exponent < 0 and x.dtype.category <= 1:
+        raise ValueError("pow: Integers to negative integer powers are not allowed; convert them with .float() first")
     if type(exponent) not in (int, float):
         return _power(x, exponent)
     if exponent == 0.5 or exponent == -0.5:  # of -0 and -inf, IEEE's pow differs from the roots, which torch takes

@@ -92,9 +92,14 @@ def _max_of_windows_backward(grad: Tensor, x: Tensor, windows: Any) -> Any:
     return grad_x, None
 
 
+_FEW = 1 << 10  # elements of 16 bits, which take less time than their conversion to float32
+
+
 @claims("_mean_of_windows")
 def _mean_of_windows(x: Tensor, windows: Any) -> Any:
-    kind, x = x.dtype, in_type(x, float32) if is_half(x) and x.device is cpu else x  # whose kernel has vectors
+    kind = x.dtype
+    if is_half(x) and x.device is cpu and x.numel() > _FEW:
+        x = in_type(x, float32)  # whose kernel has vectors
     slots = _slots(x, windows)
     if slots is None:
         return NotImplemented

@@ -122,15 +122,18 @@ def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[in
 
 
 def _listed(x: Tensor, entries: Sequence[Any]) -> tuple[Any, ...]:
-    """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU, or of bits for NumPy. Indices are
-    dense, for the gradient, too."""
+    """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU, or of bits for NumPy. Tensors of
+    indices are dense."""
     if list in map(type, entries):
         entries = [(np.asarray(e) if e else np.zeros(0, "int64")) if isinstance(e, list) else e for e in entries]
     if x.device is not cpu or x.dtype.is_bits:
         entries = [tensor_of(e) if isinstance(e, np.ndarray) else e for e in entries]
-    return tuple([
-        e.clone() if isinstance(e, Tensor) and e.dtype.category == 1 and not e.is_contiguous() else e for e in entries
-    ])  # fmt: skip
+    return tuple([_dense_index(e) if isinstance(e, Tensor) else e for e in entries])
+
+
+def _dense_index(index: Tensor) -> Tensor:
+    """Integers as the kernels read them, those of the gradient, too; masks stay as they are."""
+    return index if index.dtype.category != 1 or index.is_contiguous() else index.clone()
 
 
 def _array_index(entries: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -197,13 +200,16 @@ def _ints_of(entries: Sequence[Any]) -> tuple[Any, ...]:
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
     try:
-        if isinstance(index, Tensor) and not index.shape and index.dtype.category == 1 and x.shape:
+        if type(index) is int:  # as datasets are read
+            if x.shape and (not STATE.enabled or x.is_contiguous()):
+                size, step = x.shape[0], x.strides[0]
+                if -size <= index < size:
+                    return strided_slice(x, x.shape[1:], x.strides[1:], (index + size if index < 0 else index) * step)
+        elif isinstance(index, Tensor) and index.dtype.category == 1 and x.shape:
             if index.dtype is not _dtype.uint8:  # of which torch makes a mask
-                index = index.__index__()
-        if type(index) is int and x.shape and (not STATE.enabled or x.is_contiguous()):  # as datasets are read
-            size, step = x.shape[0], x.strides[0]
-            if -size <= index < size:
-                return strided_slice(x, x.shape[1:], x.strides[1:], (index + size if index < 0 else index) * step)
+                if not index.shape:
+                    return getitem(x, index.__index__())
+                return _take(x, (_dense_index(index), *[_ALL] * (len(x.shape) - 1)))
         entries: Sequence[Any] = index if type(index) is tuple else (index,)
         if not _PLAIN.issuperset(map(type, entries)):
             entries, basic = _entries(x, index)

@@ -262,7 +262,7 @@ def _d_scatter_extreme(
         shares = g / zeros(y.shape, dtype=g.dtype, device=g.device).scatter_add(dim, index, hit).add(hit_x).clamp(1.0)
         g_x, g_part = shares * hit_x, shares.gather(dim, index) * hit
     if not include_self:
-        g_x = where(_touched(x, dim, index), g * 0, g)
+        g_x = where(_touched(x, dim, index), 0, g)
     if part.ndim != source.ndim:
         g_part = reshape(g_part, source.shape)
     elif part.shape != source.shape:
@@ -293,7 +293,7 @@ def scatter_reduce(
         return bytes_of.to(bool_)
     if reduce in REDUCTIONS:
         return _scatter_extreme(x, src, d, index, reduce, include_self)
-    base = x if include_self else where(_touched(x, d, index), x * 0, x)
+    base = x if include_self else where(_touched(x, d, index), 0, x)  # also where x is NaN or infinite
     total = base.scatter_add(d, index, src)
     if reduce == "sum":
         return total

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, repeat
 from operator import index
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..op import link_to_base
 from ..shape import normalize_dim
 from ..tensor import Tensor, make
 from ..user_errors import describe
-from .view import _strided, narrow, strided_slice
+from .view import _no_blocks, _strided, narrow
 
 MOST_EMPTY = 1 << 20  # sections of a dim that has fewer elements
 
@@ -41,21 +41,23 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
     if STATE.enabled and not x.is_contiguous():
         return tuple([narrow(x, d, start, length) for start, length in zip(starts, sizes)])  # noqa: B905
     before, after, strides, step = x.shape[:d], x.shape[d + 1 :], x.strides, x.strides[d]
-    shapes = {length: (*before, length, *after) for length in sizes}
-    parts = [(shapes[length], start * step) for start, length in zip(starts, sizes)]  # noqa: B905 (one start more)
-    return _slices(x, strides, parts)
+    shapes = [(*before, length, *after) for length in sizes]
+    return _slices(x, strides, zip(shapes, [start * step for start in starts]))  # noqa: B905 (one start more, the end)
 
 
-def _slices(x: Tensor, strides: tuple[int, ...], parts: list[tuple[tuple[int, ...], int]]) -> tuple[Tensor, ...]:
+def _slices(x: Tensor, strides: tuple[int, ...], parts: Iterable[tuple[tuple[int, ...], int]]) -> tuple[Tensor, ...]:
     """The views of these shapes, at these offsets, of a tensor that is dense under autograd."""
-    if x._requires_grad or x.dtype.is_quantized:
-        return tuple([strided_slice(x, shape, strides, offset) for shape, offset in parts])
+    if x.dtype.is_quantized:
+        _no_blocks(x, "index")
+    if x._requires_grad:
+        return tuple([_strided.call(x, shape, strides, offset) for shape, offset in parts])
     storage, kind, first = x.storage, x.dtype, x.offset
-    views = tuple([make(storage, shape, strides, kind, first + offset) for shape, offset in parts])
-    if STATE.enabled:
-        for view, (shape, offset) in zip(views, parts, strict=True):
-            link_to_base(_strided, (x, shape, strides, offset), view)
-    return views
+    if not STATE.enabled:
+        return tuple([make(storage, shape, strides, kind, first + offset) for shape, offset in parts])
+    return tuple([
+        link_to_base(_strided, (x, shape, strides, offset), make(storage, shape, strides, kind, first + offset))
+        for shape, offset in parts
+    ])  # fmt: skip
 
 
 @function(method=True)
@@ -79,7 +81,7 @@ def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         return tuple([x[(slice(None),) * d + (i,)] for i in range(x.shape[d])])
     shape, strides = x.shape, x.strides
     shape, strides, step = shape[:d] + shape[d + 1 :], strides[:d] + strides[d + 1 :], strides[d]
-    return _slices(x, strides, [(shape, i * step) for i in range(x.shape[d])])
+    return _slices(x, strides, zip(repeat(shape), [i * step for i in range(x.shape[d])]))
 
 
 @function(method=True)

@@ -142,33 +142,46 @@ def _failing_minor(x: Tensor) -> int:
     return bad
 
 
-_FEW_MATRICES, _LARGE = 4, 1 << 12  # matrices, or elements of each, that are taken one by one
-_PANEL = 32  # columns, after which the rest of a matrix changes by a product
+_PANEL = 32  # columns, after which the rest of the matrices changes by a product
+_TOGETHER = 1 << 18  # elements of the matrices that are taken together, so that they lie in a processor's cache
 
 
-def _eliminate(a: Any, exchanged: Any = None) -> None:
-    """Gaussian elimination of a matrix (M, N) where it lies, a panel of columns after the other, as LAPACK's getrf.
-    Rows are exchanged, and written to `exchanged`, where that is given."""
-    m, n = a.shape
-    for start in range(0, min(m, n), _PANEL):
-        end = min(start + _PANEL, m, n)
-        for k in range(start, end):
-            if exchanged is not None:
-                column = a[k:, k]
-                size = np.abs(column) if column.dtype.kind == "f" else np.abs(column.real) + np.abs(column.imag)
-                exchanged[k] = best = k + int(size.argmax())
-                if best != k:
-                    a[[k, best]] = a[[best, k]]
-            if a[k, k] != 0:
-                a[k + 1 :, k] /= a[k, k]
-            elif exchanged is None:
-                a[k + 1 :, k] = 0
-            if k + 1 < end:
-                a[k + 1 :, k + 1 : end] -= a[k + 1 :, k, None] * a[k, k + 1 : end]
-        if end < n:
-            for k in range(start, end - 1):
-                a[k + 1 : end, end:] -= a[k + 1 : end, k, None] * a[k, end:]
-            a[end:, end:] -= a[end:, start:end] @ a[start:end, end:]
+def _eliminate(matrices: Any, exchanged: Any = None) -> None:
+    """Gaussian elimination of (B, M, N) where they lie, a panel of columns after the other, as LAPACK's getrf. Rows are
+    exchanged, and written to `exchanged` (B, min(M, N)), where that is given."""
+    batch, m, n = matrices.shape
+    together = max(1, _TOGETHER // max(m * n, 1))
+    for first in range(0, batch, together):
+        some = slice(first, first + together) if batch - first > 1 < together else first  # a single one without its dim
+        a, exchanges = matrices[some], None if exchanged is None else exchanged[some]
+        for start in range(0, min(m, n), _PANEL):
+            end = min(start + _PANEL, m, n)
+            _eliminate_panel(a, start, end, exchanges)
+            if end < n:
+                for k in range(start, end - 1):
+                    a[..., k + 1 : end, end:] -= a[..., k + 1 : end, k, None] * a[..., k, None, end:]
+                a[..., end:, end:] -= a[..., end:, start:end] @ a[..., start:end, end:]
+
+
+def _eliminate_panel(a: Any, start: int, end: int, exchanged: Any) -> None:
+    """The columns from `start` to `end` of a matrix, or of several."""
+    every = np.arange(len(a))
+    for k in range(start, end):
+        if exchanged is not None:
+            column = a[..., k:, k]
+            # LAPACK's size of a complex number
+            size = np.abs(column) if column.dtype.kind == "f" else np.abs(column.real) + np.abs(column.imag)
+            exchanged[..., k] = best = k + size.argmax(-1)
+            if a.ndim > 2:
+                a[every, k], a[every, best] = a[every, best], a[every, k]
+            elif best != k:
+                a[[k, best]] = a[[best, k]]
+        pivot, below = a[..., k, k, None], a[..., k + 1 :, k]
+        if pivot.all():
+            below /= pivot
+        else:
+            below[...] = np.where(pivot == 0, 0, below / np.where(pivot == 0, 1, pivot))
+        a[..., k + 1 :, k + 1 : end] -= below[..., None] * a[..., k, None, k + 1 : end]
 
 
 def _pivots(a: Any) -> tuple[Any, Any]:
@@ -177,19 +190,8 @@ def _pivots(a: Any) -> tuple[Any, Any]:
     """
     a = a.copy()
     batch, m, n = a.shape
-    every, exchanged = np.arange(batch), np.zeros((batch, min(m, n)), np.int64)
-    if batch <= _FEW_MATRICES or m * n >= _LARGE:
-        for matrix, rows in zip(a, exchanged, strict=True):
-            _eliminate(matrix, rows)
-        return a, exchanged
-    for k in range(min(m, n)):
-        column = a[:, k:, k]
-        best = k + (np.abs(column.real) + np.abs(column.imag)).argmax(-1)  # LAPACK's size of a complex number
-        exchanged[:, k] = best
-        a[every, k], a[every, best] = a[every, best].copy(), a[every, k].copy()
-        pivot = a[:, k, k][:, None]
-        a[:, k + 1 :, k] = np.where(pivot == 0, a[:, k + 1 :, k], a[:, k + 1 :, k] / np.where(pivot == 0, 1, pivot))
-        a[:, k + 1 :, k + 1 :] -= a[:, k + 1 :, k, None] * a[:, k, None, k + 1 :]
+    exchanged = np.zeros((batch, min(m, n)), np.int64)
+    _eliminate(a, exchanged)
     return a, exchanged
 
 
@@ -218,14 +220,7 @@ def _lu_square(x: Tensor) -> Tensor:
 
     def compute(a: Any) -> Any:
         a = a.copy()
-        if prod(a.shape[:-2]) <= _FEW_MATRICES or a.shape[-1] ** 2 >= _LARGE:
-            for at in np.ndindex(a.shape[:-2]):
-                _eliminate(a[at])
-            return a
-        for k in range(a.shape[-1]):
-            pivot = a[..., k, k][..., None]
-            a[..., k + 1 :, k] = np.where(pivot == 0, 0, a[..., k + 1 :, k] / np.where(pivot == 0, 1, pivot))
-            a[..., k + 1 :, k + 1 :] -= a[..., k + 1 :, k, None] * a[..., k, None, k + 1 :]
+        _eliminate(a.reshape(-1, *a.shape[-2:]))
         return a
 
     return result_of("lu", compute, x)
