@@ -165,7 +165,8 @@ def bomb() -> bytes:
     ("data", "message"),
     [
         (b"", "empty"), (b"no picture", "not a picture"), (bomb(), "too large|at most"),
-        (as_png(np.eye(99, dtype=np.uint8) * 200)[:-40], "ends too early"), (b"%PDF-1.7 broken", "pypdfium2|cannot be opened"),
+        (as_png(np.eye(99, dtype=np.uint8) * 200)[:-40], "ends too early"),
+        (b"%PDF-1.7 broken", "pypdfium2|cannot be opened"),
     ],
     ids=["empty", "text", "bomb", "cut", "pdf"],
 )  # fmt: skip
