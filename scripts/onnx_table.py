@@ -58,12 +58,14 @@ a folder with model.onnx, config.json and the tokenizer, which Optimum, transfor
 - **Export** writes the ops that a call with example inputs runs: sorting, indexing by numbers that depend on the
   inputs, and writes in place too; LSTM, GRU and RNN layers become ONNX's. Opset 20, or `opset_version=` 17 to 23. A
   model above 2 GB, or one with `external_data=True`, has its tensors in a file beside it, `model.onnx.data`. Complex
-  numbers (Fourier transforms), and results whose sizes depend on values, are refused.
+  numbers (Fourier transforms), results whose sizes depend on values, and functions that compute without ops
+  (`bucketize`, `isin`) are refused. A warning tells where random numbers would be constants.
 - **Sizes** are those of the example, except those that `dynamic_axes` or `dynamic_shapes` name, as in torch:
   `onnx.export(module, [x], "model.onnx", dynamic_axes={{"input_0": {{0: "batch"}}}})`. The module is then called with
-  four sets of sizes, or with ten where it rounds a quotient of sizes. Numbers that differ between these calls become
-  nodes that compute them from the inputs' sizes; where no formula gives the numbers of all calls, an error names the
-  op. tests/oracle runs such files in onnxruntime.
+  four sets of sizes, on both sides of the example's, or with ten where it rounds a quotient of sizes or limits a size.
+  Numbers that differ between these calls become nodes that compute them from the inputs' sizes; where no formula gives
+  the numbers of all calls, an error names the op. What a module does for sizes below half of the example's, or for one
+  alone, these calls do not tell. tests/oracle runs such files in onnxruntime.
 - **Speed** on one thread: in Chromium on an AMD EPYC with AVX2 (`python -m bench --only chromium/onnx`), MiniLM-L6
   takes 0.70 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.73, MobileNet v2 0.70. Natively
   on an AMD EPYC with AVX-512 (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4
