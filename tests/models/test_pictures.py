@@ -153,7 +153,7 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
         parameter = found[key]
         grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy().astype(np.float64)
         np.testing.assert_allclose(
-            (grad * direction(key, grad.shape)).sum(), product, rtol=4e-3, atol=2e-3, err_msg=key
+            (grad * direction(key, grad.shape)).sum(), product, rtol=2e-3, atol=5e-3, err_msg=key
         )
     with pyapp.no_grad():
         again = [part.numpy() for size in sizes(name) for part in run(model, task, size)]
