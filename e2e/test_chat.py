@@ -210,11 +210,13 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
 
 
 def test_each_answer_grows_while_it_is_written(chat: ChatPage) -> None:
+    chat.page.evaluate(DRAW_AT_ONCE)  # a busy machine shows the page no frame between two words
     for text in ("Once", "Again"):
         chat.page.evaluate(SHOWN, "chat-turns")
         chat.say(text)
         lengths = [len(shown) for shown in chat.page.evaluate("shown")]
         assert len({*lengths}) > 1, text
+    chat.page.evaluate(DRAW_LATER)
 
 
 def test_drafts_of_a_model_that_writes_all_places_at_once(chat: ChatPage, tmp_path: Path) -> None:
