@@ -70,8 +70,10 @@ class ChangeableSite(SiteServer):
 
     @contextmanager
     def changed(self, files: Mapping[str, bytes], missing: Sequence[str] = ()) -> Iterator[None]:
-        """With these files in place of the site's, and without those whose path contains a text of `missing`."""
+        """With these files in place of the site's, and without those whose path contains a text of `missing`; then what
+        was there before."""
         self.missing = tuple(missing)
+        before = {place: place.read_bytes() for name in files if (place := self.overlay / name).is_file()}
         for name, data in files.items():
             place = self.overlay / name
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +83,11 @@ class ChangeableSite(SiteServer):
         finally:
             self.missing = ()
             for name in files:
-                (self.overlay / name).unlink()
+                place = self.overlay / name
+                if place in before:
+                    place.write_bytes(before[place])
+                else:
+                    place.unlink()
 
 
 @pytest.fixture(scope="session")

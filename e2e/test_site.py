@@ -382,7 +382,7 @@ def test_a_page_whose_script_or_style_does_not_arrive_says_so(
     story, message = still, still.page.locator("#boot-message")
     story.expected_errors = ["404"]
     script = "modules/page/main.js"
-    with still_site.changed({"worker.js": b""}, missing=[script]):
+    with still_site.changed({}, missing=[script]):
         story.page.goto(still_site.url)
         expect(message).to_contain_text(f"A part of it did not arrive: {script}.")
         expect(story.page.locator("#engine-status")).to_be_hidden()
