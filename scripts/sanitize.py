@@ -70,7 +70,9 @@ def _strings(path: Path) -> Iterator[str]:
     """Patterns of the strings of a file of Python that may name a kernel: what stands in braces matches anything."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
-            yield "".join(re.escape(part.value) if isinstance(part, ast.Constant) else r"\w+" for part in node.values)
+            yield "".join(
+                re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"\w+" for part in node.values
+            )
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
             yield node.value
 
