@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import pyapp
 from pyapp import Tensor
 from pyapp.engine import ops
+from pyapp.nn import functional as F
 from tests.engine import test_fused
 from tests.engine import test_recurrent as recurrent
 from tests.engine.test_fused import EVERY, normal
@@ -132,4 +134,33 @@ def test_recurrent_layers_have_kernels(kind: str, reverse: bool) -> None:
     found = [y.detach(), *(t.grad for t in tensors if isinstance(t, Tensor))]
     for one, other in zip(found, recurrent.results(kind, given, reverse), strict=True):
         np.testing.assert_allclose(one.cpu().numpy(), other, rtol=1e-4, atol=1e-5)
+    emulated.check()
+
+
+@pytest.mark.filterwarnings("error:.*the host computes it from copies")
+def test_cards_compute_products_of_bool_distances_and_gradients_of_samples() -> None:
+    random = np.random.default_rng(2)
+
+    def drawn(*shape: int) -> Tensor:
+        return pyapp.from_numpy(random.standard_normal(shape).astype(np.float32))
+
+    for left, right in (((3, 4), (4, 2)), ((2, 3, 4), (4,)), ((4,), (4,))):
+        a, b = drawn(*left) > 0, drawn(*right) > 0
+        found = a.to(DEVICE) @ b.to(DEVICE)
+        assert found.dtype is pyapp.bool and (found.cpu() == a @ b).all()
+    calls: list[tuple[Callable[..., Tensor], list[Tensor]]] = [
+        (lambda a, b: pyapp.cdist(a, b, 1.0), [drawn(3, 5), drawn(4, 5)]),
+        (lambda a: pyapp.pdist(a), [drawn(4, 5)]),
+        (lambda x, grid: F.grid_sample(x, grid, align_corners=False), [drawn(1, 2, 4, 3), drawn(1, 3, 2, 2)]),
+    ]
+    for function, inputs in calls:
+        results = []
+        for device in (DEVICE, "cpu"):
+            own = [x.to(device).detach().requires_grad_() for x in inputs]
+            y = function(*own)
+            y.square().sum().backward()
+            results.append([y.detach(), *(x.grad for x in own if x.grad is not None)])
+        assert len(results[0]) == 1 + len(inputs)
+        for ours, expected in zip(*results, strict=True):
+            np.testing.assert_allclose(ours.cpu().numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
     emulated.check()

@@ -150,6 +150,8 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
     """The product by kernels: as fast as NumPy's BLAS in float32, with the same bits for any number of threads."""
     dtype = a.dtype
     if getattr(b, "dtype", None) is not dtype or dtype not in _MATMUL:
+        if dtype is _dtype.bool_ is getattr(b, "dtype", None) and a.device.backend.host_helps:  # cards: by counts
+            return OPS["matmul"].forward(a.to(_dtype.int32), b.to(_dtype.int32)) != 0
         return _matmul_of_blocks(a, b)
     if dtype is _dtype.float64 and a.device is cpu and not IN_BROWSER and not capturing():
         return NotImplemented  # NumPy's BLAS takes two thirds of the kernel's time
