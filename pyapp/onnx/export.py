@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
+from pyapp.errors import ModelError
 from pyapp.export import ExportedProgram
 from pyapp.formats.sink import AnySink
 
 from .exporting.calls import Call, sized_graph, tensors_of, titles_of
-from .exporting.model_file import write_model
+from .exporting.model_file import data_path, write_model
 from .exporting.operators import OPSETS
 from .exporting.tracing import traced
+from .module import load
+from .verifying import check_sizes
 
 # torch's other arguments: the values of them that say what is done here.
 _OF_TORCH: dict[str, tuple[Any, ...]] = {
     "export_params": (True,), "keep_initializers_as_inputs": (None, False), "verbose": (None, False),
     "do_constant_folding": (True, False), "dynamo": (True, False), "optimize": (True, False), "training": (None,),
-    "report": (False,), "verify": (False,), "profile": (False,), "fallback": (False,),
+    "report": (False,), "profile": (False,), "fallback": (False,),
     "autograd_inlining": (True,),
 }  # fmt: skip
 
@@ -46,7 +51,7 @@ def export(
     module: Any, inputs: Any, file: AnySink, *, kwargs: Mapping[str, Any] | None = None,
     input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
     opset_version: int | None = None, dynamic_axes: Mapping[str, Any] | None = None, dynamic_shapes: Any = None,
-    external_data: bool | None = None, **of_torch: Any,
+    external_data: bool | None = None, verify: bool = False, **of_torch: Any,
 ) -> None:  # fmt: skip
     """Writes a module, a function of tensors or an ExportedProgram as an ONNX file, by torch.onnx.export's names.
 
@@ -58,6 +63,8 @@ def export(
     Parameters keep their names; block-quantised weights become float32. What Python decides by the values of tensors is
     decided as for the example. What is written in place becomes a new tensor. `opset_version`: 17 to 23, 20 by default.
     `external_data`: the tensors are in a file of their own, FILE.data; by default those of a model above 2 GB.
+    `verify`: the file at this path is run beside the module, with the example and with sizes of 1 and far above the
+    example's; where it gives other numbers, it is removed.
     ModelError: an op has no form in ONNX, or the module computes something else for other sizes. Modules should be in
     evaluation mode: dropout would be a constant mask.
     """
@@ -89,8 +96,17 @@ def export(
             graph.keep_used(titles)
             all_tensors = zip((*call.names, *titles), (*given, *outputs), strict=True)
             sizes = {name: tuple(x.shape) for name, x in all_tensors}
-        graph.share_arrays()
+        graph.share(titles)
+        if verify and not isinstance(file, (str, os.PathLike)):
+            raise ValueError("export: verify=True needs the path of a file")
         write_model(
             graph, [(name, x, sizes[name]) for name, x in zip(call.names, call.examples, strict=True)],
             [(name, x, sizes[name]) for name, x in zip(titles, outputs, strict=True)], file, external_data,
         )  # fmt: skip
+        if verify and isinstance(file, (str, os.PathLike)):
+            try:
+                check_sizes(load(file), call, titles)
+            except ModelError:
+                for path in (Path(file), data_path(file)):
+                    path.unlink(missing_ok=True)
+                raise

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyapp.engine import Tensor, ops
+from pyapp.engine import Tensor, no_grad, ops
+from pyapp.engine.ops.random import Generator
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.models.load import load_model, read_settings
@@ -19,7 +21,9 @@ from pyapp.models.loading.heads import completed, known_tasks, own_task
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.models.loading.task_files import MORE_FILES, files_of
 from pyapp.models.sentences.embedding import SentenceEmbedder
-from pyapp.onnx import export
+from pyapp.nn.decoders.continued import cache_shapes, continued_logits
+from pyapp.onnx import export, load
+from pyapp.onnx.verifying import check_outputs
 
 WRITING = "causal-lm"
 OF_TEXTS: Mapping[str, tuple[str, ...]] = {  # the outputs of the tasks
@@ -29,7 +33,8 @@ OF_TEXTS: Mapping[str, tuple[str, ...]] = {  # the outputs of the tasks
 OF_PICTURES: Mapping[str, tuple[str, ...]] = {"image-classification": ("logits",), "image-features": ("image_embeds",)}
 TASKS = (*OF_TEXTS, *OF_PICTURES)
 TOKENS = {0: "batch_size", 1: "sequence_length"}
-EXAMPLE = 6  # tokens
+PAST = "past_sequence_length"
+EXAMPLE, EARLIER = 6, 5  # tokens of the example, and before it
 
 
 def onnx_task(settings: Mapping[str, Any], where: str) -> str:
@@ -56,9 +61,12 @@ def write_onnx(
     config.json says. Batches and texts may have any size. Gives `file`, `size` in bytes and `task`.
 
     Inputs are input_ids, attention_mask and, where the model has types of tokens, token_type_ids (B, T) int64, or
-    pixel_values (B, 3, H, W) float32. A language model computes the logits (B, T, V) of whole texts: there is no cache
-    of keys and values. With "features" of a sentence-transformers' folder there is sentence_embedding (B, D) beside
-    last_hidden_state (B, T, D). OptionError for another task, ModelError for a model that ONNX cannot express.
+    pixel_values (B, 3, H, W) float32. A language model whose cache holds keys and values takes position_ids (B, T) and
+    past_key_values.0.key (B, KV, P, D), past_key_values.0.value … of P earlier tokens, 0 or more, and attention_mask
+    (B, P + T); it gives logits (B, T, V) and present.0.key (B, KV, P + T, D) …. Another language model takes input_ids
+    of whole texts alone. With "features" of a sentence-transformers' folder there is sentence_embedding (B, D) beside
+    last_hidden_state (B, T, D). The file is run beside the model. OptionError for another task, ModelError for a model
+    that ONNX cannot express.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     if task is not None and task not in TASKS:
@@ -89,7 +97,7 @@ def write_onnx(
         axes = {"pixel_values": {0: "batch_size"}}
         export(
             image.model, pixels, file, input_names=["pixel_values"], output_names=OF_PICTURES[chosen],
-            opset_version=opset_version, dynamic_axes=axes,
+            opset_version=opset_version, dynamic_axes=axes, verify=True,
         )  # fmt: skip
     else:
         if chosen == WRITING:
@@ -97,11 +105,14 @@ def write_onnx(
         else:
             loaded = load_task_model(source, chosen, dtype=dtype, report=report, cancel=cancel)
         report(steps)
-        module, inputs, outputs = _of_texts(loaded, chosen)
+        form = _of_texts(loaded, chosen)
         export(
-            module, list(inputs.values()), file, input_names=list(inputs), output_names=outputs,
-            opset_version=opset_version, dynamic_axes=dict.fromkeys(inputs, TOKENS),
+            form.module, list(form.inputs.values()), file, input_names=list(form.inputs), output_names=form.outputs,
+            opset_version=opset_version, dynamic_axes=form.axes, verify=True,
         )  # fmt: skip
+        if form.first:
+            with no_grad():
+                check_outputs(load(file), form.module, form.first, form.outputs)
     size = sum(path.stat().st_size for path in target.glob("model.onnx*"))
     return {"file": str(file), "size": size, "task": chosen}
 
@@ -122,15 +133,30 @@ def _pixels(image: Any) -> Tensor:
     return found
 
 
-def _of_texts(loaded: Any, task: str) -> tuple[Any, dict[str, Tensor], list[str]]:
-    """(a function of the inputs, the inputs by name, the names of the outputs)."""
+@dataclass
+class _Form:
+    """What is written: a function of the inputs, an example of these by name, the names of the outputs and of the sizes
+    that differ. `first`: inputs of another call, with which the file is tried.
+    """
+
+    module: Any
+    inputs: dict[str, Tensor]
+    outputs: list[str]
+    axes: dict[str, dict[int, str]]
+    first: dict[str, Tensor] = field(default_factory=dict)
+
+
+def _of_texts(loaded: Any, task: str) -> _Form:
     model, outputs = loaded.model, list(OF_TEXTS[task])
     ids = ops.ones(2, EXAMPLE, dtype="int64")
     inputs = {"input_ids": ids}
-    if task != WRITING:
-        inputs["attention_mask"] = ids.clone()
-        if (getattr(model.config, "type_vocab_size", 0) or 0) > 1:
-            inputs["token_type_ids"] = ids * 0
+    if task == WRITING:
+        shapes = cache_shapes(model)
+        return _Form(model, inputs, outputs, {"input_ids": TOKENS}) if shapes is None else _continued(model, shapes)
+    inputs["attention_mask"] = ids.clone()
+    if (getattr(model.config, "type_vocab_size", 0) or 0) > 1:
+        inputs["token_type_ids"] = ids * 0
+    axes, module = dict.fromkeys(inputs, TOKENS), model
     if isinstance(model, SentenceEmbedder):
         outputs.append("sentence_embedding")
 
@@ -138,10 +164,35 @@ def _of_texts(loaded: Any, task: str) -> tuple[Any, dict[str, Tensor], list[str]
             states = model.encoder(ids, mask, types)  # (B, T, D)
             return [states, model.pooled(states, ids, mask)]
 
-        return _Named(model, embed), inputs, outputs
-    if task == "question-answering":
-        return _Named(model, lambda *given: model(*given).unbind(-1)), inputs, outputs
-    return model, inputs, outputs
+        module = _Named(model, embed)
+    elif task == "question-answering":
+        module = _Named(model, lambda *given: model(*given).unbind(-1))
+    return _Form(module, inputs, outputs, axes)
+
+
+def _continued(model: Any, shapes: Sequence[tuple[int, int]]) -> _Form:
+    """A language model with a cache: `shapes` are (KV, D) of each layer."""
+    names = [f"{layer}.{part}" for layer in range(len(shapes)) for part in ("key", "value")]
+    axes = {"input_ids": TOKENS, "attention_mask": {0: TOKENS[0], 1: f"{PAST} + {TOKENS[1]}"}, "position_ids": TOKENS}
+    axes |= {f"past_key_values.{name}": {0: TOKENS[0], 2: PAST} for name in names}
+
+    def example(earlier: int) -> dict[str, Tensor]:
+        places = ops.arange(earlier, earlier + EXAMPLE).expand(2, EXAMPLE).contiguous()  # (2, T)
+        past = [
+            ops.randn(2, kv, earlier, size, generator=Generator().manual_seed(at)).to(model.embedding.weight.dtype)
+            for at, (kv, size) in enumerate(shapes)
+            for _ in range(2)
+        ]
+        given = (ops.ones(2, EXAMPLE, dtype="int64"), ops.ones(2, earlier + EXAMPLE, dtype="int64"), places, *past)
+        return dict(zip(axes, given, strict=True))
+
+    def function(ids: Tensor, mask: Tensor, places: Tensor, *past: Tensor) -> list[Tensor]:
+        pairs = list(zip(past[::2], past[1::2], strict=True))
+        logits, present = continued_logits(model, ids, mask, places, pairs)
+        return [logits, *(x for pair in present for x in pair)]
+
+    outputs = [*OF_TEXTS[WRITING], *(f"present.{name}" for name in names)]
+    return _Form(_Named(model, function), example(EARLIER), outputs, axes, example(0))
 
 
 class _Named:

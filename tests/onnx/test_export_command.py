@@ -89,12 +89,21 @@ def test_pictures_and_language_models(tmp_path: Path) -> None:
     )
     (writer / "config.json").write_text(json.dumps(config))
     assert run(writer, tmp_path / "written") == 0
-    ids = tensor([[1, 5, 6, 7, 2]])
+    ids = tensor([[1, 5, 6, 7, 2], [1, 9, 5, 8, 6]])
     with no_grad():
-        wanted = load_model(writer, dtype="float32").model(ids)
-    np.testing.assert_allclose(
-        load(tmp_path / "written" / "model.onnx")(ids).numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5
-    )
+        wanted = load_model(writer, dtype="float32").model(ids)  # (2, 5, V)
+    file, past = load(tmp_path / "written" / "model.onnx"), [pyapp.zeros(2, 2, 0, 8)] * 4
+    assert [info.name for info in file.inputs[:4]] == [
+        "input_ids", "attention_mask", "position_ids", "past_key_values.0.key",
+    ]  # fmt: skip
+    assert [info.name for info in file.outputs][:3] == ["logits", "present.0.key", "present.0.value"]
+    for begin, end in ((0, 3), (3, 4), (4, 5)):  # a prompt, then a token at a time
+        places = pyapp.arange(begin, end).expand(2, end - begin)
+        logits, *past = file(ids[:, begin:end], pyapp.ones(2, end, dtype="int64"), places, *past)
+        np.testing.assert_allclose(logits.numpy(), wanted[:, begin:end].numpy(), rtol=1e-4, atol=1e-5)
+    mask, places = tensor([[0, 1], [0, 1]]), tensor([[0, 0], [0, 0]])  # padding before a text is not seen
+    logits, *_ = file(ids[:, :2].flip(1), mask, places, *[pyapp.zeros(2, 2, 0, 8)] * 4)
+    np.testing.assert_allclose(logits[:, 1].numpy(), wanted[:, 0].numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_mistakes(folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

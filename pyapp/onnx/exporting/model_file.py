@@ -23,6 +23,11 @@ _EXTERNAL = 1  # TensorProto.DataLocation
 Sizes = Sequence[int | str]  # of an input or output: numbers, and names of sizes that may differ
 
 
+def data_path(file: str | os.PathLike[str]) -> Path:
+    """Where the tensors of a model are that has them in a file of their own."""
+    return Path(f"{os.fspath(file)}.data")
+
+
 def _attribute(name: str, value: Any) -> bytes:
     head = bytes_field(1, name)
     if isinstance(value, str):
@@ -104,7 +109,7 @@ def write_model(
     if external_data or external_data is None and size > LARGEST and path is not None:
         if path is None:
             raise ValueError("export: external_data needs the path of a file, beside which the tensors are written")
-        outside = _Outside(f"{path.name}.data")
+        outside = _Outside(data_path(path).name)
         heads, size = _heads(dense, outside)
         size += sum(len(part) for part in parts)
         with open_sink(path.with_name(outside.name)) as sink:
