@@ -70,7 +70,7 @@ class ExportView(QuantizeView):
     def done(self, event: Done) -> None:
         if event.reason == "complete":
             results = event.results
-            click.echo(f"{results['file']}: {size(results['size'])}, for {results['task']}")
+            click.echo(f"{', '.join(results['files'])}: {size(results['size'])}, for {results['task']}")
 
 
 @command("export-onnx", short_help="Write a model as ONNX.")

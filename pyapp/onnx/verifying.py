@@ -18,16 +18,17 @@ HINT = "Give the sizes that differ limits, or leave them out; or export a part o
 
 
 def check_outputs(
-    model: OnnxModule, module: Callable[..., Any], inputs: Mapping[str, Tensor], names: Sequence[str]
+    model: OnnxModule, module: Callable[..., Any], inputs: Mapping[str, Tensor], names: Sequence[str],
+    others: Mapping[str, Tensor] | None = None,
 ) -> None:  # fmt: skip
     """ModelError where the file gives other numbers than the module, called with the inputs in order. `names`: of the
-    outputs.
+    outputs. `others`: inputs of the file alone.
     """
     wanted = tensors_of(module(*inputs.values()))
     what = ", ".join(f"{name} {tuple(x.shape)}" for name, x in inputs.items())
     try:
         known = {info.name for info in model.inputs}
-        found = model.values(**{name: x for name, x in inputs.items() if name in known})
+        found = model.values(**{name: x for name, x in {**inputs, **(others or {})}.items() if name in known})
     except PyappError as error:
         raise ModelError(f"the written file does not run with {what}: {error}", hint=HINT) from error
     for name, own, other in zip(names, found, wanted, strict=True):

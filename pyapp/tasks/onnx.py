@@ -108,7 +108,7 @@ async def export_onnx(
     source: str | os.PathLike[str], folder: str | os.PathLike[str], *, task: str | None = None,
     dtype: str = "float32", opset_version: int | None = None, cancel: Cancel | None = None,
 ) -> Events:  # fmt: skip
-    """Writes a model as a folder with model.onnx (onnx_folders.py): Progress; Done carries `file`,
+    """Writes a model as a folder with ONNX files (onnx_folders.py): Progress; Done carries `files`,
     `size` and `task`.
     """
     from .onnx_folders import write_onnx

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pyapp.engine import Tensor
@@ -15,7 +16,7 @@ from pyapp.nn import Module
 from .draws import CALLS, MANY_CALLS, Draws
 from .formulas import Formulas, written_out
 from .graph import Graph
-from .model_file import Sizes
+from .model_file import Sizes, Written
 from .sizes import join
 from .tracing import traced
 
@@ -212,3 +213,41 @@ def titles_of(names: Sequence[str] | None, count: int) -> list[str]:
     if len(found) != count:
         raise ValueError(f"export: {count} outputs and the names {found}")
     return found
+
+
+@contextmanager
+def named_parameters(module: Any, taken: Sequence[str]) -> Iterator[dict[int, str]]:
+    """The names of parameters and buffers, by the identity of tensors; meanwhile none of them requires a gradient."""
+    names: dict[int, str] = {}
+    learning: list[Tensor] = []
+    if hasattr(module, "named_parameters"):
+        for name, x in (*module.named_parameters(), *module.named_buffers()):
+            names[id(x)] = name if name not in taken else f"{name}_parameter"
+            if x.requires_grad:
+                learning.append(x)
+                x.requires_grad_(False)
+    try:
+        yield names
+    finally:
+        for x in learning:
+            x.requires_grad_(True)
+
+
+def written_graph(call: Call, parameters: Mapping[int, str], opset: int, names: Sequence[str] | None) -> Written:
+    """The graph of a call, whose outputs have these names."""
+    if call.titles(False):
+        graph, outputs, sizes, titles = sized_graph(call, parameters, opset, names)
+    else:
+        given = [x.clone() for x in call.examples]
+        graph, found = traced(lambda: call.run(given), given, parameters, call.names, opset)
+        outputs = tensors_of(found)
+        titles = titles_of(names, len(outputs))
+        for x, title in zip(outputs, titles, strict=True):
+            graph.result(x, title)
+        graph.keep_used(titles)
+        sizes = {name: tuple(x.shape) for name, x in zip((*call.names, *titles), (*given, *outputs), strict=True)}
+    graph.share(titles)
+    return Written(
+        graph, [(name, x, sizes[name]) for name, x in zip(call.names, call.examples, strict=True)],
+        [(name, x, sizes[name]) for name, x in zip(titles, outputs, strict=True)],
+    )  # fmt: skip

@@ -14,7 +14,6 @@ from pyapp.errors import ModelError
 
 from .graph import Graph, element_code
 
-OPSETS = 17, 20, 23  # the first that can be written, the default, the last
 Writer = TypeVar("Writer", bound=Callable[..., Any])
 
 # by the op: writer(graph, result, *arguments) → the output's name, or None
