@@ -58,7 +58,8 @@ with the new ones; models whose layers keep other states than keys and values re
 - **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
   shape says, and errors name the node, the operator and the opset.
 - **Export** writes the ops that a call with example inputs runs: sorting, indexing by numbers that depend on the
-  inputs, and writes in place too; LSTM, GRU and RNN layers become ONNX's. Opset 20, or `opset_version=` 17 to 23. A
+  inputs, and writes in place too; LSTM, GRU and RNN layers become ONNX's, the recurrences of Mamba and of
+  gated linear units a Scan. Opset 20, or `opset_version=` 17 to 23. A
   model above 2 GB, or one with `external_data=True`, has its tensors in a file beside it, `model.onnx.data`. Complex
   numbers (Fourier transforms), results whose sizes depend on values, and functions that compute without ops
   (`bucketize`, `isin`) are refused. A warning tells where random numbers would be constants.

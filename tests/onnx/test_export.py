@@ -13,6 +13,7 @@ import pytest
 import pyapp
 from pyapp import Tensor, nn, no_grad, randn, tensor
 from pyapp.engine.ops.full_attention import attention
+from pyapp.engine.ops.recurrences import linear_scan
 from pyapp.errors import ModelError
 from pyapp.nn import functional as F
 from pyapp.nn.decoders.decoder import RotaryTable
@@ -276,6 +277,8 @@ def sized() -> list[tuple[str, Any, list[tuple[tuple[int, ...], Sizes]], list[di
         ("pictures", Pictures().eval(), [((2, 3, 16, 16), batch)], several),
         ("texts", Tokens().eval(), [((2, 6), tokens), ((2, 6), tokens)], [*several, {"batch": 2, "tokens": 1}]),
         ("recurrent", Recurrent().eval(), [((2, 5, 4), tokens)], several),
+        ("scans", lambda x: linear_scan(x.sigmoid(), x) + linear_scan(x, x, x[:, 0], True), [((2, 5, 4), tokens)],
+         several),
         (
             "scaled", Scaled().eval(), [((1, 3, 8, 8), {0: "batch", 2: "high", 3: "wide"})],
             [{"batch": 2, "high": 12, "wide": 7}, {"batch": 1, "high": 5, "wide": 16}],

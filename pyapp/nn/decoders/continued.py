@@ -10,8 +10,6 @@ from ...engine import Tensor, ops
 from .caches import FixedCache
 from .decoder import CachedText, CausalLanguageModel, RotaryTable, WholeText
 
-__all__ = ["ContinuedText", "cache_shapes", "continued_logits"]
-
 
 class ContinuedText(WholeText):
     """The tokens (B, T) of texts, after P earlier ones. past: for each layer, the keys and values (B, KV, P, D) of

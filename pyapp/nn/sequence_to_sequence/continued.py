@@ -11,8 +11,6 @@ from ...engine import Tensor, ops
 from ...errors import ModelError
 from .sequence_to_sequence import Project, SequenceToSequence, WholeMemory
 
-__all__ = ["KeptKeys", "Past", "continued_logits"]
-
 Past = Sequence[Tensor]  # of a layer: keys and values (B, KV, P, D) of tokens, then (B, KV, S, D) of the source
 
 

@@ -10,8 +10,8 @@ from pyapp.engine.ops import ones
 from pyapp.formats.sink import AnySink
 
 from .calls import Call, named_parameters, written_graph
-from .graph import Graph, Node
-from .model_file import Info, Written, checked_opset, write_model
+from .graph import Graph, Info, Node, Written
+from .model_file import checked_opset, write_model
 
 
 def export_either(

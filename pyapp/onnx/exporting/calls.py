@@ -15,8 +15,7 @@ from pyapp.nn import Module
 
 from .draws import CALLS, MANY_CALLS, Draws
 from .formulas import Formulas, written_out
-from .graph import Graph
-from .model_file import Sizes, Written
+from .graph import Graph, Sizes, Written
 from .sizes import join
 from .tracing import traced
 

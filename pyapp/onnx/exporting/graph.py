@@ -241,3 +241,18 @@ class Graph:
                 same.update(zip(node.outputs, before.outputs, strict=True))
         self.nodes = kept
         self.tensors = {name: x for name, x in self.tensors.items() if same.get(name, name) == name}
+
+
+Sizes = Sequence[int | str]  # of an input or output: numbers, and names of sizes that may differ
+Info = tuple[str, Tensor, Sizes]  # of an input or output
+
+
+@dataclass
+class Written:
+    """A graph with its inputs and outputs, of the model or, as the attribute of a node, of a branch of it. The tensors
+    of a branch are the model's.
+    """
+
+    graph: Graph
+    inputs: list[Info]
+    outputs: list[Info]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, quant
 from pyapp.errors import ModelError
 from pyapp.formats.protobuf import bytes_field, bytes_head, float_field, int_field
 from pyapp.formats.sink import AnySink, open_sink
 
-from .graph import Graph, element_code
+from .graph import Sizes, Written, element_code
 
 _IR_VERSIONS = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}  # by opset
 USUAL_OPSET = 20
@@ -21,20 +20,6 @@ LARGEST = 2_000_000_000  # bytes of a file; protobuf's limit is 2^31 - 1
 INSIDE = 1024  # bytes up to which tensors stay in the model where the others have a file of their own
 ALIGNMENT = 4096  # of tensors in that file, so that it can be mapped
 _EXTERNAL = 1  # TensorProto.DataLocation
-
-Sizes = Sequence[int | str]  # of an input or output: numbers, and names of sizes that may differ
-Info = tuple[str, Tensor, Sizes]  # of an input or output
-
-
-@dataclass
-class Written:
-    """A graph with its inputs and outputs, of the model or, as the attribute of a node, of a branch of it. The tensors
-    of a branch are the model's.
-    """
-
-    graph: Graph
-    inputs: list[Info]
-    outputs: list[Info]
 
 
 def checked_opset(version: int | None) -> int:
