@@ -731,7 +731,7 @@ class AsGguf(Checkpoint):
         if value.dtype.is_quantized:
             data = memoryview(quant.to_blocks(value).data).cast("B")
         else:
-            value = value.contiguous()  # it keeps the memory that the pieces show
+            value = value.cpu().contiguous()  # it keeps the memory that the pieces show
             begin = value.offset * value.dtype.itemsize
             data = value.storage.bytes_view()[begin : begin + value.nbytes]
         yield from (data[first : first + size] for first in range(0, len(data), size))
