@@ -186,6 +186,7 @@ MODEL_TYPES = {
     "hgnet_v2": "hgnet_v2",
     "hiera": "hiera",
     "hifigan": "speecht5_hifigan",
+    "hrm_text": "hrm_text",
     "hubert": "hubert",
     "hunyuan_v1_dense": "hunyuan",
     "hunyuan_v1_moe": "hunyuan",
@@ -465,6 +466,7 @@ MODEL_TYPES = {
     "youtu": "deepseek",
     "zamba": "zamba",
     "zamba2": "zamba2",
+    "zaya": "zaya",
     "zoedepth": "zoedepth",
 }
 TASKS: dict[str, tuple[str, ...]] = {
@@ -650,6 +652,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "helium": ("causal-lm",),
     "hgnet_v2": ("image-classification",),
     "hiera": ("image-features", "image-classification"),
+    "hrm_text": ("causal-lm",),
     "hubert": ("speech-recognition", "audio-classification"),
     "hunyuan": ("causal-lm",),
     "hy_v3": ("causal-lm",),
@@ -911,6 +914,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "yoso": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "zamba": ("causal-lm",),
     "zamba2": ("causal-lm",),
+    "zaya": ("causal-lm",),
     "zoedepth": ("depth-estimation",),
 }
 GGUF_ARCHITECTURES = {

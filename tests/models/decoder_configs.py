@@ -954,6 +954,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
         "initializer_range": 0.5,
     },
+    "hrm_text": SMALL
+    | {
+        "model_type": "hrm_text",
+        "num_key_value_heads": 4,
+        "head_dim": 12,
+        "L_cycles": 2,
+        "initializer_range": 0.2,
+        "rms_norm_eps": 1e-4,
+    },
+    "zaya": {name: value for name, value in SMALL.items() if name != "intermediate_size"}
+    | {
+        "model_type": "zaya",
+        "num_hidden_layers": 3,
+        "head_dim": 8,
+        "num_experts": 4,
+        "moe_intermediate_size": 24,
+        "router_hidden_size": 10,
+        "cca_time0": 3,
+        "attention_bias": True,
+        "sliding_window": 6,
+        "layer_types": ["hybrid", "hybrid_sliding", "hybrid"],
+    },
     "zamba": SMALL
     | {
         "model_type": "zamba",
