@@ -16,6 +16,7 @@ _LABELS = {"id2label": {"0": "no", "1": "perhaps", "2": "yes"}}
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {"model_type": "bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "bert_generation": {"model_type": "bert-generation", **_SIZES, "pad_token_id": 0},
     "jina_bert": {
         "model_type": "bert", **_SIZES, **_LABELS, "pad_token_id": 0, "position_embedding_type": "alibi",
         "feed_forward_type": "geglu",
@@ -227,7 +228,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
 _ALIKE = (
     "deberta_words", "data2vec_text", "xlm_roberta_xl", "roberta_prelayernorm", "convbert_base", "ernie", "luke_words",
-    "nystromformer", "xmod_before", "ibert", "splinter", "yoso", "funnel_factorized",
+    "nystromformer", "xmod_before", "ibert", "splinter", "yoso", "funnel_factorized", "bert_generation",
 )  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(
