@@ -27,6 +27,7 @@ MODEL_TYPES = {
     "axk1": "deepseek",
     "aya_vision": "aya_vision",
     "baichuan": "baichuan",
+    "bailing_hybrid": "kimi_linear",
     "bailing_moe": "bailing_moe",
     "bailing_moe_v2": "bailing_moe",
     "bamba": "bamba",

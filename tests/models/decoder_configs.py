@@ -668,6 +668,24 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_max_length": 128,
         "pad_token_id": 0,
     },
+    "bailing_hybrid": SMALL
+    | {
+        "model_type": "bailing_hybrid",
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 4,
+        "head_dim": 8,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "n_group": 4,
+        "topk_group": 2,
+        "moe_intermediate_size": 24,
+        "first_k_dense_replace": 1,
+        "layer_group_size": 2,
+        "kv_lora_rank": 12,
+        "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 6,
+    },
     "dots1": SMALL
     | {
         "model_type": "dots1",
@@ -1040,7 +1058,7 @@ QUANTISED = list(CONFIGS)
 # remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys. The blocks
 # of Zamba 2 have no residuals. Laguna chooses other experts.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
-             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse", "laguna")  # fmt: skip
+             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse", "laguna", "bailing_hybrid")  # fmt: skip
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
