@@ -686,6 +686,35 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "qk_rope_head_dim": 4,
         "v_head_dim": 6,
     },
+    "deepseek_v4": {name: value for name, value in SMALL.items() if name != "intermediate_size"}
+    | {
+        "model_type": "deepseek_v4",
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "partial_rotary_factor": 0.25,
+        "q_lora_rank": 20,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "layer_types": [
+            "sliding_attention",
+            "compressed_sparse_attention",
+            "heavily_compressed_attention",
+            "compressed_sparse_attention",
+        ],
+        "mlp_layer_types": ["hash_moe", "moe", "moe", "moe"],
+        "compress_rates": {"compressed_sparse_attention": 2, "heavily_compressed_attention": 4},
+        "sliding_window": 4,
+        "swiglu_limit": 0.8,
+        "o_groups": 2,
+        "o_lora_rank": 10,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+        "index_topk": 2,
+        "hc_mult": 3,
+        "hc_sinkhorn_iters": 5,
+    },
     "dots1": SMALL
     | {
         "model_type": "dots1",
@@ -1058,7 +1087,8 @@ QUANTISED = list(CONFIGS)
 # remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys. The blocks
 # of Zamba 2 have no residuals. Laguna chooses other experts.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
-             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse", "laguna", "bailing_hybrid")  # fmt: skip
+             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse", "laguna",
+             "bailing_hybrid")  # fmt: skip
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
