@@ -189,7 +189,7 @@ class TokenRouter(Router):
         else:
             scores = logits.sigmoid() if self.score == "sigmoid" else logits.softmax(-1)
         if self.by_table:
-            chosen = self.tid2eid.index_select(0, tokens)
+            chosen = self.tid2eid.index_select(0, tokens).clamp(0, self.weight.shape[0] - 1)
         else:
             with no_grad():
                 chosen = (scores + self.e_score_correction_bias).topk(self.count, -1)[1]
@@ -331,19 +331,25 @@ class DeepseekV4ForCausalLM(CausalLanguageModel):
         )  # fmt: skip
 
 
-# The parameter of a file's tensor: the authors' files have names of their own.
-renamed = renaming({
+_renamed = renaming({
     ".attn.": ".self_attn.", ".ffn.": ".mlp.", ".indexer.compressor.": ".compressor.indexer.",
     ".indexer.weights_proj.": ".compressor.indexer.scorer.weights_proj.",
     ".self_attn.indexer.wq_b.": ".self_attn.compressor.indexer.q_b_proj.", ".wq_b.": ".q_b_proj.",
     ".attn_norm.": ".input_layernorm.", ".ffn_norm.": ".post_attention_layernorm.", ".hc_attn_": ".attn_hc.",
     ".hc_ffn_": ".ffn_hc.", "hc_head_": "hc_head.hc_", ".attn_sink": ".sinks", ".ape": ".position_bias",
     ".wq_a.": ".q_a_proj.", ".wkv.": ".kv_proj.", ".wgate.": ".gate_proj.", ".wo_a.": ".o_a_proj.",
-    ".wo_b.": ".o_b_proj.", ".q_norm.": ".q_a_norm.", ".compressor.norm.": ".compressor.kv_norm.",
+    ".wo_b.": ".o_b_proj.", ".q_norm.": ".q_a_norm.", ".self_attn.norm.": ".self_attn.kv_norm.",
+    ".compressor.norm.": ".compressor.kv_norm.",
     ".indexer.norm.": ".indexer.kv_norm.", ".gate.bias": ".gate.e_score_correction_bias",
     ".shared_experts.w1.": ".shared_experts.gate_proj.", ".shared_experts.w2.": ".shared_experts.down_proj.",
     ".shared_experts.w3.": ".shared_experts.up_proj.",
 })  # fmt: skip
+_WHOLE = {"head.weight": "lm_head.weight", "embed.weight": "embed_tokens.weight"}
+
+
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: the authors' files have names of their own."""
+    return name if ".experts." in name else _WHOLE.get(name, _renamed(name))
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
