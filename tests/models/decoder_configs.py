@@ -674,10 +674,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 3,
         "num_key_value_heads": 4,
         "head_dim": 8,
-        "num_local_experts": 8,
+        "num_local_experts": 4,
         "num_experts_per_tok": 2,
-        "n_group": 4,
-        "topk_group": 2,
+        "n_group": 2,
+        "topk_group": 1,
         "moe_intermediate_size": 24,
         "first_k_dense_replace": 1,
         "layer_group_size": 2,
@@ -685,6 +685,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "qk_nope_head_dim": 8,
         "qk_rope_head_dim": 4,
         "v_head_dim": 6,
+        "rms_norm_eps": 1e-2,
     },
     "deepseek_v4": {name: value for name, value in SMALL.items() if name != "intermediate_size"}
     | {
@@ -1088,7 +1089,7 @@ QUANTISED = list(CONFIGS)
 # of Zamba 2 have no residuals. Laguna chooses other experts.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
              "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse", "laguna",
-             "bailing_hybrid")  # fmt: skip
+             "bailing_hybrid", "deepseek_v4")  # fmt: skip
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
@@ -1099,5 +1100,5 @@ OTHER_DEVICE = [
     "glm_moe_dsa-sparse",
     "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "rwkv6", "rwkv7", "gemma3n", "jamba",
     "nemotron_h", "apertus",
-    "phimoe", "hunyuan-moe", "gemma4", "based",
+    "phimoe", "hunyuan-moe", "gemma4", "based", "deepseek_v4", "zaya", "bailing_hybrid", "hrm_text",
 ]  # fmt: skip

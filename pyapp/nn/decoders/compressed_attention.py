@@ -345,13 +345,16 @@ class CompressedAttention(Module):
                 chosen = ends.unsqueeze(0).expand(tokens, ends.shape[0])
             known = chosen <= own  # (T, count)
             chosen, seen = ops.where(known, chosen, own), ops.cat([seen, known], -1)
-        q, found = q.reshape(tokens, 1, self.heads, self.size), []
+        q, found = q.reshape(tokens, self.heads, self.size) * self.size**-0.5, []
         for first, some in pieces(tokens, seen.shape[1] * self.size, NUMBERS):
             keys = rows_at(cache, cache.keys, near.narrow(0, first, some))  # (t, window, size)
             if chosen is not None:
                 keys = ops.cat([keys, rows_at(cache, cache.values, chosen.narrow(0, first, some))], 1)
-            keys = keys.unsqueeze(2).to(q.dtype)
-            mask = seen.narrow(0, first, some).reshape(some, 1, 1, -1)
-            found.append(ops.attention(q.narrow(0, first, some), keys, keys, False, mask=mask, sinks=self.sinks))
+            keys = keys.to(q.dtype)  # (t, n, size)
+            scores = q.narrow(0, first, some) @ keys.transpose(1, 2)  # (t, H, n)
+            scores = ops.where(seen.narrow(0, first, some).unsqueeze(1), scores, -inf)
+            none = self.sinks.reshape(1, -1, 1).expand((some, self.heads, 1))
+            shares = ops.cat([scores, none], -1).softmax(-1).narrow(-1, 0, keys.shape[1])
+            found.append(shares @ keys)  # (t, H, size)
         y = found[0] if len(found) == 1 else ops.cat(found, 0)
         return y.reshape(tokens, self.heads * self.size)
