@@ -37,10 +37,10 @@ def render(
 
     `messages` have `role` (system, user, assistant, tool) and `content`, and what else the template reads
     (`tool_calls`, `reasoning_content` …); `tools` are JSON schemas. `add_generation_prompt` adds the beginning of the
-    assistant's turn; `continue_final_message` ends the text inside the last message instead, or inside its field of that
-    name ("reasoning_content"). `now` is the time for templates with a date. Other variables are passed to the template (`bos_token`, `enable_thinking` …). Raises
-    OptionError for messages that do not fit the template, ModelError for a broken template and one that reaches a limit
-    of time or size.
+    assistant's turn; `continue_final_message` ends the text inside the last message instead, or inside its field of
+    that name ("reasoning_content"). `now` is the time for templates with a date. Other variables are passed to the
+    template (`bos_token`, `enable_thinking` …). Raises OptionError for messages that do not fit the template,
+    ModelError for a broken template and one that reaches a limit of time or size.
     """
     if continue_final_message and add_generation_prompt:
         raise OptionError("it cannot go together with add_generation_prompt", where="continue_final_message")
