@@ -583,12 +583,12 @@ def read_model(
 
     config, model, stored = empty_model(module, kind, checkpoint, settings)
     base, renames = getattr(kind, "base_model_prefix", ""), getattr(module, "renamed", None)
-    norms = any(name.endswith("running_mean") for name, _ in model.named_buffers())  # of batches
+    buffers = {name for name, _ in model.named_buffers()} & {*model.state_dict()}  # that files have
     left = load_weights(
         model, checkpoint, stored=stored, base=base, dtype=dtype, device=device, progress=progress,
-        config=config.to_dict(), renames=renames, ignored=ignored_by(module), strict=not norms, group=group,
+        config=config.to_dict(), renames=renames, ignored=ignored_by(module), strict=not buffers, group=group,
     )  # fmt: skip
-    if norms:
+    if buffers:
         check_left(checkpoint, load_buffers(model, checkpoint, left, base, renames, device))
     model.eval()
     return model

@@ -416,11 +416,11 @@ def load_buffers(
             model.get_submodule(owner), attribute, checkpoint.read(name, finite=True, device=device).to(buffer.dtype)
         )
         there.add(known)
-    needed = (*STATISTICS, "weight", "bias")  # the last two are those of frozen batch norms
+    needed = (*STATISTICS, "weight", "bias", "tid2eid")  # also those of frozen batch norms, and tables of experts
     missing = [name for name in buffers if name not in there and name.rpartition(".")[2] in needed]
     if missing:
         raise ModelError(
-            f"the statistics of batch norms are missing: {_listed(missing)}",
+            f"buffers such as the statistics of batch norms are missing: {_listed(missing)}",
             where=checkpoint.source.name,
             hint="Give the file as it was saved: its buffers belong to the weights",
         )
