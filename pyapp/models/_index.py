@@ -1071,6 +1071,8 @@ SEEING = {  # language models with pictures
     "qwen2_5_omni_thinker": "qwen_omni",
     "qwen2_5_vl": "qwen2_vl",
     "qwen2_vl": "qwen2_vl",
+    "qwen3_5": "qwen2_vl",
+    "qwen3_5_moe": "qwen2_vl",
     "qwen3_omni_moe": "qwen_omni",
     "qwen3_omni_moe_thinker": "qwen_omni",
     "qwen3_vl": "qwen2_vl",

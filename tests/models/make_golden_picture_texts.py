@@ -32,6 +32,8 @@ CLASSES = {
     "qwen2_5_vl": "Qwen2_5_VL",
     "qwen3_vl": "Qwen3VL",
     "qwen3_vl_moe": "Qwen3VLMoe",
+    "qwen3_5": "Qwen3_5",
+    "qwen3_5_moe": "Qwen3_5Moe",
     "idefics3": "Idefics3",
     "smolvlm": "SmolVLM",
     "llava": "Llava",

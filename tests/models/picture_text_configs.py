@@ -20,6 +20,19 @@ _QWEN = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]},
 }  # fmt: skip
 
+_QWEN35 = {
+    **_QWEN, "model_type": "qwen3_5_text", "num_hidden_layers": 2, "head_dim": 32, "full_attention_interval": 2,
+    "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "rope_parameters": {
+        "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True,
+        "partial_rotary_factor": 0.25,
+    },
+}  # fmt: skip
+_QWEN35_TOWER = {
+    "depth": 2, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 24, "patch_size": 4,
+    "num_position_embeddings": 16,
+}  # fmt: skip
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "idefics3": {
         "model_type": "idefics3", "text_config": _LLAMA, "vision_config": {"model_type": "idefics3_vision", **_TOWER},
@@ -103,6 +116,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {
             "depth": 2, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 24,
             "patch_size": 4, "num_position_embeddings": 16, "deepstack_visual_indexes": [1, 0],
+        },
+    },
+    "qwen3_5": {
+        "model_type": "qwen3_5", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "text_config": _QWEN35, "vision_config": _QWEN35_TOWER,
+    },
+    "qwen3_5_moe": {
+        "model_type": "qwen3_5_moe", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "vision_config": {**_QWEN35_TOWER, "depth": 1}, "text_config": _QWEN35 | {
+            "model_type": "qwen3_5_moe_text", "moe_intermediate_size": 12, "shared_expert_intermediate_size": 16,
+            "num_experts": 4, "num_experts_per_tok": 2,
         },
     },
     "glm4v": {
@@ -296,6 +320,8 @@ GRIDS = dict.fromkeys(
         "qwen2_5_vl",
         "qwen3_vl",
         "qwen3_vl_moe",
+        "qwen3_5",
+        "qwen3_5_moe",
         "mistral3",
         "lighton_ocr",
         "pixtral",

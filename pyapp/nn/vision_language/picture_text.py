@@ -176,28 +176,20 @@ class GridRotation:
         return ops.cat(parts, 1)  # (N, D / 2, 2)
 
 
-class WholeTextOfGrids(WholeText):
-    """As WholeText, with three rotary positions of each token."""
+class TextOfGrids:
+    """A text of a language model's own kind, as what its layers read, with three rotary positions of each token."""
 
-    def __init__(self, tokens: int, mask: Tensor | None, rotation: GridRotation) -> None:
-        super().__init__(tokens, mask)
-        self.rotation = rotation
+    def __init__(self, text: Any, rotation: GridRotation) -> None:
+        self.text, self.rotation = text, rotation
 
-    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
-        qkv = qkv if rotary is None else self.rotation(qkv, heads, rotary)
-        return super().attention(layer, qkv, heads, None)
-
-
-class CachedTextOfGrids(CachedText):
-    """As CachedText, with three rotary positions of each token."""
-
-    def __init__(self, position: Tensor, cache: TextCache, rotation: GridRotation) -> None:
-        super().__init__(position, cache)
-        self.rotation = rotation
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.text, name)
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
+        """As WholeText.attention and CachedText.attention."""
         qkv = qkv if rotary is None else self.rotation(qkv, heads, rotary)
-        return super().attention(layer, qkv, heads, None)
+        found: Tensor = self.text.attention(layer, qkv, heads, None)
+        return found
 
 
 def ends_of(places: Sequence[int], length: int) -> list[int]:
@@ -368,7 +360,7 @@ class PictureTextModel(Module):
         """
         language = self.language_model
         width, number = tokens.shape[1], self.config.image_token_id
-        text: WholeText = language.whole_text(width, attention_mask)
+        text: Any = language.whole_text(width, attention_mask)
         if self.whole_prompt:
             spans = [[(0, width)]] * tokens.shape[0]
             text = WholeTextOfPictures(width, attention_mask, spans, True)
@@ -386,7 +378,7 @@ class PictureTextModel(Module):
             high, wide = self.grid(pixel_values)
             starts = [[i for i, _ in stretches(row, number)] for row in rows]
             texts = [grid_positions(width, [(i, high, wide) for i in found]) for found in starts]
-            text = WholeTextOfGrids(width, attention_mask, GridRotation(sum(texts, []), self.sections))
+            text = TextOfGrids(text, GridRotation(sum(texts, []), self.sections))
         return self._read(tokens, text, Seen(features, places))
 
     def forward_cached(
@@ -399,11 +391,11 @@ class PictureTextModel(Module):
         language = self.language_model
         if seen is None:
             return language.forward_cached(tokens, position, cache, last_only)
-        text: CachedText = language.cached_text(position, cache)
+        text: Any = language.cached_text(position, cache)
         if self.whole_pictures:
             text = CachedTextOfPictures(position, cache, first, seen.spans, self.whole_prompt)
         elif seen.rotary_positions:
-            text = CachedTextOfGrids(position, cache, GridRotation(seen.rotary_positions, self.sections))
+            text = TextOfGrids(text, GridRotation(seen.rotary_positions, self.sections))
         x = self._read(tokens, text, seen)  # (T, dim)
         return language.head(last_tokens(x, cache) if last_only else x)
 
