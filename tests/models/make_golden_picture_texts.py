@@ -38,6 +38,8 @@ CLASSES = {
     "smolvlm": "SmolVLM",
     "llava": "Llava",
     "gemma3": "Gemma3",
+    "gemma4": "Gemma4",
+    "gemma4_unified": "Gemma4Unified",
     "paligemma": "PaliGemma",
     "mistral3": "Mistral3",
     "lighton_ocr": "LightOnOcr",
@@ -161,6 +163,14 @@ def golden(name: str) -> dict[str, Any]:
         pictures = pictures.reshape(shape).permute(0, 2, 4, 3, 5, 1).reshape(count, high * wide // 16, 48)
         more["pixel_attention_mask"] = torch.ones(count, high * wide // 16, dtype=torch.long)
         more["spatial_shapes"] = torch.tensor([[high // 4, wide // 4]] * count)
+    elif made.model_type.startswith("gemma4"):
+        side = 8 if made.model_type == "gemma4_unified" else 4
+        x = pictures.unfold(2, side, side).unfold(3, side, side).permute(0, 2, 3, 4, 5, 1)
+        rows_of, columns = x.shape[1:3]
+        pictures = x.reshape(count, rows_of * columns, -1)
+        places = torch.meshgrid(torch.arange(columns), torch.arange(rows_of), indexing="xy")
+        more["image_position_ids"] = torch.stack(places, -1).reshape(1, -1, 2).expand(count, -1, 2)
+        more["mm_token_type_ids"] = (ids == IMAGE).long()
     elif name in GRIDS:
         pictures = patches(pictures, plain=made.model_type == "paddleocr_vl")
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
@@ -184,6 +194,9 @@ def by_files(
             key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(DRAWING)
         }
         model.requires_grad_(True)
+        for module in model.modules():  # the token of padding also stands for pictures, in Gemma 4
+            if isinstance(module, torch.nn.Embedding):
+                module.padding_idx = None
         mask = (ids != 0).long()
         logits = model(input_ids=ids, attention_mask=mask, **more).logits
         logits = logits * mask.unsqueeze(-1)  # those of padding mean nothing
@@ -197,6 +210,8 @@ def by_files(
         with torch.no_grad():  # the gradients take the places of the weights, so that they are stored by the same names
             for parameter in model.parameters():
                 parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+            for buffer in model.buffers():  # whose values files have, too
+                buffer.zero_()
         model.save_pretrained(folder)
         grads = load_file(folder / "model.safetensors")
         parameters = {

@@ -20,6 +20,16 @@ _QWEN = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]},
 }  # fmt: skip
 
+_GEMMA4 = {
+    "model_type": "gemma4_text", **_TEXT, "head_dim": 8, "num_hidden_layers": 3, "sliding_window": 8,
+    "hidden_size_per_layer_input": 0, "global_head_dim": 16, "final_logit_softcapping": 30.0,
+    "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+}  # fmt: skip
+_GEMMA4_TOWER = {
+    "model_type": "gemma4_vision", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "patch_size": 4, "pooling_kernel_size": 2,
+    "position_embedding_size": 12,
+}  # fmt: skip
 _QWEN35 = {
     **_QWEN, "model_type": "qwen3_5_text", "num_hidden_layers": 2, "head_dim": 32, "full_attention_interval": 2,
     "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
@@ -298,6 +308,25 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "vision_output_dim": 48,
         },
     },
+    "gemma4": {
+        "model_type": "gemma4", "image_token_id": IMAGE, "audio_config": None, "text_config": _GEMMA4 | {
+            "hidden_size_per_layer_input": 6, "vocab_size_per_layer_input": 96, "num_kv_shared_layers": 1,
+        },
+        "vision_config": _GEMMA4_TOWER | {"use_clipped_linears": True},
+    },
+    "gemma4_large": {
+        "model_type": "gemma4", "image_token_id": IMAGE, "audio_config": None,
+        "text_config": _GEMMA4 | {"use_bidirectional_attention": "vision"},
+        "vision_config": _GEMMA4_TOWER | {"standardize": True},
+    },
+    "gemma4_unified": {
+        "model_type": "gemma4_unified", "image_token_id": IMAGE, "audio_config": None,
+        "text_config": _GEMMA4 | {"model_type": "gemma4_unified_text", "use_bidirectional_attention": "vision"},
+        "vision_config": {
+            "model_type": "gemma4_unified_vision", "patch_size": 4, "pooling_kernel_size": 2, "mm_embed_dim": 12,
+            "mm_posemb_size": 16, "output_proj_dims": 12,
+        },
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {
@@ -308,7 +337,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "mm_tokens_per_image": 9, "boi_token_index": 91, "eoi_token_index": 92,
     },
 }  # fmt: skip
-QUANTISED = tuple(name for name in CONFIGS if not name.endswith(("_moe", "46v")))  # which may choose other experts
+# Some may choose other experts, and small ones of Gemma 4 have larger errors.
+QUANTISED = tuple(name for name in CONFIGS if not name.endswith(("_moe", "46v")) and "gemma4" not in name)
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
     "internvl_large", "blip2", "paligemma2", "mllama",
@@ -331,6 +361,9 @@ GRIDS = dict.fromkeys(
         "glm46v",
         "glm_ocr",
         "lfm2_vl",
+        "gemma4",
+        "gemma4_large",
+        "gemma4_unified",
     ),
     (5, 3),
 )

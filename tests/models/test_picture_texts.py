@@ -248,6 +248,12 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         changes += [{"downsample_factor": value} for value in (0, "many", 10**12)]
         changes += [{"projector_hidden_size": value} for value in (0, -1, 10**12, "many")]
         changes += [{"tie_word_embeddings": 3}, {"vision_config": config["vision_config"] | {"num_patches": 48}}]
+    elif name.startswith("gemma4"):
+        for field in ("patch_size", "pooling_kernel_size", "head_dim", "num_key_value_heads", "mm_embed_dim"):
+            for value in (10**12, "many", -1, 0, [1]):
+                if field in config["vision_config"]:
+                    changes.append({"vision_config": config["vision_config"] | {field: value}})
+        changes.append({"text_config": config["text_config"] | {"use_bidirectional_attention": "all"}})
     elif name in GRIDS:
         rotary = config["text_config"]["rope_parameters"]
         for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):

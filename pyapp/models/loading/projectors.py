@@ -83,6 +83,7 @@ class Kind:
     ignored: re.Pattern[str] = IGNORED  # what files have beside the parameters
     forms: Mapping[str, GgufForm] = field(default_factory=lambda: CLASS_TOKEN)
 
+
 # What sees with the tower of Qwen3-VL before other language models than Qwen3.
 QWEN3 = {"qwen3_moe": "qwen3_vl_moe", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
 

@@ -100,6 +100,19 @@ def of_patches(height: int, width: int, side: int, most: int) -> tuple[int, int]
     return rows * side, columns * side
 
 
+def of_squares(height: int, width: int, side: int, most: int) -> tuple[int, int]:
+    """The largest size of a picture of at most `most` squares of a side that keeps its shape, rounded down to whole
+    squares; of a very narrow one, one square and as many along it as it is longer than wide.
+    """
+    scale = sqrt(most * side**2 / (height * width))
+    rows, columns = (floor(scale * n / side) for n in (height, width))
+    if not rows:
+        rows, columns = 1, min(width // height, most)
+    elif not columns:
+        rows, columns = min(height // width, most), 1
+    return rows * side, columns * side
+
+
 def at_least(height: int, width: int, side: int) -> tuple[int, int]:
     """The size of a picture that is made larger until no side is smaller than `side`."""
     if height < side:
