@@ -58,6 +58,7 @@ CLASSES = {
     "glm4v_moe": "Glm4vMoe",
     "glm46v": "Glm46V",
     "vipllava": "VipLlava",
+    "fast_vlm": "FastVlm",
     "kosmos-2": "Kosmos2",
     "janus": "Janus",
     "deepseek_vl": "DeepseekVL",
@@ -74,7 +75,7 @@ def vectors(name: str) -> int:
     config = CONFIGS[name]
     if "perceiver_config" in config:
         return int(config["perceiver_config"]["resampler_n_latents"])
-    side = config["vision_config"]["image_size"] // config["vision_config"]["patch_size"]
+    side = config["vision_config"]["image_size"] // config["vision_config"].get("patch_size", 64)
     if name == "llava_onevision":
         return 36  # 16 of the whole, and of 8 rows of 8, made smaller, four rows of four, each with its end
     if name in TILED:
@@ -189,7 +190,7 @@ def by_files(
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model, stored = load_seeded(kind(made), weights, folder=folder)
+        model, stored = load_seeded(kind(made), weights, lambda key: not key.endswith(BUFFERS), folder)
         stored = {
             key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(DRAWING)
         }

@@ -72,6 +72,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
         "vision_config": {"model_type": "kosmos_2_vision_model", **_TOWER},
     },
+    "fast_vlm": {
+        "model_type": "fast_vlm", "text_config": {"model_type": "qwen2", **_TEXT}, "image_token_index": IMAGE,
+        "vision_config": {
+            "model_type": "timm_wrapper", "architecture": "fastvit_mci3", "hidden_size": 64, "image_size": 128,
+            "do_pooling": True, "model_args": {
+                "inference_mode": True, "layers": [1, 1, 1, 1, 1], "embed_dims": [4, 4, 4, 32, 32],
+                "mlp_ratios": [1, 1, 1, 1, 1], "cls_ratio": 2.0,
+            },
+        },
+    },
     "vipllava": {
         "model_type": "vipllava", "text_config": _LLAMA,
         "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
