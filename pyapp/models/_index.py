@@ -62,6 +62,7 @@ MODEL_TYPES = {
     "cohere": "cohere",
     "cohere2": "cohere2",
     "cohere2_moe": "cohere2_moe",
+    "cohere2_vision": "aya_vision",
     "cohere_asr": "canary",
     "colpali": "colpali",
     "colqwen2": "colpali",
@@ -1046,6 +1047,7 @@ GGUF_ARCHITECTURES = {
 SEEING = {  # language models with pictures
     "aya_vision": "aya_vision",
     "blip-2": "blip2",
+    "cohere2_vision": "aya_vision",
     "deepseek_vl": "janus",
     "fast_vlm": "fast_vlm",
     "gemma3": "gemma3",

@@ -58,6 +58,8 @@ class TowerConfig:
         settings = {**(family.settings(match, known) or {}), "fused": given.get("inference_mode") is True}
         made = cls(importlib.import_module(f"pyapp.models.{NETWORK}").Config.from_dict(settings), dict(values))
         require(min(made.image_size) > 0, f"image_size is {values.get('image_size')!r:.60}")
+        width = values.get("hidden_size", made.hidden_size)
+        require(width == made.hidden_size, f"hidden_size is {width!r:.60}, but the network has {made.hidden_size:,}")
         return made
 
     def to_dict(self) -> dict[str, Any]:

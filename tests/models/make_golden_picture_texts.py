@@ -47,6 +47,7 @@ CLASSES = {
     "internvl": "InternVL",
     "blip-2": "Blip2",
     "aya_vision": "AyaVision",
+    "cohere2_vision": "Cohere2Vision",
     "llava_onevision": "LlavaOnevision",
     "paddleocr_vl": "PaddleOCRVL",
     "got_ocr2": "GotOcr2",
@@ -86,7 +87,7 @@ def vectors(name: str) -> int:
         return int(config["latent_query_num"])
     if "num_query_tokens" in config:
         return int(config["num_query_tokens"])
-    if config["model_type"] in ("internvl", "aya_vision", "llama4"):
+    if config["model_type"] in ("internvl", "aya_vision", "cohere2_vision", "llama4"):
         return side**2 // 4
     if "scale_factor" in config:
         return (side // config["scale_factor"]) ** 2

@@ -252,6 +252,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
         "image_token_index": IMAGE, "alignment_intermediate_size": 28, "adapter_layer_norm_eps": 1e-5,
     },
+    "cohere2_vision": {
+        "model_type": "cohere2_vision",
+        "text_config": {"model_type": "cohere2", **_TEXT, "head_dim": 8, "sliding_window": 8},
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_id": IMAGE, "alignment_intermediate_size": 28,
+    },
     "internvl": {
         "model_type": "internvl", "text_config": {"model_type": "qwen2", **_TEXT},
         "vision_config": {"model_type": "internvl_vision", **_TOWER, "attention_bias": True},

@@ -182,6 +182,20 @@ def nearest_grid(height: int, width: int, tile: tuple[int, int], least: int, mos
     return found
 
 
+def first_canvas(height: int, width: int, side: int, most: int) -> tuple[int, int]:
+    """The rows and columns, of at most so many tiles, of the canvas that makes a picture larger the least, or smaller
+    the least where none does not; of equal ones that of the fewest tiles, then of the fewest columns.
+    """
+    grids = [(rows, columns) for columns in range(1, most + 1) for rows in range(1, most // columns + 1)]
+    scales = {
+        grid: min(grid[1] * side / width, grid[0] * side / height)
+        for grid in sorted(grids, key=lambda grid: grid[0] * grid[1])
+    }
+    larger = [scale for scale in scales.values() if scale >= 1]
+    best = min(larger) if larger else max(scales.values())
+    return next(grid for grid, scale in scales.items() if scale == best)
+
+
 def least_canvas(height: int, width: int, side: int, most: int, largest: bool = False) -> tuple[int, int]:
     """The rows and columns, of at most so many tiles, of the canvas that makes a picture larger the least, or smaller
     the least where none does not; of equal ones that of the fewest tiles. largest: that makes it the largest.
