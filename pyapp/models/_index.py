@@ -385,6 +385,7 @@ MODEL_TYPES = {
     "sam2_video": "sam2",
     "sam3": "sam3",
     "sam3_video": "sam3",
+    "sam_hq": "sam",
     "sarvam_mla": "deepseek",
     "sarvam_moe": "glm4_moe",
     "seamless_m4t": "seamless_m4t",
