@@ -125,7 +125,11 @@ def load_model(
         task = task_of(settings)
         sees = task == SEES and pictures
         if sees and projector_file is None and _may_be_blind(settings):
-            sees = alone and files.processor is not None and any("vision_" in name for name in checkpoint.tensors)
+            sees = (
+                alone
+                and files.processor is not None
+                and any(seen in name for name in checkpoint.tensors for seen in ("vision_", "visual."))
+            )
         task = TEXT if task == SEES and not sees else task
         if adapter is not None and task not in (TEXT, DENOISES):
             what = f"a model that {'sees pictures' if sees else 'hears'} takes none"

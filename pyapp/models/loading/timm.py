@@ -433,7 +433,7 @@ FAMILIES = (
     Family("mobileone", r"mobileone_(?P<size>s[0-4])", timm_networks.mobileone),
     Family("convmixer", r"convmixer_(?P<width>768|1024|1536)_(?P<depth>20|32)(_ks9_p(?P<patch>14))?",
            timm_networks.convmixer),
-    Family("fastvit", r"fastvit_(?P<size>t8|t12|s12|sa12|sa24|sa36|ma36|mci[0-2])", timm_networks.fastvit, (),
+    Family("fastvit", r"fastvit_(?P<size>t8|t12|s12|sa12|sa24|sa36|ma36|mci[0-4])", timm_networks.fastvit, (),
            ("layers", "embed_dims", "mlp_ratios")),
     Family("efficientvit", r"efficientvit_(?P<size>b[0-3]|l[1-3])", timm_networks.efficientvit, (),
            ("widths", "depths", "head_dim", "head_widths")),
