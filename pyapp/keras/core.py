@@ -1075,12 +1075,17 @@ class InputLayer(Layer):
 
     def __init__(
         self, shape: Any = None, batch_size: int | None = None, dtype: Any = None, batch_shape: Any = None,
-        name: str | None = None, input_shape: Any = None, optional: bool = False,
+        name: str | None = None, input_shape: Any = None, optional: bool = False, sparse: bool = False,
+        ragged: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(name=name)
         shape = input_shape if shape is None else shape
-        self.tensor = Input(shape, batch_size, dtype, batch_shape, self.name, optional)
+        self.tensor = Input(shape, batch_size, dtype, batch_shape, self.name, optional, sparse, ragged)
         self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        found = {"batch_shape": self.tensor.shape, "dtype": self.tensor.dtype, "sparse": False, "ragged": False}
+        return {**found, "name": self.name, "optional": self.tensor.optional}
 
     @property
     def output(self) -> Any:

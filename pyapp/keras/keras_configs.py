@@ -106,11 +106,6 @@ def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
     if layer.is_operation or kind.__name__ == "Model":
         raise TypeError(f"{layer.name} cannot be written to a file: save the weights alone with save_weights")
     config = Layer.get_config(layer) if inherits_config else layer.get_config()
-    if isinstance(layer, InputLayer):
-        tensor = layer.tensor
-        config = {"batch_shape": list(tensor.shape), "dtype": tensor.dtype, "name": layer.name}
-        if tensor.optional:
-            config["optional"] = True
     lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
     kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
     made = described(kind, _written(_without_trainable(kept)))

@@ -226,6 +226,11 @@ def test_errors_become_events(
         assert got == wanted if wanted is None or got is None else wanted in got
 
 
+def test_arguments_that_do_not_fit_are_no_defect_of_pyapp() -> None:
+    (event,) = collect(tasks.inspect())  # type: ignore[call-arg]
+    assert "missing 1 required positional argument: 'source'" in event.what and "defect" not in str(event.hint)
+
+
 def test_options_are_checked_before_the_model_is_loaded(loads: list[Any]) -> None:
     events = collect(tasks.generate("x", "", {"temperature": -1}))
     assert not loads and events[-1].to_dict()["where"] == "temperature"
