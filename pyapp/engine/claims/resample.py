@@ -12,7 +12,7 @@ from ..lazy import np
 from ..native import IN_BROWSER
 from ..numpy_arrays import tensor_of
 from ..op import claims
-from ..operands import dense
+from ..operands import dense, is_half
 from ..ops.resample import Taps
 from ..tensor import Tensor, empty_contiguous, make
 from .layouts import is_packed
@@ -34,6 +34,9 @@ def _numbers(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners: boo
 
 @claims("_grid_sample")
 def _grid_sample(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners: bool) -> Any:
+    if is_half(x) and x.dtype is grid.dtype:  # rounded once
+        found = _grid_sample(x.to(float32), grid.to(float32), mode, padding_mode, corners)
+        return found if found is NotImplemented else found.to(x.dtype)
     if not _fits(x, grid, mode):
         return NotImplemented
     y = empty_contiguous((*x.shape[:2], *grid.shape[1:-1]), float32, x.device)
