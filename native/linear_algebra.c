@@ -27,10 +27,7 @@ typedef double doubles __attribute__((vector_size(4 * LANES), aligned(8), may_al
 
 static int is_double(const launch *record) { return record->dims[0] == TYPE_float64; }
 
-static int bad_type(const launch *record)
-{
-    return record->dims[0] != TYPE_float32 && record->dims[0] != TYPE_float64;
-}
+static int bad_type(const launch *record) { return record->dims[0] != TYPE_float32 && record->dims[0] != TYPE_float64; }
 
 KERNEL(cholesky)
 {
@@ -165,8 +162,8 @@ KERNEL(solve_triangular)
         const int64_t wide = columns - at < SIDES ? columns - at : SIDES;
         char *const y = (char *)record->pointers[solve_triangular_y] + (matrix * n * columns + at) * bytes;
         const char *const b = (char *)record->pointers[solve_triangular_b] + (matrix * n * columns + at) * bytes;
-        const char *const a = (char *)record->pointers[solve_triangular_a] +
-                              matrix * d[solve_triangular_a_batch] * bytes;
+        const char *const a =
+            (char *)record->pointers[solve_triangular_a] + matrix * d[solve_triangular_a_batch] * bytes;
         for (int64_t r = 0; r < n && !start && y != b; r++) {
             const int64_t from = order ? order[matrix * n + r] : r;
             if (from < 0 || from >= n)
@@ -175,8 +172,8 @@ KERNEL(solve_triangular)
         }
         const int code = bytes == 8 ? solve_of_double((double *)y, columns, (const double *)a, row, column, n, wide,
                                                       upper, unit, begin, end)
-                                    : solve_of_float((float *)y, columns, (const float *)a, row, column, n, wide,
-                                                     upper, unit, begin, end);
+                                    : solve_of_float((float *)y, columns, (const float *)a, row, column, n, wide, upper,
+                                                     unit, begin, end);
         if (code)
             return code;
     }

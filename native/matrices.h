@@ -130,8 +130,8 @@ static int cholesky_of(NUMBER *y, const NUMBER *x, int64_t n)
 }
 
 /* Columns begin .. end - 1 from row `begin` on. Exchanges concern whole rows. */
-static void eliminate_panel(NUMBER *y, int32_t *exchanges, int32_t *order, int64_t rows, int64_t columns,
-                            int64_t begin, int64_t end)
+static void eliminate_panel(NUMBER *y, int32_t *exchanges, int32_t *order, int64_t rows, int64_t columns, int64_t begin,
+                            int64_t end)
 {
     for (int64_t k = begin; k < end && k < rows; k++) {
         NUMBER *const own = y + k * columns;
