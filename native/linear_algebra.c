@@ -56,7 +56,7 @@ KERNEL(lu_factor)
     int64_t first, last;
     if (!d[lu_factor_batch])
         return KERNEL_OK;
-    if (bad_type(record) || rows < 0 || columns < 0 || begin < 0 || end > columns)
+    if (bad_type(record) || rows < 0 || columns < 0 || begin < 0 || end < begin || end > columns)
         return KERNEL_BAD_ARGUMENT;
     worker_share(d[lu_factor_batch], 1, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i++) {

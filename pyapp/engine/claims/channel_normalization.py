@@ -10,7 +10,6 @@ from ..element_types import CODES
 from ..op import claims
 from ..operands import dense
 from ..ops.view import copy_strided
-from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
 from .layouts import is_packed
 from .normalization import _NORMALIZE, _NORMALIZE_BACKWARD, _NORMALIZE_WEIGHTS_BACKWARD, _in_two
@@ -53,18 +52,9 @@ def _turned_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
 
 
 def _as_rows(x: Tensor) -> Tensor:
-    """x itself, or a copy in row-major order of what lies otherwise without gaps, as channels_last: two copies cost less
-    than the definition."""
+    """x itself, or a row-major copy of what lies otherwise without gaps, as channels_last does: a copy costs less than
+    the definition."""
     return x if x.is_contiguous() or not is_packed(x) else dense(x)
-
-
-def _as(y: Tensor, x: Tensor) -> Tensor:
-    """y in the order of x's memory."""
-    if y.strides == x.strides or x.is_contiguous():
-        return y
-    found = make(Storage(y.nbytes, y.device), y.shape, x.strides, y.dtype)
-    copy_strided(found, y)
-    return found
 
 
 def _turned(x: Tensor) -> Tensor:
@@ -86,7 +76,7 @@ def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
 def _channel_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int, epsilon: float
 ) -> Any:
-    given, x = x, _as_rows(x)
+    x = _as_rows(x)
     rows = _channel_rows(x, groups, weight is bias is None)
     turns = rows is None
     rows = _turned_rows(x, groups) if rows is None else rows
@@ -99,7 +89,7 @@ def _channel_norm(
     _NORMALIZE.launch(x.numel() >> 9, y, statistics, x, weight, bias, *rows, 1, code, code, *_in_two(epsilon))
     if statistics is not None:
         statistics.storage.version += 1
-    return _turned(y) if turns else _as(y, given)
+    return _turned(y) if turns else y
 
 
 @claims("channel_norm_backward")
@@ -107,7 +97,7 @@ def _channel_norm_backward(
     g: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int,
     epsilon: float,
 ) -> Any:  # fmt: skip
-    given, x, wanted = x, _as_rows(x), x.requires_grad
+    x, wanted = _as_rows(x), x.requires_grad
     rows = _channel_rows(x, groups, weight is bias is None)
     turns = rows is None
     rows = _turned_rows(x, groups) if rows is None else rows
@@ -129,6 +119,6 @@ def _channel_norm_backward(
         _NORMALIZE_WEIGHTS_BACKWARD.launch(
             x.numel() >> 9, grad_weight, grad_bias, x, statistics, g, *rows, code, learnt[0].numel()
         )
-    if grad_x is not None:
-        grad_x = _turned(grad_x) if turns else _as(grad_x, given)
+    if grad_x is not None and turns:
+        grad_x = _turned(grad_x)
     return grad_x, None if weight is None else grad_weight, None if bias is None else grad_bias
