@@ -66,7 +66,7 @@ typedef struct binary_part {
     int a_walks, b_walks;
 } binary_part;
 
-static void operand_begin(operand *o, int64_t at)
+INLINE void operand_begin(operand *o, int64_t at)
 {
     o->walks = o->repeat <= 1 && o->period > 1;
     if (!o->walks && o->period == 1)
@@ -77,7 +77,7 @@ static void operand_begin(operand *o, int64_t at)
     o->left = o->walks ? o->period - o->place : o->repeat - at % o->repeat;
 }
 
-static int binary_begin(binary_walk *walk, const launch *record, int worker, int workers)
+SMALL_CODE static int binary_begin(binary_walk *walk, const launch *record, int worker, int workers)
 {
     const int64_t *d = record->dims;
     const float *a = record->pointers[add_f32_a], *b = record->pointers[add_f32_b];
@@ -96,7 +96,7 @@ static int binary_begin(binary_walk *walk, const launch *record, int worker, int
 }
 
 /* The next run; 0 after the last. */
-static __attribute__((noinline)) int binary_next(binary_part *part, binary_walk *walk, float *y)
+SMALL_CODE static int binary_next(binary_part *part, binary_walk *walk, float *y)
 {
     operand *const both[2] = {&walk->a, &walk->b};
     int64_t n = walk->last - walk->at;
