@@ -41,6 +41,7 @@ def usage_of(choices: Sequence[Choice], prompts: int = 1) -> dict[str, Any]:
     return {
         "prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new,
         "prompt_tokens_details": {"cached_tokens": sum(choice.reused for choice in choices[::per_prompt])},
+        "completion_tokens_details": {"reasoning_tokens": sum(choice.thought_tokens for choice in choices)},
     }  # fmt: skip
 
 
