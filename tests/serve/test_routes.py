@@ -272,6 +272,9 @@ def test_scores_of_prompts(client: Any) -> None:
     parts = [c["choices"][0] for c in events(client, "/v1/completions", **ask | {"max_tokens": 3}, prompt=text)]
     assert parts[0]["text"] == text and parts[0]["logprobs"] == none["choices"][0]["logprobs"]
     assert [len(part["logprobs"]["tokens"]) for part in parts[1:] if part["logprobs"]] == [1, 1, 1]
+    with serving("stories") as other:  # whose tokenizer puts a space before a text
+        heard = post(other, "/v1/completions", **ask | {"model": "stories"}, prompt="Once upon")["choices"][0]
+    assert heard["logprobs"]["text_offset"][:4] == [0, 0, 4, 9] and heard["text"][4:9] == " upon"
     assert post(client, "/v1/completions", prompt="a", max_tokens=0)["choices"][0]["text"] == ""
 
 
