@@ -316,7 +316,7 @@ def _tokenizer(files: _Files, checkpoint: Checkpoint) -> Tokenizer:
     if found is None and not isinstance(files.model, Checkpoint):
         found = tokenizer_beside(files.model, checkpoint)
     if found is None:
-        hint = "Give the tokenizer.bin or tokenizer.json too"
+        hint = "Put its tokenizer.json or tokenizer.bin beside it, or give that too"
         raise ModelError("its tokenizer is missing", where=files.name, hint=hint)
     return load_tokenizer(found)
 
