@@ -34,14 +34,13 @@ LONGEST = 1 << 20  # tokens of a text, as llama.cpp says: states know no limit
 SLOWEST = -exp(-0.5)  # the logarithm of the fastest decay of a token
 SHORTEST = 1e-12  # of the length by which keys are divided
 MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
-# What the author's files call the parts, and what the parts of low rank are made of there.
+# What the author's files call the parts.
 OWN_NAMES = {
     "emb.": "model.embeddings.", "head.": "lm_head.", "ln_out.": "model.norm.", "ln0.": "pre_norm.",
     "ln1.": "attn_norm.", "ln2.": "ffn_norm.", "att.": "attn.", "ln_x.": "g_norm.", "receptance.": "r_proj.",
     "output.": "o_proj.",
 }  # fmt: skip
 OF_ATTENTION = {"key.": "k_proj.", "value.": "v_proj."}
-LOW_RANK = re.compile(r"(.*\.attn)\.([wavg])([012])")
 RANKS = {
     "w": "decay_low_rank_dim",
     "a": "a_low_rank_dim",

@@ -84,6 +84,10 @@ class Slot:
         kept = [pair for pair in zip(self.names, self.places, strict=True) if pair[0] in names]
         return Slot(tuple(name for name, _ in kept), tuple(place for _, place in kept), self.shape)
 
+    def without(self, name: str) -> Slot:
+        """The places that have other names."""
+        return self.only([own for own in self.names if own != name])
+
     @property
     def is_matrix(self) -> bool:
         """Whether this is the weight of a projection or an embedding, which may be quantised."""
@@ -469,6 +473,7 @@ def _plans(
 ) -> dict[str, tuple[Slot, Stored]]:
     """How each parameter that the file has is read, by its name. A tied one is read once, by its first name that is
     there; but a place for which the file has other values gets a parameter of its own, whatever the configuration says.
+    ModelError for other values of a layer that the model has once, under several names.
     """
     plans: dict[str, tuple[Slot, Stored]] = {}
     firsts: dict[str, str] = {}  # by the first name of a slot: the name by which it is read
@@ -481,9 +486,15 @@ def _plans(
         if first == name:
             plans[name] = slot, read
         elif not _same_tensors(checkpoint, read.names, plans[first][1].names):
-            shared = plans[first][0]
-            plans[first] = shared.only([own for own in shared.names if own != name]), plans[first][1]
-            plans[name] = slot.only([name]), read
+            shared, alone = plans[first][0].without(name), slot.only([name])
+            if not {*alone.places}.isdisjoint(shared.places):
+                raise ModelError(
+                    f"{plans[first][1].names[0]!r} and {read.names[0]!r} have different values, and the model has one "
+                    "layer for both",
+                    where=checkpoint.source.name, hint="Give the file as the model was trained and saved",
+                )  # fmt: skip
+            plans[first] = shared, plans[first][1]
+            plans[name] = alone, read
     return plans
 
 
