@@ -382,10 +382,10 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
             # The author's files have no settings: their tensors say the sizes.
             return {"model_type": version_of(checkpoint.tensors) or "rwkv"}
         return own if settings is None or "model_type" in own or "dim" in own else settings
-    from pyapp.models.loading import gguf
+    from .loading import reading_gguf
 
     architecture = values["general.architecture"]
-    known = gguf.index_names(str(architecture), values, checkpoint.tensors)
+    known = reading_gguf.index_names(str(architecture), values, checkpoint.tensors)
     name = next((GGUF_ARCHITECTURES[form] for form in known if form in GGUF_ARCHITECTURES), None)
     if name is None:
         raise ModelError(
@@ -393,7 +393,7 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
             hint=f"Known in GGUF files: {', '.join(form for form in GGUF_ARCHITECTURES if ' ' not in form)}",
         )  # fmt: skip
     module = importlib.import_module(f"pyapp.models.{name}")
-    return gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
+    return reading_gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
 
 
 def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") -> str | None:
@@ -618,10 +618,10 @@ def settings_name(checkpoint: Checkpoint) -> str:
 def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoint) -> Mapping[str, Any]:
     """How a checkpoint stores the parameters of a model of an architecture's module (loading.weights.Stored)."""
     if hasattr(module, "GGUF") and is_llama_cpps(checkpoint):
-        from pyapp.models.loading import gguf, weights
+        from .loading import reading_gguf, weights
 
         values = checkpoint.values  # type: ignore[attr-defined]
-        return gguf.stored_in(module.GGUF, config, dict(weights.slots(model)), checkpoint.tensors, values)
+        return reading_gguf.stored_in(module.GGUF, config, dict(weights.slots(model)), checkpoint.tensors, values)
     found: Mapping[str, Any] = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
     return found
 
