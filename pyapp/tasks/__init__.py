@@ -6,7 +6,6 @@ A task ends with exactly one `Done` or `Error`; it never raises an exception. Cl
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +37,7 @@ from pyapp.events import (
 from pyapp.text.generation.options import SamplingOptions, check_number
 
 from .chat import chat, load_chat, model_and_drafter, of_the_model
-from .core import BREATH, Breath, Events, Remote, Result, Step, error_event, given, only_here, reported, task
+from .core import BREATH, Breath, Events, Remote, Result, Step, done_with, error_event, given, only_here, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
 
@@ -273,13 +272,13 @@ async def inspect(source: Any, *, cancel: Cancel | None = None) -> Events:
         quantization = described(found["config"])
         return found | ({"quantization": quantization} if quantization else {})
 
-    async with aclosing(_in_a_thread(work, cancel)) as events:
+    async with aclosing(done_with(work, cancel)) as events:
         async for event in events:
             yield event
 
 
 @task
-async def quantize(
+def quantize(
     source: Any,
     target: str | os.PathLike[str],
     kind: str,
@@ -303,20 +302,7 @@ async def quantize(
         view = gguf_view(file) if os.fspath(target).endswith(".gguf") else floats_view(file)
         return quantize_file(file, target, kind, imatrix=imatrix, keep=keep, view=view, report=report, cancel=cancel)
 
-    async with aclosing(_in_a_thread(work, cancel)) as events:
-        async for event in events:
-            yield event
-
-
-async def _in_a_thread(work: Callable[[Callable[[Event], None]], Any], cancel: Cancel) -> Events:
-    """The events of work in a thread, and its result as Done."""
-    try:
-        async with aclosing(reported(work)) as events:
-            async for event in events:
-                yield Done("complete", event.value) if isinstance(event, Result) else event
-    except (GeneratorExit, asyncio.CancelledError):
-        cancel.set()  # the thread would go on
-        raise
+    return done_with(work, cancel)
 
 
 @task

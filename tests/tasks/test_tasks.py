@@ -125,11 +125,12 @@ def test_closing_ends_a_task(tokenizer: Tokenizer) -> None:
     asyncio.run(run())
 
 
-def test_closing_ends_the_loading_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("start", [lambda: tasks.generate("x"), lambda: tasks.merge("x", "adapter", "out")])
+def test_closing_ends_the_loading_too(start: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Cancel] = []
     ended: list[bool] = []
 
-    def load_model(*args: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
+    def load_model(*args: Any, report: Callable[[Event], None], cancel: Cancel, **settings: Any) -> Any:
         seen.append(cancel)
         report(Progress("download", 0, 9, "bytes"))
         deadline = time.monotonic() + 10
@@ -144,7 +145,7 @@ def test_closing_ends_the_loading_too(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks.unload()
 
     async def run() -> None:
-        events = tasks.generate("x")
+        events = start()
         assert isinstance(await anext(events), Progress)
         await events.aclose()
 
