@@ -667,7 +667,7 @@ def whole_bytes(model: Module) -> int:
 
 def _read_part_of(checkpoint: Checkpoint, plan: Stored, part: Part, device: Device | str | None) -> Tensor:
     """A process's part of a parameter. It alone is read, unless the file has other values."""
-    from pyapp.formats.parts import read_part, runs_of
+    from pyapp.formats.tensor_slices import read_part, runs_of
 
     if plan.values is not None or plan.join is not None:
         return part.of(read_plan(checkpoint, plan, device))
@@ -745,7 +745,7 @@ def _stack_rows(
     if share is None:
         part = checkpoint.read_rows(name, finite=True, device=device)
         return part if part.dtype.is_quantized or part.ndim == 2 else part.reshape(-1, part.shape[-1])
-    from pyapp.formats.parts import read_part
+    from pyapp.formats.tensor_slices import read_part
 
     *lead, rows, _ = checkpoint.tensors[name].shape
     if share.dim == 2:
