@@ -6,7 +6,6 @@ other code.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from pyapp.formats.safe_json import json_object, object_problem
 from pyapp.formats.source import close_source, opened_source, read_whole
 
 from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, SEEING, TASKS
-from .loading.architectures import seeing_architecture
+from .loading.architectures import module_called, seeing_architecture
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -392,7 +391,7 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
             f"the architecture {str(architecture)[:50]!r} is not known", where=checkpoint.source.name,
             hint=f"Known in GGUF files: {', '.join(form for form in GGUF_ARCHITECTURES if ' ' not in form)}",
         )  # fmt: skip
-    module = importlib.import_module(f"pyapp.models.{name}")
+    module = module_called(name)
     return reading_gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
 
 
@@ -530,7 +529,7 @@ def build(
             convert_matrices(model, dtype, model.config.to_dict())
         model = model if device is None else model.to(device)
     else:
-        module = importlib.import_module(f"pyapp.models.{name}")
+        module = module_called(name)
         read = read_model if projector_file is None else projector_file.read_model
         model = read(module, module.TASKS[task], checkpoint, settings, dtype, device, progress, group)
     taken = _bytes_of(model) if dtype is None else 0

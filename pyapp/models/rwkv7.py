@@ -22,7 +22,7 @@ from pyapp.nn.parameter import Initialization, new_parameter
 from pyapp.nn.recurrent.delta_rule import generalized_delta_rule
 from pyapp.nn.recurrent.recurrent import RecurrentLanguageModel, StateText, token_before
 
-from .loading.config import FileConfig, read_config, require
+from .loading.config import FileConfig, check_divides, read_config, require
 from .loading.gguf import Gguf, GgufForm
 from .loading.rwkv_files import sizes_of, version_of
 from .loading.weights import Stored
@@ -87,7 +87,7 @@ class Config(FileConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.hidden_size % self.head_dim == 0, f"head_dim {self.head_dim} does not divide hidden_size")
+        check_divides(self, "head_dim", "hidden_size")
         for name in RANKS.values():
             require(getattr(self, name) <= 1 << 16, f"{name} is {getattr(self, name):,}, expected at most 65,536")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
 from ..load import SEES, TEXT, module_of, read_settings
+from ..loading.architectures import module_called
 from ..loading.config import read_config, require
 from ..loading.quantised.methods import as_floats
 from ..loading.t5_config import T5Config
@@ -650,7 +650,7 @@ def _language(values: Mapping[str, Any], task: str, kind: Kind) -> LanguageEncod
     """
     found = module_of(values, "", task)
     require(found is not None, "it does not say its model_type", "Give the config.json that belongs to the weights")
-    module = importlib.import_module(f"pyapp.models.{found}")
+    module = module_called(found)
     config = module.Config.from_dict(values)
     if kind.sees:
         require(task == SEES, "its language model sees no pictures", "Give all files of the model")

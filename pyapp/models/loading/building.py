@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,12 +17,14 @@ from pyapp.nn.encoders.decoder_encoders import DecoderClassifier, DecoderEncoder
 from pyapp.nn.parameter import Parameter, skip_initialization
 
 from . import timm
+from .architectures import module_called
 from .heads import FEATURES
 from .labels import labels_of
 from .quantised.methods import as_floats
 from .sentence_folders import PROJECTION
 from .weights import IGNORED, base_of, ignored_by, load_buffers, load_weights
 
+GIVE_SETTINGS = "Give the config.json that belongs to the weights"
 DEVIATION = 0.02  # of new layers' matrices, where config.json says no initializer_range
 # Classes in `auto_map` of language models that see the whole text: that of GTE-Qwen2 and Stella.
 SEE_BOTH_WAYS = ("modeling_qwen.Qwen2Model",)
@@ -45,7 +46,10 @@ def build(
     not fit the checkpoint, or are not there, are new.
     """
     where, checkpoint = checkpoint.source.name, as_floats(checkpoint, settings)
-    module = importlib.import_module(f"pyapp.models.{module_of(settings, where, task)}")
+    name = module_of(settings, where, task)
+    if name is None:
+        raise ModelError("it does not say the model_type", where=settings_name(checkpoint), hint=GIVE_SETTINGS)
+    module = module_called(name)
     own_names = not is_llama_cpps(checkpoint)
     try:
         adapts = own_names and hasattr(module, "adapted")
