@@ -23,7 +23,7 @@ from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
 
 from .loading.config import optional_object, require
-from .loading.gemma3_config import Gemma3Config
+from .loading.gemma_config import Gemma3Config
 from .loading.gemma_pairs import GemmaPairConfig
 
 MODEL_TYPES = ("t5gemma2",)
