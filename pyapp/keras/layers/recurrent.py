@@ -12,8 +12,9 @@ from ...engine.ops.recurrent import gru_steps, lstm_steps, rnn_steps
 from ...nn import functional as F
 from ...train.names import snake_case
 from .. import activations, initializers
+from ..call_arguments import arguments_of
 from ..call_state import STATE
-from ..core import Layer, arguments_of, as_layer
+from ..core import Layer, as_layer
 from ..lookup import as_json
 from ..structures import flatten
 from .weight_rules import add_weight, set_rules
