@@ -43,7 +43,9 @@ from .speech import listen, load_speech, transcribe
 
 if TYPE_CHECKING:
     from .composing import compose
+    from .detection import detect_labels, detect_objects, estimate_poses
     from .documents import answer_from_pages, classify_pages, label_on_pages
+    from .drawing import imagine, upscale_images
     from .everything import cut_out_everything
     from .following import follow_objects
     from .forecasting import forecast
@@ -52,22 +54,15 @@ if TYPE_CHECKING:
     from .pictures import (
         answer_images,
         classify_images,
-        cut_out_objects,
-        detect_labels,
-        detect_objects,
         embed_images,
         estimate_depth,
-        estimate_poses,
-        imagine,
         match_images,
         read_images,
-        segment_images,
-        segment_labels,
-        upscale_images,
     )
     from .pipelines import pipeline
     from .points import detect_points, match_points
     from .reading import read
+    from .segmentation import cut_out_objects, segment_images, segment_labels
     from .sounds import classify_sounds, embed_sounds, label_moments, match_sounds
     from .speaking import speak
     from .tables import answer_from_table
@@ -107,25 +102,25 @@ __getattr__ = late_names(
     __name__,
     {
         "composing": "compose",
+        "detection": "detect_labels detect_objects estimate_poses",
         "documents": "answer_from_pages classify_pages label_on_pages",
+        "drawing": "imagine upscale_images",
         "everything": "cut_out_everything",
         "following": "follow_objects",
         "forecasting": "forecast",
         "markup": "answer_from_markup",
-        "pipelines": "pipeline",
         "pages": "embed_pages rank_pages",
-        "pictures": (
-            "answer_images classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth "
-            "estimate_poses imagine match_images read_images segment_images segment_labels upscale_images"
-        ),
+        "pictures": "answer_images classify_images embed_images estimate_depth match_images read_images",
+        "pipelines": "pipeline",
         "points": "detect_points match_points",
         "reading": "read",
+        "segmentation": "cut_out_objects segment_images segment_labels",
         "sounds": "classify_sounds embed_sounds label_moments match_sounds",
         "speaking": "speak",
         "tables": "answer_from_table",
         "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate translate_text",
-        "videos": "classify_videos",
         "training": "finetune merge train_reader train_speech train_story",
+        "videos": "classify_videos",
     },
 )
 

@@ -17,7 +17,8 @@ from pyapp.nn.vision.mask_memory import RememberingMasks, Track
 from pyapp.text.generation.options import check_number
 from pyapp.vision.videos import MOST, all_frames, check_video
 
-from .pictures import checked_kinds, in_batches, runs_of
+from .picture_batches import in_batches
+from .segmentation import checked_kinds, runs_of
 from .text_batches import Work
 from .texts import stream_of
 

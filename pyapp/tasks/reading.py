@@ -26,7 +26,8 @@ from pyapp.vision.page.writers import plain_text
 from pyapp.vision.resampling import resize
 
 from .given_files import check_files
-from .pictures import BATCH_SIZE, texts_of_images
+from .picture_batches import BATCH_SIZE
+from .pictures import texts_of_images
 from .text_batches import Work
 from .texts import stream_of
 
