@@ -432,6 +432,15 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     )
 
 
+def architecture_of(settings: Mapping[str, Any], where: str, task: str) -> Any:
+    """As module_of, the module itself. ModelError for a configuration that names no architecture."""
+    name = module_of(settings, where, task)
+    if name is None:
+        hint = "Give the config.json that belongs to the weights"
+        raise ModelError("it does not say the model_type", where=where, hint=hint)
+    return module_called(name)
+
+
 def answers_once(settings: Mapping[str, Any]) -> bool:
     """Whether the texts of a model that sees pictures are those of an encoder and a decoder, such as T5."""
     text = settings.get("text_config")

@@ -10,21 +10,19 @@ from pyapp.engine import Device, ops
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, reading_of
 from pyapp.formats import Checkpoint, open_checkpoint
-from pyapp.models.load import is_llama_cpps, module_of, settings_name, stored_parameters
+from pyapp.models.load import architecture_of, is_llama_cpps, settings_name, stored_parameters
 from pyapp.nn import Module
 from pyapp.nn.decoders.decoder import CausalLanguageModel, SelfAttention
 from pyapp.nn.encoders.decoder_encoders import DecoderClassifier, DecoderEncoder
 from pyapp.nn.parameter import Parameter, skip_initialization
 
 from . import timm
-from .architectures import module_called
 from .heads import FEATURES
 from .labels import labels_of
 from .quantised.methods import as_floats
 from .sentence_folders import PROJECTION
 from .weights import IGNORED, base_of, ignored_by, load_buffers, load_weights
 
-GIVE_SETTINGS = "Give the config.json that belongs to the weights"
 DEVIATION = 0.02  # of new layers' matrices, where config.json says no initializer_range
 # Classes in `auto_map` of language models that see the whole text: that of GTE-Qwen2 and Stella.
 SEE_BOTH_WAYS = ("modeling_qwen.Qwen2Model",)
@@ -46,10 +44,7 @@ def build(
     not fit the checkpoint, or are not there, are new.
     """
     where, checkpoint = checkpoint.source.name, as_floats(checkpoint, settings)
-    name = module_of(settings, where, task)
-    if name is None:
-        raise ModelError("it does not say the model_type", where=settings_name(checkpoint), hint=GIVE_SETTINGS)
-    module = module_called(name)
+    module = architecture_of(settings, where, task)
     own_names = not is_llama_cpps(checkpoint)
     try:
         adapts = own_names and hasattr(module, "adapted")

@@ -54,8 +54,9 @@ from pyapp.text.tokenization.word_patterns import WordPattern
 from ..diffusion.read_schedule import read_schedule
 from .architectures import architecture
 from .building import build
-from .by_task import Loaded, check_tokenizer
+from .by_task import check_tokenizer
 from .codec import VOCODER, load_codec
+from .loaded import Loaded
 from .pictures import MORE_FILES, tokenizer_of
 from .task_files import task_files
 from .weights import load_weights
