@@ -78,7 +78,7 @@ LOADERS: Mapping[str, Loader] = {
     "cut-out": load_picture_model_for("mask-generation"),
     "follow": load_picture_model_for("mask-tracking"),
     "image-to-text": load_picture_model_for("image-to-text"),
-    "read": loader("pyapp.models.loading.reading", "load_reading_model"),
+    "read": loader("pyapp.models.loading.text_readers", "load_reading_model"),
     "speak": loader("pyapp.models.loading.voice", "load_voice"),
     "classify-sound": loader("pyapp.models.loading.sound_labels", "load_sound_classifier"),
     "label-sound": loader("pyapp.models.loading.sound_labels", "load_sound_classifier", moments=True),

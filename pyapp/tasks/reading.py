@@ -85,7 +85,7 @@ def read_pages(
     are read as one or two. password: opens PDFs that are locked. The other options are those of a model such as TrOCR
     (text.generation.sequence_to_sequence.SearchOptions).
     """
-    from pyapp.models.loading.reading import LoadedReader
+    from pyapp.models.loading.text_readers import LoadedReader
 
     reads_lines = isinstance(loaded, LoadedReader)
     layout = layout or ("page" if reads_lines else "line")
