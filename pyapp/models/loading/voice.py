@@ -231,7 +231,7 @@ class _Asked:
     @property
     def generation(self) -> dict[str, Any]:
         """The object of generation_config.json; empty without the file."""
-        return read_settings(self.files["generation_config"]) if "generation_config" in self.files else {}
+        return settings_beside(self.files, "generation_config")
 
     def model(self) -> Any:
         """The model with its weights, for inference."""
@@ -449,7 +449,7 @@ def _in_stages(asked: _Asked) -> LoadedVoice:
     """Bark, with the names of its voices, whose files are read when they are used."""
     source, name, files = asked.source, asked.name, asked.files
     words = tokenizer_of(source, name, files)
-    listed = read_settings(files[HISTORIES]) if HISTORIES in files else {}
+    listed = settings_beside(files, HISTORIES)
     paths: dict[str, list[str]] = {}
     for voice, own in listed.items():
         if isinstance(own, dict):
