@@ -18,7 +18,7 @@ from pyapp.formats import write_tokenizer_bin
 from pyapp.tasks.core import Result, Step
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.text.parrot import STORY, Parrot, make_vocabulary
-from tests.together import collect
+from tests.together import collect, collect_and_count
 
 pytestmark = pytest.mark.native_only
 
@@ -163,22 +163,8 @@ def test_the_event_loop_runs_between_tokens(tokenizer: Tokenizer, monkeypatch: p
 
     monkeypatch.setattr(model.model, "forward_cached", slow)
 
-    async def run() -> tuple[int, int]:
-        beats = 0
-
-        async def beat() -> None:
-            nonlocal beats
-            while True:
-                beats += 1
-                await asyncio.sleep(0)
-
-        heart = asyncio.ensure_future(beat())
-        tokens = [event async for event in tasks.generate(model, "", {"temperature": 0}, eager=True)]
-        heart.cancel()
-        return beats, len(tokens)
-
-    beats, tokens = asyncio.run(run())
-    assert beats > 0.8 * tokens
+    tokens, turns = collect_and_count(tasks.generate(model, "", {"temperature": 0}, eager=True))
+    assert turns > 0.8 * len(tokens)
 
 
 @pytest.mark.parametrize(
