@@ -152,7 +152,8 @@ def _layer(writer: _Writer, module: Module, path: str) -> dict[str, Any]:
     except FileFormatError as error:
         what = str(error)
     if what:
-        raise TypeError(f"export.save: a file cannot have the {type(module).__name__} {path!r}: {what} cannot be told")
+        name = type(module).__name__
+        raise TypeError(f"export.save: a file cannot have the {name} {path!r}: {what} cannot be written")
     record["training"] = {name: part.training for name, part in module.named_modules()}
     return record
 
@@ -226,14 +227,14 @@ class _Reader:
         self._tensors = tensors
         self.nodes: dict[str, Node] = {}
 
-    def value(self, told: Any) -> Any:
-        if told is None or isinstance(told, (bool, int, str)):
-            return told
-        if isinstance(told, list):
-            return [self.value(part) for part in told]
-        if not isinstance(told, dict) or len(told) != 1:
-            raise FileFormatError(f"the program has a value of no known form: {told!r:.80}")
-        ((kind, held),) = told.items()
+    def value(self, data: Any) -> Any:
+        if data is None or isinstance(data, (bool, int, str)):
+            return data
+        if isinstance(data, list):
+            return [self.value(part) for part in data]
+        if not isinstance(data, dict) or len(data) != 1:
+            raise FileFormatError(f"the program has a value of no known form: {data!r:.80}")
+        ((kind, held),) = data.items()
         read = getattr(self, f"_read_{kind}", None) if isinstance(kind, str) and kind.isidentifier() else None
         if read is None:
             raise FileFormatError(f"the program has a value of an unknown kind: {kind!r:.80}")
@@ -324,11 +325,11 @@ def _owner(root: Module, parts: list[str]) -> Module:
 def _graph(nodes: Any, reader: _Reader, names: set[str]) -> Graph:
     """The graph. Its names become names of Python: those that would hide others are refused."""
     graph, taken = Graph(), Namespace()
-    for told in nodes:
-        op, name, target = told["op"], told["name"], told["target"]
+    for record in nodes:
+        op, name, target = record["op"], record["name"], record["target"]
         if not isinstance(name, str) or not name.isidentifier() or taken.create_name(name) != name:
             raise FileFormatError(f"the program has a node of the name {name!r:.60}, which is no name, or taken")
-        args, kwargs = reader.value(told["args"]), reader.value(told["kwargs"])
+        args, kwargs = reader.value(record["args"]), reader.value(record["kwargs"])
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
             raise FileFormatError(f"the node {name} has arguments of another form")
         for key in kwargs:
@@ -356,9 +357,9 @@ def _graph(nodes: Any, reader: _Reader, names: set[str]) -> Graph:
     return graph
 
 
-def _add_layers(root: Module, told: Mapping[str, Any], reader: _Reader) -> None:
+def _add_layers(root: Module, records: Mapping[str, Any], reader: _Reader) -> None:
     """Makes the layers of a program, each at its path."""
-    for path, record in told.items():
+    for path, record in records.items():
         *parents, last = _parts(path)
         layer = layers.made(record, reader.value)
         for name, part in layer.named_modules():
@@ -369,10 +370,10 @@ def _add_layers(root: Module, told: Mapping[str, Any], reader: _Reader) -> None:
         owner.add_module(last, layer)
 
 
-def _add_tensors(root: Module, told: Any, weights: list[Tensor]) -> None:
+def _add_tensors(root: Module, records: Any, weights: list[Tensor]) -> None:
     """Puts the parameters, buffers and constants of a program at their paths, those of the layers as well."""
     made: dict[int, Tensor] = {}
-    for path, number, kind, persistent, requires_grad in told:
+    for path, number, kind, persistent, requires_grad in records:
         *parents, last = _parts(path)
         owner, value = _owner(root, parents), weights[_index(number, len(weights))]
         before = vars(owner).get(last)

@@ -152,8 +152,8 @@ async def load(
     if isinstance(model, Remote):
         only_here(tokenizer=tokenizer, **chosen)
         async with aclosing(model.load(cancel or Cancel())) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel(), **chosen)) as events:
         async for event in events:
@@ -206,8 +206,8 @@ async def generate(
             pictures=pictures or None,
         )  # fmt: skip
         async with aclosing(model.generate(prompt, options, cancel, named)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     chosen = {"dtype": dtype, "adapter": adapter, "projector": projector}
     async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, **chosen)) as loading:

@@ -85,8 +85,8 @@ async def chat(
     if isinstance(model, Remote):
         only_here(template=template, tokenizer=tokenizer, draft=draft, adapter=adapter, projector=projector)
         async with aclosing(model.chat(messages, options, tools, variables, cancel, named)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     more = {"adapter": adapter, "projector": projector}
     async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, **more)) as loading:

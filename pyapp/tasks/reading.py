@@ -125,15 +125,15 @@ def _pictures(image: Any, password: str | None) -> Iterator[NDArray[np.uint8]]:
 
 def _find_layout(grey: NDArray[np.uint8], tables: bool, straighten: bool) -> Any:
     """The layout of a page; yields Progress in hundredths."""
-    told, steps = 0, layout_steps(grey, tables, straighten)
+    shown, steps = 0, layout_steps(grey, tables, straighten)
     while True:
         try:
             done = int(100 * next(steps))
         except StopIteration as end:
             yield Progress(LAYOUT, 100, 100, "%")
             return end.value
-        yield Progress(LAYOUT, done, 100, "%") if done > told else None
-        told = max(told, done)
+        yield Progress(LAYOUT, done, 100, "%") if done > shown else None
+        shown = max(shown, done)
 
 
 def _upright(loaded: Any, grey: NDArray[np.uint8], page: Layout, tables: bool) -> Any:

@@ -48,8 +48,8 @@ async def speak(
     if isinstance(model, Remote):
         only_here(dtype=dtype, codec=codec, voices=voices, reply_to=reply_to, writer=writer)
         async with aclosing(model.speak(text, chosen, cancel)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     for_loader = {"dtype": dtype} | given(codec=codec, voices=voices)
     async with Step(keeper.get("speak", model, None, key, cancel, **for_loader)) as loading:

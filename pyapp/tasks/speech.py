@@ -77,8 +77,8 @@ async def transcribe(
     if isinstance(model, Remote):
         only_here(vad=vad, speaker_model=speaker_model, encoder=encoder)
         async with aclosing(model.transcribe(audio, chosen, cancel)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     with audio if isinstance(audio, AudioReader) else open_audio(audio) as reader:
         async with Step(keeper.get("transcribe", model, None, key, cancel)) as loading:

@@ -188,8 +188,8 @@ def fill_masks(loaded: Any, texts: Sequence[str], *, top: int = 5, batch_size: i
     probabilities, their ids, and the text with that word.
     """
     tokenizer = loaded.tokenizer
-    told = tokenizer.special_id("mask_token")  # XLM's is <special1>
-    names = (*MASKS, *([] if told is None else [tokenizer.piece(told)]))
+    mask = tokenizer.special_id("mask_token")  # XLM's is <special1>
+    names = (*MASKS, *([] if mask is None else [tokenizer.piece(mask)]))
     mask_name = next((name for name in names if name in tokenizer.special_names), None)
     if mask_name is None:
         raise ModelError("the tokenizer has no token for masked words", where=loaded.name)
@@ -407,8 +407,8 @@ async def _stream(
     if isinstance(model, Remote):
         only_here(**of_loader)
         async with aclosing(model.of_texts(name, arguments, options, cancel)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, **of_loader)) as loading:
         async for step in loading:

@@ -404,8 +404,10 @@ def _of_scripts(asked: _Asked) -> LoadedVoice:
     words, model, generation = _words_of_scripts(asked), asked.model(), asked.generation
     check_tokenizer(words, model, asked.name)
     own = generation.get("noise_scheduler_config")
-    told = {**SCHEDULE, **own} if isinstance(own, dict) else SCHEDULE
-    kind, config = read_schedule({**told, "_class_name": generation.get("noise_scheduler_class", told["_class_name"])})
+    schedule = {**SCHEDULE, **own} if isinstance(own, dict) else SCHEDULE
+    kind, config = read_schedule(
+        {**schedule, "_class_name": generation.get("noise_scheduler_class", schedule["_class_name"])}
+    )
     tokens = ScriptTokens(words)
     voice = ScriptVoice(model, tokens, generation, lambda steps: kind(config, steps), asked.heard_before())
     asked.hear(voice)
