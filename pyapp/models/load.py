@@ -432,7 +432,7 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     )
 
 
-def architecture_of(settings: Mapping[str, Any], where: str, task: str) -> Any:
+def named_architecture(settings: Mapping[str, Any], where: str, task: str) -> Any:
     """As module_of, the module itself. ModelError for a configuration that names no architecture."""
     name = module_of(settings, where, task)
     if name is None:

@@ -22,7 +22,7 @@ from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
-from ..load import SEES, TEXT, architecture_of, read_settings
+from ..load import SEES, TEXT, named_architecture, read_settings
 from ..loading.config import read_config, require
 from ..loading.quantised.methods import as_floats
 from ..loading.t5_config import T5Config
@@ -647,7 +647,7 @@ def _language(values: Mapping[str, Any], task: str, kind: Kind) -> LanguageEncod
     """The language model of a config.json, as a kind of pipelines reads it. ModelError for one that is not known. task:
     SEES for one that also sees pictures.
     """
-    module = architecture_of(values, "", task)
+    module = named_architecture(values, "", task)
     config = module.Config.from_dict(values)
     if kind.sees:
         require(task == SEES, "its language model sees no pictures", "Give all files of the model")
