@@ -126,8 +126,8 @@ class EmbedderTraining(TextTraining):
     task = "features"
 
     def __init__(
-        self, folder: Path, settings: WholeSettings, loaded: Any, files: Mapping[str, Path], rows: Sequence[LabelledTokens],
-        held_out: Sequence[LabelledTokens],
+        self, folder: Path, settings: WholeSettings, loaded: Any, files: Mapping[str, Path],
+        rows: Sequence[LabelledTokens], held_out: Sequence[LabelledTokens],
     ) -> None:  # fmt: skip
         super().__init__(folder, settings, loaded, files, rows, held_out, loaded.model.encoder)
 
