@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import BrowserContext, Page, expect
-from pyapp.models.loading.reading import load_reading_model
 
 from e2e.fake_hub import FakeHub
 from e2e.page import ViewPage
@@ -24,6 +23,7 @@ from e2e.pdf_files import japanese_pdf, pdf
 from pyapp.events import Item
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.loading.by_task import load_task_model
+from pyapp.models.loading.text_readers import load_reading_model
 from pyapp.recipes.chooser import Chooser
 from pyapp.tasks.documents import answer_pages
 from pyapp.tasks.reading import read_pages
