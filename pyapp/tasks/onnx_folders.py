@@ -12,10 +12,11 @@ from typing import Any
 
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress
-from pyapp.models.load import load_model, load_speech_model, read_settings
+from pyapp.models.load import load_model, read_settings
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.heads import completed, known_tasks, own_task
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.models.loading.task_files import MORE_FILES, files_of
 
 from .onnx_forms import (
