@@ -390,7 +390,7 @@ def _of_few_rows(q: Tensor, k: Tensor, v: Tensor, before: int, after: int, scale
         return None
     folded = None
     if tokens == 1:  # the heads of all batch entries
-        q = q if q.strides[2:] == (size, 1) and batch in (1, q.strides[0] // (heads * size)) else dense(q)
+        q = q if q.strides[2:] == (size, 1) and (batch == 1 or q.strides[0] == heads * size) else dense(q)
         texts, own, kv = 1, batch * heads, batch * kv_heads
     else:
         folded = _folded(q) if heads == kv_heads else None
