@@ -31,6 +31,7 @@ class Backend:
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
     keeps_softmax = False  # whether attention keeps what its gradient needs after the result
     bfloat16_caches = False  # whether attention reads caches in bfloat16
+    attention_pairs = 0  # from so many blocks of 256 rows on masked_attention_pairs computes attention; 0: never
     chosen: Any = None  # the stream that this thread launches in, where a device has several; None: its own
     host_helps = False  # whether the host computes what there is no kernel for, from copies, with a warning
 

@@ -36,7 +36,8 @@ from . import (
     regularizers,
     schedules,
 )
-from .core import InputLayer, Layer, arguments_of
+from .call_arguments import arguments_of
+from .core import InputLayer, Layer
 from .lookup import CLASSES, Configured, as_json, described, registered_name
 from .structures import flatten, map_structure
 from .symbolic_tensors import Call, KerasTensor, infer, record
