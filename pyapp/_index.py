@@ -22,6 +22,9 @@ TOP_LEVEL = {
     "compiler": """
         compile
     """,
+    "control_flow": """
+        cond
+    """,
     "engine.display": """
         set_printoptions
     """,

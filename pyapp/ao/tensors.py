@@ -29,9 +29,11 @@ SMALL = 6.1e-5  # the least scale of torch's kernels
 
 def steps_of(x: Tensor, scale: Any, zero_point: Any, low: int, high: int, axis: int | None = None) -> Tensor:
     """The steps, as float32 of x's shape, that are nearest to x: scale and zero_point are numbers or tensors of one, or
-    (C,) along `axis`."""
+    (C,) along `axis`. A zero point that is no whole number is added before the rounding."""
+    between = isinstance(zero_point, Tensor) and zero_point.dtype.is_floating_point
     scale, zero = (_along(as_tensor(v, dtype=float32), x, axis) for v in (scale, zero_point))
-    return ((x * scale.reciprocal()).round() + zero).clamp(low, high)
+    steps = x * scale.reciprocal()
+    return ((steps + zero).round() if between else steps.round() + zero).clamp(low, high)
 
 
 def rounded(x: Tensor, scale: Any, zero_point: Any, low: int, high: int) -> Tensor:

@@ -195,7 +195,8 @@ def save(
                 raise TypeError(f"export.save: {node.target!r} is a {type(value).__name__}, and no tensor")
             tensors.append([node.target, writer.tensor(value), "constant", False, value.requires_grad])
     program = {
-        "name": type(root).__name__,
+        "name": type(ep._named).__name__,
+        "alone": ep._named is not root,
         "nodes": [writer.node(node) for node in ep.graph.nodes],
         "layers": {path: _layer(writer, graph_module.get_submodule(path), path) for path in modules},
         "tensors": tensors,
@@ -432,7 +433,10 @@ def _rebuilt(program: dict[str, Any], weights: list[Tensor], samples: list[Tenso
     for path in program["layers"]:
         parent, _, last = path.rpartition(".")
         setattr(module.get_submodule(parent), last, with_its_mode(module.get_submodule(path)))
-    return ExportedProgram(root, module, inputs, sampled.value(program["example"]))
+    alone = program.get("alone") is True
+    if alone and "layer" not in root._modules:
+        raise FileFormatError("the program is to be one layer, and has none")
+    return ExportedProgram(root, module, inputs, sampled.value(program["example"]), alone)
 
 
 def _bytes_of(f: Any) -> bytes | memoryview:

@@ -270,12 +270,16 @@ class ExportedProgram:
 
     dialect = "TRAINING"
 
-    def __init__(self, root: Module, graph_module: GraphModule, inputs: Inputs, example: Any) -> None:
+    def __init__(
+        self, root: Module, graph_module: GraphModule, inputs: Inputs, example: Any, alone: bool = False
+    ) -> None:
+        """`alone`: the program is one layer, the child `layer` of the root; names of tensors are those in the layer."""
         self._root, self.inputs = root, inputs
+        self._named: Module = root.layer if alone else root
         self.graph_module, self.example_inputs = graph_module, example
-        names = {id(value): name for name, value in root.named_parameters()}
-        buffers = {id(value): name for name, value in root.named_buffers()}
-        hidden = set(names.values()) | set(root.state_dict())
+        names = {id(value): name for name, value in self._named.named_parameters()}
+        buffers = {id(value): name for name, value in self._named.named_buffers()}
+        hidden = set(names.values()) | set(self._named.state_dict())
         specs = [
             InputSpec(InputKind.PARAMETER, TensorArgument(f"p_{name.replace('.', '_')}"), name)
             for name in dict.fromkeys(names[id(p)] for p in graph_module.parameters() if id(p) in names)
@@ -304,23 +308,23 @@ class ExportedProgram:
     @property
     def state_dict(self) -> dict[str, Any]:
         """The state of the module that was exported."""
-        return self._root.state_dict()
+        return self._named.state_dict()
 
     def parameters(self) -> Iterator[Any]:
         """The parameters."""
-        return self._root.parameters()
+        return self._named.parameters()
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
         """The parameters with their names."""
-        return self._root.named_parameters()
+        return self._named.named_parameters()
 
     def buffers(self) -> Iterator[Any]:
         """The buffers."""
-        return self._root.buffers()
+        return self._named.buffers()
 
     def named_buffers(self) -> Iterator[tuple[str, Any]]:
         """The buffers with their names."""
-        return self._root.named_buffers()
+        return self._named.named_buffers()
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("an ExportedProgram is not called itself: program.module()(...)")
@@ -378,6 +382,18 @@ def traced_with_examples(mod: Module, tracer: ExampleTracer) -> tuple[Graph, Mod
     return graph, root, {*constants}
 
 
+class _Alone(Module):
+    """A module that calls a layer."""
+
+    def __init__(self, layer: Module) -> None:
+        super().__init__()
+        self.layer = layer
+        self.training = layer.training
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.layer(*args, **kwargs)
+
+
 def export(
     mod: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
     strict: bool = False, preserve_module_call_signature: tuple[str, ...] = (),
@@ -397,10 +413,13 @@ def export(
         inputs.check(args, kwargs or {})
     except AssertionError as error:
         raise UserError(f"dynamic_shapes: {error}") from error
-    graph, root, constants = traced_with_examples(mod, ExampleTracer(inputs, mod))
+    traced = mod
+    if Tracer().is_leaf_module(mod, ""):  # a layer is a single node, also where it is the whole program
+        traced = _Alone(mod)
+    graph, root, constants = traced_with_examples(traced, ExampleTracer(inputs, traced))
     made = GraphModule(root, graph, type(mod).__name__)
     made._non_persistent_buffers_set.update(constants & made._buffers.keys())
     for target in {str(node.target) for node in graph.nodes if node.op == "call_module"}:
         path, _, last = target.rpartition(".")
         setattr(made.get_submodule(path), last, with_its_mode(made.get_submodule(target)))
-    return ExportedProgram(mod, made, inputs, (args, dict(kwargs or {})))
+    return ExportedProgram(traced, made, inputs, (args, dict(kwargs or {})), traced is not mod)

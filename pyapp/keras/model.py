@@ -215,8 +215,8 @@ class Model(Trainer):
         saving.save_model(self, filepath, overwrite)
 
     def save_weights(self, filepath: str | Path, overwrite: bool = True) -> None:
-        """Writes the weights: with a name that ends in `.weights.h5` as Keras does, by the layers' paths, else to a
-        safetensors file, in the order of `weights`."""
+        """Writes the weights: with a name that ends in `.weights.h5` as Keras does, by the layers' paths, with
+        `.safetensors` to such a file, in the order of `weights`. ValueError for other names."""
         saving.save_weights(self, filepath, overwrite)
 
     def save_training(self, filepath: str | Path) -> None:

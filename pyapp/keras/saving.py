@@ -1,6 +1,6 @@
 """Models as files. A name that ends in `.keras` or `.weights.h5` gives a file of Keras, which needs the package h5py;
-any other name a safetensors file with the weights, whose metadata have the configuration as JSON. Files are read by
-what they hold, whatever their name.
+one that ends in `.safetensors` such a file with the weights, whose metadata have the configuration as JSON. Files are
+read by what they hold, whatever their name.
 """
 
 from __future__ import annotations

@@ -37,11 +37,13 @@ def task(function: Callable[P, Events]) -> Callable[P, Events]:
     @functools.wraps(function)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> Events:
         try:
-            started = function(*args, **kwargs)
-        except TypeError as error:  # the arguments do not fit: nothing of the task has run
-            yield Error(str(error), hint=f"help(pyapp.tasks.{function.__name__}) says what it takes")
-            return
-        try:
+            try:
+                started = function(*args, **kwargs)
+            except TypeError as error:
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise  # from inside; else the arguments do not fit, and nothing of the task has run
+                yield Error(str(error), hint=f"help(pyapp.tasks.{function.__name__}) says what it takes")
+                return
             async with aclosing(started) as events:
                 async for event in events:
                     yield event

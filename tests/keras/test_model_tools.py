@@ -254,3 +254,13 @@ def test_what_evaluate_makes_is_in_the_summary(capsys: pytest.CaptureFixture[str
     model.evaluate(np.ones((2, 4)), np.ones((2, 1)), verbose=0)
     model.summary()
     assert re.findall("Total params: (.*)", capsys.readouterr().out) == ["19 (76.00 B)", "59 (236.00 B)"]
+
+
+def test_pictures_are_prepared_by_the_layers_of_keras() -> None:
+    x = keras.Input((4, 4, 3), name="picture")
+    model = keras.Model(x, keras.applications.mobilenet_v2.preprocess_input(x))
+    assert [one.name.rstrip("_0123456789") for one in model.operations] == ["picture", "true_divide", "subtract"]
+    assert model.layers[0].get_config() == {
+        "batch_shape": (None, 4, 4, 3), "dtype": "float32", "sparse": False, "ragged": False, "name": "picture",
+        "optional": False,
+    }  # fmt: skip

@@ -244,3 +244,12 @@ def test_names_of_sharing_are_checked() -> None:
     sharing.set_sharing_strategy(before)
     with pytest.raises(ValueError, match="file_descriptor or file_system"):
         sharing.set_sharing_strategy("memory")
+
+
+def test_cond_runs_one_branch() -> None:
+    x = pyapp.tensor([2.0], requires_grad=True)
+    found = pyapp.cond(x.sum() > 1, lambda a: a * 3, lambda a: a.missing, (x,))
+    found.backward()
+    assert found.item() == 6 and x.grad is not None and x.grad.tolist() == [3]
+    with pytest.raises(RuntimeError, match="Expected pred to be bool or single-element tensor"):
+        pyapp.cond(pyapp.ones(2) > 0, abs, abs, (x,))

@@ -242,3 +242,20 @@ def test_buffers_that_a_forward_assigns() -> None:
 
     with pytest.raises(UserError, match=r"assigns float32\[3\] on cpu to the buffer 'seen'"):
         export(Growing(), (pyapp.ones(1),))
+
+
+def test_a_program_may_be_one_layer() -> None:
+    x = pyapp.arange(32.0).reshape(2, 1, 4, 4) / 9
+    cases = [
+        (nn.Conv2d(1, 2, 3), x), (nn.LSTM(4, 3), x[:, 0]), (nn.BatchNorm2d(1).eval(), x), (nn.MaxPool2d(2), x),
+        (nn.Upsample(scale_factor=2), x),
+    ]  # fmt: skip
+    for layer, example in cases:
+        program, file = export(layer, (example,)), io.BytesIO()
+        save(program, file)
+        file.seek(0)
+        again, wanted = load(file), layer(example)
+        for found in (program.module()(example), again.module()(example)):
+            pairs = zip(found, wanted, strict=True) if isinstance(found, tuple) else [(found, wanted)]
+            assert all(pyapp.equal(a, b) for a, b in pairs if isinstance(a, pyapp.Tensor)), layer
+        assert list(again.state_dict) == list(program.state_dict) == list(layer.state_dict())

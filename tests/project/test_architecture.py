@@ -29,7 +29,7 @@ LAYERS = [
         "hub",
         *("extension", "extension_arguments", "extension_cuda"),
         *"amp backends compiler distributions fft futures jit linalg masked multiprocessing profiler random".split(),
-        *("return_types", "settings"),
+        *("control_flow", "return_types", "settings"),
         *"library signal special storage testing".split(),
         *("sparse", "traced_numbers", "types", "utils", "version", "webgpu"),
     },

@@ -22,6 +22,6 @@ def adopted(kind: type, layer: Any) -> Any:
             state[name] = type(value)()
         elif isinstance(value, set):
             state[name] = set(value)
-    made = kind.__new__(kind)
+    made: Any = object.__new__(kind)
     made.__setstate__(state)
     return made

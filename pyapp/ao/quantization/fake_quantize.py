@@ -70,6 +70,9 @@ class FakeQuantize(FakeQuantizeBase):
     """Rounds to the steps that an observer gives: (…) → (…). The gradient is that of the input where nothing was cut
     off, else 0. Other arguments are those of the observer."""
 
+    scale: Tensor
+    zero_point: Tensor
+
     def __init__(
         self, observer: Any = MovingAverageMinMaxObserver, quant_min: int | None = None, quant_max: int | None = None,
         is_dynamic: bool = False, **observer_kwargs: Any,

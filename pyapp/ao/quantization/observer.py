@@ -96,6 +96,9 @@ class UniformQuantizationObserverBase(ObserverBase):
     of the type); a scale is at least `eps`."""
 
     _per_channel: bool | None = None
+    min_val: Tensor
+    max_val: Tensor
+    eps: Tensor
 
     def __init__(
         self, dtype: Any = quint8, qscheme: QScheme = per_tensor_affine, reduce_range: bool = False,

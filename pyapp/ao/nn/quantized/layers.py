@@ -7,7 +7,7 @@ from typing import Any
 import pyapp.nn.functional as F
 
 from .... import nn
-from ....engine import Tensor, float32
+from ....engine import Tensor, float32, no_grad
 from ....engine.ops import cat, tensor
 from ....nn import Module
 from ...tensors import QuantizedTensor, rounded
@@ -227,7 +227,9 @@ class _Rounding(OutputSteps):
         return made
 
     def forward(self, input: Tensor) -> Tensor:
-        return rounded(super().forward(input), self.scale, self.zero_point, self.low, self.high)
+        with no_grad():
+            result = super().forward(input)
+        return rounded(result, self.scale, self.zero_point, self.low, self.high)
 
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}"

@@ -8,7 +8,7 @@ from ....engine import Tensor, float32, no_grad
 from ....engine.ops import as_tensor, tensor
 from ....nn import Module
 from ...tensors import QuantizedTensor, quantize_per_channel, quantize_per_tensor
-from ...types import QuantizedType, qint8
+from ...types import qint8
 
 __all__ = ["OutputSteps", "QuantizedWeight", "quantized_by"]
 
@@ -26,7 +26,7 @@ def quantized_by(observer: Any, weight: Tensor) -> QuantizedTensor:
 class QuantizedWeight(Module):
     """Base of the layers that have one. `weight()` gives it as a QuantizedTensor, `bias()` the bias or None."""
 
-    dtype: QuantizedType = qint8
+    dtype: Any = qint8
 
     def hold(self, weight: QuantizedTensor, bias: Any) -> None:
         """Makes buffers of a weight (O, …) and a bias (O,)."""
