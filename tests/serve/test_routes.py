@@ -17,7 +17,7 @@ import pytest
 import pyapp
 from pyapp.audio import open_audio, write_wav
 from pyapp.audio.transcribe import transcribe_events
-from pyapp.models.load import load_speech_model
+from pyapp.models.loading.speech import load_speech_model
 from tests.audio.networks import speaker_network, speech_network
 from tests.models.sound_configs import SAMPLES, recording
 from tests.models.test_sounds import make as make_sound_model
