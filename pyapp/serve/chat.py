@@ -67,13 +67,13 @@ def parts_of(
         if kind == recording is not None and isinstance(part, dict):
             found.append((recording, data_of(part, f"{at}[{index}]")))
             continue
-        if kind in kinds and not isinstance(text, str):
-            raise Problem(f"{at}[{index}].text: must be a string", param=f"{at}[{index}].text", code="invalid_type")
         if kind not in kinds:
             raise Problem(
                 f"{at}[{index}]: only parts of type {kinds[0]} are read here, not {kind!r:.40}",
                 param=f"{at}[{index}]", code="unsupported_content",
             )  # fmt: skip
+        if not isinstance(text, str):
+            raise Problem(f"{at}[{index}].text: must be a string", param=f"{at}[{index}].text", code="invalid_type")
         found.append((kind, text))
     return found
 

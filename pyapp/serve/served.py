@@ -446,6 +446,10 @@ def parse_model(spec: str) -> ServedModel:
     task, source = _parted(rest)
     if not source:
         raise OptionError("names no model", where=spec, hint="Give [NAME=][TASK:]MODEL")
+    head, colon, tail = source.partition(":")
+    unknown = task is None and len(head) > 1 and colon and not tail.startswith("//") and not os.path.exists(source)
+    if unknown and "/" not in head and os.sep not in head:  # those of the hub have a "/", drives one letter
+        raise OptionError(f"{head!r} is not a task", where=spec, hint=f"The tasks are {', '.join(TASKS)}")
     name = os.fsencode(name or name_of(source)).decode("utf-8", "replace")  # also in a locale without UTF-8
     return ServedModel(name, source, task or task_of(source))
 

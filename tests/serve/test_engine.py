@@ -128,6 +128,8 @@ def test_names_of_models(model_folders: Any) -> None:
     ]  # fmt: skip
     with pytest.raises((OptionError, ModelNotFoundError)):
         parse_model("embed:")
+    with pytest.raises(OptionError, match="'trascribe' is not a task"):
+        parse_model("x=trascribe:speech")
 
 
 class Kept:
