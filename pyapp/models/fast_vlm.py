@@ -4,7 +4,6 @@ before a language model such as Qwen2.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from math import ceil
@@ -17,6 +16,7 @@ from pyapp.nn.vision.vision import as_sequence
 from pyapp.nn.vision_language.picture_text import PictureTextModel, TwoLayers
 
 from .loading import picture_text
+from .loading.architectures import architecture
 from .loading.config import as_object, require
 from .loading.picture_text import PictureTextConfig
 from .loading.pictures_config import pair
@@ -56,7 +56,7 @@ class TowerConfig:
         assert family is not None and match is not None
         known = {key: given[key] for key in family.arguments if key in given}
         settings = {**(family.settings(match, known) or {}), "fused": given.get("inference_mode") is True}
-        made = cls(importlib.import_module(f"pyapp.models.{NETWORK}").Config.from_dict(settings), dict(values))
+        made = cls(architecture(NETWORK).Config.from_dict(settings), dict(values))
         require(min(made.image_size) > 0, f"image_size is {values.get('image_size')!r:.60}")
         width = values.get("hidden_size", made.hidden_size)
         require(width == made.hidden_size, f"hidden_size is {width!r:.60}, but the network has {made.hidden_size:,}")
@@ -106,7 +106,7 @@ class FastVlmForConditionalGeneration(PictureTextModel):
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
         seen = config.vision_config
-        self.vision_tower = importlib.import_module(f"pyapp.models.{NETWORK}").FastViT(seen.network)
+        self.vision_tower = architecture(NETWORK).FastViT(seen.network)
         self.multi_modal_projector = TwoLayers(seen.hidden_size, config.text_config.hidden_size, config.values)
         self.size = seen.image_size
 

@@ -37,21 +37,18 @@ def task(function: Callable[P, Events]) -> Callable[P, Events]:
     @functools.wraps(function)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> Events:
         try:
-            try:
-                started = function(*args, **kwargs)
-            except TypeError as error:
-                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                    raise  # from inside; else the arguments do not fit, and nothing of the task has run
-                yield Error(str(error), hint=f"help(pyapp.tasks.{function.__name__}) says what it takes")
-                return
-            async with aclosing(started) as events:
+            async with aclosing(function(*args, **kwargs)) as events:
                 async for event in events:
                     yield event
         except Cancelled:
             yield Done("cancelled")
         except Exception as error:  # the user gets a message, the log the traceback
             log.debug("task %s failed", function.__name__, exc_info=True)
-            yield error_event(error)
+            if isinstance(error, TypeError) and (trace := error.__traceback__) is not None and trace.tb_next is None:
+                # The arguments do not fit: nothing of the task has run.
+                yield Error(str(error), hint=f"help(pyapp.tasks.{function.__name__}) says what it takes")
+            else:
+                yield error_event(error)
 
     return guarded
 
