@@ -27,7 +27,7 @@ from pyapp.nn.vision.tiny_vit import TinyVitTrunk
 from pyapp.nn.vision.vision import check_pictures
 
 from .loading import segment_anything
-from .loading.config import read_config, require
+from .loading.config import optional_object, read_config, require
 from .loading.masks_config import LAYER_RATE, MaskConfig, PromptConfig
 from .loading.tiny_vit_config import MobileSamVisionConfig
 from .loading.towers_config import SamVisionConfig
@@ -56,12 +56,8 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; other keys are ignored. ModelError for parts that do not fit together."""
-        parts: list[Mapping[str, Any]] = []
-        for name in ("vision_config", "prompt_encoder_config", "mask_decoder_config"):
-            own = values.get(name)
-            own = {} if own is None else own
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
-            parts.append(own)
+        names = "vision_config", "prompt_encoder_config", "mask_decoder_config"
+        parts = [optional_object(values, name) for name in names]
         vision = VISIONS.get(str(values.get("model_type")), VISIONS[MODEL_TYPES[0]]).from_dict(parts[0])
         prompt, mask = read_config(PromptConfig, parts[1]), read_config(MaskConfig, parts[2])
         widths = {vision.output_channels, 2 * vision.num_pos_feats, prompt.hidden_size, mask.hidden_size}

@@ -18,6 +18,8 @@ def draw(name: str, shape: tuple[int, ...], salt: int = 0) -> np.ndarray:
         centre = 1.0 if "norm" in name.lower() or "ln_" in name or "layernorm" in name.lower() else 0.0
         if name.endswith(("ln1.weight", "ln2.weight", "pre_ln.weight")):  # of RWKV
             centre = 1.0
+        if name.endswith(("states_scale", "residual_scale", "qk_norm.temp")):  # of ZAYA
+            centre = 1.0
         if name.endswith("bias"):
             centre = 0.0
         return np.asarray(centre + 0.1 * values, np.float32)

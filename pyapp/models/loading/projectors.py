@@ -25,9 +25,10 @@ from pyapp.vision.processors import ImageProcessor
 
 from .architectures import architecture, seeing_architecture
 from .config import DEEPEST
-from .gguf import Gguf, GgufForm, neighbouring_pairs, stored_in
+from .gguf import Gguf, GgufForm, neighbouring_pairs
 from .image_processors import usual_processor
 from .picture_text import TASK
+from .reading_gguf import stored_in
 from .weights import IGNORED, Stored, load_weights, slots
 
 ARCHITECTURE = "clip"

@@ -18,7 +18,7 @@ from pyapp.nn import Module
 from pyapp.nn.vision.detection import from_timm
 
 from . import imagenet, timm_networks
-from .config import as_object, require
+from .config import as_object, optional_object, require
 from .labels import LARGEST
 from .pictures_config import TIMM_RESNETS, WIDTHS
 from .timm_blocks import described
@@ -100,9 +100,8 @@ def settings_of(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    name, made = config.get("architecture"), config.get("pretrained_cfg", {})
+    name, made = config.get("architecture"), optional_object(config, "pretrained_cfg")
     require(isinstance(name, str), f"architecture is {name!r:.60}, expected a name of timm's")
-    require(isinstance(made, dict), f"pretrained_cfg is {made!r:.60}, expected an object")
     assert isinstance(name, str)
     name = name.split(".")[0]
     family = family_of(name)
