@@ -3,7 +3,7 @@ the whole of a picture and tiles of it, in one of several grids. The tiles' vect
 its own ends each row.
 
 LLaVA-OneVision (Li et al. 2024, arXiv 2408.03326) has more grids, of which it makes fewer vectors where there are too
-many; it sees each of several pictures whole only.
+many; it sees each of several pictures whole only. LLaVA-NeXT-Video is read for pictures, which it sees as LLaVA-NeXT.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from .loading import picture_text
 from .loading.config import require
 from .loading.picture_text import LayeredConfig
 
-MODEL_TYPES = ("llava_next", "llava_onevision")
-IMAGE_PROCESSOR = {"llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision"}  # of files that name none
+MODEL_TYPES = ("llava_next", "llava_next_video", "llava_onevision")
+# Of files that name none.
+IMAGE_PROCESSOR = {"llava_next": "LlavaNext", "llava_next_video": "LlavaNext", "llava_onevision": "LlavaOnevision"}
+VIDEO = {"image_token_index": 32001}  # what files of LLaVA-NeXT-Video leave out
 IGNORED = picture_text.POOLING
 renamed = picture_text.renamed
 USUAL_RATIO = "anyres_max_9"
@@ -46,7 +48,8 @@ class Config(LayeredConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         kind = OneVisionConfig if values.get("model_type") == OneVisionConfig.model_type else cls
-        return super(Config, kind).from_dict({**kind.defaults, **values})
+        usual = VIDEO if values.get("model_type") == "llava_next_video" else {}
+        return super(Config, kind).from_dict({**kind.defaults, **usual, **values})
 
     def check(self) -> None:
         super().check()

@@ -89,7 +89,8 @@ def load_model(
     convert the matrices to while they are read; None keeps their type, except that small quantised models become
     float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which is merged into weights
     in floating point, and stays beside quantised ones (pyapp.adapters). `pictures`: whether one that sees them is to
-    see; Gemma 3 is read without its tower also with an adapter, by a group and without `processor`. `tensor_parallel`:
+    see; Gemma 3, Gemma 4 and Qwen3.5 are read without their towers also with an adapter, by a group and without
+    `processor`. `tensor_parallel`:
     a group of processes (pyapp.distributed) that all load the model, read their parts of it, and then make the same
     calls of it with the same arguments, which compute it together (docs/distributed.md). `report` receives Progress in
     bytes (download, reading). The parameters do not require gradients: call `model.requires_grad_()` to train those

@@ -138,6 +138,7 @@ class SamHq(Sam):
 
     def features_in_steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, Any]:
         whole: list[Tensor] = []
+        assert isinstance(self.vision_encoder, SamTower)
         image = yield from self.vision_encoder.steps(pixel_values, whole)
         return image, self.mask_decoder.fine(image, whole[0] if whole else None)
 

@@ -44,6 +44,7 @@ CLASSES = {
     "mistral3": "Mistral3",
     "lighton_ocr": "LightOnOcr",
     "llava_next": "LlavaNext",
+    "llava_next_video": "LlavaNextVideo",
     "internvl": "InternVL",
     "blip-2": "Blip2",
     "aya_vision": "AyaVision",

@@ -240,6 +240,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
         "image_token_index": IMAGE, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]],
     },
+    "llava_next_video": {
+        "model_type": "llava_next_video", "text_config": _LLAMA | {"num_hidden_layers": 1},
+        "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
+        "image_token_index": IMAGE, "video_token_index": 91, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]],
+    },
     "llava_onevision": {
         "model_type": "llava_onevision", "text_config": {"model_type": "qwen2", **_TEXT},
         "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
@@ -387,7 +392,11 @@ GRIDS = dict.fromkeys(
 ANY_SIZE = {"idefics2": (22, 29)}  # of a picture, where the tower takes any
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
-TILED = {"llava_next": ((1, 2), (14, 40)), "llava_onevision": ((2, 2), (30, 32))}
+TILED = {
+    "llava_next": ((1, 2), (14, 40)),
+    "llava_next_video": ((1, 2), (14, 40)),
+    "llava_onevision": ((2, 2), (30, 32)),
+}
 
 # The sizes of the two pictures of each text, of models in which a picture is one token.
 TOGETHER = {"mllama": ((20, 16), (12, 14))}
