@@ -23,7 +23,7 @@ from pyapp.nn.recurrent.delta_rule import gated_delta_rule
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import causal_convolution
 
-from .loading.config import LIMITS, check_choice, check_groups, check_kinds, layers_in, require
+from .loading.config import LIMITS, check_choice, check_groups, check_kinds, layers_in, optional_object, require
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf, GgufForm, attending, leading
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
@@ -96,8 +96,7 @@ class Config(LatentConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with the types of the layers, which files number from 1 on, and the sizes of the cache."""
-        layers, own = layers_in(values), values.get("linear_attn_config", {})
-        require(isinstance(own, Mapping), f"linear_attn_config is {own!r:.40}, expected an object")
+        layers, own = layers_in(values), optional_object(values, "linear_attn_config")
         attends, dense = own.get("full_attn_layers"), values.get("first_k_dense_replace", 1)
         numbers = attends if isinstance(attends, list) else [i + 1 for i in range(4, layers, 4)]
         if values["kind"] == LING:

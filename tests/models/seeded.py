@@ -41,6 +41,8 @@ def picture_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
         return np.abs(0.6 * draw("norm " + name, shape)).astype(np.float32)
     if name.endswith("running_mean"):
         return draw(f"{name} bias", shape)
+    if name.endswith(("put_min", "put_max")):  # limits of a layer's numbers
+        return np.asarray((1.0 + np.abs(draw(name, shape))) * (-1 if name.endswith("min") else 1), np.float32)
     if len(shape) == 1 and any(
         part in name for part in ("lambda", "layer_scale", "gamma", ".bn", "_bn", "normalization")
     ):

@@ -17,7 +17,7 @@ from pyapp.engine import quant
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Notice
 from pyapp.formats import Checkpoint, open_checkpoint, write_safetensors
-from pyapp.formats.parts import read_part
+from pyapp.formats.tensor_slices import read_part
 from pyapp.models import llama, load, mixtral
 from pyapp.models.load import build, read_model
 from pyapp.models.loading.quantised import numbers
