@@ -247,7 +247,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         """What takes the place of a text's method `format`; None for other values."""
         own = getattr(value, "__self__", None)
         named = isinstance(own, str) and getattr(value, "__name__", None) == "format"
-        return partial(_brace_format, own) if named else None
+        return partial(_brace_format, str(own)) if named else None
 
     def _counted(self, items: Any) -> Iterator[Any]:
         for item in items:
