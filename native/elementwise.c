@@ -45,10 +45,12 @@ INLINE void binary_run(binary_function *operation, float *y, const float *a, con
                     n - i);
 }
 
-/* Operands whose element i is p[i / repeat % period], and which elements are a worker's. */
+/* Operands whose element i is p[i / repeat % period], and which elements are a worker's. The place of the present element
+ * in p, and how many of the next ones are this one, or lie behind it, are counted: divisions take longer than short runs. */
 typedef struct operand {
     const float *p;
-    int64_t period, repeat;
+    int64_t period, repeat, place, left;
+    int walks;
 } operand;
 
 typedef struct binary_walk {
@@ -64,47 +66,60 @@ typedef struct binary_part {
     int a_walks, b_walks;
 } binary_part;
 
-static int binary_begin(binary_walk *walk, const launch *record, int worker, int workers)
+INLINE void operand_begin(operand *o, int64_t at)
+{
+    o->walks = o->repeat <= 1 && o->period > 1;
+    if (!o->walks && o->period == 1)
+        o->repeat = INT64_MAX;
+    else if (o->repeat < 1)
+        o->repeat = 1;
+    o->place = at / o->repeat % o->period;
+    o->left = o->walks ? o->period - o->place : o->repeat - at % o->repeat;
+}
+
+SMALL_CODE static int binary_begin(binary_walk *walk, const launch *record, int worker, int workers)
 {
     const int64_t *d = record->dims;
     const float *a = record->pointers[add_f32_a], *b = record->pointers[add_f32_b];
-    *walk = (binary_walk){{a ? a : record->floats, d[add_f32_a_period], d[add_f32_a_repeat]},
-                          {b ? b : record->floats, d[add_f32_b_period], d[add_f32_b_repeat]},
-                          0,
-                          0};
+    *walk =
+        (binary_walk){.a = {.p = a ? a : record->floats, .period = d[add_f32_a_period], .repeat = d[add_f32_a_repeat]},
+                      .b = {.p = b ? b : record->floats, .period = d[add_f32_b_period], .repeat = d[add_f32_b_repeat]}};
     if (d[add_f32_count] <= 0)
         return KERNEL_OK;
     if (d[add_f32_a_period] < 1 || d[add_f32_b_period] < 1 || (!a && d[add_f32_a_period] != 1) ||
         (!b && d[add_f32_b_period] != 1))
         return KERNEL_BAD_ARGUMENT;
     worker_share(d[add_f32_count], SHARE, worker, workers, &walk->at, &walk->last);
+    operand_begin(&walk->a, walk->at);
+    operand_begin(&walk->b, walk->at);
     return KERNEL_OK;
 }
 
-/* The address of element `at` of an operand; reduces n to the elements of one run. */
-static const float *operand_at(const operand *o, int64_t at, int64_t *n, int *walks)
-{
-    int64_t left = *n;
-    *walks = o->repeat <= 1 && o->period > 1;
-    if (o->repeat > 1) {
-        left = o->repeat - at % o->repeat;
-        at /= o->repeat;
-    } else if (o->period > 1)
-        left = o->period - at % o->period;
-    *n = left < *n ? left : *n;
-    return o->p + (o->period > 1 ? at % o->period : 0);
-}
-
 /* The next run; 0 after the last. */
-static __attribute__((noinline)) int binary_next(binary_part *part, binary_walk *walk, float *y)
+SMALL_CODE static int binary_next(binary_part *part, binary_walk *walk, float *y)
 {
-    part->n = walk->last - walk->at;
-    if (part->n <= 0)
+    operand *const both[2] = {&walk->a, &walk->b};
+    int64_t n = walk->last - walk->at;
+    if (n <= 0)
         return 0;
-    part->y = y + walk->at;
-    part->a = operand_at(&walk->a, walk->at, &part->n, &part->a_walks);
-    part->b = operand_at(&walk->b, walk->at, &part->n, &part->b_walks);
-    walk->at += part->n;
+    for (int i = 0; i < 2; i++)
+        n = both[i]->left < n ? both[i]->left : n;
+    *part = (binary_part){.y = y + walk->at,
+                          .a = walk->a.p + walk->a.place,
+                          .b = walk->b.p + walk->b.place,
+                          .n = n,
+                          .a_walks = walk->a.walks,
+                          .b_walks = walk->b.walks};
+    walk->at += n;
+    for (int i = 0; i < 2; i++) {
+        operand *const o = both[i];
+        o->left -= n;
+        o->place += o->walks ? n : !o->left;
+        if (!o->left)
+            o->left = o->walks ? o->period : o->repeat;
+        if (o->place >= o->period)
+            o->place = 0;
+    }
     return 1;
 }
 

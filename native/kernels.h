@@ -581,6 +581,12 @@ KERNEL(masked_attention_backward,
        "grad_q grad_kv q k v grad_y mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
        "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token mask_key "
        "workspaces plain | scale softcap")
+/* The same for 16 bits, heads and values of 128, without a mask or softcap; batch entries and tokens of q, k and v begin
+ * where 16 bytes do. For cards of compute capability 9.0. */
+CUDA_KERNEL(masked_attention_pairs,
+            "y q k v mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
+            "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token "
+            "mask_key workspaces plain | scale softcap")
 /* Sparse attention's indexer (DeepSeek V3.2): y (tokens, parts * capacity) f32, of which row t gets the scores of the keys
  * 0 .. p = position[0] + first + t, unless they are count or fewer: the sum over the heads of weights[t, h] *
  * max(q[t, h] . key, 0). q (tokens, heads, head_dim) and weights (tokens, heads) are f32, keys (capacity, head_dim) float32 or
@@ -830,30 +836,30 @@ KERNEL(ctc_f32, "loss grad? log_probs labels times lengths scratch | steps count
 
 /* The lower triangle L of x = L L^T, with zeros above it, for `batch` matrices (n, n), of which the lower triangle is read. A
  * matrix that is not positive-definite is KERNEL_NOT_POSITIVE. */
-CUDA_KERNEL(cholesky, "y x | type batch n |")
+KERNEL(cholesky, "y x | type batch n |")
 /* Of LU with exchanges of rows, of `batch` matrices (rows, columns): the columns begin .. end - 1 of y, where those before
  * are done; and what these make of the columns behind them. x: y begins as a copy of it. With begin 0 and end `columns` all
  * is done, else a launch takes 64 columns at most. At the end y is L below the diagonal, which is 1, and U on and above it.
  * exchanges and order are int32: k is exchanged with exchanges[k] (batch, the smaller of rows and columns), and row i of L U
  * is row order[i] (batch, rows) of the matrix. NULL, both of them: rows stay where they are. Columns whose pivot is 0 are
  * not divided. */
-CUDA_KERNEL(lu_factor, "y x? exchanges? order? | type batch rows columns begin end |")
+KERNEL(lu_factor, "y x? exchanges? order? | type batch rows columns begin end |")
 /* Q (rows, columns) over R (columns, columns), as LAPACK's geqrf and orgqr have them, of `batch` matrices (rows, columns) with
  * rows >= columns; taus (batch, columns) are the factors of the reflectors. */
-CUDA_KERNEL(qr, "y x taus | type batch rows columns |")
+KERNEL(qr, "y x taus | type batch rows columns |")
 /* The eigenvalues (n), ascending, over the eigenvectors (n, n), as columns, of `batch` symmetric matrices (n, n), of which the
  * lower triangle is read; NaN for a matrix with an element anywhere that is not finite. `vectors`, as large as x, is where the
  * kernel computes them. */
-CUDA_KERNEL(eigh, "y x vectors | type batch n |")
+KERNEL(eigh, "y x vectors | type batch n |")
 /* U (n, n) over the singular values (n), descending, over V (n, n), both as columns; without `vectors` the values alone: of
  * `batch` matrices (n, n). NaN for a matrix with an element that is not finite. `rotated`, as large as x, is where the kernel
  * computes. */
-CUDA_KERNEL(svd, "y x rotated | type batch n vectors |")
+KERNEL(svd, "y x rotated | type batch n vectors |")
 /* y (batch, n, columns) with a y = b, for triangular a (n, n) with the strides given, and rows of b in an order (batch, n) of
  * int32. y may be b without an order. unit: the diagonal of a counts as 1; a zero on it is KERNEL_SINGULAR otherwise. A launch
  * solves the rows begin .. end - 1 and takes what they make from those that are left: from the first rows on, where `upper`
  * from the last ones. */
-CUDA_KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_batch a_row a_column begin end |")
+KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_batch a_row a_column begin end |")
 
 #undef ELEMENT
 #undef OPCODE

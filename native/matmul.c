@@ -91,6 +91,45 @@ static void multiply_items(const launch *record, const product *first, int64_t m
     }
 }
 
+#if !defined(__wasm__)
+enum { TINY = 64 }; /* multiply-adds of an item that take less time than the preparation of a large product */
+
+/* Batches of tiny products: rotations of points and their like. Items of one size are loops that the compiler unrolls. */
+INLINE void tiny_items(const launch *record, range items, int64_t m, int64_t n, int64_t k)
+{
+    const int64_t *d = record->dims;
+    const int64_t a_row = d[matmul_f32_a_row], a_column = d[matmul_f32_a_column];
+    const int64_t b_row = d[matmul_f32_b_row], b_column = d[matmul_f32_b_column], c_row = d[matmul_f32_c_row];
+    for (int64_t item = items.first; item < items.last; item++) {
+        const float *a = (const float *)record->pointers[matmul_f32_a] + item * d[matmul_f32_a_batch];
+        const float *b = (const float *)record->pointers[matmul_f32_b] + item * d[matmul_f32_b_batch];
+        float *c = (float *)record->pointers[matmul_f32_c] + item * d[matmul_f32_c_batch];
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) {
+                float sum = 0;
+                for (int64_t step = 0; step < k; step++)
+                    sum += a[i * a_row + step * a_column] * b[step * b_row + j * b_column];
+                c[i * c_row + j] = sum;
+            }
+    }
+}
+
+static void tiny_products(const launch *record, range items)
+{
+    const int64_t *d = record->dims, m = d[matmul_f32_m], n = d[matmul_f32_n], k = d[matmul_f32_k];
+    if (k == 3 && m == 3 && n == 3)
+        tiny_items(record, items, 3, 3, 3);
+    else if (k == 4 && m == 4 && n == 4)
+        tiny_items(record, items, 4, 4, 4);
+    else if (k == 2 && m == 2 && n == 2)
+        tiny_items(record, items, 2, 2, 2);
+    else if (k == 3 && m == 1)
+        tiny_items(record, items, 1, n, 3);
+    else
+        tiny_items(record, items, m, n, k);
+}
+#endif
+
 static int matmul(const launch *record, int worker, int workers, int kind)
 {
     const int64_t *d = record->dims, n = d[matmul_f32_n], k = d[matmul_f32_k];
@@ -106,6 +145,14 @@ static int matmul(const launch *record, int worker, int workers, int kind)
                        .c_row = d[matmul_f32_c_row]};
     if (batch == 0 || m == 0 || n == 0)
         return KERNEL_OK;
+#if !defined(__wasm__)
+    if (kind == KIND_F32 && batch > 1 && m <= TINY && n <= TINY && k <= TINY && m * n * k <= TINY) {
+        range items;
+        worker_share(batch, 1, worker, workers, &items.first, &items.last);
+        tiny_products(record, items);
+        return KERNEL_OK;
+    }
+#endif
     /* Items that lie one after the other and share their right operand are one matrix: it is packed once. */
     if (d[matmul_f32_b_batch] == 0 && d[matmul_f32_a_batch] == m * p.a_row && d[matmul_f32_c_batch] == m * p.c_row &&
         !few_rows(&p, m)) {

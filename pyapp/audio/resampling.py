@@ -11,7 +11,9 @@ from functools import lru_cache
 from math import ceil, gcd, pi
 from typing import TYPE_CHECKING
 
+from pyapp.engine import no_grad
 from pyapp.engine.lazy import np
+from pyapp.engine.ops import as_strided, from_numpy, matmul
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,20 +71,24 @@ class Resampler:
         self._input = np.concatenate([self._input, np.zeros(self.taps, np.float32)])
         return self._make(total)
 
+    @no_grad()
     def _make(self, end: int) -> NDArray[np.float32]:
         """Computes outputs self._made .. end, and drops the input that is no longer needed."""
         begin, count = self._made, end - self._made
         out = np.empty(count, np.float32)
-        size = out.itemsize
+        given, size = from_numpy(self._input), out.itemsize
         for group in range(0, min(self.up, count), PHASES_AT_ONCE):
             indices = range(begin + group, begin + min(group + PHASES_AT_ONCE, self.up, count))
             for n, weights in zip(indices, self._weights([n * self.down % self.up for n in indices]), strict=True):
                 # every up-th output has the same weights, `down` inputs further on
                 start = n * self.down // self.up - self.half - self._first
                 mine = out[n - begin :: self.up]
-                shape, strides = (len(mine), self.taps), (size * self.down, size)
-                windows: NDArray[np.float32] = np.ndarray(shape, np.float32, self._input, size * start, strides)
-                mine[:] = windows @ weights
+                if self.down < self.taps:  # windows that overlap: NumPy would not give them to its BLAS
+                    windows = as_strided(given, (self.taps, len(mine)), (1, self.down), start)
+                    mine[:] = matmul(from_numpy(weights.reshape(1, -1)), windows).numpy()[0]
+                else:
+                    shape, strides = (len(mine), self.taps), (size * self.down, size)
+                    mine[:] = np.ndarray(shape, np.float32, self._input, size * start, strides) @ weights
         self._made = end
         keep = max(0, min(end * self.down // self.up - self.half - self._first, len(self._input)))
         self._input = self._input[keep:].copy()

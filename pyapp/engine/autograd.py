@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +16,7 @@ from .device import cpu
 from .dtype import float32
 from .grad_mode import ANOMALY, GROUPS, STATE, WATCHERS
 from .launch import KERNELS, note_gradient
-from .shape import is_packed
+from .shape import Shape, is_packed
 from .storage import CAPTURES
 from .tensor import Tensor, empty_contiguous, set_attribute
 from .thread_local import ThreadLocal
@@ -405,15 +406,19 @@ class _Slices:
     def __init__(self, whole: Tensor) -> None:
         self.whole = whole  # uninitialised, without gaps
         self.parts: list[tuple[Tensor, Tensor]] = []  # a view of it, its gradient
-        self._boxes: list[list[tuple[int, int]]] = []
+        self._boxes: list[tuple[tuple[int, int], ...]] = []
 
     def take(self, part: Tensor, gradient: Tensor) -> bool:
         """Whether this slice can wait beside the others."""
-        box = _box(part, self.whole)
+        whole = self.whole
+        box = _box(part.offset - whole.offset, part.shape, part.strides, whole.shape, whole.strides)
         if box is None or len(self.parts) == self.MOST or gradient.shape != part.shape:
             return False
         for other in self._boxes:
-            if not any(end <= first or last <= start for (start, end), (first, last) in zip(box, other, strict=True)):
+            for (start, end), (first, last) in zip(box, other):  # noqa: B905 (as many dims; `strict` takes time)
+                if end <= first or last <= start:
+                    break
+            else:
                 return False
         self._boxes.append(box)
         self.parts.append((part, gradient))
@@ -428,18 +433,20 @@ class _Slices:
         return self.whole
 
 
-def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
-    """Which elements of a tensor without gaps a view of it has: a range for each dim, the outermost in memory first.
-    None where they are no such ranges."""
-    at = part.offset - whole.offset
+@lru_cache(4096)
+def _box(
+    at: int, shape: Shape, strides: Shape, whole_shape: Shape, whole_strides: Shape
+) -> tuple[tuple[int, int], ...] | None:
+    """Which elements of a tensor without gaps a view of it has that begins at element `at`: a range for each dim, the
+    outermost in memory first. None where they are no such ranges."""
     sizes: dict[int, int] = {}
     box: list[tuple[int, int]] = []
-    if not whole.numel():
+    if 0 in whole_shape:
         return None
-    for n, step in zip(part.shape, part.strides, strict=True):
+    for n, step in zip(shape, strides, strict=True):
         if n != 1:
             sizes[step] = n
-    for step, n in sorted(zip(whole.strides, whole.shape, strict=True), reverse=True):
+    for step, n in sorted(zip(whole_strides, whole_shape, strict=True), reverse=True):
         if n == 1:
             continue
         first, at = divmod(at, step)
@@ -447,7 +454,7 @@ def _box(part: Tensor, whole: Tensor) -> list[tuple[int, int]] | None:
         if last > n:
             return None
         box.append((first, last))
-    return None if sizes else box
+    return None if sizes else tuple(box)
 
 
 def _empty_as(source: Tensor, gradient: Tensor) -> Tensor:

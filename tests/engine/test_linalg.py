@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,3 +149,54 @@ def test_lu_by_panels(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -
     singular[..., 1] = 0.0  # one pivot is 0
     p, lower, upper = linalg.lu(singular)
     np.testing.assert_allclose((p @ lower @ upper).numpy(), singular.numpy(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("count", "n"), [(300, 2), (130, 3), (12, 16), (3, 31)])
+def test_batches_of_small_matrices(count: int, n: int, dtype: str) -> None:
+    """Of so many elements that kernels compute them, against LAPACK."""
+    limit: Any = {"rtol": 0, "atol": 2e-4 if dtype == "float32" else 1e-11}
+    x = np.random.default_rng(n).standard_normal((count, n, n)).astype(dtype)
+    positive, sides = x @ x.swapaxes(-1, -2) + np.eye(n, dtype=dtype), x[..., :2].copy()
+    well = (x / 4 + 2 * np.eye(n) * n**0.5).astype(dtype)
+    of, one = pyapp.from_numpy, np.broadcast_to(np.eye(n), x.shape)
+
+    def check(found: Any, expected: Any) -> None:
+        np.testing.assert_allclose(found.numpy(), expected, **limit)
+
+    check(linalg.cholesky(of(positive)), np.linalg.cholesky(positive))
+    check(linalg.inv(of(well)), np.linalg.inv(well))
+    check(linalg.solve(of(well), of(sides)), np.linalg.solve(well, sides))
+    for upper, triangle in ((False, np.tril(well)), (True, np.triu(well))):
+        given = of(well), of(sides)  # the other triangle is not read
+        check(linalg.solve_triangular(*given, upper=upper), np.linalg.solve(triangle, sides))
+    q, r = linalg.qr(of(x))
+    check(q @ r, x)
+    check(q.mT @ q, one)
+    assert not np.tril(r.numpy(), -1).any()
+    values, vectors = linalg.eigh(of(positive))
+    np.testing.assert_allclose(values.numpy(), np.linalg.eigh(positive)[0], rtol=1e-4)
+    check(vectors.mT @ vectors, one)
+    np.testing.assert_allclose(((vectors * values.unsqueeze(-2)) @ vectors.mT).numpy(), positive, rtol=0, atol=1e-3)
+    u, s, v = linalg.svd(of(x))
+    check(s, np.linalg.svd(x)[1])
+    check(u.mT @ u, one)
+    check((u * s.unsqueeze(-2)) @ v, x)
+
+
+def test_matrices_of_low_rank_in_a_batch() -> None:
+    """The columns of U that no singular value belongs to are orthonormal, too; a singular matrix is named, and one that
+    is not finite leaves its neighbours alone."""
+    x = pyapp.ones(100, 4, 4)
+    x[1] = 0.0
+    x[2] = float("nan")
+    u, s, v = linalg.svd(x)
+    kept = [0, 1, 3]
+    assert pyapp.allclose(u[kept] @ u[kept].mT, pyapp.eye(4).expand(3, 4, 4), atol=1e-5) and bool(u[2].isnan().all())
+    assert pyapp.allclose(s[0], pyapp.tensor([4.0, 0.0, 0.0, 0.0]), atol=1e-5) and not s[1].any()
+    values, _ = linalg.eigh(x)
+    assert bool(values[2].isnan().all()) and bool(values[kept].isfinite().all())
+    with pytest.raises(RuntimeError, match="singular"):
+        linalg.inv(x[:1].expand(100, 4, 4))
+    with pytest.raises(RuntimeError, match="not positive-definite"):
+        linalg.cholesky(-x)

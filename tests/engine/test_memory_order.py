@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import Tensor
+from pyapp import Tensor, nn
 
 SIDE = 80  # so that a matrix has more elements than those that are read in any order
 
@@ -72,3 +72,23 @@ def test_least_squares_of_full_rank_and_of_less() -> None:
     np.testing.assert_allclose(
         less.solution[0].numpy(), np.linalg.lstsq(a[0], b[0], rcond=1e-5)[0], rtol=1e-2, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 5, 5), (3, 4, 2, 3)])
+def test_norms_of_channels_last(shape: tuple[int, ...]) -> None:
+    """The same numbers and gradients as of row-major pictures."""
+    x, g = (pyapp.from_numpy(_matrix(seed, *shape)) for seed in (1, 2))
+    weight, bias = (pyapp.from_numpy(_matrix(seed, shape[1])) for seed in (3, 4))
+    norms = {
+        "batch": lambda x, *learnt: nn.functional.batch_norm(x, None, None, *learnt, training=True),
+        "group": lambda x, *learnt: nn.functional.group_norm(x, 2, *learnt),
+        "instance": lambda x, *learnt: nn.functional.instance_norm(x, weight=learnt[0], bias=learnt[1]),
+    }
+    for norm in norms.values():
+        found = []
+        for order in (pyapp.contiguous_format, pyapp.channels_last):
+            leaves = [t.detach().requires_grad_() for t in (x.contiguous(memory_format=order), weight, bias)]
+            y = norm(*leaves)
+            found.append([y.detach(), *pyapp.autograd.grad(y, leaves, g)])
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-5)

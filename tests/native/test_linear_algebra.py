@@ -1,4 +1,5 @@
-"""Factors of matrices and triangular systems, which CUDA alone has kernels for, against NumPy's LAPACK."""
+"""Factors of matrices and triangular systems by CUDA's kernels against NumPy's LAPACK (those of the CPU:
+tests/engine/test_linalg.py)."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from ..op import claims
 from ..operands import dense
 from ..ops.view import copy_strided
 from ..tensor import Tensor, empty_contiguous, make
+from .layouts import is_packed
 from .normalization import _NORMALIZE, _NORMALIZE_BACKWARD, _NORMALIZE_WEIGHTS_BACKWARD, _in_two
 
 _F32 = _dtype.float32
@@ -50,6 +51,12 @@ def _turned_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
     return channels, 1, count, count, 0, channels, 1, 0, 0
 
 
+def _as_rows(x: Tensor) -> Tensor:
+    """x itself, or a row-major copy of what lies otherwise without gaps, as channels_last does: a copy costs less than
+    the definition."""
+    return x if x.is_contiguous() or not is_packed(x) else dense(x)
+
+
 def _turned(x: Tensor) -> Tensor:
     """(N, C, ...) as a dense (C, N, ...), and back."""
     (n, c, *rest), (near, far, *steps) = x.shape, x.strides
@@ -69,6 +76,7 @@ def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
 def _channel_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int, epsilon: float
 ) -> Any:
+    x = _as_rows(x)
     rows = _channel_rows(x, groups, weight is bias is None)
     turns = rows is None
     rows = _turned_rows(x, groups) if rows is None else rows
@@ -89,8 +97,9 @@ def _channel_norm_backward(
     g: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int,
     epsilon: float,
 ) -> Any:  # fmt: skip
+    x, wanted = _as_rows(x), x.requires_grad
     rows = _channel_rows(x, groups, weight is bias is None)
-    turns, wanted = rows is None, x.requires_grad
+    turns = rows is None
     rows = _turned_rows(x, groups) if rows is None else rows
     if rows is None or statistics is None or g.dtype is not x.dtype or not _are_for(x, weight, bias):
         return NotImplemented

@@ -9,12 +9,13 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from .. import dtype as _dtype
+from ..device import cpu
 from ..launch import KERNELS
 from ..op import OPS, claims
-from ..operands import dense
+from ..operands import dense, is_half
 from ..ops.view import copy_strided
 from ..shape import contiguous_strides
-from ..tensor import Tensor, empty_contiguous, make
+from ..tensor import Tensor, empty_contiguous, make, set_requires_grad
 from .convolution import (
     _WINDOWS,
     Sides,
@@ -211,6 +212,15 @@ def _convolution_transpose(
     return _computed(x, weight, bias, _Steps(stride, sides, dilation, groups), _transposed_sizes, _transposed)
 
 
+def _widened(x: Tensor | None) -> Any:
+    """In float32, which wants a gradient where x does."""
+    if x is None:
+        return None
+    wide = x.detach().to(_F32)
+    set_requires_grad(wide, x.requires_grad)
+    return wide
+
+
 def _claim_gradients(
     name: str,
     sizes: Callable[..., Three],
@@ -224,6 +234,10 @@ def _claim_gradients(
         g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three,
         groups: int,
     ) -> Any:  # fmt: skip
+        if is_half(g) and g.dtype is x.dtype is weight.dtype and g.device is cpu:
+            wide = [_widened(t) for t in (g, x, weight, bias)]
+            found = gradients(*wide, stride, sides, dilation, groups)
+            return found if found is NotImplemented else tuple(t if t is None else t.to(g.dtype) for t in found)
         steps = _Steps(stride, sides, dilation, groups)
         if g.dtype is not _F32 or not _takes(x, weight, bias, steps, sizes):
             return NotImplemented

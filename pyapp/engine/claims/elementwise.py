@@ -227,6 +227,7 @@ def _without_repeats(x: Tensor) -> Tensor:
 
 _LONG = 64  # elements, from which the kernel of any strides reads a row where it lies
 _FEW = 1 << 12  # elements of which it reads all where they lie: a copy costs more
+_WIDE = 32  # elements of a row, from which it takes less time than a copy of an operand that is broadcast in the middle
 
 
 @lru_cache(4096)
@@ -292,7 +293,7 @@ def _claim_binary(name: str) -> None:
             shape, count, a_walk, b_walk = _plan(shape, b.shape, name)
         if not count:
             return empty_contiguous(shape, _F32, a.device)
-        if count <= _FEW and (a_walk is None or b_walk is None):
+        if (count <= _FEW or shape[-1] >= _WIDE) and (a_walk is None or b_walk is None):
             return of_any(whole_a, whole_b)
         if _has_long_rows(a.shape, a.strides) or _has_long_rows(b.shape, b.strides):
             return of_any(whole_a, whole_b)

@@ -1,4 +1,5 @@
-"""Factors of matrices and linear systems by the kernels of CUDA alone (native/cuda/linear_algebra.cu)."""
+"""Factors of matrices and linear systems by kernels: on CUDA (native/cuda/linear_algebra.cu), and on the CPU of small
+matrices (native/linear_algebra.c), for which LAPACK's calls, one for each matrix, cost more than what they compute."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
+from ..device import cpu
 from ..element_types import CODES
 from ..launch import KERNELS, capturing
+from ..native import IN_BROWSER
 from ..op import claims
 from ..operands import common_dtype, dense
 from ..ops.create import arange, eye, tensor
@@ -32,11 +35,30 @@ JACOBI_BLOCK = 32  # rows of a block of a larger symmetric matrix: two blocks fi
 SWEEPS = 40  # at most, as in linear_algebra.cu
 
 
-def _taken(*tensors: Tensor) -> bool:
-    """Whether the device has these kernels, and they take such matrices."""
-    return _CHOLESKY.name in tensors[0].device.backend.kernels and all(
+HOST_ROWS = 32  # of matrices for which the CPU's kernels are faster than LAPACK
+SOLVED_ON_HOST = 512  # rows and columns of a triangular system, which NumPy takes for any other
+HOST_SVD_ROWS = 16  # the same of singular values
+HOST_WORK = 1 << 10  # elements from which it pays to invert and solve in several launches
+ANY_ROWS = 1 << 40
+
+
+def _taken(*tensors: Tensor, rows: int = HOST_ROWS) -> bool:
+    """Whether the device has these kernels, and they take such matrices; on a CPU those of up to `rows` rows."""
+    device = tensors[0].device
+    # A Graph on the CPU has none of them: what a replay raises, the functions that return `info` could not tell.
+    if device is cpu:
+        if IN_BROWSER or capturing() or any(n > rows for x in tensors for n in x.shape[-2:]):
+            return False
+    elif device.type != "cuda":
+        return False
+    return _CHOLESKY.name in device.backend.kernels and all(
         x.dtype.is_floating_point and not x.dtype.is_storage_only for x in tensors
     )
+
+
+def _on_cpu_few(x: Tensor) -> bool:
+    """Whether LAPACK takes less time on the CPU than several launches."""
+    return x.device is cpu and x.numel() < HOST_WORK
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -130,9 +152,9 @@ def _cholesky(x: Tensor) -> Any:
     return y.reshape(x.shape).to(x.dtype)
 
 
-def _fits(name: str, x: Tensor) -> bool:
+def _fits(name: str, x: Tensor, rows: int = HOST_ROWS) -> bool:
     """Whether square matrices are taken; ValueError for others."""
-    if not _taken(x):
+    if not _taken(x, rows=rows):
         return False
     _square(name, x)
     return True
@@ -140,7 +162,7 @@ def _fits(name: str, x: Tensor) -> bool:
 
 @claims("inverse")
 def _inverse(x: Tensor) -> Any:
-    if not _fits("inverse", x):
+    if _on_cpu_few(x) or not _fits("inverse", x):
         return NotImplemented
     a = _wide(x)
     one = dense(expand(eye(a.shape[-1], dtype=a.dtype, device=a.device), a.shape))
@@ -157,7 +179,7 @@ def _pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Any]:
 
 @claims("_solve")
 def _solve(a: Tensor, b: Tensor) -> Any:
-    if not _fits("solve", a) or not _taken(b):
+    if _on_cpu_few(a) or not _fits("solve", a) or not _taken(b):
         return NotImplemented
     matrices, sides, finish = _pair(a, b)
     return finish(_solved_by_lu(matrices, sides))
@@ -165,7 +187,7 @@ def _solve(a: Tensor, b: Tensor) -> Any:
 
 @claims("_solve_triangular")
 def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Any:
-    if not _taken(a, b):
+    if not _taken(a, b, rows=SOLVED_ON_HOST):
         return NotImplemented
     matrices, sides, finish = _pair(a, b)
     y = _solved(matrices, sides, upper, unit)
@@ -183,7 +205,7 @@ def _diagonal(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @claims("det")
 def _det(x: Tensor) -> Any:
-    if not _fits("det", x):
+    if x.device is cpu or not _fits("det", x):
         return NotImplemented
     diagonal, sign = _diagonal(x)
     return (diagonal.prod(-1) * sign).reshape(x.shape[:-2]).to(x.dtype)
@@ -191,7 +213,7 @@ def _det(x: Tensor) -> Any:
 
 @claims("_sign_and_log_of_det")
 def _sign_and_log(x: Tensor) -> Any:
-    if not _fits("slogdet", x):
+    if x.device is cpu or not _fits("slogdet", x):
         return NotImplemented
     diagonal, sign = _diagonal(x)
     found = stack([diagonal.sign().prod(-1) * sign, diagonal.abs().log().sum(-1)], -1)  # (B, 2)
@@ -200,12 +222,12 @@ def _sign_and_log(x: Tensor) -> Any:
 
 @claims("_lu_square")
 def _lu_square(x: Tensor) -> Any:
-    return _factored(_wide(x), False)[0].reshape(x.shape).to(x.dtype) if _fits("lu", x) else NotImplemented
+    return _factored(_wide(x), False)[0].reshape(x.shape).to(x.dtype) if _fits("lu", x, ANY_ROWS) else NotImplemented
 
 
 @claims("_exchanges_of_lu")
 def _exchanges_of_lu(x: Tensor, name: str) -> Any:
-    return _factored(_wide(x))[1] if _taken(x) else NotImplemented
+    return _factored(_wide(x))[1] if _taken(x, rows=ANY_ROWS) else NotImplemented
 
 
 def _q_and_r(x: Tensor) -> Tensor:
@@ -229,7 +251,7 @@ def _qr(x: Tensor) -> Any:
 def _further_columns_of_q(x: Tensor) -> Any:
     """Columns of zeros have no reflectors: theirs in Q are orthogonal to those of x."""
     m, n = x.shape[-2:]
-    if not _taken(x) or m > MOST_ROWS:
+    if m > MOST_ROWS or not _taken(x):
         return NotImplemented
     a = _wide(x)
     q = _q_and_r(cat([a, a.new_zeros((a.shape[0], m, m - n))], -1))[:, :m, n:]  # (B, M, M - N)
@@ -329,8 +351,8 @@ def _eigh(x: Tensor, triangle: str) -> Any:
 
 
 def _is_decomposed(x: Tensor) -> bool:
-    """Whether the card finds singular values of matrices (..., M, N)."""
-    return _taken(x) and min(x.shape[-2:]) <= MOST_ROWS
+    """Whether the kernels find singular values of matrices (..., M, N)."""
+    return min(x.shape[-2:]) <= MOST_ROWS and not _on_cpu_few(x) and _taken(x, rows=HOST_SVD_ROWS)
 
 
 def _orthogonal_and_square(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -375,7 +397,7 @@ def _svdvals(x: Tensor) -> Any:
 @claims("matrix_exp")
 def _matrix_exp(x: Tensor) -> Any:
     """As on the CPU, in float64. The number of squarings comes from the card, so a Graph cannot hold it."""
-    if not _fits("matrix_exp", x) or not x.numel() or capturing():
+    if x.device is cpu or not _fits("matrix_exp", x) or not x.numel() or capturing():
         return NotImplemented
     a = x.detach().to(_dtype.float64)
     norms = a.abs().sum(-2).amax(-1)[..., None, None]

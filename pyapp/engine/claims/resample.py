@@ -12,9 +12,9 @@ from ..lazy import np
 from ..native import IN_BROWSER
 from ..numpy_arrays import tensor_of
 from ..op import claims
-from ..operands import dense
+from ..operands import dense, is_half
 from ..ops.resample import Taps
-from ..tensor import Tensor, empty_contiguous, make
+from ..tensor import Tensor, empty_contiguous, make, set_requires_grad
 from .layouts import is_packed
 
 _FORWARD, _BACKWARD = KERNELS["grid_sample_f32"], KERNELS["grid_sample_backward_f32"]
@@ -34,6 +34,9 @@ def _numbers(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners: boo
 
 @claims("_grid_sample")
 def _grid_sample(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners: bool) -> Any:
+    if is_half(x) and x.dtype is grid.dtype:  # rounded once
+        found = _grid_sample(x.to(float32), grid.to(float32), mode, padding_mode, corners)
+        return found if found is NotImplemented else found.to(x.dtype)
     if not _fits(x, grid, mode):
         return NotImplemented
     y = empty_contiguous((*x.shape[:2], *grid.shape[1:-1]), float32, x.device)
@@ -45,6 +48,12 @@ def _grid_sample(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners:
 def _grid_sample_backward(
     g: Tensor, x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners: bool
 ) -> Any:  # fmt: skip
+    if is_half(x) and x.dtype is grid.dtype is g.dtype:
+        wide = x.detach().to(float32), grid.detach().to(float32)
+        for of, given in zip(wide, (x, grid), strict=True):
+            set_requires_grad(of, given.requires_grad)
+        found = _grid_sample_backward(g.to(float32), *wide, mode, padding_mode, corners)
+        return found if found is NotImplemented else tuple(t if t is None else t.to(g.dtype) for t in found)
     if not _fits(x, grid, mode) or g.dtype is not float32:
         return NotImplemented
     grad_x = empty_contiguous(x.shape, float32, x.device) if x.requires_grad else None

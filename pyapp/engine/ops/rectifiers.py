@@ -12,6 +12,7 @@ from ..user_errors import describe
 from .element_updates import element_function
 from .elementwise.select import where
 from .random import rand
+from .view import expand
 
 
 @function()
@@ -34,17 +35,18 @@ _prelu_share = element_function(lambda g, x: (g * 0.0).where(x > 0.0, g * x), 2)
 @op(name="_prelu")
 def _prelu(x: Tensor, weight: Tensor) -> Tensor:
     """prelu with a weight that broadcasts to x."""
-    if weight.numel() != 1 or x.dtype is not weight.dtype:
+    if x.dtype is not weight.dtype:
         return where(x > 0, x, x * weight)
-    return _prelu_values(x, weight)
+    return _prelu_values(x, weight if weight.numel() == 1 else expand(weight, x.shape))
 
 
 @_prelu.gradient
 def _d_prelu(g: Tensor, _: Any, x: Tensor, weight: Tensor) -> tuple[Any, Any]:
-    if weight.numel() != 1 or not x.dtype is weight.dtype is g.dtype:
+    if not x.dtype is weight.dtype is g.dtype:
         above = x > 0
         return where(above, g, g * weight), unbroadcast(where(above, 0.0, g * x), weight)
-    return _prelu_slope(g, x, weight), unbroadcast(_prelu_share(g, x), weight)
+    each = weight if weight.numel() == 1 else expand(weight, x.shape)
+    return _prelu_slope(g, x, each), unbroadcast(_prelu_share(g, x), weight)
 
 
 _prelu.flat = True

@@ -9,13 +9,15 @@ from ... import dtype as _dtype
 from ...autocast import full_precision
 from ...declare import function
 from ...device import cpu
-from ...launch import capturing
+from ...element_types import CODES
+from ...launch import KERNELS, capturing
 from ...lazy import np
+from ...native import IN_BROWSER
 from ...numpy_arrays import tensor_of
 from ...op import primitive
 from ...return_types import printed_as
 from ...shape import broadcast_shapes
-from ...tensor import Tensor
+from ...tensor import Tensor, empty_contiguous
 from ...user_errors import describe
 from ..create import eye
 from ..diagonals import diag_embed
@@ -184,15 +186,24 @@ def _eliminate_panel(a: Any, start: int, end: int, exchanged: Any) -> None:
         a[..., k + 1 :, k + 1 : end] -= below[..., None] * a[..., k, None, k + 1 : end]
 
 
-def _pivots(a: Any) -> tuple[Any, Any]:
-    """(L below and U above the diagonal, exchanged rows, from 0) of (B, M, N) by Gaussian elimination with the largest
-    element of each column as pivot.
+def _pivots(a: Any) -> tuple[Any, Any, Any]:
+    """(L below and U above the diagonal, exchanged rows, from 0, the row of A in each row of L U) of (B, M, N) by
+    Gaussian elimination with the largest element of each column as pivot.
     """
-    a = a.copy()
     batch, m, n = a.shape
+    if a.dtype.kind == "f" and not IN_BROWSER:
+        x = tensor_of(a, _dtype.float64 if a.itemsize == 8 else _dtype.float32).contiguous()
+        y = empty_contiguous(a.shape, x.dtype, x.device)
+        exchanges = empty_contiguous((batch, min(m, n)), _dtype.int32, x.device)
+        order = empty_contiguous((batch, m), _dtype.int32, x.device)
+        KERNELS["lu_factor"].launch(
+            batch * m * n * min(m, n) >> 12, y, x, exchanges, order, CODES[x.dtype], batch, m, n, 0, n
+        )
+        return y.array(), exchanges.array().astype("int64"), order.array().astype("int64")
+    a = a.copy()
     exchanged = np.zeros((batch, min(m, n)), np.int64)
     _eliminate(a, exchanged)
-    return a, exchanged
+    return a, exchanged, _order(exchanged, m)
 
 
 def _order(exchanged: Any, m: int) -> Any:
@@ -259,7 +270,7 @@ def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
 
         packed, kind = _lapack(name, compute, x.reshape(prod(x.shape[:-2]), m, n))
         factors = tensor_of(packed.reshape(x.shape), kind)
-        return factors, kept[1].reshape(*x.shape[:-2], min(m, n)), _order(kept[1], m)
+        return factors, kept[1].reshape(*x.shape[:-2], min(m, n)), kept[2]
     exchanged = _exchanges_of_lu(x.detach().reshape(prod(x.shape[:-2]), m, n), name).cpu().array()
     order = _order(exchanged, m)
     return _permuted_factors(x, order), exchanged.reshape(*x.shape[:-2], min(m, n)), order
