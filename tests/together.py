@@ -11,7 +11,7 @@ IN_BROWSER = sys.platform == "emscripten"
 Case = TypeVar("Case")
 
 
-def fewer_in_browser(cases: Iterable[Case], every: int = 5) -> Sequence[Case]:
+def fewer_in_browser(cases: Iterable[Case], every: int = 3) -> Sequence[Case]:
     """All cases natively. In a browser, where the same Python takes five times the time, one of `every` cases."""
     return list(cases)[:: every if IN_BROWSER else 1]
 

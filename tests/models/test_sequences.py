@@ -30,7 +30,6 @@ from tests.models.sequence_configs import (
     TEXTS,
 )
 from tests.models.small_models import along, exported, golden_in, module_for
-from tests.together import fewer_in_browser
 
 golden = golden_in("golden_sequences")
 
@@ -109,7 +108,7 @@ def test_the_cache_gives_the_logits_of_whole_texts(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
-@pytest.mark.parametrize("name", fewer_in_browser(CONFIGS))
+@pytest.mark.parametrize("name", CONFIGS)
 def test_searches_find_the_texts_of_transformers(name: str, kind: str) -> None:
     model = cached_model(name)
     config = model.config.to_dict() | {"forced_eos_token_id": None}
