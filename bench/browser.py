@@ -5,7 +5,7 @@ busy machine.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,22 @@ def call(page: Page, method: str, **params: Any) -> Any:
     return page.evaluate("([method, params]) => window.call(method, params)", [method, params])
 
 
+def in_turn(
+    name: str, ours: Mapping[str, Page], peers: Mapping[str, Page], asked: Mapping[str, Any], runs: int
+) -> dict[str, list[float]]:
+    """`runs` samples of a figure of every page; `asked` is what peers need to be told. The first of each, which warms
+    up, is left out.
+    """
+    samples: dict[str, list[float]] = {who: [] for who in (*ours, *peers)}
+    for turn in range(runs + 1):
+        for who, values in samples.items():
+            more = {} if who in ours else asked
+            value = call(ours[who] if who in ours else peers[who], "figure", name=name, **more)
+            if turn:
+                values.append(float(value))
+    return samples
+
+
 def peer_versions() -> list[str]:
     """The wllama releases that are installed (npm ci in bench/)."""
     return [v for v in ("2", "3") if (PEERS / f"wllama-{v}").is_dir()]
@@ -93,17 +109,10 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
                 page = open_page(browser, f"{host.url}pages/wllama.html?version={version}&threads={threads}")
                 call(page, "load", gguf=f"../weights/{gguf.name}", context=SHAPES[shape].max_seq_len)
                 pages[who] = page
+        asked = {"prompt": PROMPT, "tokens": DECODE[shape]}
         for name in FIGURES:
-            whose = ["pyapp"] if name == "eager" else [*ours, *pages]
-            samples: dict[str, list[float]] = {who: [] for who in whose}
-            for turn in range(runs + 1):  # the first of each warms up
-                for who, values in samples.items():
-                    if who in ours:
-                        value = call(ours[who], "figure", name=name)
-                    else:
-                        value = call(pages[who], "figure", name=name, prompt=PROMPT, tokens=DECODE[shape])
-                    if turn:
-                        values.append(float(value))
+            whose = ({"pyapp": ours["pyapp"]}, {}) if name == "eager" else (ours, pages)
+            samples = in_turn(name, *whose, asked, runs)
             yield Figure(
                 f"chromium/{shape}/{kind}/{name}", "tok/s", samples, {**environment, "browser": browser.version}
             )
@@ -117,24 +126,16 @@ def llama_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
             "pyapp": open_page(browser, f"{server.url}pages/pyapp.html"),
             THREADED: open_page(browser, f"{isolated.url}pages/pyapp.html?threads={THREADS}"),
         }
-        environment = [call(page, "loadLlama", shape=shape, gguf=f"../weights/{gguf.name}") for page in ours.values()][
-            0
-        ]
+        loaded = [call(page, "loadLlama", shape=shape, gguf=f"../weights/{gguf.name}") for page in ours.values()]
+        environment = loaded[0]
         pages = {}
         for version in peer_versions() if with_peers else []:
             page = open_page(browser, f"{server.url}pages/wllama.html?version={version}")
             call(page, "load", gguf=f"../weights/{gguf.name}", context=LLAMAS[shape].max_seq_len)
             pages[f"wllama {version}"] = page
+        asked = {"prompt": LLAMA_PROMPT, "tokens": DECODE[shape]}
         for name in ("decode", "prompt"):
-            samples: dict[str, list[float]] = {who: [] for who in (*ours, *pages)}
-            for turn in range(runs + 1):  # the first of each warms up
-                for who, values in samples.items():
-                    if who in ours:
-                        value = call(ours[who], "figure", name=name)
-                    else:
-                        value = call(pages[who], "figure", name=name, prompt=LLAMA_PROMPT, tokens=DECODE[shape])
-                    if turn:
-                        values.append(float(value))
+            samples = in_turn(name, ours, pages, asked, runs)
             yield Figure(
                 f"chromium/{shape}/{kind}/{name}", "tok/s", samples, {**environment, "browser": browser.version}
             )

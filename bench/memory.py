@@ -15,7 +15,7 @@ from .report import Figure
 PROGRAM = """
 import json, sys
 import numpy, tokenizers
-import pyapp, pyapp.hub.resolver, pyapp.models.llama, pyapp.models.load, pyapp.models.loading.gguf
+import pyapp, pyapp.hub.resolver, pyapp.models.llama, pyapp.models.load, pyapp.models.loading.reading_gguf
 import pyapp.models.loading.weights, pyapp.text.generation.generate, pyapp.text.tokenization.tokenizer_files
 
 def now(name):

@@ -30,7 +30,7 @@ def write_gguf(name: str, kind: str, folder: Path) -> Path:
     partial = path.with_suffix(".partial")
     shape = (SHAPES | LLAMAS)[name]
     writer = gguf.GGUFWriter(str(partial), "llama")
-    _add_configuration(writer, shape, gguf)
+    _add_configuration(writer, shape)
     _add_vocabulary(writer, shape.vocab_size, gguf)
     random = np.random.default_rng(1)
     for tensor, rows, columns in _matrices(shape):
@@ -51,7 +51,7 @@ def write_gguf(name: str, kind: str, folder: Path) -> Path:
     return path
 
 
-def _add_configuration(writer: Any, shape: Config, gguf: Any) -> None:
+def _add_configuration(writer: Any, shape: Config) -> None:
     writer.add_context_length(shape.max_seq_len)
     writer.add_embedding_length(shape.dim)
     writer.add_block_count(shape.n_layers)

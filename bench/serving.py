@@ -155,7 +155,8 @@ def direct_load(options: argparse.Namespace, clients: int) -> str:
     """Our scheduler with so many texts at a time, in this process."""
     from pyapp.events import Done, Error
     from pyapp.models import load_model
-    from pyapp.serve.scheduler import Scheduler, Text
+    from pyapp.serve.scheduler import Scheduler
+    from pyapp.serve.writing import Text
     from pyapp.text.generation.options import SamplingOptions
 
     if not hasattr(options, "scheduler"):

@@ -269,6 +269,8 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     give("drop", ("fox.txt", "text/plain", b"Long ago there was a fox\n"))
     expect(page.locator("#prompt")).to_have_value("Long ago there was a fox")
     expect(refused).to_have_count(0)
+    give("drop", ("FABLE", "", b"A fox and a crow"))  # a text whose name has no ending
+    expect(page.locator("#prompt")).to_have_value("A fox and a crow")
     for encoding in ("utf-8-sig", "utf-16"):
         give("drop", ("zoe.txt", "text/plain", f"Zo\u00eb, {encoding}".encode(encoding)))
         expect(page.locator("#prompt")).to_have_value(f"Zo\u00eb, {encoding}")

@@ -23,7 +23,7 @@ from e2e.pdf_files import japanese_pdf, pdf
 from pyapp.events import Item
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.loading.by_task import load_task_model
-from pyapp.models.loading.reading import load_reading_model
+from pyapp.models.loading.text_readers import load_reading_model
 from pyapp.recipes.chooser import Chooser
 from pyapp.tasks.documents import answer_pages
 from pyapp.tasks.reading import read_pages

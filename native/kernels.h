@@ -581,6 +581,12 @@ KERNEL(masked_attention_backward,
        "grad_q grad_kv q k v grad_y mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
        "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token mask_key "
        "workspaces plain | scale softcap")
+/* The same for 16 bits, heads and values of 128, without a mask or softcap; batch entries and tokens of q, k and v begin
+ * where 16 bytes do. For cards of compute capability 9.0. */
+CUDA_KERNEL(masked_attention_pairs,
+            "y q k v mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
+            "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token "
+            "mask_key workspaces plain | scale softcap")
 /* Sparse attention's indexer (DeepSeek V3.2): y (tokens, parts * capacity) f32, of which row t gets the scores of the keys
  * 0 .. p = position[0] + first + t, unless they are count or fewer: the sum over the heads of weights[t, h] *
  * max(q[t, h] . key, 0). q (tokens, heads, head_dim) and weights (tokens, heads) are f32, keys (capacity, head_dim) float32 or

@@ -12,6 +12,13 @@ TOP_LEVEL = {
     "amp.grad_scaler": """
         GradScaler
     """,
+    "ao.tensors": """
+        quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic
+    """,
+    "ao.types": """
+        per_channel_affine per_channel_affine_float_qparams per_channel_symmetric per_tensor_affine per_tensor_symmetric
+        qint32 qint8 quint4x2 quint8
+    """,
     "compiler": """
         compile
     """,

@@ -52,9 +52,10 @@ def inspect(params: Any, cancel: Cancel) -> tasks.Events:
 @tasks.task
 async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     """Refuses the model of a config.json (`json`, its text) that `task` does not know, before any weight is there."""
-    from pyapp.models.load import TEXT, hears_samples, module_of, task_of
+    from pyapp.models.load import TEXT, module_of, task_of
     from pyapp.models.loading.heads import completed
-    from pyapp.models.loading.reading import LINE_READERS
+    from pyapp.models.loading.speech import hears_samples
+    from pyapp.models.loading.text_readers import LINE_READERS
     from pyapp.models.whisper.files import check_architecture
 
     settings = completed(json_object(params.json))

@@ -2,7 +2,7 @@
 python -m scripts.cuda_sanitize [memcheck racecheck] [-- arguments for pytest]
 
 memcheck finds what is read or written outside of memory, racecheck what threads of a block write and read in shared
-memory without a barrier. By default both, with the tests of scripts.sanitize.EMULATED, which are small enough: a kernel
+memory without a barrier. By default both, with the tests that scripts.sanitize finds, which are small enough: a kernel
 takes up to hundreds of times as long. The tool comes with the CUDA toolkit; PYAPP_COMPUTE_SANITIZER names it elsewhere.
 """
 
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 
 from .cuda_card import missing
-from .sanitize import EMULATED, QUIET, ROOT
+from .sanitize import QUIET, ROOT, files_for, sources_to_check
 
 TOOLS = ("memcheck", "racecheck")
 FOUND = 86  # the exit status for what the tool finds: none of pytest's
@@ -34,16 +34,16 @@ def tool() -> str | None:
     return next((place for place in places if place and os.access(place, os.X_OK)), None)
 
 
-def commands(program: str, tools: list[str], arguments: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """(what it checks, the command) of each run: of each tool and file of tests, or with arguments of each tool."""
-    runs = [(f"tests/native/test_{name}.py", chosen) for name, chosen in EMULATED.items()]
+def commands(program: str, tools: list[str], arguments: list[str]) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """(what it checks, the command, of the environment) of each run: of each tool and CUDA source, or with arguments of
+    each tool."""
     for name in tools:
         checked = [program, "--tool", name, "--error-exitcode", str(FOUND), sys.executable, "-m", "pytest", *QUIET]
         if arguments:
-            yield f"{name}: {' '.join(arguments)}", [*checked, *arguments]
+            yield f"{name}: {' '.join(arguments)}", [*checked, *arguments], {}
         else:
-            for path, chosen in runs:
-                yield f"{name}: {path}", [*checked, path, "-k", chosen]
+            for source in sources_to_check():
+                yield f"{name}: {source}", [*checked, *files_for(source)], {"PYAPP_CHECKED_SOURCE": source}
 
 
 def main(arguments: list[str]) -> int:
@@ -58,9 +58,9 @@ def main(arguments: list[str]) -> int:
         return 2
     more = {"PYAPP_TEST_CUDA": "1", "PYAPP_EMULATED": "all", "PYAPP_CUBLASLT": "none"}
     failed = []
-    for what, command in commands(program, tools or list(TOOLS), rest):
+    for what, command, own in commands(program, tools or list(TOOLS), rest):
         print(f"== {what}", flush=True)
-        code = subprocess.run(command, cwd=ROOT, env={**os.environ, **more}).returncode
+        code = subprocess.run(command, cwd=ROOT, env={**os.environ, **more, **own}).returncode
         if code:
             failed.append(f"{what}: {'the tool found errors' if code == FOUND else f'exit status {code}'}")
     print("\n".join(["", *failed] if failed else ["", f"{program} found nothing"]))

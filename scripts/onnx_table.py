@@ -29,8 +29,10 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 ```
 
 `pyapp run-onnx model.onnx --input x.npy --input mask=mask.npy --output y.npz` runs one from the command line.
-`pyapp export-onnx MODEL FOLDER` writes an encoder, a classifier of texts or pictures, or a language model of the hub as
-a folder with model.onnx, config.json and the tokenizer, which Optimum, transformers.js and sentence-transformers read.
+`pyapp export-onnx MODEL FOLDER` writes an encoder, a classifier of texts or pictures, a language model, a translator or
+Whisper as a folder with ONNX files, config.json and the tokenizer, which Optimum, transformers.js and
+sentence-transformers read. Language models and decoders take the keys and values of earlier tokens, and give those
+with the new ones; models whose layers keep other states than keys and values read whole texts.
 
 - **What runs**: every operator below, in all opsets up to {newest}; functions of the file; If, Loop, Scan, sequences,
   optionals, texts, sparse tensors, symbolic shapes, external data in the folder of the model.
@@ -56,7 +58,8 @@ a folder with model.onnx, config.json and the tokenizer, which Optimum, transfor
 - **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
   shape says, and errors name the node, the operator and the opset.
 - **Export** writes the ops that a call with example inputs runs: sorting, indexing by numbers that depend on the
-  inputs, and writes in place too; LSTM, GRU and RNN layers become ONNX's. Opset 20, or `opset_version=` 17 to 23. A
+  inputs, and writes in place too; LSTM, GRU and RNN layers become ONNX's, the recurrences of Mamba and of
+  gated linear units a Scan. Opset 20, or `opset_version=` 17 to 23. A
   model above 2 GB, or one with `external_data=True`, has its tensors in a file beside it, `model.onnx.data`. Complex
   numbers (Fourier transforms), results whose sizes depend on values, and functions that compute without ops
   (`bucketize`, `isin`) are refused. A warning tells where random numbers would be constants.
@@ -64,8 +67,10 @@ a folder with model.onnx, config.json and the tokenizer, which Optimum, transfor
   `onnx.export(module, [x], "model.onnx", dynamic_axes={{"input_0": {{0: "batch"}}}})`. The module is then called with
   four sets of sizes, on both sides of the example's, or with ten where it rounds a quotient of sizes or limits a size.
   Numbers that differ between these calls become nodes that compute them from the inputs' sizes; where no formula gives
-  the numbers of all calls, an error names the op. What a module does for sizes below half of the example's, or for one
-  alone, these calls do not tell. tests/oracle runs such files in onnxruntime.
+  the numbers of all calls, an error names the op. A name "past + new" is the sum of two other sizes. What a module does
+  for sizes below half of the example's, or for one alone, these calls do not tell: `verify=True` runs the file beside
+  the module with the example, with sizes of 1, and with such as are 256 above the example's, and refuses it where they
+  differ. tests/oracle runs such files in onnxruntime.
 - **Speed** on one thread: in Chromium on an AMD EPYC with AVX2 (`python -m bench --only chromium/onnx`), MiniLM-L6
   takes 0.70 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.73, MobileNet v2 0.70. Natively
   on an AMD EPYC with AVX-512 (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4

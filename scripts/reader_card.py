@@ -24,7 +24,7 @@ from PIL import Image
 
 from pyapp.engine.ops import from_numpy
 from pyapp.events import Item
-from pyapp.models.loading.reading import load_reading_model
+from pyapp.models.loading.text_readers import load_reading_model
 from pyapp.recipes.error_rates import error_rate
 from pyapp.recipes.reader.evaluation import CONDITIONS, test_lines
 from pyapp.tasks.reading import read_pages

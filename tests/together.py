@@ -43,6 +43,25 @@ def collect(events: AsyncIterator[Any]) -> list[Any]:
     return asyncio.run(run())
 
 
+def collect_and_count(events: AsyncIterator[Any]) -> tuple[list[Any], int]:
+    """All events of a task, and how often the event loop ran meanwhile."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def run() -> list[Any]:
+        counting = asyncio.ensure_future(count())
+        found = [event async for event in events]
+        counting.cancel()
+        return found
+
+    return asyncio.run(run()), turns
+
+
 def values_of(events: AsyncIterator[Any]) -> list[Any]:
     """The values of a task's Items, in order. Fails where it ends with an error."""
     found = collect(events)

@@ -19,6 +19,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _several(x: Any) -> tuple[Any, ...]:
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
+
+
 def grad(
     outputs: Any,
     inputs: Any,
@@ -40,6 +44,11 @@ def grad(
     if not only_inputs:
         warn("grad: only_inputs has no effect; backward() adds the gradients of all leaves")
     if not is_grads_batched:
+        for x in (*_several(inputs), *_several(outputs)):
+            if hasattr(type(x), "_gradients_of"):  # of DTensors, which the parts record
+                settings = {"retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused}
+                settings["materialize_grads"] = materialize_grads
+                return type(x)._gradients_of(outputs, inputs, grad_outputs, settings)
         return _autograd.grad(
             outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads=materialize_grads
         )

@@ -141,7 +141,9 @@ def explained(error: click.UsageError) -> click.UsageError:
         command = error.ctx.command
         arguments = {parameter.name for parameter in command.params if isinstance(parameter, click.Argument)}
         if getattr(error, "option_name", "") in ("-m", "--model") and arguments & {"model", "models"}:
-            text += f" The model follows the command: {error.ctx.command_path} MODEL."
+            text = (
+                text.partition(" Did you mean")[0] + f" The model follows the command: {error.ctx.command_path} MODEL."
+            )
         elif text.startswith("Got unexpected extra argument") and any("-p" in p.opts for p in command.params):
             text += ": the prompt follows -p."
     return error if text == original else click.UsageError(text, error.ctx)

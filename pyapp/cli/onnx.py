@@ -70,7 +70,7 @@ class ExportView(QuantizeView):
     def done(self, event: Done) -> None:
         if event.reason == "complete":
             results = event.results
-            click.echo(f"{results['file']}: {size(results['size'])}, for {results['task']}")
+            click.echo(f"{', '.join(results['files'])}: {size(results['size'])}, for {results['task']}")
 
 
 @command("export-onnx", short_help="Write a model as ONNX.")
@@ -78,14 +78,16 @@ class ExportView(QuantizeView):
 @click.argument("out", type=click.Path(file_okay=False))
 @click.option("--task", metavar="TASK",
               help="features, masked-lm, sequence-classification, token-classification, question-answering, causal-lm, "
-                   "image-classification or image-features. [default: what config.json says]")  # fmt: skip
+                   "seq2seq-lm, speech-recognition, image-classification or image-features. [default: what config.json "
+                   "says]")  # fmt: skip
 @click.option("--opset", type=click.IntRange(17, 23), help="The opset of ONNX. [default: 20]")
 @click.option("--type", "dtype", metavar="TYPE", default="float32", show_default=True, help="float32 or float16.")
 @json_option
 def export_onnx(model: str, out: str, task: str | None, opset: int | None, dtype: str, as_json: bool) -> int:
-    """Write MODEL, an encoder, a classifier or a language model, into the folder OUT: model.onnx, which takes batches
-    and texts of any size, with config.json and the tokenizer. Optimum, transformers.js and sentence-transformers read
-    such folders.
+    """Write MODEL, an encoder, a classifier, a language model, a translator or Whisper, into the folder OUT: as
+    model.onnx, or as encoder_model.onnx and decoder_model_merged.onnx, with config.json and the tokenizer. They take
+    batches and texts of any size, and each is run beside the model. Optimum, transformers.js and sentence-transformers
+    read such folders.
     """
     from pyapp.tasks import onnx
 

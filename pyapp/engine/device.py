@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from ..errors import ArgumentError
 from .thread_local import ThreadLocal
 
 
@@ -29,6 +31,7 @@ class Backend:
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
     keeps_softmax = False  # whether attention keeps what its gradient needs after the result
     bfloat16_caches = False  # whether attention reads caches in bfloat16
+    attention_pairs = 0  # from so many blocks of 256 rows on masked_attention_pairs computes attention; 0: never
     chosen: Any = None  # the stream that this thread launches in, where a device has several; None: its own
     host_helps = False  # whether the host computes what there is no kernel for, from copies, with a warning
 
@@ -137,11 +140,16 @@ class Device:
             raise TypeError(f"device: takes a text such as 'cpu' or 'cuda:0', not {type!r}")
         kind, colon, number = type.partition(":")
         if not kind.isidentifier() or (colon and not number.isdecimal()) or (colon and index is not None):
-            raise ValueError(f"device: {type!r} is not of the form 'cpu' or 'cuda:0'")
+            raise ArgumentError(f"device: Invalid device string: {type!r} is not of the form 'cpu' or 'cuda:0'")
         at = int(number) if colon else index
         name = kind if at is None else f"{kind}:{at}"
         found = _known.get(name)
         if found is None:
+            if not _is_type(kind):
+                raise ArgumentError(
+                    f"device: Expected one of {', '.join(_TYPES)} device type at start of device string: {kind}; "
+                    f"there is no device {type!r}: write 'cuda' for an NVIDIA card, or 'cpu'"
+                )
             found = object.__new__(cls)
             found.type, found.index, found._backend = kind, at, None
             _known[name] = found
@@ -189,6 +197,20 @@ class Device:
 
 _known: dict[str, Device] = {}
 _registered: dict[str, Callable[[int | None], Backend]] = {}
+# The types that torch can name. Here, as there, most of them have no device.
+_TYPES = (
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy",
+    "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
+
+
+def _is_type(name: str) -> bool:
+    """Whether devices of this type can be named: torch's, those with a file in `devices/`, and registered ones."""
+    return (
+        name in _TYPES or name in _registered or importlib.util.find_spec(f".devices.{name}", __package__) is not None
+    )
+
+
 cpu = Device("cpu")
 _known["cpu:0"] = cpu
 

@@ -152,7 +152,8 @@ def _layer(writer: _Writer, module: Module, path: str) -> dict[str, Any]:
     except FileFormatError as error:
         what = str(error)
     if what:
-        raise TypeError(f"export.save: a file cannot have the {type(module).__name__} {path!r}: {what} cannot be told")
+        name = type(module).__name__
+        raise TypeError(f"export.save: a file cannot have the {name} {path!r}: {what} cannot be written")
     record["training"] = {name: part.training for name, part in module.named_modules()}
     return record
 
@@ -226,14 +227,14 @@ class _Reader:
         self._tensors = tensors
         self.nodes: dict[str, Node] = {}
 
-    def value(self, told: Any) -> Any:
-        if told is None or isinstance(told, (bool, int, str)):
-            return told
-        if isinstance(told, list):
-            return [self.value(part) for part in told]
-        if not isinstance(told, dict) or len(told) != 1:
-            raise FileFormatError(f"the program has a value of no known form: {told!r:.80}")
-        ((kind, held),) = told.items()
+    def value(self, data: Any) -> Any:
+        if data is None or isinstance(data, (bool, int, str)):
+            return data
+        if isinstance(data, list):
+            return [self.value(part) for part in data]
+        if not isinstance(data, dict) or len(data) != 1:
+            raise FileFormatError(f"the program has a value of no known form: {data!r:.80}")
+        ((kind, held),) = data.items()
         read = getattr(self, f"_read_{kind}", None) if isinstance(kind, str) and kind.isidentifier() else None
         if read is None:
             raise FileFormatError(f"the program has a value of an unknown kind: {kind!r:.80}")
@@ -324,11 +325,11 @@ def _owner(root: Module, parts: list[str]) -> Module:
 def _graph(nodes: Any, reader: _Reader, names: set[str]) -> Graph:
     """The graph. Its names become names of Python: those that would hide others are refused."""
     graph, taken = Graph(), Namespace()
-    for told in nodes:
-        op, name, target = told["op"], told["name"], told["target"]
+    for record in nodes:
+        op, name, target = record["op"], record["name"], record["target"]
         if not isinstance(name, str) or not name.isidentifier() or taken.create_name(name) != name:
             raise FileFormatError(f"the program has a node of the name {name!r:.60}, which is no name, or taken")
-        args, kwargs = reader.value(told["args"]), reader.value(told["kwargs"])
+        args, kwargs = reader.value(record["args"]), reader.value(record["kwargs"])
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
             raise FileFormatError(f"the node {name} has arguments of another form")
         for key in kwargs:
@@ -356,32 +357,31 @@ def _graph(nodes: Any, reader: _Reader, names: set[str]) -> Graph:
     return graph
 
 
-def _rebuilt(program: dict[str, Any], weights: list[Tensor], samples: list[Tensor]) -> ExportedProgram:
-    reader = _Reader(weights)
-    root = Module()
-    type_name = program["name"]
-    if not isinstance(type_name, str) or not type_name.isidentifier() or keyword.iskeyword(type_name):
-        raise FileFormatError(f"the program has the name {type_name!r:.60}, which is none")
-    for path, told in program["layers"].items():
+def _add_layers(root: Module, records: Mapping[str, Any], reader: _Reader) -> None:
+    """Makes the layers of a program, each at its path."""
+    for path, record in records.items():
         *parents, last = _parts(path)
-        layer = layers.made(told, reader.value)
-        modes = told["training"]
+        layer = layers.made(record, reader.value)
         for name, part in layer.named_modules():
-            part.training = modes[name] is True
+            part.training = record["training"][name] is True
         owner = _owner(root, parents)
         if last in owner._modules or hasattr(owner, last):
             raise FileFormatError(f"the program has {path!r:.80} twice")
         owner.add_module(last, layer)
+
+
+def _add_tensors(root: Module, records: Any, weights: list[Tensor]) -> None:
+    """Puts the parameters, buffers and constants of a program at their paths, those of the layers as well."""
     made: dict[int, Tensor] = {}
-    for path, number, kind, persistent, requires_grad in program["tensors"]:
+    for path, number, kind, persistent, requires_grad in records:
         *parents, last = _parts(path)
         owner, value = _owner(root, parents), weights[_index(number, len(weights))]
         before = vars(owner).get(last)
         if isinstance(before, Tensor) and before.shape != value.shape:
             raise FileFormatError(f"{path} has the shape {value.shape}, the layer has {before.shape}")
-        if before is not None and not isinstance(before, Tensor) or last[:1] == "_" and hasattr(Module(), last):
-            raise FileFormatError(f"the program has a tensor {path!r:.80}, whose name is taken")
-        if before is None and hasattr(owner, last) and last not in {*owner._parameters, *owner._buffers}:
+        taken = before is not None and not isinstance(before, Tensor) or last[:1] == "_" and hasattr(Module(), last)
+        unknown = before is None and hasattr(owner, last) and last not in {*owner._parameters, *owner._buffers}
+        if taken or unknown:
             raise FileFormatError(f"the program has a tensor {path!r:.80}, whose name is taken")
         if number not in made:
             made[number] = Parameter(value, requires_grad is True) if kind == "parameter" else value
@@ -394,20 +394,35 @@ def _rebuilt(program: dict[str, Any], weights: list[Tensor], samples: list[Tenso
     for path, owner, name, _ in layers.tensors_of(root):
         if getattr(owner, name).device.type == "meta":
             raise FileFormatError(f"the program has no tensor for {path}")
-    names = {path for path, *_ in program["tensors"]} | set(program["layers"])
-    graph = _graph(program["nodes"], reader, names)
+
+
+def _inputs_of(program: Mapping[str, Any], reader: _Reader, sampled: _Reader) -> Inputs:
+    """The inputs of a program, with the sizes that may differ."""
     parameters = [
         inspect.Parameter(
             name, inspect._ParameterKind(kind), default=reader.value(default[0]) if default else inspect.Parameter.empty
         )
         for name, kind, default in program["signature"]
     ]
-    sampled = _Reader(samples)
     inputs = Inputs(inspect.Signature(parameters), sampled.value(program["given"]))
     sizes = reader.value(program["sizes"])
     if [len(one) for one in sizes] != [len(one) for one in inputs.sizes]:
         raise FileFormatError("the program has sizes that its inputs do not have")
     inputs.sizes = sizes
+    return inputs
+
+
+def _rebuilt(program: dict[str, Any], weights: list[Tensor], samples: list[Tensor]) -> ExportedProgram:
+    """The program that a file describes."""
+    reader, sampled, root = _Reader(weights), _Reader(samples), Module()
+    type_name = program["name"]
+    if not isinstance(type_name, str) or not type_name.isidentifier() or keyword.iskeyword(type_name):
+        raise FileFormatError(f"the program has the name {type_name!r:.60}, which is none")
+    _add_layers(root, program["layers"], reader)
+    _add_tensors(root, program["tensors"], weights)
+    names = {path for path, *_ in program["tensors"]} | set(program["layers"])
+    graph = _graph(program["nodes"], reader, names)
+    inputs = _inputs_of(program, reader, sampled)
     placed = [node.name for node in graph.nodes if node.op == "placeholder"]
     wanted = [name for name, leaf in zip(inputs.names, inputs.leaves, strict=True) if isinstance(leaf, Tensor)]
     if len(placed) != len(wanted):

@@ -96,7 +96,7 @@ def quantize_file(
     OptionError, FileFormatError, ModelError for NaN and infinite weights, Cancelled once `cancel` is set.
     """
     path, kind = Path(target), type_name(kind)
-    _check_target(source, path, kind)
+    _check_target(source, path)
     if kind in OF_ACTIVATIONS and path.suffix == ".gguf":
         raise OptionError(
             f"{kind} is llama.cpp's type of activations: it ends with a crash on matrices of it", where="type",
@@ -179,7 +179,7 @@ def _check_storable(name: str, kind: str, path: Path, where: str) -> None:
     )
 
 
-def _check_target(source: AnySource, path: Path, kind: str) -> None:
+def _check_target(source: AnySource, path: Path) -> None:
     if path.suffix not in (".gguf", ".safetensors"):
         raise OptionError(
             f"cannot tell the format of {path.name}", where="output", hint="End it in .gguf or .safetensors"

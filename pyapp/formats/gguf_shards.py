@@ -7,20 +7,17 @@ metadata; each has `split.no` (from 0), `split.count` and `split.tensors.count` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo
+from .checkpoint import Checkpoint
 from .first_among_files import FirstAmongFiles
 from .gguf import GgufFile
 from .part_names import part_names
-from .source import AnySource, ByteSource, FileSource, close_source, open_source
-
-if TYPE_CHECKING:
-    from pyapp.engine.device import Device
-    from pyapp.engine.tensor import Tensor
+from .several_files import SeveralFiles
+from .source import AnySource, ByteSource, FileSource
 
 KEYS = ("split.no", "split.count", "split.tensors.count")
 HINT = "Put all parts of the model into one folder, with the names that they were published under"
@@ -40,11 +37,13 @@ def _split(file: GgufFile, key: str, default: int) -> int:
     return value if type(value) is int else default
 
 
-class ShardedGguf(Checkpoint):
+class ShardedGguf(SeveralFiles):
     """All tensors of a model in several parts, and the metadata of its first part (without `split.…`), as in GgufFile.
 
     `first` is one of the parts, opened. `parts(name)` opens another one by its name; by default the file beside it.
     """
+
+    WORD = "part"
 
     def __init__(self, first: GgufFile, parts: Callable[[str], AnySource] | None = None) -> None:
         super().__init__(first.source)
@@ -55,21 +54,16 @@ class ShardedGguf(Checkpoint):
             number = _split(first, "split.no", 0) + 1
             what = f"this is part {number:,} of {count:,} of a model, but its name does not say so"
             self._broken(what, "Name the parts NAME-00001-of-00003.gguf and so on")
-        self._parts: list[GgufFile] = []
-        self._place_of: dict[str, GgufFile] = {}
+        opened: list[GgufFile] = []
         try:
             for number, name in enumerate(names):
-                self._parts.append(first if name == own else self._open(name, parts or self._beside))
-                self._check(name, number, count)
-            self._merge()
+                opened.append(first if name == own else self._open(name, parts or self._beside, GgufFile))
+                self._check(opened[-1], name, number, count)
+            self._merge(opened)
         except BaseException:
             self._close_others()
             raise
         self.format = f"{first.format} in {count} parts"
-
-    @property
-    def size(self) -> int:
-        return sum(part.source.size for part in self._parts)
 
     def _broken(self, what: str, hint: str = HINT) -> NoReturn:
         raise FileFormatError(what, where=self.source.name, hint=hint)
@@ -79,30 +73,19 @@ class ShardedGguf(Checkpoint):
             self._broken("this is one part of a model in several; the others are not there", "Choose all of its parts")
         return self.source.path.with_name(name)
 
-    def _open(self, name: str, parts: Callable[[str], AnySource]) -> GgufFile:
-        try:
-            source = open_source(parts(name))
-        except (FileNotFoundError, KeyError):
-            self._broken(f"the part {name!r} is missing")
-        try:
-            return GgufFile(source)
-        except BaseException:
-            close_source(source)
-            raise
-
-    def _check(self, name: str, number: int, count: int) -> None:
-        found = tuple(_split(self._parts[-1], key, -1) for key in KEYS[:2])
+    def _check(self, part: GgufFile, name: str, number: int, count: int) -> None:
+        found = tuple(_split(part, key, -1) for key in KEYS[:2])
         if found != (number, count):
             wanted = f"expected part {number + 1:,} of {count:,}"
             self._broken(f"{name!r} is part {found[0] + 1:,} of {found[1]:,}, {wanted}")
 
-    def _merge(self) -> None:
-        first = self._parts[0]
-        for part in self._parts:
+    def _merge(self, parts: Sequence[GgufFile]) -> None:
+        first = parts[0]
+        for part in parts:
             for name, info in part.tensors.items():
                 if name in self.tensors:
                     self._broken(f"the tensor {name[:100]!r} is in two parts")
-                self.tensors[name], self._place_of[name] = info, part
+                self.tensors[name], self._file_of[name] = info, part
         total = _split(first, KEYS[2], len(self.tensors))
         if total != len(self.tensors):
             self._broken(f"the parts have {len(self.tensors):,} tensors, expected {total:,}")
@@ -110,21 +93,3 @@ class ShardedGguf(Checkpoint):
         self.values: dict[str, Any] = {key: value for key, value in first.values.items() if key not in KEYS}
         self.types: dict[str, str] = {key: kind for key, kind in first.types.items() if key not in KEYS}
         self.metadata = {key: text for key, text in first.metadata.items() if key not in KEYS}
-
-    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
-        return self._place_of[info.name]._read(info, finite, device)
-
-    def read_bytes(self, name: str) -> bytes | memoryview:
-        return self._place_of[name].read_bytes(name)
-
-    def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
-        return self._place_of[name]._place(name)
-
-    def _close_others(self) -> None:
-        for part in self._parts:
-            if part.source is not self.source:
-                part.close()
-
-    def close(self) -> None:
-        self._close_others()
-        super().close()

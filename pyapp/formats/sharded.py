@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pyapp.engine import quant
-from pyapp.engine.device import Device
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo
+from .checkpoint import Checkpoint
 from .first_among_files import FirstAmongFiles
 from .part_names import INDICES
 from .pytorch import PyTorchFile
 from .safe_json import parse_json
 from .safetensors import SafetensorsFile, write_safetensors
+from .several_files import SeveralFiles
 from .sink import open_sink
-from .source import AnySource, ByteSource, FileSource, close_source, open_source, read_whole
+from .source import AnySource, ByteSource, FileSource, read_whole
 
 SHARDS_LIMIT = 4096
 NAME_LIMIT = 1000
@@ -69,30 +69,28 @@ def _index(source: ByteSource) -> dict[str, Any]:
     return dict(index)
 
 
-class ShardedFile(Checkpoint):
+class ShardedFile(SeveralFiles):
     """All tensors of an index. `shards(name)` opens a shard by its name; by default the file beside the index.
 
     `metadata` is that of the first shard and of the index. FileFormatError if a shard is missing, or has other tensors
     than those in the index.
     """
 
+    WORD = "shard"
+
     def __init__(self, source: ByteSource, shards: Callable[[str], AnySource] | None = None) -> None:
         super().__init__(source)
         index = _index(source)
-        self._shards: dict[str, Checkpoint] = {}
+        opened: dict[str, Checkpoint] = {}
         try:
             for name in _names(source, index):
-                self._shards[name] = self._open(name, shards or self._beside)
-            self._merge(index["weight_map"], index)
+                reader = PyTorchFile if name.endswith(".bin") else SafetensorsFile
+                opened[name] = self._open(name, shards or self._beside, reader)
+            self._merge(opened, index)
         except BaseException:
-            self._close_shards()
+            self._close_others()
             raise
-        first = next(iter(self._shards.values()))
-        self.format = f"{first.format} in {len(self._shards)} shards"
-
-    @property
-    def size(self) -> int:
-        return self.source.size + sum(shard.source.size for shard in self._shards.values())
+        self.format = f"{self._others[0].format} in {len(opened)} shards"
 
     def _broken(self, what: str) -> NoReturn:
         _broken(self.source, what)
@@ -104,46 +102,17 @@ class ShardedFile(Checkpoint):
             self._broken("the index is not a file on disk, so its shards cannot be found: give ShardedFile `shards`")
         return self.source.path.with_name(name)
 
-    def _open(self, name: str, shards: Callable[[str], AnySource]) -> Checkpoint:
-        try:
-            source = open_source(shards(name))
-        except (FileNotFoundError, KeyError):
-            self._broken(f"the shard {name!r} is missing")
-        try:
-            return PyTorchFile(source) if name.endswith(".bin") else SafetensorsFile(source)
-        except BaseException:
-            close_source(source)
-            raise
-
-    def _merge(self, places: Mapping[str, str], index: Mapping[str, Any]) -> None:
-        self._places = dict(places)
-        for tensor, name in places.items():
-            info = self._shards[name].tensors.get(tensor)
+    def _merge(self, opened: Mapping[str, Checkpoint], index: Mapping[str, Any]) -> None:
+        for tensor, name in index["weight_map"].items():
+            info = opened[name].tensors.get(tensor)
             if info is None:
                 self._broken(f"the shard {name!r} has no tensor {tensor[:100]!r}")
-            self.tensors[tensor] = info
-        first = next(iter(self._shards.values()))
+            self.tensors[tensor], self._file_of[tensor] = info, opened[name]
+        first = self._others[0]
         noted = index.get("metadata")
         self.metadata = dict(first.metadata)
         self.metadata |= {k: str(v)[:NAME_LIMIT] for k, v in (noted if isinstance(noted, dict) else {}).items()}
         self.config = first.config
-
-    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
-        return self._shards[self._places[info.name]].read(info.name, finite=finite, device=device)
-
-    def read_bytes(self, name: str) -> bytes | memoryview:
-        return self._shards[self._places[name]].read_bytes(name)
-
-    def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
-        return self._shards[self._places[name]]._place(name)
-
-    def _close_shards(self) -> None:
-        for shard in self._shards.values():
-            shard.close()
-
-    def close(self) -> None:
-        self._close_shards()
-        super().close()
 
 
 def write_sharded_safetensors(

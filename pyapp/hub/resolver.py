@@ -23,6 +23,11 @@ from .download import fetch, list_files
 from .registry import ModelEntry, ModelFile, embedded_path, models
 
 HUB_NAME = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+?))?(:(?P<file>[^:\\]+))?")
+# The address of a repository, or of a file in it, as a browser shows it or as llama.cpp and fsspec write it.
+HUB_ADDRESS = re.compile(
+    r"(https?://)?(www\.)?(huggingface\.co|hf\.co)/(?P<web>[\w.-]+/[\w.-]+)(/(blob|resolve|tree|raw)/(?P<revision>[^/?#]+)(/(?P<file>[^?#]+))?)?/?([?#].*)?"
+    r"|hf://(?P<short>[\w.-]+/[\w.-]+)/?"
+)
 # Files of a model folder with a suffix of weights that are not weights.
 _NOT_WEIGHTS = re.compile(
     r"voices/.*|tok.*|.*tokenizer\.bin|(.*[-._])?mmproj.*\.gguf|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+",
@@ -392,7 +397,20 @@ def _similar(name: str, names: Iterable[str]) -> str | None:
     return f"Did you mean {close[0]}?" if close else None
 
 
+def _name_of_address(match: re.Match[str]) -> str:
+    """The name of what a HUB_ADDRESS leads to."""
+    revision, file = match["revision"], match["file"]
+    named = f"@{revision}" if revision not in (None, "main") else ""
+    return f"{match['web'] or match['short']}{named}{f':{file}' if file else ''}"
+
+
 def _unknown(name: str) -> ModelNotFoundError:
+    if address := HUB_ADDRESS.fullmatch(name):
+        hint = f"Give its name on the hub: {_name_of_address(address)}"
+        return ModelNotFoundError("this is an address, not a name", where=name, hint=hint)
+    if "://" in name:
+        hint = "Download the file and give its path, or give a name on the hub: owner/repo:file"
+        return ModelNotFoundError("addresses are not opened", where=name, hint=hint)
     looks_like_path = name.startswith((".", "/", "~")) or Path(name).suffix.lower() in WEIGHTS or os.sep in name
     if looks_like_path:
         what, known = "there is no such file or folder", "Give a file, a folder or owner/repo:file"

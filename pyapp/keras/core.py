@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import inspect
 import math
 import re
 import sys
@@ -25,6 +24,20 @@ from ..train.names import clear_names, unique_name
 from ..train.stateless import SCOPES, check_count, values_of
 from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
+from .call_arguments import (
+    argument_names,
+    arguments_of,
+    has_tensors,
+    is_any,
+    is_list_of_numbers,
+    is_list_of_texts,
+    is_of_a_user,
+    is_shape,
+    is_texts,
+    shape_arguments,
+    shapes_for,
+    takes_any,
+)
 from .call_state import STATE, training_mode, weights_of
 from .collections import LayerDict, LayerList, tracked
 from .dtype_policies import DTypePolicy, DTypePolicyMap
@@ -141,8 +154,8 @@ class Layer(Configured, Module):
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        cls.makes_masks = _is_own(cls.compute_mask)
-        cls.says_outputs = _is_own(cls.compute_output_shape) or _is_own(cls.compute_output_spec)
+        cls.makes_masks = is_of_a_user(cls.compute_mask)
+        cls.says_outputs = is_of_a_user(cls.compute_output_shape) or is_of_a_user(cls.compute_output_spec)
         if "build" in cls.__dict__:
             cls.build = _within_scope(cls.build)  # type: ignore[method-assign]
 
@@ -286,13 +299,13 @@ class Layer(Configured, Module):
             return None
         kind = type(self)
         if not self.built:
-            if not _is_own(kind.build) and any(not layer.built for layer in self._layers):
+            if not is_of_a_user(kind.build) and any(not layer.built for layer in self._layers):
                 return None  # the call builds the layers inside
             self._build_for(args[0] if args else next(iter(kwargs.values())), args, kwargs)
-        if _is_own(kind.compute_output_spec):
+        if is_of_a_user(kind.compute_output_spec):
             found = self.compute_output_spec(*args, **kwargs)
         else:
-            names = _shape_arguments(kind.compute_output_shape)
+            names = shape_arguments(kind.compute_output_shape)
             shapes = self.compute_output_shape(**shapes_for(self, names, args, kwargs))
             found = map_shapes(lambda one: KerasTensor(one, self.compute_dtype), shapes)
         self._mask_symbols(args, kwargs, found)
@@ -587,7 +600,10 @@ class Layer(Configured, Module):
         if args:
             first = args[0]
             if isinstance(first, list):
-                first = ops.as_tensor(first) if _is_numbers(first) else np.array(first) if _is_texts(first) else first
+                if is_list_of_numbers(first):
+                    first = ops.as_tensor(first)
+                elif is_list_of_texts(first):
+                    first = np.array(first)
             more = [self._cast_tensors(value) for value in args[1:]] if len(args) > 1 else ()
             first = self._in_compute_dtype(first) if isinstance(first, Tensor) else map_structure(self._as_input, first)
             args = (first, *more)
@@ -693,22 +709,22 @@ class Layer(Configured, Module):
 
     def _take_masks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Gives the call the masks of its tensors; returns those of the first argument, None if it has none."""
-        names = _argument_names(type(self).call)
+        names = argument_names(type(self).call)
         given = {**dict(zip(names, args, strict=False)), **kwargs}
-        tensors = {name: value for name, value in given.items() if _has_tensors(value) and "mask" not in name}
+        tensors = {name: value for name, value in given.items() if has_tensors(value) and "mask" not in name}
         if len(tensors) == 1 and "mask" in names and given.get("mask") is None:
             masks = map_structure(mask_of, next(iter(tensors.values())))
-            if _any(masks):
+            if is_any(masks):
                 kwargs["mask"] = masks
         elif len(tensors) > 1:
             for name, value in tensors.items():
                 masks = map_structure(mask_of, value)
-                if f"{name}_mask" in names and given.get(f"{name}_mask") is None and _any(masks):
+                if f"{name}_mask" in names and given.get(f"{name}_mask") is None and is_any(masks):
                     kwargs[f"{name}_mask"] = masks
         if kwargs.get("mask") is not None:
             return kwargs["mask"]
         first = map_structure(mask_of, args[0] if args else next(iter(kwargs.values()), None))
-        return first if _any(first) else None
+        return first if is_any(first) else None
 
     def _pass_masks(self, inputs: Any, outputs: Any, masks: Any) -> None:
         """Sets the masks of the outputs, unless the call has set them. Warns where they are lost."""
@@ -728,7 +744,7 @@ class Layer(Configured, Module):
                 set_mask(leaf, mask)
 
     def _build_for(self, inputs: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
-        several = _shape_arguments(type(self).build)
+        several = shape_arguments(type(self).build)
         if len(several) > 1 and (args or kwargs):
             self._build_for_several(shapes_for(self, several, args, kwargs or {}))
             return
@@ -771,9 +787,9 @@ class Layer(Configured, Module):
         def symbolic(shape: Any) -> KerasTensor:
             return KerasTensor(shape, self.compute_dtype)
 
-        others = (map_shapes(symbolic, one) if _is_shape(one) else one for one in args[1:])
+        others = (map_shapes(symbolic, one) if is_shape(one) else one for one in args[1:])
         named = {
-            key.removesuffix("_shape") if _is_shape(one) else key: map_shapes(symbolic, one) if _is_shape(one) else one
+            key.removesuffix("_shape") if is_shape(one) else key: map_shapes(symbolic, one) if is_shape(one) else one
             for key, one in kwargs.items()
         }
         first = (map_shapes(symbolic, args[0]),) if args else ()
@@ -839,7 +855,7 @@ class Layer(Configured, Module):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as JSON values."""
-        taken, every = arguments_of(type(self).__init__), _takes_any(type(self).__init__)
+        taken, every = arguments_of(type(self).__init__), takes_any(type(self).__init__)
         policy = dtype_policies.serialize(self._dtype_policy)
         shared = {"name": self.name, "trainable": self._trainable, "dtype": policy}
         found = {key: value for key, value in shared.items() if every or key in taken}
@@ -887,40 +903,6 @@ def _outline(weights: list[Tensor]) -> str:
     return "[" + ", ".join(shown) + (", …]" if len(weights) > len(shown) else "]")
 
 
-def _is_own(method: Any) -> bool:
-    """Whether a method is a user's."""
-    return not (method.__module__ or "").startswith("pyapp.")  # None where exec has no __name__
-
-
-@functools.cache
-def _shape_arguments(method: Any) -> tuple[str, ...]:
-    """The names of the arguments of a `build` or a `compute_output_shape` of a user's; () for one of pyapp's."""
-    if not _is_own(method):
-        return ()
-    taken = inspect.signature(method).parameters.values()
-    return tuple(one.name for one in taken if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))[1:]
-
-
-def shapes_for(layer: Any, names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The shapes of the arguments of a call, by the names that a `build` has for them: one name stands for the first
-    argument, each of several is that of an argument and `_shape`. ValueError for another name."""
-    given = {**dict(zip(_argument_names(type(layer).call), args, strict=False)), **kwargs}
-    found = {
-        name: map_structure(lambda leaf: tuple(leaf.shape) if hasattr(leaf, "shape") else None, value)
-        for name, value in given.items()
-        if any(hasattr(leaf, "shape") for leaf in flatten(value))
-    }
-    if len(names) == 1:
-        return {names[0]: next(iter(found.values()), None)}
-    for name in names:
-        if not name.endswith("_shape") or name.removesuffix("_shape") not in _argument_names(type(layer).call):
-            raise ValueError(
-                f"layer {layer.name} ({type(layer).__name__}): {name!r} stands for no argument of call(); each of "
-                "several is named like one, with _shape at its end"
-            )
-    return {name: found[name.removesuffix("_shape")] for name in names if name.removesuffix("_shape") in found}
-
-
 def restored(value: Any) -> Any:
     """Layers of {"class_name", "config"}, in lists as well; other values as they are."""
     if isinstance(value, (list, tuple)):
@@ -929,54 +911,6 @@ def restored(value: Any) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, Layer)):
         return value
     return kind.from_config(value["config"])
-
-
-@functools.cache
-def arguments_of(call: Any) -> frozenset[str]:
-    """The names of the arguments of `call`."""
-    return frozenset(inspect.signature(call).parameters)
-
-
-@functools.cache
-def _takes_any(call: Any) -> bool:
-    """Whether `call` takes arguments of any name."""
-    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(call).parameters.values())
-
-
-@functools.cache
-def _argument_names(call: Any) -> tuple[str, ...]:
-    """The names of the arguments of `call` in order, without self."""
-    return tuple(inspect.signature(call).parameters)[1:]
-
-
-def is_texts(value: Any) -> bool:
-    """Whether it is an array of texts."""
-    return getattr(getattr(value, "dtype", None), "kind", "") in ("O", "U", "S", "T")
-
-
-def _is_texts(value: list[Any]) -> bool:
-    """Whether a list has texts, or lists of them."""
-    return bool(value) and all(isinstance(one, str) or (isinstance(one, list) and _is_texts(one)) for one in value)
-
-
-def _is_numbers(value: Any) -> bool:
-    """Whether it is a list of numbers, or of such lists: one input, not several."""
-    if not isinstance(value, list) or not value:
-        return False
-    return all(isinstance(one, (int, float)) or _is_numbers(one) for one in value)
-
-
-def _is_shape(value: Any) -> bool:
-    """Whether it is a shape of a tensor."""
-    return isinstance(value, (list, tuple)) and all(size is None or type(size) is int for size in value)
-
-
-def _has_tensors(value: Any) -> bool:
-    return any(isinstance(leaf, Tensor) for leaf in flatten(value))
-
-
-def _any(masks: Any) -> bool:
-    return any(mask is not None for mask in flatten(masks))
 
 
 class Function(Layer):
@@ -1041,7 +975,7 @@ class Operation(Layer, metaclass=_CountsLayers):
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor; the name where it takes one."""
         made = type(self).__init__
-        named = {"name": self.name} if "name" in arguments_of(made) or _takes_any(made) else {}
+        named = {"name": self.name} if "name" in arguments_of(made) or takes_any(made) else {}
         return {**self.settings(), **named}
 
 
@@ -1075,12 +1009,17 @@ class InputLayer(Layer):
 
     def __init__(
         self, shape: Any = None, batch_size: int | None = None, dtype: Any = None, batch_shape: Any = None,
-        name: str | None = None, input_shape: Any = None, optional: bool = False,
+        name: str | None = None, input_shape: Any = None, optional: bool = False, sparse: bool = False,
+        ragged: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(name=name)
         shape = input_shape if shape is None else shape
-        self.tensor = Input(shape, batch_size, dtype, batch_shape, self.name, optional)
+        self.tensor = Input(shape, batch_size, dtype, batch_shape, self.name, optional, sparse, ragged)
         self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        found = {"batch_shape": self.tensor.shape, "dtype": self.tensor.dtype, "sparse": False, "ragged": False}
+        return {**found, "name": self.name, "optional": self.tensor.optional}
 
     @property
     def output(self) -> Any:

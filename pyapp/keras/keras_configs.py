@@ -36,7 +36,8 @@ from . import (
     regularizers,
     schedules,
 )
-from .core import InputLayer, Layer, arguments_of
+from .call_arguments import arguments_of
+from .core import InputLayer, Layer
 from .lookup import CLASSES, Configured, as_json, described, registered_name
 from .structures import flatten, map_structure
 from .symbolic_tensors import Call, KerasTensor, infer, record
@@ -106,11 +107,6 @@ def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
     if layer.is_operation or kind.__name__ == "Model":
         raise TypeError(f"{layer.name} cannot be written to a file: save the weights alone with save_weights")
     config = Layer.get_config(layer) if inherits_config else layer.get_config()
-    if isinstance(layer, InputLayer):
-        tensor = layer.tensor
-        config = {"batch_shape": list(tensor.shape), "dtype": tensor.dtype, "name": layer.name}
-        if tensor.optional:
-            config["optional"] = True
     lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
     kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
     made = described(kind, _written(_without_trainable(kept)))

@@ -218,11 +218,16 @@ def _refuse_overwriting(path: Path, overwrite: bool) -> None:
 
 def _in_keras_form(path: Path, ending: str) -> bool:
     """Whether a file of this name is to be one of Keras'. Without h5py it is not, and a warning says so. ValueError for
-    a name of HDF5 files that Keras reads as another form."""
+    a name of HDF5 files that Keras reads as another form, and for an ending of no form."""
     if not path.name.endswith(ending):
         if ending == ".weights.h5" and path.suffix in _HDF5:
             raise ValueError(
                 f"{path.name}: in Keras, a file of this name has no weights alone; choose one with {ending}"
+            )
+        if path.suffix != ".safetensors":
+            raise ValueError(
+                f"The filename must end in `{ending}`. Received: filepath={path}: choose that, or .safetensors for "
+                "pyapp's own form"
             )
         return False
     if not has_hdf5():

@@ -75,10 +75,10 @@ class KerasTensor:
         return self._apply("multiply", lambda x, y: x * y, other, reverse=True)
 
     def __truediv__(self, other: Any) -> KerasTensor:
-        return self._apply("divide", lambda x, y: x / y, other)
+        return self._apply("true_divide", lambda x, y: x / y, other)
 
     def __rtruediv__(self, other: Any) -> KerasTensor:
-        return self._apply("divide", lambda x, y: x / y, other, reverse=True)
+        return self._apply("true_divide", lambda x, y: x / y, other, reverse=True)
 
     def __matmul__(self, other: Any) -> KerasTensor:
         return self._apply("matmul", lambda x, y: x @ y, other)
@@ -316,9 +316,16 @@ def Input(
     batch_shape: Any = None,
     name: str | None = None,
     optional: bool = False,
+    sparse: bool = False,
+    ragged: bool = False,
+    tensor: Any = None,
 ) -> KerasTensor:
     """A symbolic input of a model: `shape` is that of one example. For an `optional` one the model may be given None,
-    which its layers get."""
+    which its layers get. `tensor` is one that there is already, which is given back."""
+    if sparse or ragged:
+        raise NotImplementedError("Input: there are no sparse and no ragged tensors")
+    if tensor is not None:
+        return tensor
     if (shape is None) == (batch_shape is None):
         raise ValueError("Input: takes shape, that of one example, or batch_shape")
     sizes = tuple(batch_shape) if shape is None else (batch_size, *((shape,) if isinstance(shape, int) else shape))

@@ -17,8 +17,9 @@ from ..train.metrics import Mean, Metric
 from ..train.progress import ProgressBar
 from ..train.stateless import check_count, holding, values_of
 from . import optimizers
+from .call_arguments import arguments_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, by_path, parts_of, weights_of_outputs
-from .core import Layer, arguments_of
+from .core import Layer
 from .held_values import values_in
 from .keras_configs import Reading, compile_config
 from .settings import SETTINGS

@@ -226,6 +226,17 @@ def _map(value: Any, part: Callable[[MaskedTensor], Any]) -> Any:
     return type(value)(_map(one, part) for one in value) if type(value) in (tuple, list) else value
 
 
+def _data_of(value: Any) -> Any:
+    return _map(value, lambda x: x._data)
+
+
+def _of_parts(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], part: Callable[[Any], Any]
+) -> Any:
+    """The function of a part of each argument."""
+    return function(*map(part, args), **{key: part(value) for key, value in kwargs.items()})
+
+
 def _masked_in(values: Any) -> Iterator[MaskedTensor]:
     for value in values:
         if isinstance(value, MaskedTensor):
@@ -241,10 +252,7 @@ def _of_elements(name: str, function: Callable[..., Any], args: Sequence[Any], k
         same = other._mask is first._mask or (other.shape == first.shape and bool((other._mask == first._mask).all()))
         if not same:
             raise ValueError(f"{name}: Input masks must match: the masked tensors have different masks")
-    made = function(
-        *(_map(value, lambda x: x._data) for value in args),
-        **{key: _map(value, lambda x: x._data) for key, value in kwargs.items()},
-    )
+    made = _of_parts(function, args, kwargs, _data_of)
     if made is first._data and args and args[0] is first:  # in place
         return first
     if not isinstance(made, Tensor):
@@ -263,10 +271,8 @@ def _of_shape(name: str, function: Callable[..., Any], args: Sequence[Any], kwar
             return type(value)(mask_of(one) for one in value)
         return _map(value, lambda x: x._mask)
 
-    data = function(
-        *(_map(v, lambda x: x._data) for v in args), **{k: _map(v, lambda x: x._data) for k, v in kwargs.items()}
-    )
-    mask = function(*map(mask_of, args), **{key: mask_of(value) for key, value in kwargs.items()})
+    data = _of_parts(function, args, kwargs, _data_of)
+    mask = _of_parts(function, args, kwargs, mask_of)
     if isinstance(data, Tensor):
         return MaskedTensor(data, mask)
     return tuple(MaskedTensor(*pair) for pair in zip(data, mask, strict=True))

@@ -18,7 +18,7 @@ from pyapp.nn.audio.sound_text import MeanEncoder, SoundTextModel, TwoLayerProje
 from pyapp.nn.vision_language.picture_text import ANY, Size
 
 from .loading import sound_text
-from .loading.config import require
+from .loading.config import optional_object, require
 from .loading.sound_text import SoundTextConfig
 
 MODEL_TYPES = ("audioflamingo3", "musicflamingo")
@@ -72,9 +72,7 @@ class Config(SoundTextConfig):
     @property
     def rotation(self) -> tuple[Any, Any, Any]:
         """Of what turns vectors: the base, the part of a vector for each of both angles, and seconds of a frame."""
-        rotary = self.values.get("rope_parameters")
-        require(rotary is None or isinstance(rotary, Mapping), f"rope_parameters is {rotary!r:.60}, expected an object")
-        own, values = rotary or {}, self.values
+        own, values = optional_object(self.values, "rope_parameters"), self.values
         share = own.get("partial_rotary_factor", values.get("partial_rotary_factor", ROTATED))
         return own.get("rope_theta", THETA), share, values.get("audio_frame_step", FRAME)
 

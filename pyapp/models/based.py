@@ -20,7 +20,7 @@ from pyapp.nn.layers.normalization import RMSNorm
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import causal_convolution
 
-from .loading.config import LIMITS, DecoderConfig, require
+from .loading.config import LIMITS, DecoderConfig, as_object, require
 from .loading.weights import Stored, cut_apart
 
 MODEL_TYPES = ("based",)
@@ -89,12 +89,9 @@ class Config(DecoderConfig):
             require(
                 values.get(name, wanted) in (wanted, None), f"{name} is {values.get(name)!r:.40}, expected {wanted}"
             )
-        parts = []
-        for name in ("mixer", "alt_mixer", "alt_mixer_2"):
-            part = found.pop(name, None) or {}
-            require(isinstance(part, dict), f"{name} is {part!r:.60}, expected an object")
-            parts.append(part)
-        mixer, features, attention = parts
+        mixer, features, attention = (
+            as_object(found.pop(name, None) or {}, name) for name in ("mixer", "alt_mixer", "alt_mixer_2")
+        )
         kernels = mixer.get("kernel_sizes") or [mixer.get("kernel_size", 3)]
         require(
             isinstance(kernels, list) and len(kernels) == 1, f"kernel_sizes is {kernels!r:.60}, expected one number"

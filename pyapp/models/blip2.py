@@ -5,7 +5,6 @@ the text too. BLIP-2's language model is a decoder such as OPT, or as InstructBL
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -23,7 +22,8 @@ from pyapp.nn.vision_language.query_former import query_layers
 
 from ._index import MODEL_TYPES as MODULES
 from .loading import picture_text
-from .loading.config import read_config, require, stated
+from .loading.architectures import architecture
+from .loading.config import object_of, optional_object, read_config, require, stated
 from .loading.picture_text import PictureTextConfig
 from .loading.pictures_config import PatchConfig
 from .loading.query_config import QueryConfig
@@ -42,10 +42,6 @@ def _is_t5(text: Any) -> bool:
     return isinstance(kind, str) and MODULES.get(kind) == T5
 
 
-def _t5() -> Any:
-    return importlib.import_module(f"pyapp.models.{T5}")
-
-
 def adapted(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
     """The configuration of a file with these tensors, as that of its T5 alone would be."""
     text = settings.get("text_config")
@@ -53,7 +49,7 @@ def adapted(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Mapping[st
         return settings
     before = "language_model."
     own = {name.removeprefix(before): shape for name, shape in names.items() if name.startswith(before)}
-    return {**settings, "text_config": _t5().adapted(text, own)}
+    return {**settings, "text_config": architecture(T5).adapted(text, own)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,21 +78,19 @@ class Config(PictureTextConfig):
 
     @classmethod
     def parts(cls, values: Mapping[str, Any], other: str) -> tuple[Any, Mapping[str, Any]]:
-        text, found = values.get("text_config"), values.get(other)
+        text = values.get("text_config")
         if not _is_t5(text):
             return super().parts(values, other)
-        require(isinstance(found, dict), f"{other} is {found!r:.60}, expected an object")
-        assert isinstance(text, dict) and isinstance(found, dict)
-        return T5Config.from_dict(text), found
+        assert isinstance(text, dict)
+        return T5Config.from_dict(text), object_of(values, other)
 
     def check(self) -> None:
         super().check()
-        count, own = self.values.get("num_query_tokens", 32), self.values.get("qformer_config")
+        count, own = self.values.get("num_query_tokens", 32), optional_object(self.values, "qformer_config")
         require(
             type(count) is int and 1 <= count <= 1 << 14, f"num_query_tokens is {count!r:.60}, expected 1 to 16,384"
         )
-        require(own is None or isinstance(own, dict), f"qformer_config is {own!r:.60}, expected an object")
-        texts = isinstance(own, dict) and own.get("use_qformer_text_input")
+        texts = own.get("use_qformer_text_input")
         require(not texts, "use_qformer_text_input is true, which is for comparing texts with pictures, expected false")
         assert self.queries
 
@@ -205,7 +199,7 @@ class Blip2Reader(SequenceToSequence):
         self.config = config
         self.vision_tower = BlipVision(config.vision_config)
         self.multi_modal_projector = Projector(config, text.d_model)
-        self.language_model = _t5().TASKS["seq2seq-lm"](text)
+        self.language_model = architecture(T5).TASKS["seq2seq-lm"](text)
         self.most = self.language_model.most
 
     @property

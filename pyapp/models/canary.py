@@ -25,7 +25,16 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.positions.sinusoids import separate_sinusoids
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import FixedPositions, Memory
 
-from .loading.config import check_depth, check_fields, check_heads, check_padding, check_token, read_config, require
+from .loading.config import (
+    check_depth,
+    check_fields,
+    check_heads,
+    check_padding,
+    check_token,
+    optional_object,
+    read_config,
+    require,
+)
 from .loading.fast_conformer_config import FastConformerConfig
 
 MODEL_TYPES = ("canary", "cohere_asr")
@@ -114,9 +123,7 @@ class Config:
         encoder = FastConformerConfig.part_of(values, ENCODERS.get(kind, ENCODERS["canary"]))
         own: Any = {}
         if kind == "canary":
-            own = values.get("decoder_config") or {}
-            require(isinstance(own, Mapping), f"decoder_config is {own!r:.60}, expected an object")
-            own = {"head_dim": 128, **own}
+            own = {"head_dim": 128, **optional_object(values, "decoder_config")}
             usual = {"decoder_start_token_id": 7, "tie_word_embeddings": True}
         else:
             usual = {"tie_word_embeddings": False}

@@ -23,7 +23,7 @@ from pyapp.nn.vision.towers import direction_scores
 from pyapp.nn.vision.vision import as_sequence
 from pyapp.nn.vision.windows import WindowEncoder
 
-from .loading.config import check_fields, check_padding, read_config, require, stated
+from .loading.config import check_fields, check_padding, optional_object, read_config, require, stated
 from .loading.towers_config import TextConfig
 
 MODEL_TYPES = ("clap",)
@@ -131,10 +131,7 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; other keys are ignored."""
-        parts = {name: values.get(name) or {} for name in ("text_config", "audio_config")}
-        for name, own in parts.items():
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
-        text, audio = parts["text_config"], parts["audio_config"]
+        text, audio = (optional_object(values, name) for name in ("text_config", "audio_config"))
         found = cls(read_config(RobertaConfig, text), read_config(SoundConfig, audio), dict(values))
         width = found.projection_dim
         require(type(width) is int and 1 <= width <= WIDEST, f"projection_dim is {width!r:.60}")

@@ -13,7 +13,7 @@ from pyapp.nn.decoders.decoder_blocks import GPT2Block
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 
-from .loading.config import require
+from .loading.config import check_divides, require
 from .loading.gguf import Gguf
 from .loading.gpt2_form import GGUF_KEYS, GGUF_NAMES, Gpt2Config
 
@@ -41,8 +41,7 @@ class Config(Gpt2Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        groups = self.num_query_groups
-        require(self.n_head % groups == 0, f"num_query_groups {groups} does not divide n_head {self.n_head}")
+        check_divides(self, "num_query_groups", "n_head")
 
     @property
     def num_key_value_heads(self) -> int:

@@ -7,7 +7,6 @@ transformers reads it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,9 +16,9 @@ from pyapp.errors import ModelError
 from pyapp.nn import Linear, Module
 from pyapp.nn.vision_language.picture_text import PictureTextModel
 
-from ._index import SEEING
 from .loading import picture_text
-from .loading.config import require, stated
+from .loading.architectures import seeing_architecture
+from .loading.config import object_of, require, stated
 
 MODEL_TYPES = ("colpali", "colqwen2")
 IMAGE_PROCESSOR = {"colpali": "Siglip", "colqwen2": "Qwen2VL"}  # of files that name none
@@ -59,14 +58,12 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json. ModelError for a language model that is not known."""
-        own, kinds = values.get("vlm_config"), FORMS[values["model_type"]][0]
-        require(isinstance(own, dict), f"vlm_config is {own!r:.60}, expected an object")
-        assert isinstance(own, dict)
+        own, kinds = object_of(values, "vlm_config"), FORMS[values["model_type"]][0]
         kind = own.get("model_type", kinds[0])
         require(kind in kinds, f"the model {kind!r:.50} in vlm_config is not known: expected {' or '.join(kinds)}")
         width = values.get("embedding_dim", 128)
         require(type(width) is int and 1 <= width <= WIDEST, f"embedding_dim is {width!r:.60}")
-        module = importlib.import_module(f"pyapp.models.{SEEING[kind]}")
+        module = seeing_architecture(kind)
         return cls(module.Config.from_dict({**own, "model_type": kind}), dict(values))
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,7 +88,7 @@ class PageEmbedder(Module):
         super().__init__()
         self.config = config
         seen = config.vlm_config
-        module = importlib.import_module(f"pyapp.models.{SEEING[seen.to_dict()['model_type']]}")
+        module = seeing_architecture(seen.to_dict()["model_type"])
         self.vlm: PictureTextModel = module.TASKS[picture_text.TASK](seen)
         self.vlm.sections = ()
         del self.vlm.language_model.lm_head  # files have none

@@ -7,7 +7,6 @@ The parts are other architectures. Parameters have the names of Hugging Face's f
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from pyapp.nn.audio.sound_codes import Codes
 from pyapp.nn.decoders.decoder import WholeText
 from pyapp.nn.parameter import new_parameter
 
-from ._index import MODEL_TYPES as MODULES
+from .loading.architectures import architecture
 from .loading.config import object_of, require, stated
 from .loading.sound_parts import codec_of, module_of_part
 from .loading.weights import Stored
@@ -69,7 +68,7 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json. ModelError for parts that are not known or do not fit."""
-        language = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}").Config
+        language = architecture(LANGUAGE).Config
         own = {"model_type": LANGUAGE, "tie_word_embeddings": False}
         depth = object_of(values, "depth_decoder_config")
         found = cls(
@@ -128,7 +127,7 @@ class Csm(Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        language = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}").TASKS["causal-lm"]
+        language = architecture(LANGUAGE).TASKS["causal-lm"]
         width, books, entries = config.backbone.hidden_size, config.num_codebooks, config.entries
         self.embed_text_tokens = Embedding(config.vocab_size, width)
         self.backbone, self.depth = language(config.backbone), language(config.depth)

@@ -16,7 +16,7 @@ from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable, SelfAttention, 
 from pyapp.nn.decoders.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.experts import SparseFeedForward
 
-from .loading.config import DecoderConfig, check_choice, check_positive, require
+from .loading.config import DecoderConfig, check_choice, check_positive, optional_object, require
 from .loading.gguf import KEYS, Gguf
 from .loading.weights import Stored
 
@@ -60,13 +60,11 @@ class Config(DecoderConfig):
         """From the object of a config.json. ModelError for a form of DBRX that is not known."""
         found = {new: values[old] for old, new in FIELDS.items() if old in values}
         for name, own in (("attn_config", OF_ATTENTION), ("ffn_config", OF_EXPERTS)):
-            given = values.get(name) or {}
-            require(isinstance(given, Mapping), f"{name} is {given!r:.60}, expected an object")
+            given = optional_object(values, name)
             found |= {new: given[old] for old, new in own.items() if old in given}
             if name == "ffn_config":
-                shares, activation = given.get(NORMALIZED, 1.0), given.get("ffn_act_fn") or {}
+                shares, activation = given.get(NORMALIZED, 1.0), optional_object(given, "ffn_act_fn")
                 require(shares in (None, 1), f"ffn_config has {NORMALIZED} {shares!r:.40}, and only 1 or null is known")
-                require(isinstance(activation, Mapping), f"ffn_act_fn is {activation!r:.60}, expected an object")
                 found |= {"norm_topk_prob": shares is not None, "hidden_act": activation.get("name", "silu")}
         made: Config = super().from_dict({**found, **values})
         require(not made.tie_word_embeddings, "tie_word_embeddings is true, which DBRX has not")

@@ -31,7 +31,7 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
 
-from .loading.config import require
+from .loading.config import check_divides, require
 from .loading.encoder_config import EncoderConfig
 
 MODEL_TYPES = ("deberta-v2", "deberta")
@@ -79,7 +79,7 @@ class Config(EncoderConfig):
             self.conv_kernel_size <= WIDEST_KERNEL and self.conv_kernel_size % 2 == (self.conv_kernel_size > 0),
             f"conv_kernel_size is {self.conv_kernel_size}, expected an odd number up to {WIDEST_KERNEL}",
         )
-        require(self.hidden_size % self.conv_groups == 0, f"conv_groups {self.conv_groups} does not divide hidden_size")
+        check_divides(self, "conv_groups", "hidden_size")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:

@@ -24,7 +24,7 @@ from pyapp.nn.decoders.sparse_attention import EPSILON, CachedIndexedText, Index
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import layers_in, query_growth, require
+from .loading.config import check_divides, layers_in, query_growth, require
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf, without_layers_ahead
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
@@ -158,7 +158,7 @@ class Config(LatentConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         experts, groups = self.n_routed_experts, self.n_group
-        require(experts % groups == 0, f"n_group {groups} does not divide n_routed_experts {experts}")
+        check_divides(self, "n_group", "n_routed_experts")
         require(self.topk_group <= groups, f"topk_group is {self.topk_group}, of {groups} groups")
         chosen, most = self.num_experts_per_tok, experts // groups * self.topk_group
         require(chosen <= most, f"num_experts_per_tok is {chosen}, of {most} experts that may be chosen")

@@ -28,7 +28,7 @@ from pyapp.nn.encoders.encoders import (
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 
-from .loading.config import FileConfig, check_padding, require
+from .loading.config import FileConfig, check_divides, check_padding, require
 from .loading.gguf import WITHOUT_TYPES, Gguf, encoder_settings
 from .loading.labels import Labelled
 
@@ -59,7 +59,7 @@ class Config(Labelled, FileConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_padding(self.pad_token_id, self.vocab_size)
-        require(self.dim % self.n_heads == 0, f"n_heads {self.n_heads} does not divide dim {self.dim}")
+        check_divides(self, "n_heads", "dim")
 
     @property
     def hidden_size(self) -> int:

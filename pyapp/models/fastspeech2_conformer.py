@@ -7,7 +7,6 @@ Parameters have the names of Hugging Face's files, whose vocoder may lie beside 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from math import sqrt
 from typing import Any
@@ -21,7 +20,7 @@ from pyapp.nn.audio.fast_conformer import LINEAR_NAMES, DistanceAttention, Gated
 from pyapp.nn.audio.postnet import Postnet
 from pyapp.nn.positions.sinusoids import interleaved_sinusoids
 
-from ._index import MODEL_TYPES as MODULES
+from .loading.architectures import architecture
 from .loading.config import FileConfig, check_depth, object_of, read_config, require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
@@ -120,15 +119,11 @@ class Config(FileConfig):
     @property
     def sound(self) -> Any:
         """The configuration of the vocoder."""
-        return _vocoder().Config.from_dict(self.vocoder)
+        return architecture(VOCODER).Config.from_dict(self.vocoder)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values, of the model without the vocoder."""
         return {**super().to_dict(), "vocoder": None}
-
-
-def _vocoder() -> Any:
-    return importlib.import_module(f"pyapp.models.{MODULES[VOCODER]}")
 
 
 class FeedForward(Module):
@@ -263,7 +258,7 @@ class FastSpeech2Conformer(Module):
         self.pitch_embed = NumberEmbedding(width, config.pitch_embed_kernel_size)
         self.energy_embed = NumberEmbedding(width, config.energy_embed_kernel_size)
         self.speech_decoder_postnet = Postnet(config)
-        self.vocoder = None if config.vocoder is None else _vocoder().TASKS["vocoder"](config.sound)
+        self.vocoder = None if config.vocoder is None else architecture(VOCODER).TASKS["vocoder"](config.sound)
 
     @property
     def device(self) -> Device:

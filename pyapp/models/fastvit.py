@@ -12,11 +12,11 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.formats.checkpoint import TensorInfo
-from pyapp.nn import BatchNorm2d, Conv2d, Linear, Module, Sequential
+from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module, Sequential
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.vision.mobile import ChannelScale, FilterNorm, SqueezedAttention, Style
 from pyapp.nn.vision.reparameterized import SQUEEZED_NAMES, Branches, Shape, filter_of, forget, same, sum_of
-from pyapp.nn.vision.vision import ImageModel, as_map, as_sequence, check_pictures, mean_of_places
+from pyapp.nn.vision.vision import ImageModel, as_map, as_sequence, check_pictures, mean_of_places, over_channels
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, check_stages
@@ -26,14 +26,16 @@ IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 HEAD_WIDTH = 32  # channels of a head of attention
 PATCH, MIXED, PLACED = 7, 3, 7  # pixels of a side of filters: between stages, of places, of positions
+EPSILON = 1e-5  # of norms over channels
 SQUEEZE = 16  # channels for each of the squeezed attention
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(PictureConfig):
     """The hyper-parameters, stage by stage; attends: whether its places attend to each other; squeezes: whether the
-    large filter before it has squeezed attention; large_act: whether those filters have an activation; fused: sums of
-    filters are one filter.
+    large filter before it has squeezed attention; large_act: whether those filters have an activation; plain_stem:
+    the first filters have none of a pixel beside them; channel_norms: the norms before places attend are over channels;
+    fused: sums of filters are one filter.
     """
 
     model_type = MODEL_TYPES[0]
@@ -42,8 +44,10 @@ class Config(PictureConfig):
     depths: tuple[int, ...]
     mlp_ratios: tuple[int, ...]
     attends: tuple[bool, ...]
-    squeezes: tuple[bool, ...] = (False,) * 4
+    squeezes: tuple[bool, ...]
     large_act: bool = False
+    plain_stem: bool = False
+    channel_norms: bool = False
     head_ratio: int = 2
     hidden_act: str = "gelu"
     fused: bool = False
@@ -74,10 +78,10 @@ def adapted(settings: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> M
 
 
 def _branches(config: Config, before: int, width: int, kernel: int, stride: int = 1, each: bool = False,
-              squeezed: int = 0) -> Branches:  # fmt: skip
+              squeezed: int = 0, scaled: bool = True) -> Branches:  # fmt: skip
     return Branches(
         before, width, kernel, stride, before if each else 1, branches=1, squeezed=squeezed, fused=config.fused,
-        activation=config.hidden_act, attention="se",
+        activation=config.hidden_act, attention="se", scaled=scaled,
     )  # fmt: skip
 
 
@@ -209,7 +213,7 @@ class AttentionBlock(Module):
 
     def __init__(self, config: Config, width: int, ratio: int) -> None:
         super().__init__()
-        self.norm = BatchNorm2d(width)
+        self.norm: Module = LayerNorm(width, EPSILON) if config.channel_norms else BatchNorm2d(width)
         self.token_mixer = PlacesAttention(width)
         self.layer_scale_1 = ChannelScale(width)
         self.mlp = FeedForward(width, width * ratio, config.hidden_act)
@@ -217,7 +221,8 @@ class AttentionBlock(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, C, H, W)."""
-        x = x + self.layer_scale_1(self.token_mixer(self.norm(x)))
+        y = over_channels(x, self.norm) if isinstance(self.norm, LayerNorm) else self.norm(x)
+        x = x + self.layer_scale_1(self.token_mixer(y))
         return x + self.layer_scale_2(self.mlp(x))
 
 
@@ -270,9 +275,10 @@ class FastViT(ImageModel):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        first, last = config.hidden_sizes[0], config.hidden_sizes[-1]
+        first, last, scaled = config.hidden_sizes[0], config.hidden_sizes[-1], not config.plain_stem
         self.stem = Sequential(
-            _branches(config, config.num_channels, first, 3, 2), _branches(config, first, first, 3, 2, each=True),
+            _branches(config, config.num_channels, first, 3, 2, scaled=scaled),
+            _branches(config, first, first, 3, 2, each=True, scaled=scaled),
             _branches(config, first, first, 1),
         )  # fmt: skip
         self.stages = Sequential(*(Stage(config, i) for i in range(len(config.depths))))

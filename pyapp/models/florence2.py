@@ -5,7 +5,6 @@ files.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -21,8 +20,8 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import BartModel, Memory, SequenceToSequence
 from pyapp.nn.vision.vision import as_sequence, check_pictures, over_channels
 
-from ._index import MODEL_TYPES as MODULES
-from .loading.config import check_fields, read_config, require
+from .loading.architectures import architecture
+from .loading.config import check_fields, object_of, read_config, require
 
 MODEL_TYPES = ("florence2",)
 IMAGE_PROCESSOR = "CLIP"  # of files that name none
@@ -132,13 +131,9 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json. ModelError for parts that are not known."""
-        parts = [values.get(name) for name in ("text_config", "vision_config")]
-        for name, part in zip(("text_config", "vision_config"), parts, strict=True):
-            require(isinstance(part, dict), f"{name} is {part!r:.60}, expected an object")
-        text, vision = parts
-        assert isinstance(text, dict) and isinstance(vision, dict)
+        text, vision = object_of(values, "text_config"), object_of(values, "vision_config")
         require(text.get("model_type", "bart") == "bart", f"text_config is of {text.get('model_type')!r:.50}, not BART")
-        bart = importlib.import_module(f"pyapp.models.{MODULES['bart']}").Config.from_dict(text)
+        bart = architecture("bart").Config.from_dict(text)
         made = cls(bart, TowerConfig.from_dict(vision), dict(values))
         width = made.vision_config.projection_dim
         require(width == bart.d_model, f"the tower makes vectors of {width:,} numbers, the text has {bart.d_model:,}")

@@ -20,12 +20,12 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
 from .loading.config import require
-from .loading.gemma2_config import NESTED_DEFAULTS as NESTED_DEFAULTS
-from .loading.gemma2_config import Gemma2Config
-from .loading.gguf import KEYS, NAMES, Gguf, key_lengths, tied
+from .loading.gemma_config import GEMMA2_NESTED_DEFAULTS, Gemma2Config, scale_in_gguf
+from .loading.gguf import AFTER_NORMS, KEYS, NAMES, Gguf, key_lengths, tied
 
 MODEL_TYPES = ("gemma2", "vaultgemma")
 Config = Gemma2Config
+NESTED_DEFAULTS = GEMMA2_NESTED_DEFAULTS
 
 
 class Block(SandwichNormBlock):
@@ -60,29 +60,18 @@ class Gemma2ForCausalLM(RotaryLanguageModel):
         return soft_capped(super().head(x), self.config.final_logit_softcapping)
 
 
-def _implied(config: Any) -> dict[str, Any]:
-    """What llama.cpp takes for granted."""
-    layers, hidden, heads = config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"]
-    large = layers == 46
-    return {"query_pre_attn_scalar": hidden // heads if large else config["head_dim"]}
-
-
 def _to_gguf(config: Config) -> dict[str, Any]:
     require(config.kind == "gemma2", f"llama.cpp has no form for {config.kind}", "Write safetensors")
     return tied(config) | key_lengths(config)
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return found | _implied(found)
+    return found | scale_in_gguf(found, largest=46)
 
 
 GGUF = Gguf(
     "gemma2", offset="norm.weight", read=_from_gguf, write=_to_gguf,
-    names=NAMES | {
-        "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
-        "model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",
-        "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
-    },
+    names=NAMES | AFTER_NORMS | {"model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm"},
     keys=KEYS | {
         "sliding_window": "attention.sliding_window", "attn_logit_softcapping": "attn_logit_softcapping",
         "final_logit_softcapping": "final_logit_softcapping",

@@ -20,14 +20,14 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
 from .loading.config import LOCAL_BASE
-from .loading.gemma3_config import NESTED_DEFAULTS as NESTED_DEFAULTS
-from .loading.gemma3_config import Gemma3Config
-from .loading.gguf import HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths
+from .loading.gemma_config import GEMMA3_NESTED_DEFAULTS, Gemma3Config, scale_in_gguf
+from .loading.gguf import AFTER_NORMS, HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths
 
 MODEL_TYPES = ("gemma3_text", "gemma3")
 # The tensors of a model that also sees pictures.
 IGNORED = r"(model\.)?(vision_tower|multi_modal_projector)\..*"
 Config = Gemma3Config
+NESTED_DEFAULTS = GEMMA3_NESTED_DEFAULTS
 
 
 class Block(SandwichNormBlock):
@@ -57,18 +57,11 @@ class Gemma3ForCausalLM(CausalLanguageModel):
         return soft_capped(super().head(x), self.config.final_logit_softcapping)
 
 
-def _implied(config: Any) -> dict[str, Any]:
-    """What llama.cpp takes for granted."""
-    layers, hidden, heads = config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"]
-    large = layers == 62
-    return {"query_pre_attn_scalar": hidden // heads if large else config["head_dim"]}
-
-
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     full = found["rope_parameters"]
     local = {"rope_type": "default", "rope_theta": values.get("rope.freq_base_swa", LOCAL_BASE)}
     found = found | {"rope_parameters": {"sliding_attention": local, "full_attention": full}}
-    return found | _implied(found)
+    return found | scale_in_gguf(found, largest=62)
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
@@ -84,11 +77,7 @@ def _embedding_from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> di
 
 GGUF = Gguf(
     "gemma3", offset="norm.weight", read=_from_gguf, write=_to_gguf,
-    names=NAMES | HEAD_NORMS | {
-        "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
-        "model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",
-        "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
-    },
+    names=NAMES | HEAD_NORMS | AFTER_NORMS | {"model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm"},
     keys=KEYS | WINDOW | {"final_logit_softcapping": "final_logit_softcapping"},
 )  # fmt: skip
 GGUF = replace(GGUF, others=(

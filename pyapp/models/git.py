@@ -21,7 +21,7 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceT
 from pyapp.nn.vision.towers import VisionTower
 from pyapp.nn.vision.vision import check_pictures
 
-from .loading.config import check_padding, read_config, require
+from .loading.config import check_padding, optional_object, read_config
 from .loading.towers_config import ClipVisionConfig, TextConfig
 
 MODEL_TYPES = ("git",)
@@ -63,9 +63,8 @@ class Config(TextConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
-        own = values.get("vision_config")
-        require(own is None or isinstance(own, dict), f"vision_config is {own!r:.60}, expected an object")
-        return read_config(cls, {**values, "vision_config": GitVisionConfig.from_dict(own or {})})
+        own = optional_object(values, "vision_config")
+        return read_config(cls, {**values, "vision_config": GitVisionConfig.from_dict(own)})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

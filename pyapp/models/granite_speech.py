@@ -29,7 +29,7 @@ from pyapp.nn.positions.relative_positions import by_distance
 from pyapp.nn.vision_language.query_former import query_layers
 
 from .loading import picture_text, sound_text
-from .loading.config import check_fields, read_config, require, stated
+from .loading.config import check_fields, optional_object, read_config, require, stated
 from .loading.picture_text import MixedTextConfig
 from .loading.query_config import QueryConfig
 
@@ -128,9 +128,7 @@ class Config(MixedTextConfig):
             require(plausible, f"{name} is {given!r:.60}, expected a whole number up to 4,096")
         window, rate = self.window, self.values.get("downsample_rate", 5)
         require(window % rate == 0, f"downsample_rate {rate} does not divide window_size {window}")
-        own = self.values.get("projector_config")
-        require(own is None or isinstance(own, dict), f"projector_config is {own!r:.60}, expected an object")
-        told = own or {}
+        told = optional_object(self.values, "projector_config")
         kind, width = told.get("model_type", "blip_2_qformer"), told.get("encoder_hidden_size", self.encoder.width)
         require(kind == "blip_2_qformer", f"the projector {kind!r:.60} is not known", "Known: blip_2_qformer")
         require(

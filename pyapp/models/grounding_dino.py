@@ -35,7 +35,7 @@ from pyapp.nn.vision.detection import (
 from pyapp.nn.vision.vision import ImageModel, as_sequence, check_pictures
 from pyapp.nn.vision.windows import WindowMaps
 
-from .loading.config import check_depth, require
+from .loading.config import check_depth, optional_object, require
 from .loading.encoder_config import BertTextConfig
 from .loading.pictures_config import WIDEST, PictureConfig, SwinBackbone, check_numbers, stages_of
 
@@ -102,8 +102,7 @@ class Config(PictureConfig):
         """From the object of a config.json; other keys are ignored. ModelError for what is not supported."""
         found = dict(values)
         for name, kind, read in (("backbone_config", "swin", SwinBackbone), ("text_config", "bert", BertTextConfig)):
-            own = values.get(name) or {}
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
+            own = optional_object(values, name)
             given = own.get("model_type", kind)
             require(given == kind, f"{name} is of {given!r:.60}, which is not known", f"Known: {kind}")
             found[name] = read.from_dict(own)

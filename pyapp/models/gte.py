@@ -16,7 +16,7 @@ from pyapp.nn.encoders.encoders import Headed, PooledClassifierHead, TokenLabels
 from pyapp.nn.encoders.rotary_encoder import RotaryEncoder
 from pyapp.nn.layers.gated import activation_named
 
-from .loading.config import LARGEST, LIMITS, read_config, require, rope_parameters
+from .loading.config import LARGEST, LIMITS, optional_object, read_config, require, rope_parameters
 from .loading.encoder_config import RotaryEncoderConfig
 from .loading.weights import Stored, cut_apart
 
@@ -53,10 +53,9 @@ class Config(RotaryEncoderConfig):
             }  # fmt: skip
             wrong = [name for name, value in plain.items() if values.get(name, value) != value]
             require(not wrong, f"GTE with {', '.join(wrong)} of another kind is not supported")
-        scaling = values.get("rope_scaling")
-        require(scaling is None or isinstance(scaling, dict), f"rope_scaling is {scaling!r:.60}, expected an object")
+        scaling = optional_object(values, "rope_scaling")
         given = {**usual, **values}
-        if scaling and scaling.get("type", scaling.get("rope_type")) == "ntk":
+        if scaling.get("type", scaling.get("rope_type")) == "ntk":
             given = _stretched(given, scaling)
         return read_config(cls, given | {"rope_parameters": rope_parameters(given, THETA)})
 

@@ -18,7 +18,7 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision.vision import ImageModel, LayerScale, as_sequence, check_pictures, mean_of_patches
 
-from .loading.config import DEEPEST, require
+from .loading.config import DEEPEST, check_divides, require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, pair
 
 MODEL_TYPES = ("hiera",)
@@ -53,10 +53,7 @@ class Config(PictureConfig):
         super().__post_init__()
         check_numbers("depths", self.depths, DEEPEST, count=HALVINGS + 1)
         require(self.embed_dim << HALVINGS <= WIDEST, f"embed_dim is {self.embed_dim:,}: the last stage is too wide")
-        require(
-            self.embed_dim % self.num_heads == 0,
-            f"num_heads {self.num_heads} does not divide embed_dim {self.embed_dim}",
-        )
+        check_divides(self, "num_heads", "embed_dim")
         require(self.patch_stride <= 64, f"patch_stride is {self.patch_stride:,}, expected at most 64")
         sides = WINDOW * self.patch_stride
         require(

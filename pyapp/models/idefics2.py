@@ -20,7 +20,7 @@ from pyapp.nn.vision.vision import as_sequence, check_pictures
 from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 
 from .loading import picture_text
-from .loading.config import FileConfig, read_config, require
+from .loading.config import FileConfig, optional_object, read_config, require
 from .loading.picture_text import PictureTextConfig
 from .loading.pictures_config import WIDEST
 from .loading.towers_config import SiglipVisionConfig
@@ -83,14 +83,12 @@ class Config(PictureTextConfig):
 
     def check(self) -> None:
         super().check()
-        own = self.values.get("perceiver_config")
-        require(own is None or isinstance(own, dict), f"perceiver_config is {own!r:.60}, expected an object")
         assert self.resampler
 
     @property
     def resampler(self) -> ResamplerConfig:
         """The configuration of what asks, which is as wide as the text."""
-        found: ResamplerConfig = read_config(ResamplerConfig, self.values.get("perceiver_config") or {})
+        found: ResamplerConfig = read_config(ResamplerConfig, optional_object(self.values, "perceiver_config"))
         text = self.text_config
         if found.hidden_size != text.hidden_size:
             own = {"hidden_size": text.hidden_size, "rms_norm_eps": text.rms_norm_eps}

@@ -1,5 +1,7 @@
 """Kimi Linear (Kimi Team 2025, arXiv 2510.26692): layers with a state by the delta rule, each feature of which decays
-by itself, beside layers of latent attention without positions; mixtures of experts as DeepSeek V3's.
+by itself, beside layers of latent attention without positions; mixtures of experts as DeepSeek V3's. Ling 3
+(bailing_hybrid, https://huggingface.co/inclusionAI/Ling-3.0-Flash) has latent attention with rotary positions and a
+gate of each head, and features that decay by a limited rate.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import cat, empty
 from pyapp.nn import Conv1d, Linear, Module, ResidualLinear, RMSNorm
-from pyapp.nn.decoders.decoder import DecoderStack
+from pyapp.nn.decoders.decoder import DecoderStack, RotaryTable
 from pyapp.nn.decoders.latent_attention import LatentAttention
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward, activation_named
@@ -21,34 +23,44 @@ from pyapp.nn.recurrent.delta_rule import gated_delta_rule
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import causal_convolution
 
-from .loading.config import LIMITS, check_choice, check_groups, check_kinds, layers_in, require
+from .loading.config import LIMITS, check_choice, check_groups, check_kinds, layers_in, optional_object, require
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf, GgufForm, attending, leading
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("kimi_linear",)
+MODEL_TYPES = ("kimi_linear", "bailing_hybrid")
+LING = "bailing_hybrid"
+IGNORED = r"model\.layers\.42\..*"  # the layer of Ling's published model that guesses tokens ahead
 LINEAR, ATTENTION = "linear_attention", "full_attention"  # kinds of layers
 DENSE, SPARSE = "dense", "sparse"  # kinds of feed-forward layers
 # What DeepSeek calls the fields of config.json.
 FIELDS = {
     "model_max_length": "max_position_embeddings", "moe_renormalize": "norm_topk_prob", "num_expert_group": "n_group",
     "num_experts": "n_routed_experts", "num_experts_per_token": "num_experts_per_tok",
-    "num_shared_experts": "n_shared_experts",
+    "num_shared_experts": "n_shared_experts", "num_local_experts": "n_routed_experts",
 }  # fmt: skip
 OWN = {
     "head_dim": "linear_head_dim",
     "num_heads": "linear_num_heads",
     "short_conv_kernel_size": "linear_conv_kernel_dim",
 }
+# What Ling's config.json leaves out.
+USUAL_OF_LING = {
+    "max_position_embeddings": 262144, "n_routed_experts": 512, "n_group": 8, "topk_group": 4, "rms_norm_eps": 1e-6,
+    "routed_scaling_factor": 2.5, "first_k_dense_replace": 2, "rope_theta": 6_000_000.0, "kda_safe_gate": True,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(LatentConfig):
-    """The fields of config.json, by DeepSeek's names."""
+    """The fields of config.json, by DeepSeek's names. kda_safe_gate: features decay by a rate of at most
+    -kda_lower_bound.
+    """
 
     model_type = "kimi_linear"
     defaults = {"max_position_embeddings": 1048576}
 
+    kind: str = "kimi_linear"  # the model_type
     intermediate_size: int
     moe_intermediate_size: int
     rms_norm_eps: float = 1e-5
@@ -65,19 +77,32 @@ class Config(LatentConfig):
     linear_head_dim: int = 128
     linear_num_heads: int = 32
     linear_conv_kernel_dim: int = 4
+    kda_safe_gate: bool = False
+    kda_lower_bound: float = -5.0
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json."""
-        return super().from_dict({FIELDS.get(name, name): value for name, value in values.items()})
+        kind = values.get("kind") or values.get("model_type", cls.model_type)
+        found = {FIELDS.get(name, name): value for name, value in values.items()}
+        if kind == LING:
+            sizes = {
+                "linear_num_heads": found.get("num_attention_heads"), "linear_head_dim": found.get("head_dim", 128),
+                "linear_conv_kernel_dim": found.get("short_conv_kernel_size", 4),
+            }  # fmt: skip
+            found = USUAL_OF_LING | sizes | found
+        return super().from_dict(found | {"kind": kind})
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields with the types of the layers, which files number from 1 on, and the sizes of the cache."""
-        layers, own = layers_in(values), values.get("linear_attn_config", {})
-        require(isinstance(own, Mapping), f"linear_attn_config is {own!r:.40}, expected an object")
+        layers, own = layers_in(values), optional_object(values, "linear_attn_config")
         attends, dense = own.get("full_attn_layers"), values.get("first_k_dense_replace", 1)
         numbers = attends if isinstance(attends, list) else [i + 1 for i in range(4, layers, 4)]
+        if values["kind"] == LING:
+            group = values.get("layer_group_size", 6)
+            require(type(group) is int and group >= 1, f"layer_group_size is {group!r:.40}")
+            numbers = [*range(group, layers + 1, group)]
         kinds = [ATTENTION if i + 1 in numbers else LINEAR for i in range(layers)]
         parts = [DENSE if type(dense) is int and i < dense else SPARSE for i in range(layers)]
         found = {OWN[name]: value for name, value in own.items() if name in OWN}
@@ -92,11 +117,22 @@ class Config(LatentConfig):
         require(self.linear_size <= LIMITS["hidden_size"], f"{self.linear_size:,} features of states are too many")
         kernel = self.linear_conv_kernel_dim
         require(2 <= kernel <= LIMITS["conv_kernel"], f"linear_conv_kernel_dim is {kernel}, expected 2 to 256")
+        require(self.kind in MODEL_TYPES, f"kind is {self.kind!r:.60}, expected one of {', '.join(MODEL_TYPES)}")
+        require(self.kda_lower_bound < 0, f"kda_lower_bound is {self.kda_lower_bound}, expected a number < 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"model_type": self.kind}
 
     def saved(self) -> dict[str, Any]:
         """The object of a config.json that transformers reads too."""
-        theirs = {name: other for other, name in FIELDS.items()}
+        theirs = {name: other for other, name in FIELDS.items() if other != "num_local_experts"}
         return {theirs.get(name, name): value for name, value in super().saved().items()}
+
+    @property
+    def rope_interleave(self) -> bool:
+        """Whether rotary pairs are neighbours."""
+        return self.kind == LING
 
     @property
     def linear_size(self) -> int:
@@ -109,19 +145,26 @@ class ForgetGate(Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.f_a_proj = Linear(config.hidden_size, config.linear_head_dim, bias=False)
-        self.f_b_proj = Linear(config.linear_head_dim, config.linear_size, bias=False)
+        heads, self.lowest = config.linear_num_heads, config.kda_lower_bound if config.kda_safe_gate else None
+        self.whole = config.kind == LING
+        if self.whole:
+            self.f_proj = Linear(config.hidden_size, config.linear_size, bias=False)
+        else:
+            self.f_a_proj = Linear(config.hidden_size, config.linear_head_dim, bias=False)
+            self.f_b_proj = Linear(config.linear_head_dim, config.linear_size, bias=False)
         self.dt_bias = new_parameter(empty, config.linear_size)
-        self.A_log = new_parameter(empty, 1, 1, config.linear_num_heads, 1)
+        self.A_log = new_parameter(empty, *((heads,) if self.whole else (1, 1, heads, 1)))
         if Initialization.on:
             self.dt_bias.data.fill_(-4.0)
             self.A_log.data.uniform_(1.0, 16.0).log_()
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., T, hidden_size) → logarithms (..., T, H K), 0 or less."""
-        step = (self.f_b_proj(self.f_a_proj(x)) + self.dt_bias).softplus()  # (..., T, H K)
+        step = (self.f_proj(x) if self.whole else self.f_b_proj(self.f_a_proj(x))) + self.dt_bias  # (..., T, H K)
         rate = self.A_log.exp().reshape(-1, 1)  # (H, 1)
-        return (step.reshape(*x.shape[:-1], rate.shape[0], -1) * -rate).reshape(step.shape)
+        by_head = step.reshape(*x.shape[:-1], rate.shape[0], -1)
+        decay = by_head.softplus() * -rate if self.lowest is None else (by_head * rate).sigmoid() * self.lowest
+        return decay.reshape(step.shape)
 
 
 class DeltaAttention(Module):
@@ -138,8 +181,12 @@ class DeltaAttention(Module):
         self.conv1d = Conv1d(3 * width, 3 * width, config.linear_conv_kernel_dim, groups=3 * width, bias=False)
         self.forget_gate = ForgetGate(config)
         self.b_proj = Linear(size, self.heads, bias=False)
-        self.g_a_proj = Linear(size, features, bias=False)
-        self.g_b_proj = Linear(features, width, bias=False)
+        self.whole = config.kind == LING
+        if self.whole:
+            self.g_proj = Linear(size, width, bias=False)
+        else:
+            self.g_a_proj = Linear(size, features, bias=False)
+            self.g_b_proj = Linear(features, width, bias=False)
         self.o_norm = RMSNorm(features, config.rms_norm_eps)
         self.o_proj = ResidualLinear(width, size, bias=False)
 
@@ -152,9 +199,27 @@ class DeltaAttention(Module):
         rule = partial(gated_delta_rule, groups=self.heads)
         rate, decay = self.b_proj(x).sigmoid(), self.forget_gate(x)
         y = text.carry(self.layer, 1, rule, query, key, value, rate, decay)  # (..., T, H K)
-        gate = self.g_b_proj(self.g_a_proj(x)).sigmoid()
+        gate = (self.g_proj(x) if self.whole else self.g_b_proj(self.g_a_proj(x))).sigmoid()
         normed = self.o_norm(y.reshape(*y.shape[:-1], self.heads, -1)).reshape(y.shape)
         return self.o_proj(normed * gate, residual)
+
+
+class GatedLatentAttention(LatentAttention):
+    """Latent attention with a gate of each head."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__(config, layer, rotary)
+        self.g_proj = Linear(config.hidden_size, config.num_attention_heads, bias=False)
+
+    def gated(self, x: Tensor, y: Tensor) -> Tensor:
+        return y * self.g_proj(x).sigmoid().reshape(y.shape[0], -1, 1)
+
+
+def attention(config: Config, layer: int, rotary: RotaryTable) -> Module:
+    """The attention of a layer, or what it has in place of it."""
+    if config.layer_types[layer] != ATTENTION:
+        return DeltaAttention(config, layer)
+    return GatedLatentAttention(config, layer, rotary) if config.kind == LING else LatentAttention(config, layer, None)
 
 
 def feed_forward(config: Config, layer: int) -> Module:
@@ -172,11 +237,10 @@ def feed_forward(config: Config, layer: int) -> Module:
 class Block(Module):
     """Attention or a state, and feed-forward, each with a norm before it and a residual around it."""
 
-    def __init__(self, config: Config, layer: int) -> None:
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        attends = config.layer_types[layer] == ATTENTION
-        self.self_attn: Module = LatentAttention(config, layer, None) if attends else DeltaAttention(config, layer)
+        self.self_attn = attention(config, layer, rotary)
         self.mlp = feed_forward(config, layer)
         self.input_layernorm = RMSNorm(size, epsilon)
         self.post_attention_layernorm = RMSNorm(size, epsilon)
@@ -193,7 +257,8 @@ class KimiLinearForCausalLM(HybridLanguageModel):
 
     def __init__(self, config: Config) -> None:
         size, width, features = config.hidden_size, config.linear_size, config.linear_head_dim
-        blocks = (Block(config, layer) for layer in range(config.num_hidden_layers))
+        rotary = RotaryTable(config.to_dict() | {"head_dim": config.qk_rope_head_dim})
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
         super().__init__(config, DecoderStack(config.vocab_size, size, blocks, RMSNorm(size, config.rms_norm_eps)))
         shapes = (config.linear_conv_kernel_dim - 1, 3 * width), (config.linear_num_heads, features, features)
         self.state_shapes = [None if kind == ATTENTION else shapes for kind in config.layer_types]
@@ -201,7 +266,10 @@ class KimiLinearForCausalLM(HybridLanguageModel):
 
 def renamed(name: str) -> str:
     """The parameter of a file's tensor."""
-    for part in ("f_a_proj.", "f_b_proj.", "dt_bias", "A_log"):
+    name = name.replace(".attention.dense.", ".attention.o_proj.").replace(".attention.", ".self_attn.")
+    name = name.replace("model.word_embeddings.", "model.embed_tokens.")
+    name = name.replace(".gate.expert_bias", ".gate.e_score_correction_bias")
+    for part in ("f_proj.", "f_a_proj.", "f_b_proj.", "dt_bias", "A_log"):
         name = name.replace(f".self_attn.{part}", f".self_attn.forget_gate.{part}")
     return name if ".experts." in name else name.replace(".block_sparse_moe.", ".mlp.")
 
@@ -209,11 +277,13 @@ def renamed(name: str) -> str:
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     """How published files store the experts, each matrix by itself, and the convolutions of a layer."""
     place, parts = "block_sparse_moe.experts", ("w1", "w3", "w2")
+    if config.kind == LING:
+        place, parts = "mlp.experts", ("gate_proj", "up_proj", "down_proj")
     found = experts_apart(tensors, place, parts, config.n_routed_experts, config.num_hidden_layers)
     for layer in range(config.num_hidden_layers):
         before = f"model.layers.{layer}.self_attn."
         names = tuple(f"{before}{part}_conv1d.weight" for part in "qkv")
-        if names[0] in tensors:
+        if names[0] in tensors or names[0].replace(".self_attn.", ".attention.") in tensors:
             found[f"{before}conv1d.weight"] = Stored(names, join=cat)
     return found
 
@@ -231,6 +301,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.kind != LING, "GGUF files of Ling 3 are not known")
     first = leading(config.mlp_layer_types, DENSE)
     alike = config.linear_num_heads == config.num_attention_heads
     require(alike, f"llama.cpp has as many heads with states as attention: {config.num_attention_heads}")
@@ -280,7 +351,7 @@ _PARTS = {
     "self_attn.g_a_proj": "ssm_g_a", "self_attn.g_b_proj": "ssm_g_b", "self_attn.o_norm": "ssm_norm",
 }  # fmt: skip
 GGUF = Gguf(
-    "kimi-linear", read=_from_gguf, write=_to_gguf, unsaid=("norm_topk_prob", "rope_parameters"),
+    "kimi-linear", read=_from_gguf, write=_to_gguf, unsaid=("norm_topk_prob", "rope_parameters", "kind"),
     names=NAMES | EXPERTS | SHARED_EXPERTS | {_LAYER + ours: f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
     forms={
         "kv_b_proj.weight": LATENT_FORM, "gate.e_score_correction_bias": BIAS_FORM, ".dt_bias": GgufForm(bare=True),

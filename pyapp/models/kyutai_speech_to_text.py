@@ -6,7 +6,6 @@ The parts are other architectures. Parameters have the names of those, and of Hu
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +17,7 @@ from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Embedding
 from pyapp.nn.audio.synchronous import SynchronousModel
 
-from ._index import MODEL_TYPES as MODULES
+from .loading.architectures import architecture
 from .loading.config import object_of, require, stated
 from .loading.sound_parts import MOST_CODEBOOKS, codec_of, module_of_part
 from .loading.weights import Stored, cut_apart
@@ -64,7 +63,7 @@ class Config:
             type(inner) is int and inner > 0 and inner % 2 == 0, f"ffn_dim is {inner!r:.60}, expected an even number"
         )
         told |= {"num_key_value_heads": values.get("num_key_value_heads") or told["num_attention_heads"]}
-        language = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}").Config
+        language = architecture(LANGUAGE).Config
         text = language.from_dict(
             told | {"model_type": LANGUAGE, "intermediate_size": inner // 2, "tie_word_embeddings": False}
         )
@@ -117,8 +116,7 @@ class KyutaiSpeechToText(SynchronousModel):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        architecture = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}")
-        self.language_model = architecture.TASKS["causal-lm"](config.text_config)
+        self.language_model = architecture(LANGUAGE).TASKS["causal-lm"](config.text_config)
         self.language_model.model.embed_tokens = Embedding(config.rows, config.text_config.hidden_size)
         codec = module_of_part(config.codec)
         self.codec_model = codec.TASKS["audio-codec"](config.codec)

@@ -23,7 +23,7 @@ from pyapp.nn.encoders.rotary_encoder import RotaryAttention
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 
-from .loading.config import check_depth, check_fields, check_heads, read_config, require, rope_parameters
+from .loading.config import check_depth, check_fields, check_heads, object_of, read_config, require, rope_parameters
 from .loading.fast_conformer_config import LARGEST
 
 MODEL_TYPES = ("lasr_ctc",)
@@ -104,9 +104,8 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; other keys are ignored."""
-        own = values.get("encoder_config")
-        require(isinstance(own, Mapping), f"encoder_config is {own!r:.60}, expected an object")
-        return read_config(cls, {**values, "encoder": EncoderConfig.from_dict(own or {})})
+        own = object_of(values, "encoder_config")
+        return read_config(cls, {**values, "encoder": EncoderConfig.from_dict(own)})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

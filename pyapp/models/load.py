@@ -1,4 +1,4 @@
-"""Load models by name or from files.
+"""Load language models by name or from files, and tell what a configuration is for.
 
 Architectures and tokenizers are imported when a model needs them, so that the page's first token does not wait for
 other code.
@@ -6,10 +6,8 @@ other code.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,35 +16,31 @@ from pyapp.dataclass import dataclass
 from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Event, reading_of
-from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
+from pyapp.formats import ByteSource, Checkpoint, open_checkpoint
 from pyapp.formats.safe_json import json_object, object_problem
-from pyapp.formats.source import close_source, opened_source, read_whole
+from pyapp.formats.source import opened_source, read_whole
 
 from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, SEEING, TASKS
-from .loading.architectures import seeing_architecture
+from .loading.architectures import module_called, seeing_architecture
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
     from pyapp.engine.processes.group import ProcessGroup
     from pyapp.text.generation.generate import LanguageModel
     from pyapp.text.tokenization.tokenizer import Tokenizer
-    from pyapp.text.tokenization.whisper_tokenizer import WhisperTokenizer
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | ByteSource"
-SpeechSource: TypeAlias = "Source | Mapping[str, Any]"
 
 # The tasks of language models: of text alone, with pictures, and with recordings.
 TEXT, SEES, HEARS = "causal-lm", "image-text-to-text", "audio-text-to-text"
 DENOISES = "text-diffusion"  # of language models that write by masked diffusion
 OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which language models do too
-# Quantised models up to these sizes are computed in float32. With int8 activations, a rounding difference in the last
-# bit can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
+# Quantised models up to this size are computed in float32. With int8 activations, a rounding difference in the last bit
+# can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
 # A model that fits the processor's cache as float32 is fast enough without int8.
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
-EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
 OF_BASED = "alt_mixer_layers"  # a field of config.json that says the architecture
 OF_RWKV = "blocks.0.ln0.weight"  # a tensor of its author's files
-ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 
 
 @dataclass(frozen=True)
@@ -125,7 +119,11 @@ def load_model(
         task = task_of(settings)
         sees = task == SEES and pictures
         if sees and projector_file is None and _may_be_blind(settings):
-            sees = alone and files.processor is not None and any("vision_" in name for name in checkpoint.tensors)
+            sees = (
+                alone
+                and files.processor is not None
+                and any(seen in name for name in checkpoint.tensors for seen in ("vision_", "visual."))
+            )
         task = TEXT if task == SEES and not sees else task
         if adapter is not None and task not in (TEXT, DENOISES):
             what = f"a model that {'sees pictures' if sees else 'hears'} takes none"
@@ -312,7 +310,7 @@ def _tokenizer(files: _Files, checkpoint: Checkpoint) -> Tokenizer:
     if found is None and not isinstance(files.model, Checkpoint):
         found = tokenizer_beside(files.model, checkpoint)
     if found is None:
-        hint = "Give the tokenizer.bin or tokenizer.json too"
+        hint = "Put its tokenizer.json or tokenizer.bin beside it, or give that too"
         raise ModelError("its tokenizer is missing", where=files.name, hint=hint)
     return load_tokenizer(found)
 
@@ -382,18 +380,18 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
             # The author's files have no settings: their tensors say the sizes.
             return {"model_type": version_of(checkpoint.tensors) or "rwkv"}
         return own if settings is None or "model_type" in own or "dim" in own else settings
-    from pyapp.models.loading import gguf
+    from .loading import reading_gguf
 
     architecture = values["general.architecture"]
-    known = gguf.index_names(str(architecture), values, checkpoint.tensors)
+    known = reading_gguf.index_names(str(architecture), values, checkpoint.tensors)
     name = next((GGUF_ARCHITECTURES[form] for form in known if form in GGUF_ARCHITECTURES), None)
     if name is None:
         raise ModelError(
             f"the architecture {str(architecture)[:50]!r} is not known", where=checkpoint.source.name,
             hint=f"Known in GGUF files: {', '.join(form for form in GGUF_ARCHITECTURES if ' ' not in form)}",
         )  # fmt: skip
-    module = importlib.import_module(f"pyapp.models.{name}")
-    return gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
+    module = module_called(name)
+    return reading_gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
 
 
 def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") -> str | None:
@@ -436,6 +434,15 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
         where=where,
         hint=f"Known: {', '.join(['llama2c', *known] if task == 'causal-lm' else known)}",
     )
+
+
+def named_architecture(settings: Mapping[str, Any], where: str, task: str) -> Any:
+    """As module_of, the module itself. ModelError for a configuration that names no architecture."""
+    name = module_of(settings, where, task)
+    if name is None:
+        hint = "Give the config.json that belongs to the weights"
+        raise ModelError("it does not say the model_type", where=where, hint=hint)
+    return module_called(name)
 
 
 def answers_once(settings: Mapping[str, Any]) -> bool:
@@ -530,7 +537,7 @@ def build(
             convert_matrices(model, dtype, model.config.to_dict())
         model = model if device is None else model.to(device)
     else:
-        module = importlib.import_module(f"pyapp.models.{name}")
+        module = module_called(name)
         read = read_model if projector_file is None else projector_file.read_model
         model = read(module, module.TASKS[task], checkpoint, settings, dtype, device, progress, group)
     taken = _bytes_of(model) if dtype is None else 0
@@ -583,12 +590,12 @@ def read_model(
 
     config, model, stored = empty_model(module, kind, checkpoint, settings)
     base, renames = getattr(kind, "base_model_prefix", ""), getattr(module, "renamed", None)
-    norms = any(name.endswith("running_mean") for name, _ in model.named_buffers())  # of batches
+    buffers = {name for name, _ in model.named_buffers()} & {*model.state_dict()}  # that files have
     left = load_weights(
         model, checkpoint, stored=stored, base=base, dtype=dtype, device=device, progress=progress,
-        config=config.to_dict(), renames=renames, ignored=ignored_by(module), strict=not norms, group=group,
+        config=config.to_dict(), renames=renames, ignored=ignored_by(module), strict=not buffers, group=group,
     )  # fmt: skip
-    if norms:
+    if buffers:
         check_left(checkpoint, load_buffers(model, checkpoint, left, base, renames, device))
     model.eval()
     return model
@@ -618,10 +625,10 @@ def settings_name(checkpoint: Checkpoint) -> str:
 def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoint) -> Mapping[str, Any]:
     """How a checkpoint stores the parameters of a model of an architecture's module (loading.weights.Stored)."""
     if hasattr(module, "GGUF") and is_llama_cpps(checkpoint):
-        from pyapp.models.loading import gguf, weights
+        from .loading import reading_gguf, weights
 
         values = checkpoint.values  # type: ignore[attr-defined]
-        return gguf.stored_in(module.GGUF, config, dict(weights.slots(model)), checkpoint.tensors, values)
+        return reading_gguf.stored_in(module.GGUF, config, dict(weights.slots(model)), checkpoint.tensors, values)
     found: Mapping[str, Any] = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
     return found
 
@@ -643,151 +650,3 @@ def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = Non
     from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 
     return load_tokenizer(source, name)
-
-
-@dataclass(frozen=True)
-class LoadedSpeechModel:
-    """A speech model and its tokenizer. `config` holds the hyper-parameters as JSON values. `processor` prepares the
-    samples of one that is not a Whisper (models/loading/sound.py), whose tokenizer is a CTCTokenizer, or a Tokenizer if
-    it writes texts. `generation`: the object of its generation_config.json.
-    """
-
-    name: str
-    model: Any
-    tokenizer: Any
-    config: dict[str, Any]
-    processor: Any = None
-    generation: dict[str, Any] = field(default_factory=dict)
-
-
-def load_speech_model(
-    source: SpeechSource,
-    tokenizer: Any = None,
-    *,
-    dtype: str | None = None,
-    device: Device | str | None = None,
-    tensor_parallel: ProcessGroup | None = None,
-    report: Callable[[Event], None] | None = None,
-    cancel: Cancel | None = None,
-) -> LoadedSpeechModel:
-    """Loads a Whisper model by name (embedded, or `owner/repo` on the hub), from a folder, a file (openai's .pt,
-    whisper.cpp's ggml-*.bin, .safetensors with its config.json), or a mapping of roles ("model", "config", "tokenizer",
-    "generation_config") to paths, bytes or ByteSources; a Moonshine or a language model that hears (Voxtral …), of
-    which it has "preprocessor_config" too, or a Parakeet, of which it has that or "processor_config"; or a wav2vec 2.0
-    (BERT), HuBERT or WavLM with characters, of which it has "vocab.json" and "tokenizer_config" as well.
-
-    `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed if none is beside the model or in it. `dtype`
-    ("float32", "float16", "q8_0") is the type to convert the matrices to; None keeps their type, except that small
-    models become float32. `device`: where the model computes. `tensor_parallel`: a group of processes that all load
-    the model, and then make the same calls of it, as in load_model. `report` receives Progress in bytes. The parameters
-    do not require gradients: call `model.requires_grad_()` to train those that are not quantised. Returns when
-    everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once
-    `cancel` is set.
-    """
-    report, cancel = report or (lambda event: None), cancel or Cancel()
-    name = getattr(source, "name", "model")
-    if isinstance(source, str | os.PathLike):
-        from pyapp import hub
-
-        name = os.fspath(source)
-        named, source = source, dict(hub.resolve(source, report=report, cancel=cancel).files)
-        if "config" in source and hears_samples(read_settings(source["config"])):
-            from pyapp.models.loading.sound import files_of
-
-            source = files_of(named, report, cancel)
-    roles = dict(source) if isinstance(source, Mapping) else {"model": source}
-    if tokenizer is not None:
-        roles["tokenizer"] = tokenizer
-    if "model" not in roles:
-        raise ModelError("the file of weights is missing", where=name, hint="Give model.safetensors too")
-    with ExitStack() as stack:
-        opened: dict[str, ByteSource] = {}
-        for role, given in roles.items():
-            opened[role] = open_source(given)
-            if opened[role] is not given:
-                stack.callback(close_source, opened[role])
-        return _load(name, opened, dtype, device, tensor_parallel, report, cancel)
-
-
-def _load(
-    name: str,
-    files: Mapping[str, ByteSource],
-    dtype: str | None,
-    device: Device | str | None,
-    group: ProcessGroup | None,
-    report: Callable[[Event], None],
-    cancel: Cancel,
-) -> LoadedSpeechModel:
-    from pyapp.models.whisper.files import build_whisper, check_architecture, is_whisper, read_json_file
-
-    config, generation = (
-        read_json_file(files[role]) if role in files else None for role in ("config", "generation_config")
-    )
-    if config is not None and hears_samples(config):
-        from pyapp.models.loading.sound import load_sound_model
-
-        if group is not None:
-            raise ModelError("models of this architecture run in one process", where=name)
-        heard, tokenizer, processor = load_sound_model(name, files, config, dtype, device, report, cancel)
-        return LoadedSpeechModel(name, heard, tokenizer, heard.config.to_dict(), processor, generation or {})
-    if config is not None:
-        check_architecture(config, files["config"].name)
-    checkpoint = open_checkpoint(files["model"])
-    where = checkpoint.source.name
-    if not is_whisper(checkpoint):
-        raise ModelError("this is not a speech model", where=where, hint="Choose a Whisper model")
-    if config is None and any("self_attn" in tensor for tensor in checkpoint.tensors):
-        raise ModelError("its config.json is missing", where=where, hint="Give it too: it lies beside the weights")
-    words = load_whisper_tokenizer(checkpoint, files.get("tokenizer"), config, generation)
-
-    progress = reading_of(report, cancel)
-    stored = sum(info.nbytes for info in checkpoint.tensors.values())
-    dtype = "float32" if dtype is None and stored <= EXACT_SPEECH_BYTES else dtype
-    model = build_whisper(checkpoint, config, generation, dtype=dtype, device=device, progress=progress, group=group)
-    if words.vocab_size > model.config.n_vocab:
-        raise ModelError(
-            f"the tokenizer has {words.vocab_size:,} tokens, the model {model.config.n_vocab:,}", where=where,
-            hint="Give the tokenizer that belongs to the model",
-        )  # fmt: skip
-    return LoadedSpeechModel(name, model, words, model.config.to_dict())
-
-
-def hears_samples(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration is of a model that hears samples, and not the spectrograms of Whisper."""
-    return "speech-recognition" in TASKS.get(MODEL_TYPES.get(str(config.get("model_type")), ""), ())
-
-
-def load_whisper_tokenizer(
-    checkpoint: Checkpoint,
-    source: ByteSource | None,
-    config: Mapping[str, Any] | None = None,
-    generation: Mapping[str, Any] | None = None,
-) -> WhisperTokenizer:
-    """From a tokenizer.json or .tiktoken file, or the vocabulary in the checkpoint. ModelError if there is none."""
-    from pyapp.text.tokenization.whisper_tokenizer import WhisperTokenizer
-
-    embedding = next((info for name, info in checkpoint.tensors.items() if _is_embedding(name)), None)
-    if embedding is None or len(embedding.shape) != 2:
-        raise ModelError("the model has no token embedding", where=checkpoint.source.name)
-    size = embedding.shape[0]
-    multilingual = (generation or {}).get("is_multilingual")
-    if not isinstance(multilingual, bool):
-        multilingual = False if size == ENGLISH_TOKENS else None
-    pieces = getattr(checkpoint, "pieces", None)
-    if source is None and pieces:
-        return WhisperTokenizer.from_pieces(pieces, size, multilingual=multilingual, where=checkpoint.source.name)
-    if source is None:
-        raise ModelError(
-            "its tokenizer is missing", where=checkpoint.source.name,
-            hint="Put the model's tokenizer.json (or openai's .tiktoken file) beside it, or give it too",
-        )  # fmt: skip
-    data = read_whole(source)
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
-        return WhisperTokenizer.from_json(data, multilingual=multilingual, where=source.name)
-    from pyapp.text.tokenization.vocabulary_files import read_tiktoken
-
-    return WhisperTokenizer.from_pieces(read_tiktoken(data, source.name), size, multilingual=multilingual)
-
-
-def _is_embedding(name: str) -> bool:
-    return name.endswith(("decoder.token_embedding.weight", "decoder.embed_tokens.weight"))

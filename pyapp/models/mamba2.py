@@ -10,7 +10,7 @@ from pyapp.dataclass import dataclass
 from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
 from pyapp.nn.recurrent.state_space import StateSpaceLanguageModel
 
-from .loading.config import check_fields, read_config, require, step_limits
+from .loading.config import check_divides, check_fields, read_config, require, step_limits
 from .loading.gguf import MAMBA_KEYS, MAMBA_NAMES, Gguf, mamba2_forms, mamba2_names
 
 MODEL_TYPES = ("mamba2",)
@@ -43,7 +43,7 @@ class Config:
     def __post_init__(self) -> None:
         check_fields(self)
         require(self.conv_kernel > 1, f"conv_kernel is {self.conv_kernel}, expected 2 or more")
-        require(self.num_heads % self.n_groups == 0, f"n_groups {self.n_groups} does not divide num_heads")
+        check_divides(self, "n_groups", "num_heads")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:

@@ -21,7 +21,7 @@ from pyapp.nn.audio.seanet import PaddedConv, ResidualQuantizer, TrimmedConvTran
 from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples, count_of_codebooks
 
 from .loading.codec_config import MOST_CODEBOOKS, SeanetConfig, check_sizes
-from .loading.config import check_heads, read_config, require, rope_parameters
+from .loading.config import check_divides, check_heads, read_config, require, rope_parameters
 from .loading.weights import Stored
 
 MODEL_TYPES = ("mimi",)
@@ -71,8 +71,7 @@ class Config(SeanetConfig):
         inner = self.vector_quantization_hidden_dimension
         require(self.codebook_dim == inner, f"codebook_dim is {self.codebook_dim}, expected {inner}")
         check_sizes(self, "codebook_dim", "sliding_window")
-        groups = self.upsample_groups
-        require(width % groups == 0, f"upsample_groups {groups} does not divide hidden_size {width}")
+        check_divides(self, "upsample_groups", "hidden_size")
         rate = self.frame_rate
         require(rate is None or rate > 0, f"frame_rate is {rate}, expected a number > 0")
         require(1 < self.stride <= 1 << 10, f"frame_rate is {rate}: codes stand for {self.stride} vectors")

@@ -6,7 +6,6 @@ Parameters have the names of OpenCLIP's files (loading/open_clip.py).
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +20,8 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import check_ids
 from pyapp.nn.vision.towers import OLDER_END, PictureAndText, at_ends
 from pyapp.nn.vision.vision import check_pictures
 
-from .loading.config import read_config, require
+from .loading.architectures import architecture
+from .loading.config import object_of, read_config, require
 from .loading.pictures_config import pair
 from .loading.towers_config import ClipTextConfig
 from .loading.weights import Stored
@@ -53,13 +53,10 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object that loading.open_clip makes of an open_clip_config.json."""
-        parts = [values.get(name) for name in ("vision_config", "text_config")]
-        for name, own in zip(("vision_config", "text_config"), parts, strict=True):
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
-        vision, text = (dict(own or {}) for own in parts)
+        vision, text = (dict(object_of(values, name)) for name in ("vision_config", "text_config"))
         width = values.get("embed_dim")
         require(type(width) is int and 1 <= width <= WIDEST, f"embed_dim is {width!r:.60}")
-        network = importlib.import_module(f"pyapp.models.{NETWORK}")
+        network = architecture(NETWORK)
         made = network.Config.from_dict({**vision, "num_labels": width, "id2label": None})
         return cls(made, read_config(TextConfig, text), pair(values, "image_size", 256), dict(values))
 
@@ -76,7 +73,7 @@ class Config:
 
 def adapted(settings: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Mapping[str, Any]:
     """The settings of a file, which says by its tensors whether the network is reparameterised."""
-    network = importlib.import_module(f"pyapp.models.{NETWORK}")
+    network = architecture(NETWORK)
     tower = settings.get("vision_config")
     return {**settings, "vision_config": network.adapted(tower, tensors)} if isinstance(tower, Mapping) else settings
 
@@ -147,7 +144,7 @@ class MobileClip(PictureAndText):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        network = importlib.import_module(f"pyapp.models.{NETWORK}")
+        network = architecture(NETWORK)
         self.visual = Module()
         self.visual.trunk = network.TASKS["image-classification"](config.vision_config)
         self.text = Text(config.text_config, len(config.vision_config.labels))

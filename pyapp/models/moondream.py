@@ -20,7 +20,7 @@ from pyapp.nn.vision_language.picture_text import PictureTextModel
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .loading import phi_form, picture_text
-from .loading.config import require
+from .loading.config import as_object, optional_object
 from .loading.picture_text import PictureTextConfig
 from .loading.weights import Stored, cut_apart
 
@@ -62,16 +62,13 @@ class Config(PictureTextConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json, whose older form calls the language model's phi_config."""
-        text = values.get("text_config", values.get("phi_config")) or {}
-        require(isinstance(text, dict), f"text_config is {text!r:.60}, expected an object")
+        text = as_object(values.get("text_config", values.get("phi_config")) or {}, "text_config")
         return super().from_dict({**values, "text_config": text, "vision_config": _vision(values)})
 
 
 def _vision(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The tower's fields of an object of a config.json, with what it leaves out."""
-    own = settings.get("vision_config") or {}
-    require(isinstance(own, dict), f"vision_config is {own!r:.60}, expected an object")
-    return {**SIGLIP, **own}
+    return {**SIGLIP, **optional_object(settings, "vision_config")}
 
 
 def adapted(settings: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.positions.linear_biases import slopes
 
-from .loading.config import FileConfig, check_form, read_config, require
+from .loading.config import FileConfig, check_divides, check_form, optional_object, read_config, require
 from .loading.gguf import Gguf
 
 MODEL_TYPES = ("mpt",)
@@ -46,7 +46,7 @@ class Config(FileConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.d_model % self.n_heads == 0, f"n_heads {self.n_heads} does not divide d_model {self.d_model}")
+        check_divides(self, "n_heads", "d_model")
         own = self.num_key_value_heads
         fits = type(own) is int and 1 <= own <= self.n_heads and self.n_heads % own == 0
         require(fits, f"attn_config has kv_n_heads {own!r:.40}, expected a divisor of n_heads {self.n_heads}")
@@ -54,8 +54,7 @@ class Config(FileConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json."""
-        given = values.get("attn_config") or {}
-        require(isinstance(given, Mapping), f"attn_config is {given!r:.60}, expected an object")
+        given = optional_object(values, "attn_config")
         check_form(given, FIXED, "attn_config: ")
         check_form(values, {"no_bias": True, "logit_scale": None})
         most = given.get("alibi_bias_max")

@@ -17,7 +17,7 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
 
-from .loading.config import LIMITS, DecoderConfig, check_choice, check_groups, require, step_limits
+from .loading.config import LIMITS, DecoderConfig, check_choice, check_divides, check_groups, require, step_limits
 from .loading.gguf import BIAS_FORM, KEYS, Gguf, attending, key_lengths, mamba2_forms, mamba2_names, pairs_of_llama
 from .loading.weights import Stored, experts_apart
 
@@ -86,7 +86,7 @@ class Config(DecoderConfig):
         check_choice(self.num_experts_per_tok, self.n_routed_experts)
         heads = self.mamba_num_heads
         check_groups(self.n_routed_experts, self.n_group, self.topk_group)
-        require(heads % self.n_groups == 0, f"n_groups {self.n_groups} does not divide mamba_num_heads {heads}")
+        check_divides(self, "n_groups", "mamba_num_heads")
         require(self.conv_kernel > 1, f"conv_kernel is {self.conv_kernel}, expected 2 or more")
         widest = max(heads * self.mamba_head_dim, self.n_groups * self.ssm_state_size)
         require(widest <= LIMITS["hidden_size"], f"{widest:,} features of a state are too many")

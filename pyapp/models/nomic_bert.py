@@ -19,7 +19,7 @@ from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
 
-from .loading.config import FileConfig, check_heads, read_config, require
+from .loading.config import FileConfig, check_heads, optional_object, read_config, require
 from .loading.gguf import ENCODER_KEYS, JOINED_QKV, ROTARY_ENCODER, Gguf, encoder_settings, rows_in
 from .loading.labels import Labelled
 from .loading.weights import Stored, cut_apart
@@ -91,8 +91,7 @@ class Config(Labelled, FileConfig):
             if biased:
                 found |= {"bias": True, "gated": False, "hidden_act": "gelu"}
             require(not wrong, f"Nomic BERT with {', '.join(wrong)} of another kind is not supported")
-        given = values.get("rope_parameters") or {}
-        require(isinstance(given, dict), f"rope_parameters is {given!r:.60}, expected an object")
+        given = optional_object(values, "rope_parameters")
         theta = values.get("rotary_emb_base") or THETA
         return read_config(cls, found | {"rope_parameters": {"rope_type": "default", "rope_theta": theta} | given})
 

@@ -4,7 +4,6 @@ token attends to trained vectors before the tokens become one vector.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,8 +15,8 @@ from pyapp.nn.encoders.decoder_encoders import DecoderEncoder
 from pyapp.nn.encoders.encoders import Encoder, attend
 from pyapp.nn.parameter import new_parameter
 
-from ._index import MODEL_TYPES as MODULES
-from .loading.config import check_fields, read_config, require
+from .loading.architectures import architecture
+from .loading.config import check_fields, object_of, read_config, require
 
 MODEL_TYPES = ("nvembed",)
 BASE = ""
@@ -54,14 +53,10 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json. ModelError for parts that do not fit one another."""
-        parts: dict[str, Any] = {}
-        for name in ("text_config", "latent_attention_config"):
-            own = values.get(name)
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
-            parts[name] = own
-        text = {**parts["text_config"], "sliding_window": None}  # the model's code attends to the whole text
-        language = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}").Config.from_dict(text)
-        latents = read_config(Latents, parts["latent_attention_config"])
+        # The model's code attends to the whole text.
+        text = {**object_of(values, "text_config"), "sliding_window": None}
+        language = architecture(LANGUAGE).Config.from_dict(text)
+        latents = read_config(Latents, object_of(values, "latent_attention_config"))
         require(
             latents.hidden_dim == language.hidden_size,
             f"hidden_dim {latents.hidden_dim} is not the language model's hidden_size {language.hidden_size}",
@@ -158,7 +153,7 @@ class NvEmbed(Encoder):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        language = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}").TASKS["causal-lm"]
+        language = architecture(LANGUAGE).TASKS["causal-lm"]
         reader = DecoderEncoder(language(config.text_config), both_ways=True)
         self.config, self.most = config, reader.most
         self._whole_text = reader.whole_text

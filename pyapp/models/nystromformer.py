@@ -25,7 +25,7 @@ from pyapp.nn.encoders.encoders import (
     visible_keys,
 )  # fmt: skip
 
-from .loading.config import require
+from .loading.config import check_divides, require
 from .loading.encoder_config import BertConfig
 
 MODEL_TYPES = ("nystromformer",)
@@ -54,7 +54,7 @@ class Config(BertConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         length, landmarks, kernel = self.segment_means_seq_len, self.num_landmarks, self.conv_kernel_size
-        require(length % landmarks == 0, f"num_landmarks {landmarks} does not divide segment_means_seq_len {length}")
+        check_divides(self, "num_landmarks", "segment_means_seq_len")
         require(
             length == landmarks or length <= self.max_position_embeddings,
             f"segment_means_seq_len is {length}, of {self.max_position_embeddings} positions",

@@ -16,7 +16,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn.audio.sound import MomentClassifier, SoundEncoder, SoundLayers, plain_attention
 
-from .loading.config import read_config, require
+from .loading.config import object_of, read_config, require
 from .loading.sound_config import SoundConfig
 from .loading.weights import Stored
 
@@ -70,11 +70,10 @@ class Config(SoundConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json."""
-        audio = values.get("audio_config")
-        require(isinstance(audio, Mapping), f"audio_config is {audio!r:.60}, expected an object")
+        audio = object_of(values, "audio_config")
         head = {name: values.get(name, usual) for name, usual in (("vocab_size", 10288), ("blank_token_id", 0))}
         form = {"feat_extract_norm": "layer", "do_stable_layer_norm": True, "mask_time_prob": 0.0}
-        told = {**USUAL, "conv_bias": True, **(audio or {})}
+        told = {**USUAL, "conv_bias": True, **audio}
         act = told.get("hidden_act", "gelu")
         return read_config(cls, {**told, **head, **form, "feat_extract_activation": act})
 

@@ -15,7 +15,7 @@ from pyapp.nn.encoders.encoders import attend_joined
 from pyapp.nn.forecasting import ParameterProjection, PatchForecaster, PatchPositions, patch_norm, patches_of
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Attention
 
-from .loading.config import check_depth, require
+from .loading.config import check_depth, check_divides, require
 from .loading.forecasting_config import PatchedSeriesConfig, check_count
 
 MODEL_TYPES = ("patchtsmixer",)
@@ -51,8 +51,7 @@ class Config(PatchedSeriesConfig):
         require(self.mode in ("common_channel", "mix_channel"), f"mode {self.mode!r:.40} is not known")
         require(self.d_model * self.patches <= 1 << 22, f"{self.d_model * self.patches:,} features are too many")
         if self.self_attn:
-            heads = self.self_attn_heads
-            require(self.d_model % heads == 0, f"self_attn_heads {heads} does not divide d_model {self.d_model}")
+            check_divides(self, "self_attn_heads", "d_model")
         chosen = self.prediction_channel_indices
         if chosen is not None:
             known = all(type(number) is int and 0 <= number < self.num_input_channels for number in chosen)

@@ -15,7 +15,7 @@ from pyapp.nn.forecasting import ParameterProjection, PatchForecaster, PatchPosi
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Attention
 
-from .loading.config import check_depth, require
+from .loading.config import check_depth, check_divides, require
 from .loading.forecasting_config import PatchedSeriesConfig, check_count
 
 MODEL_TYPES = ("patchtst",)
@@ -48,8 +48,7 @@ class Config(PatchedSeriesConfig):
         check_depth(self.num_hidden_layers)
         for name in ("d_model", "ffn_dim"):
             check_count(name, getattr(self, name), WIDEST)
-        heads = self.num_attention_heads
-        require(self.d_model % heads == 0, f"num_attention_heads {heads} does not divide d_model {self.d_model}")
+        check_divides(self, "num_attention_heads", "d_model")
         require(self.norm_type in ("batchnorm", "layernorm"), f"norm_type {self.norm_type!r:.40} is not known")
         known = self.pooling_type in ("mean", "max", None)
         require(known, f"pooling_type {self.pooling_type!r:.40} is not known")

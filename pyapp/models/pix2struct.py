@@ -23,7 +23,7 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceT
 from pyapp.nn.sequence_to_sequence.t5 import MOST, GatedDense, decoder_stack
 from pyapp.nn.vision.vision import check_pictures
 
-from .loading.config import check_depth, check_fields, read_config, require
+from .loading.config import check_depth, check_fields, optional_object, read_config, require
 from .loading.t5_config import T5Config
 
 MODEL_TYPES = ("pix2struct",)
@@ -105,12 +105,7 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json."""
-        parts = []
-        for name in ("vision_config", "text_config"):
-            own = values.get(name) or {}
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
-            parts.append(own)
-        text = {**TEXT, **parts[1]}
+        vision, text = optional_object(values, "vision_config"), {**TEXT, **optional_object(values, "text_config")}
         tied = values.get("tie_word_embeddings", False)
         forced = {
             "model_type": "t5", "d_model": text.get("hidden_size"), "feed_forward_proj": "gated-gelu",
@@ -119,7 +114,7 @@ class Config:
         read = T5Config.from_dict({**text, **forced})
         inner = read.num_heads * read.d_kv
         require(inner == read.d_model, f"{read.num_heads} heads of {read.d_kv} numbers, hidden_size {read.d_model}")
-        found = read_config(VisionConfig, parts[0])
+        found = read_config(VisionConfig, vision)
         require(found.hidden_size == read.d_model,
                 f"hidden_size of vision_config is {found.hidden_size}, of text_config {read.d_model}")  # fmt: skip
         return cls(found, read, dict(values))

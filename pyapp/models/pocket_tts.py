@@ -26,7 +26,16 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 
-from .loading.config import check_depth, check_fields, check_heads, check_token, read_config, require, rope_parameters
+from .loading.config import (
+    check_depth,
+    check_fields,
+    check_heads,
+    check_token,
+    optional_object,
+    read_config,
+    require,
+    rope_parameters,
+)
 
 MODEL_TYPES = ("pocket_tts",)
 SPEAKS = "latents"  # in pyapp.models.loading.voice
@@ -109,9 +118,10 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; other keys are ignored."""
-        flow = values.get("flow_head_config", {})
-        require(isinstance(flow, Mapping), f"flow_head_config is {flow!r:.60}, expected an object")
-        told = {"flow": read_config(FlowConfig, flow), "rope_parameters": rope_parameters(values)}
+        told = {
+            "flow": read_config(FlowConfig, optional_object(values, "flow_head_config")),
+            "rope_parameters": rope_parameters(values),
+        }
         return read_config(cls, {**values, **told})
 
     def to_dict(self) -> dict[str, Any]:

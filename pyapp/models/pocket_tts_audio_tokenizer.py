@@ -20,7 +20,7 @@ from pyapp.nn.audio.seanet import PaddedConv, TrimmedConvTranspose, decoder, enc
 from pyapp.nn.audio.sound_codes import check_samples
 
 from .loading.codec_config import SeanetConfig, check_sizes
-from .loading.config import check_heads, read_config, require, rope_parameters
+from .loading.config import check_divides, check_heads, read_config, require, rope_parameters
 
 MODEL_TYPES = ("pocket_tts_audio_tokenizer",)
 BASE = ""
@@ -71,8 +71,7 @@ class Config(SeanetConfig):
         require(kv_heads == heads, f"num_key_value_heads is {kv_heads}, expected the {heads} of num_attention_heads")
         check_heads(width, heads, kv_heads, self.head_dim, self.max_position_embeddings)
         check_sizes(self, "sliding_window", "latent_stride", "latent_dim")
-        groups = self.upsample_groups
-        require(width % groups == 0, f"upsample_groups {groups} does not divide hidden_size {width}")
+        check_divides(self, "upsample_groups", "hidden_size")
         require(self.audio_channels == 1, f"audio_channels is {self.audio_channels}, expected 1")
 
     @classmethod

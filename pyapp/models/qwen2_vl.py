@@ -1,9 +1,11 @@
-"""Qwen2-VL (Wang et al. 2024, arXiv 2409.12191), Qwen2.5-VL (Bai et al. 2025, arXiv 2502.13923) and Qwen3-VL (Bai et
-al. 2025, arXiv 2511.21631): a tower for pictures of any size, whose patches have rotary positions of rows and columns,
-before Qwen2, Qwen3 or Qwen3 with experts, whose text has them too.
+"""Qwen2-VL (Wang et al. 2024, arXiv 2409.12191), Qwen2.5-VL (Bai et al. 2025, arXiv 2502.13923), Qwen3-VL (Bai et
+al. 2025, arXiv 2511.21631) and Qwen3.5 (Qwen Team 2026): a tower for pictures of any size, whose patches have rotary
+positions of rows and columns, before Qwen2, Qwen3, Qwen3 with experts or Qwen3.5's language model, whose text has them
+too.
 
 Qwen2.5's tower has RMS norms, gated layers and, in most layers, attention within windows. Qwen3's has learned positions
-too, and what some of its layers see is added after the first layers of the text (Meng et al. 2024, arXiv 2406.04334).
+too, and what some of its layers see is added after the first layers of the text (Meng et al. 2024, arXiv 2406.04334);
+in Qwen3.5 nothing is added.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from pyapp.vision.processors.patches import as_videos
 from .loading import picture_text
 from .loading.config import FileConfig, read_config, require
 from .loading.picture_text import GridConfig
-from .loading.weights import Stored, experts_transposed
+from .loading.weights import Stored, experts_apart, experts_transposed
 
-MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
+MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
+IGNORED = r"(model\.)?mtp\..*"  # what guesses several tokens at once
 IMAGE_PROCESSOR = "Qwen2VL"  # of files that name none
 EPSILON = 1e-6
 PARTS = ("text_config", "vision_config", "model_type", "architectures")
@@ -51,9 +54,16 @@ TEXTS = {  # by the language model: its names in text_config, and what that leav
             "rope_theta": 500_000.0, "moe_intermediate_size": 1408, "num_experts_per_tok": 4, "num_experts": 60,
         },
     ),
+    "qwen3_5_text": (("qwen3_5", "qwen3_5_text"), {}),
+    "qwen3_5_moe_text": (("qwen3_5_moe", "qwen3_5_moe_text"), {}),
 }  # fmt: skip
-SECTIONS = {"qwen2": (16, 24, 24), "qwen3": (24, 20, 20), "qwen3_moe": (24, 20, 20)}
-OWN_TEXTS = {"qwen3_vl": "qwen3", "qwen3_vl_moe": "qwen3_moe"}
+SECTIONS = {
+    "qwen2": (16, 24, 24), "qwen3": (24, 20, 20), "qwen3_moe": (24, 20, 20), "qwen3_5_text": (11, 11, 10),
+    "qwen3_5_moe_text": (11, 11, 10),
+}  # fmt: skip
+OWN_TEXTS = {
+    "qwen3_vl": "qwen3", "qwen3_vl_moe": "qwen3_moe", "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
+}  # fmt: skip
 renamed = picture_text.renamed
 
 
@@ -227,6 +237,17 @@ class DeepTowerConfig(SizedTowerConfig):
         return tuple(self.deepstack_visual_indexes)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlainDeepTowerConfig(DeepTowerConfig):
+    """The fields of vision_config of Qwen3.5, whose text sees only what the last layer does."""
+
+    model_type = "qwen3_5_vision"
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TowerConfig:
+        return super().from_dict({**values, "deepstack_visual_indexes": []})
+
+
 @dataclass(frozen=True)
 class Config(GridConfig):
     """The hyper-parameters, by the names of config.json."""
@@ -239,6 +260,7 @@ class Config(GridConfig):
         **dict.fromkeys(("qwen2_vl", "qwen2_vl_vision"), TowerConfig),
         **dict.fromkeys(("qwen2_5_vl", "qwen2_5_vl_vision"), GatedTowerConfig),
         **dict.fromkeys(("qwen3_vl", "qwen3_vl_vision", "qwen3_vl_moe", "qwen3_vl_moe_vision"), DeepTowerConfig),
+        **dict.fromkeys(("qwen3_5", "qwen3_5_vision", "qwen3_5_moe", "qwen3_5_moe_vision"), PlainDeepTowerConfig),
     }
 
     @classmethod
@@ -267,14 +289,19 @@ class Config(GridConfig):
         self.check_sections()
 
     @property
+    def text_kind(self) -> str:
+        """The model_type of the language model."""
+        return str(self.text_config.to_dict()["model_type"])
+
+    @property
     def usual_sections(self) -> tuple[int, ...]:
-        return SECTIONS[self.text_config.model_type]
+        return SECTIONS[self.text_kind]
 
     @property
     def sections(self) -> tuple[int, ...]:
         """Those of GridRotation. Qwen3's pairs turn by time, row, column, time …, and the last by time."""
         given = super().sections
-        if self.text_config.model_type == "qwen2":
+        if self.text_kind == "qwen2":
             return given
         found = [0]
         for pair in range(sum(given)):
@@ -390,8 +417,14 @@ class Qwen2VLForConditionalGeneration(GridPictures):
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How files store the stacks of experts: as the model has them, or each matrix transposed, as published ones do."""
-    if config.text_config.model_type != "qwen3_moe":
+    """How files store the stacks of experts: as the model has them; those of Qwen3-VL also each matrix transposed, as
+    published ones do, those of Qwen3.5 also each matrix by itself.
+    """
+    if config.text_kind == "qwen3_5_moe_text":
+        text, parts = config.text_config, ("gate_proj", "up_proj", "down_proj")
+        named, root = {renamed(name): info for name, info in tensors.items()}, "language_model.model.layers"
+        return experts_apart(named, "mlp.experts", parts, text.num_experts, text.num_hidden_layers, root=root)
+    if config.text_kind != "qwen3_moe":
         return {}
     shapes = {renamed(name): info.shape for name, info in tensors.items()}
     text, place = config.text_config, "language_model.model.layers.{}.mlp.experts"

@@ -9,7 +9,6 @@ The parts are other architectures. Parameters have the names of Hugging Face's f
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -37,10 +36,9 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import EncoderLayer, Fix
 from pyapp.nn.vision_language.picture_text import GridPictures
 from pyapp.nn.vision_language.videos import Watching
 
-from ._index import MODEL_TYPES as MODULES
-from ._index import SEEING
 from .loading import picture_text, sound_text
-from .loading.config import require
+from .loading.architectures import architecture, seeing_architecture
+from .loading.config import as_object, object_of, require
 from .loading.omni_speech_config import NEWER_CODES, NEWER_TOKENS, TOKENS, OmniSpeechConfig
 from .loading.sound_text import EncoderConfig, SoundTextConfig
 from .loading.weights import Stored, gated_experts_apart
@@ -145,12 +143,10 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json, with a talker or without. ModelError for parts that are not known."""
-        own = values.get(THINKER, values)
-        require(isinstance(own, Mapping), f"{THINKER} is {own!r:.60}, expected an object")
+        own = as_object(values.get(THINKER, dict(values)), THINKER)
         newer = str(values.get("model_type", MODEL_TYPES[0])).startswith(NEWER)
-        kind, parts = SEES[newer], {name: own.get(name) for name in ("text_config", "vision_config", "audio_config")}
-        for name, part in parts.items():
-            require(isinstance(part, dict), f"{name} is {part!r:.60}, expected an object")
+        kind = SEES[newer]
+        parts = {name: object_of(own, name) for name in ("text_config", "vision_config", "audio_config")}
         tied = own.get("tie_word_embeddings") is True
         text = {**TEXTS[newer], **parts["text_config"], "model_type": f"{kind}_text", "tie_word_embeddings": tied}
         vision = {**parts["vision_config"], "model_type": f"{kind}_vision"}
@@ -196,7 +192,7 @@ class Config:
 
 def _module(kind: str) -> Any:
     """The module of an architecture."""
-    return importlib.import_module(f"pyapp.models.{MODULES.get(kind) or SEEING[kind]}")
+    return architecture(kind) or seeing_architecture(kind)
 
 
 class Encoder(Module):

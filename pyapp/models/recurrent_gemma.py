@@ -19,7 +19,7 @@ from pyapp.nn.parameter import Initialization, new_parameter
 from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import causal_convolution
 
-from .loading.config import LIMITS, DecoderConfig, check_positive, require
+from .loading.config import LIMITS, DecoderConfig, check_divides, check_positive, require
 
 MODEL_TYPES = ("recurrent_gemma",)
 RECURRENT, ATTENTION = "recurrent", "attention"  # kinds of layers
@@ -49,9 +49,9 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "logits_soft_cap")
-        heads, width, kernel = self.num_attention_heads, self.lru_width, self.conv1d_width
+        width, kernel = self.lru_width, self.conv1d_width
         require(width <= LIMITS["hidden_size"], f"lru_width is {width:,}, expected at most {LIMITS['hidden_size']:,}")
-        require(width % heads == 0, f"num_attention_heads {heads} does not divide lru_width {width}")
+        check_divides(self, "num_attention_heads", "lru_width")
         require(2 <= kernel <= LARGEST_KERNEL, f"conv1d_width is {kernel}, expected 2 to {LARGEST_KERNEL}")
         kinds = self.block_types
         known = len(kinds) > 0 and {*map(str, kinds)} <= {RECURRENT, ATTENTION}

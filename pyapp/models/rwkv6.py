@@ -18,7 +18,7 @@ from pyapp.nn.parameter import Initialization, new_parameter
 from pyapp.nn.recurrent.recurrent import StateText, token_before
 from pyapp.nn.recurrent.rwkv import Block, ChannelMixing, Mixing, RwkvLanguageModel, decayed_attention
 
-from .loading.config import FileConfig, read_config, require
+from .loading.config import FileConfig, check_divides, read_config, require
 from .loading.gguf import Gguf, GgufForm, Shape
 from .loading.rwkv_files import renamed as renamed
 from .loading.rwkv_files import sizes_of, version_of, with_sizes
@@ -68,8 +68,7 @@ class Config(FileConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        inner = self.attention_hidden_size
-        require(inner % self.head_size == 0, f"head_size {self.head_size} does not divide attention_hidden_size")
+        check_divides(self, "head_size", "attention_hidden_size")
         for name in ("time_mix_extra_dim", "time_decay_extra_dim"):
             require(getattr(self, name) <= 1 << 16, f"{name} is {getattr(self, name):,}, expected at most 65,536")
 

@@ -22,7 +22,7 @@ from pyapp.nn.parameter import Initialization, new_parameter
 from pyapp.nn.recurrent.delta_rule import generalized_delta_rule
 from pyapp.nn.recurrent.recurrent import RecurrentLanguageModel, StateText, token_before
 
-from .loading.config import FileConfig, read_config, require
+from .loading.config import FileConfig, check_divides, read_config, require
 from .loading.gguf import Gguf, GgufForm
 from .loading.rwkv_files import sizes_of, version_of
 from .loading.weights import Stored
@@ -34,14 +34,13 @@ LONGEST = 1 << 20  # tokens of a text, as llama.cpp says: states know no limit
 SLOWEST = -exp(-0.5)  # the logarithm of the fastest decay of a token
 SHORTEST = 1e-12  # of the length by which keys are divided
 MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
-# What the author's files call the parts, and what the parts of low rank are made of there.
+# What the author's files call the parts.
 OWN_NAMES = {
     "emb.": "model.embeddings.", "head.": "lm_head.", "ln_out.": "model.norm.", "ln0.": "pre_norm.",
     "ln1.": "attn_norm.", "ln2.": "ffn_norm.", "att.": "attn.", "ln_x.": "g_norm.", "receptance.": "r_proj.",
     "output.": "o_proj.",
 }  # fmt: skip
 OF_ATTENTION = {"key.": "k_proj.", "value.": "v_proj."}
-LOW_RANK = re.compile(r"(.*\.attn)\.([wavg])([012])")
 RANKS = {
     "w": "decay_low_rank_dim",
     "a": "a_low_rank_dim",
@@ -88,7 +87,7 @@ class Config(FileConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.hidden_size % self.head_dim == 0, f"head_dim {self.head_dim} does not divide hidden_size")
+        check_divides(self, "head_dim", "hidden_size")
         for name in RANKS.values():
             require(getattr(self, name) <= 1 << 16, f"{name} is {getattr(self, name):,}, expected at most 65,536")
 

@@ -1,5 +1,6 @@
 """Segment Anything (Kirillov et al. 2023, arXiv 2304.02643): a Vision Transformer that sees a picture once, and a small
-decoder that cuts out what points or boxes show. MobileSAM (Zhang et al. 2023, arXiv 2306.14289) sees by a TinyViT.
+decoder that cuts out what points or boxes show. MobileSAM (Zhang et al. 2023, arXiv 2306.14289) sees by a TinyViT; the
+decoder of SAM-HQ (Ke et al. 2023, arXiv 2306.01567) makes finer masks.
 
 Parameters have the names of Hugging Face's files, and those of a TinyViT of timm's. The authors' own files
 (loading/segment_anything.py) have other names.
@@ -7,12 +8,13 @@ Parameters have the names of Hugging Face's files, and those of a TinyViT of tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
+from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
+from pyapp.nn.vision.fine_masks import FineMaskDecoder
 from pyapp.nn.vision.sam_tower import Neck, SamTower
 from pyapp.nn.vision.segment_anything import (
     Form,
@@ -25,13 +27,13 @@ from pyapp.nn.vision.tiny_vit import TinyVitTrunk
 from pyapp.nn.vision.vision import check_pictures
 
 from .loading import segment_anything
-from .loading.config import read_config, require
+from .loading.config import optional_object, read_config, require
 from .loading.masks_config import LAYER_RATE, MaskConfig, PromptConfig
 from .loading.tiny_vit_config import MobileSamVisionConfig
 from .loading.towers_config import SamVisionConfig
 from .loading.weights import Stored
 
-MODEL_TYPES = ("sam", "mobile_sam")
+MODEL_TYPES = ("sam", "mobile_sam", "sam_hq")
 IMAGE_PROCESSOR = "Sam"  # of files that name none
 BASE = ""
 # The first is the same as shared_image_embedding's.
@@ -54,12 +56,8 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; other keys are ignored. ModelError for parts that do not fit together."""
-        parts: list[Mapping[str, Any]] = []
-        for name in ("vision_config", "prompt_encoder_config", "mask_decoder_config"):
-            own = values.get(name)
-            own = {} if own is None else own
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
-            parts.append(own)
+        names = "vision_config", "prompt_encoder_config", "mask_decoder_config"
+        parts = [optional_object(values, name) for name in names]
         vision = VISIONS.get(str(values.get("model_type")), VISIONS[MODEL_TYPES[0]]).from_dict(parts[0])
         prompt, mask = read_config(PromptConfig, parts[1]), read_config(MaskConfig, parts[2])
         widths = {vision.output_channels, 2 * vision.num_pos_feats, prompt.hidden_size, mask.hidden_size}
@@ -128,4 +126,33 @@ class Sam(PromptedMasks):
         return self.vision_encoder.steps(pixel_values)
 
 
-TASKS: Mapping[str, Callable[[Config], Module]] = {"mask-generation": Sam}
+class SamHq(Sam):
+    """As Sam, with finer masks, the best first."""
+
+    mask_decoder: FineMaskDecoder
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        mask, width = config.mask_decoder_config, config.vision_config.hidden_size
+        self.mask_decoder = FineMaskDecoder(mask, Form(LAYER_RATE, "out_proj", None, mask.layer_norm_eps), width)
+
+    def features_in_steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, Any]:
+        whole: list[Tensor] = []
+        image = yield from self.vision_encoder.steps(pixel_values, whole)
+        return image, self.mask_decoder.fine(image, whole[0] if whole else None)
+
+    def maps(self, features: Any) -> tuple[Tensor, Sequence[Tensor]]:
+        return features[0], features[1:]
+
+    def meanings(self, masks: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        scores, order = ops.sort(scores[:, 1:], -1, True)
+        order = order.reshape(*order.shape, 1, 1).expand(*order.shape, *masks.shape[2:])
+        return ops.gather(masks[:, 1:], 1, order), scores
+
+
+def sam(config: Config) -> Sam:
+    """The model of a configuration, with empty weights."""
+    return SamHq(config) if config.values.get("model_type") == "sam_hq" else Sam(config)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"mask-generation": sam}

@@ -31,7 +31,7 @@ from pyapp.nn.vision.segment_anything import (
 from pyapp.nn.vision.vision import check_pictures
 from pyapp.nn.vision.windows import in_windows, out_of_windows
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import check_fields, optional_object, read_config, require
 from .loading.masks_config import MaskConfig, PromptConfig
 from .loading.memory_config import MemoryConfig
 from .loading.pictures_config import DEEPEST, PATCHES, WIDEST, check_numbers, pair
@@ -164,21 +164,15 @@ class Config:
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; other keys are ignored. ModelError for parts that do not fit together."""
 
-        def part(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-            own = of.get(name)
-            own = {} if own is None else own
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
-            assert isinstance(own, dict)
-            return own
-
-        vision = part(values, "vision_config")
+        vision = optional_object(values, "vision_config")
         levels = vision.get("fpn_top_down_levels")
         given = {**vision, **({"fpn_top_down_levels": tuple(levels)} if isinstance(levels, list) else {})}
-        backbone, neck = BackboneConfig.from_dict(part(vision, "backbone_config")), read_config(VisionConfig, given)
-        own = part(values, "prompt_encoder_config")
+        backbone = BackboneConfig.from_dict(optional_object(vision, "backbone_config"))
+        neck = read_config(VisionConfig, given)
+        own = optional_object(values, "prompt_encoder_config")
         sides = {name: pair(own, name, usual)[0] for name, usual in (("image_size", 1024), ("patch_size", 16))}
         prompt = read_config(PromptConfig, {**own, **sides})
-        mask = read_config(DecoderConfig, part(values, "mask_decoder_config"))
+        mask = read_config(DecoderConfig, optional_object(values, "mask_decoder_config"))
         widths = {neck.fpn_hidden_size, prompt.hidden_size, mask.hidden_size}
         require(len(widths) == 1, f"the parts have several widths: {', '.join(map(str, sorted(widths)))}")
         channels = vision.get("backbone_channel_list")

@@ -28,7 +28,7 @@ from pyapp.nn.vision.towers import PictureAndText, TextTower
 from pyapp.nn.vision.vision import as_map, as_sequence, check_pictures
 from pyapp.nn.vision.windows import in_windows, out_of_windows
 
-from .loading.config import check_depth, check_fields, read_config, require, rope_parameters
+from .loading.config import check_depth, check_fields, optional_object, read_config, require, rope_parameters
 from .loading.pictures_config import WIDEST, PatchConfig, check_numbers
 from .loading.towers_config import ClipTextConfig
 
@@ -135,10 +135,12 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json, in which a model of videos has the detector's under a name of its own."""
-        own = _object(values, "detector_config") or values
-        vision, text = _object(own, "vision_config"), _object(own, "text_config") or TEXTS
+        own = optional_object(values, "detector_config") or values
+        vision, text = optional_object(own, "vision_config"), optional_object(own, "text_config") or TEXTS
         encoder, decoder, masks, boxes = (
-            read_config(PartConfig, ({"num_layers": BOX_LAYERS} if name == PARTS[3] else {}) | _object(own, name))
+            read_config(
+                PartConfig, ({"num_layers": BOX_LAYERS} if name == PARTS[3] else {}) | optional_object(own, name)
+            )
             for name in PARTS
         )
         scales = vision.get("scale_factors") or SCALES
@@ -149,7 +151,7 @@ class Config:
         require(same, f"fpn_hidden_size is {width!r:.40}, expected the hidden_size of the other parts")
         require(masks.num_upsampling_stages >= len(scales) - 2,
                 f"num_upsampling_stages is {masks.num_upsampling_stages}, of {len(scales) - 1} maps")  # fmt: skip
-        backbone = BackboneConfig.from_dict(_object(vision, "backbone_config"))
+        backbone = BackboneConfig.from_dict(optional_object(vision, "backbone_config"))
         texts = read_config(ClipTextConfig, text)
         return cls(backbone, texts, encoder, decoder, masks, boxes, tuple(scales), dict(values))
 
@@ -166,13 +168,6 @@ class Config:
     def num_channels(self) -> int:
         """The channels of pictures."""
         return self.backbone.num_channels
-
-
-def _object(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A part of a config.json; an empty one where it is not there. ModelError for what is none."""
-    found = values.get(name)
-    require(found is None or isinstance(found, dict), f"{name} is {found!r:.60}, expected an object")
-    return found or {}
 
 
 def renamed(name: str) -> str:

@@ -20,7 +20,7 @@ from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
 from pyapp.nn.sequence_to_sequence.shared_heads import SharedHeadsAttention
 
-from .loading.gemma2_config import NESTED_DEFAULTS, Gemma2Config
+from .loading.gemma_config import GEMMA2_NESTED_DEFAULTS, Gemma2Config
 from .loading.gemma_pairs import GemmaPairConfig
 
 MODEL_TYPES = ("t5gemma",)
@@ -36,7 +36,7 @@ class Config(GemmaPairConfig):
     @classmethod
     def part(cls, name: str, values: dict[str, Any]) -> Gemma2Config:
         """As those of Gemma 2."""
-        found: Gemma2Config = Gemma2Config.from_dict({**NESTED_DEFAULTS, **values, "model_type": "gemma2"})
+        found: Gemma2Config = Gemma2Config.from_dict({**GEMMA2_NESTED_DEFAULTS, **values, "model_type": "gemma2"})
         return found
 
     def to_dict(self) -> dict[str, Any]:

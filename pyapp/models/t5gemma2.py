@@ -22,8 +22,8 @@ from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory, SequenceToSequence
 
-from .loading.config import require
-from .loading.gemma3_config import Gemma3Config
+from .loading.config import optional_object, require
+from .loading.gemma_config import Gemma3Config
 from .loading.gemma_pairs import GemmaPairConfig
 
 MODEL_TYPES = ("t5gemma2",)
@@ -51,8 +51,7 @@ class Config(GemmaPairConfig):
     @classmethod
     def part(cls, name: str, values: dict[str, Any]) -> Gemma3Config:
         """As those of Gemma 3."""
-        own = values.get("text_config", {}) if name == "encoder" else values
-        require(isinstance(own, dict), f"text_config is {own!r:.60}, expected an object of settings")
+        own = optional_object(values, "text_config") if name == "encoder" else values
         return Gemma3Config.from_dict({"text_config": own})
 
     @classmethod

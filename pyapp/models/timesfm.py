@@ -21,7 +21,7 @@ from pyapp.nn.forecasting import Forecaster, ResidualBlock, Wanted, between_leve
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
 
-from .loading.config import FileConfig, check_positive, require
+from .loading.config import FileConfig, check_divides, check_positive, require
 from .loading.forecasting_config import LONGEST, check_count, check_levels
 
 if TYPE_CHECKING:
@@ -65,10 +65,7 @@ class Config(FileConfig):
             check_count(name, getattr(self, name), LONGEST)
         check_count("freq_size", self.freq_size, 1 << 10)
         check_positive(self, "tolerance", "rms_norm_eps")
-        require(
-            self.context_length % self.patch_length == 0,
-            f"patch_length {self.patch_length} does not divide context_length {self.context_length}",
-        )
+        check_divides(self, "patch_length", "context_length")
         check_levels(self.quantiles)
         outputs = self.horizon_length * (1 + len(self.quantiles))
         require(outputs <= 1 << 20, f"{outputs:,} outputs of a patch are too many")

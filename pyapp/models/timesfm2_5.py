@@ -21,7 +21,15 @@ from pyapp.nn.forecasting import Forecaster, ResidualBlock, Wanted, between_leve
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 
-from .loading.config import FileConfig, check_depth, check_heads, check_positive, require, rope_parameters
+from .loading.config import (
+    FileConfig,
+    check_depth,
+    check_divides,
+    check_heads,
+    check_positive,
+    require,
+    rope_parameters,
+)
 from .loading.forecasting_config import LONGEST, check_count, check_levels
 
 if TYPE_CHECKING:
@@ -69,10 +77,7 @@ class Config(FileConfig):
         for name in ("patch_length", "context_length", "horizon_length", "output_quantile_len"):
             check_count(name, getattr(self, name), LONGEST)
         check_positive(self, "rms_norm_eps")
-        require(
-            self.context_length % self.patch_length == 0,
-            f"patch_length {self.patch_length} does not divide context_length {self.context_length}",
-        )
+        check_divides(self, "patch_length", "context_length")
         check_levels(self.quantiles)
         outputs = max(self.horizon_length, self.output_quantile_len) * (1 + len(self.quantiles))
         require(outputs <= 1 << 20, f"{outputs:,} outputs of a patch are too many")

@@ -27,7 +27,7 @@ from pyapp.nn.layers.gated import GatedFeedForward, activation_named
 from pyapp.nn.parameter import new_parameter
 
 from .loading.audio_tokenizer_config import LONGEST, AudioTokenizerConfig
-from .loading.config import check_depth, check_fields, check_token, read_config, require
+from .loading.config import check_depth, check_fields, check_token, object_of, read_config, require
 from .loading.picture_text import MixedTextConfig
 from .loading.picture_text import renamed as renamed_text
 
@@ -109,10 +109,7 @@ class FlowConfig:
 def _object(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The object of a part, by the first of its names. ModelError where there is none."""
     name = next((name for name in names if name in values), names[0])
-    found = values.get(name)
-    require(isinstance(found, dict), f"{name} is {found!r:.60}, expected an object")
-    assert isinstance(found, dict)
-    return found
+    return object_of(values, name)
 
 
 def _filters(values: dict[str, Any], usual: Mapping[str, Any]) -> AudioTokenizerConfig:

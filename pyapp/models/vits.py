@@ -23,7 +23,7 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
 
-from .loading.config import FileConfig, require
+from .loading.config import FileConfig, check_divides, require
 from .loading.hifi_gan_config import LARGEST, MOST_LAYERS, check_hifi_gan
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
@@ -100,8 +100,7 @@ class Config(FileConfig):
         }
         for name, (base, layers) in dilated.items():
             require(base ** (layers - 1) <= LARGEST, f"{name} is {getattr(self, name)}: the last dilation is too large")
-        heads, width = self.num_attention_heads, self.hidden_size
-        require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
+        check_divides(self, "num_attention_heads", "hidden_size")
         require(self.flow_size % 2 == 0, f"flow_size is {self.flow_size}, expected an even number")
         # The durations are one of two channels.
         require(self.depth_separable_channels == 2, f"depth_separable_channels is {self.depth_separable_channels}")

@@ -7,7 +7,6 @@ Parameters have the names of Hugging Face's files. What reads codes back as HuBE
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from math import ceil, log2, prod
@@ -21,7 +20,7 @@ from pyapp.nn import Conv1d, Linear, Module, ModuleList
 from pyapp.nn.audio.seanet import Quantization
 from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples, count_of_codebooks
 
-from ._index import MODEL_TYPES as MODULES
+from .loading.architectures import architecture
 from .loading.codec_config import LARGEST, MOST_CODEBOOKS, check_codec, check_numbers, check_sizes
 from .loading.config import FileConfig, object_of, read_config, require
 from .loading.weight_norms import normed_weights
@@ -100,12 +99,14 @@ class Config(FileConfig):
     def acoustic(self) -> Any:
         """The configuration of DAC."""
         own = {name: self.acoustic_model_config.get(name) for name in USUAL}
-        return _module("dac").Config.from_dict({**USUAL, **{key: one for key, one in own.items() if one is not None}})
+        return architecture("dac").Config.from_dict(
+            {**USUAL, **{key: one for key, one in own.items() if one is not None}}
+        )
 
     @property
     def semantic(self) -> Any:
         """The configuration of what hears what is said."""
-        return _module(self.heard_by).Config.from_dict(self.semantic_model_config)
+        return architecture(self.heard_by).Config.from_dict(self.semantic_model_config)
 
     @property
     def acoustic_width(self) -> int:
@@ -149,10 +150,6 @@ class Config(FileConfig):
     def audio_channels(self) -> int:
         """One."""
         return 1
-
-
-def _module(kind: str) -> Any:
-    return importlib.import_module(f"pyapp.models.{MODULES[kind]}")
 
 
 class Unit(Module):
@@ -211,11 +208,11 @@ class XCodec(Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        dac, width = _module("dac"), config.width
+        dac, width = architecture("dac"), config.width
         self.acoustic_encoder = dac.Encoder(config.acoustic, config.acoustic_width)
         ratios = config.upsampling_ratios
         self.acoustic_decoder = dac.Decoder(config.acoustic, config.acoustic_width, ratios, whole=True)
-        self.semantic_model = _module(config.heard_by).encoder(config.semantic)
+        self.semantic_model = architecture(config.heard_by).encoder(config.semantic)
         self.encoder_semantic = SemanticEncoder(config)
         self.fc, self.fc2 = Linear(width, width), Linear(width, config.acoustic_width)
         self.quantizer = Module()

@@ -9,7 +9,6 @@ nothing: they are left out.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from math import atanh, prod
@@ -24,7 +23,7 @@ from pyapp.nn.audio.big_vgan import SmoothActivation
 from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples, count_of_codebooks
 from pyapp.nn.layers.gated import activation_named
 
-from ._index import MODEL_TYPES as MODULES
+from .loading.architectures import architecture
 from .loading.codec_config import (
     LARGEST,
     MOST_ENTRIES,
@@ -106,13 +105,13 @@ class Config(MonoConfig):
     @property
     def semantic(self) -> Any:
         """The configuration of what hears what is said."""
-        return _module(HEARS).Config.from_dict(self.semantic_model_config)
+        return architecture(HEARS).Config.from_dict(self.semantic_model_config)
 
     @property
     def acoustic(self) -> Any:
         """The configuration of the encoder of convolutions, which is DAC's."""
         own = {name: getattr(self, name) for name in ("encoder_hidden_size", "downsampling_ratios")}
-        return _module("dac").Config.from_dict({**own, "decoder_hidden_size": self.encoder_width})
+        return architecture("dac").Config.from_dict({**own, "decoder_hidden_size": self.encoder_width})
 
     @property
     def encoder_width(self) -> int:
@@ -129,10 +128,6 @@ class Config(MonoConfig):
     def codebook_size(self) -> int:
         """How many codes there are."""
         return prod(self.quantization_levels)
-
-
-def _module(kind: str) -> Any:
-    return importlib.import_module(f"pyapp.models.{MODULES[kind]}")
 
 
 class Levels(Module):
@@ -301,9 +296,9 @@ class XCodec2(Module):
         super().__init__()
         self.config = config
         heard = config.semantic
-        self.semantic_encoder = _module(HEARS).encoder(heard)
+        self.semantic_encoder = architecture(HEARS).encoder(heard)
         self.semantic_adapter = SemanticAdapter(heard.hidden_size)
-        self.acoustic_encoder = _module("dac").Encoder(config.acoustic, config.hidden_size, SmoothActivation)
+        self.acoustic_encoder = architecture("dac").Encoder(config.acoustic, config.hidden_size, SmoothActivation)
         self.fc_encoder = Linear(config.width, config.width)
         self.quantizer = Levels(config)
         self.acoustic_decoder = Decoder(config)

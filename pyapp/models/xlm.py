@@ -28,7 +28,7 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 
-from .loading.config import FileConfig, check_padding, read_config, require
+from .loading.config import FileConfig, check_divides, check_padding, read_config, require
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("xlm", "flaubert")
@@ -66,7 +66,7 @@ class Config(Labelled, FileConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.emb_dim <= 1 << 16, f"emb_dim is {self.emb_dim:,}, expected at most 65,536")
-        require(self.emb_dim % self.n_heads == 0, f"n_heads {self.n_heads} does not divide emb_dim {self.emb_dim}")
+        check_divides(self, "n_heads", "emb_dim")
         require(self.n_langs <= 1 << 12, f"n_langs is {self.n_langs:,}, expected at most 4,096")
         check_padding(self.pad_token_id, self.vocab_size)
 

@@ -609,10 +609,8 @@ class Module(OwnState):
         return self._apply(lambda value: empty(value.shape, dtype=value.dtype, device=place), recurse)
 
     def share_memory(self) -> Module:
-        """NotImplementedError: memory cannot be shared between processes."""
-        raise NotImplementedError(
-            "share_memory: a module's memory belongs to one process; send its state_dict() to the others"
-        )
+        """The module itself: threads share its memory anyway, and processes get copies."""
+        return self
 
     def extra_repr(self) -> str:
         """The text in the parentheses of repr."""

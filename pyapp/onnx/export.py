@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
+from pyapp.errors import ModelError
 from pyapp.export import ExportedProgram
 from pyapp.formats.sink import AnySink
 
-from .exporting.calls import Call, sized_graph, tensors_of, titles_of
-from .exporting.model_file import write_model
-from .exporting.operators import OPSETS
-from .exporting.tracing import traced
+from .exporting.calls import Call, named_parameters, written_graph
+from .exporting.model_file import checked_opset, data_path, write_model
+from .module import load
+from .verifying import check_sizes
 
 # torch's other arguments: the values of them that say what is done here.
 _OF_TORCH: dict[str, tuple[Any, ...]] = {
     "export_params": (True,), "keep_initializers_as_inputs": (None, False), "verbose": (None, False),
     "do_constant_folding": (True, False), "dynamo": (True, False), "optimize": (True, False), "training": (None,),
-    "report": (False,), "verify": (False,), "profile": (False,), "fallback": (False,),
+    "report": (False,), "profile": (False,), "fallback": (False,),
     "autograd_inlining": (True,),
 }  # fmt: skip
-
-
-@contextmanager
-def _named_parameters(module: Any, taken: Sequence[str]) -> Iterator[dict[int, str]]:
-    """The names of parameters and buffers, by the identity of tensors; meanwhile none of them requires a gradient."""
-    names: dict[int, str] = {}
-    learning: list[Tensor] = []
-    if hasattr(module, "named_parameters"):
-        for name, x in (*module.named_parameters(), *module.named_buffers()):
-            names[id(x)] = name if name not in taken else f"{name}_parameter"
-            if x.requires_grad:
-                learning.append(x)
-                x.requires_grad_(False)
-    try:
-        yield names
-    finally:
-        for x in learning:
-            x.requires_grad_(True)
 
 
 def export(
     module: Any, inputs: Any, file: AnySink, *, kwargs: Mapping[str, Any] | None = None,
     input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
     opset_version: int | None = None, dynamic_axes: Mapping[str, Any] | None = None, dynamic_shapes: Any = None,
-    external_data: bool | None = None, **of_torch: Any,
+    external_data: bool | None = None, verify: bool = False, **of_torch: Any,
 ) -> None:  # fmt: skip
     """Writes a module, a function of tensors or an ExportedProgram as an ONNX file, by torch.onnx.export's names.
 
@@ -58,6 +42,8 @@ def export(
     Parameters keep their names; block-quantised weights become float32. What Python decides by the values of tensors is
     decided as for the example. What is written in place becomes a new tensor. `opset_version`: 17 to 23, 20 by default.
     `external_data`: the tensors are in a file of their own, FILE.data; by default those of a model above 2 GB.
+    `verify`: the file at this path is run beside the module, with the example and with sizes of 1 and far above the
+    example's; where it gives other numbers, it is removed.
     ModelError: an op has no form in ONNX, or the module computes something else for other sizes. Modules should be in
     evaluation mode: dropout would be a constant mask.
     """
@@ -66,9 +52,7 @@ def export(
             raise TypeError(f"export: got an unexpected keyword argument {name!r}")
         if value not in _OF_TORCH[name]:
             raise NotImplementedError(f"export: {name}={value!r:.60} does nothing here: leave it out")
-    opset = OPSETS[1] if opset_version is None else opset_version
-    if opset not in range(OPSETS[0], OPSETS[2] + 1):
-        raise ValueError(f"export: opset_version is {OPSETS[0]} to {OPSETS[2]}, not {opset_version!r}")
+    opset = checked_opset(opset_version)
     args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs or ())
     if args and isinstance(args[-1], dict) and kwargs is None and not isinstance(module, ExportedProgram):
         args, kwargs = args[:-1], args[-1]
@@ -76,21 +60,15 @@ def export(
     call.name(input_names)
     call.inputs.vary(dynamic_shapes)
     call.vary(dynamic_axes or {}, output_names)
-    with _named_parameters(call.module, call.names) as parameters, no_grad():
-        if call.titles(False):
-            graph, outputs, sizes, titles = sized_graph(call, parameters, opset, output_names)
-        else:
-            given = [x.clone() for x in call.examples]
-            graph, found = traced(lambda: call.run(given), given, parameters, call.names, opset)
-            outputs = tensors_of(found)
-            titles = titles_of(output_names, len(outputs))
-            for x, title in zip(outputs, titles, strict=True):
-                graph.result(x, title)
-            graph.keep_used(titles)
-            all_tensors = zip((*call.names, *titles), (*given, *outputs), strict=True)
-            sizes = {name: tuple(x.shape) for name, x in all_tensors}
-        graph.share_arrays()
-        write_model(
-            graph, [(name, x, sizes[name]) for name, x in zip(call.names, call.examples, strict=True)],
-            [(name, x, sizes[name]) for name, x in zip(titles, outputs, strict=True)], file, external_data,
-        )  # fmt: skip
+    if verify and not isinstance(file, (str, os.PathLike)):
+        raise ValueError("export: verify=True needs the path of a file")
+    with named_parameters(call.module, call.names) as parameters, no_grad():
+        written = written_graph(call, parameters, opset, output_names)
+        write_model(written, file, external_data)
+        if verify and isinstance(file, (str, os.PathLike)):
+            try:
+                check_sizes(load(file), call, [name for name, _, _ in written.outputs])
+            except ModelError:
+                for path in (Path(file), data_path(file)):
+                    path.unlink(missing_ok=True)
+                raise

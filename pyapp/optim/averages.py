@@ -191,18 +191,20 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 class SWALR(LRScheduler):
     """Changes each group's rate to `swa_lr` in `anneal_epochs` steps, by a cosine or linearly; then constant."""
 
+    kept = ("_anneal_strategy",)
+
     def __init__(
         self, optimizer: Any, swa_lr: Any, anneal_epochs: int = 10, anneal_strategy: str = "cos", last_epoch: int = -1
     ) -> None:
         if anneal_strategy not in ("cos", "linear") or not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"SWALR: cos or linear in at least 0 steps, not {anneal_strategy!r} in {anneal_epochs}")
         self.swa_lrs = per_group("SWALR", optimizer, swa_lr, "values of swa_lr")
-        self.anneal_epochs, self.anneal_strategy = anneal_epochs, anneal_strategy
+        self.anneal_epochs, self._anneal_strategy = anneal_epochs, anneal_strategy
         super().__init__(optimizer, last_epoch)
 
     def _part(self, step: int) -> float:
         t = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
-        return (1 - math.cos(math.pi * t)) / 2 if self.anneal_strategy == "cos" else t
+        return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
     def get_lr(self) -> list[float]:
         """Each group's next rate. The initial rate is computed back from the present rate and the progress."""

@@ -161,9 +161,13 @@ class LBFGS(Optimizer):
             state["H_diag"] = product / _dot(change, change)
         history = list(zip(*lists, strict=True))
         q, factors = -gradient, []
+        if history:  # torch keeps this list between steps, and reads it where a state has it
+            state.setdefault("al", [None] * self.param_groups[0]["history_size"])
         for change, step, inverse in reversed(history):
             factors.append(_dot(step, q) * float(inverse))
             add_scaled(q, change, -factors[-1])
+        if history:
+            state["al"][: len(factors)] = reversed(factors)
         q.mul_(float(state["H_diag"]))
         for (change, step, inverse), factor in zip(history, reversed(factors), strict=True):
             add_scaled(q, step, factor - _dot(change, q) * float(inverse))
@@ -180,7 +184,7 @@ class LBFGS(Optimizer):
         group = self.param_groups[0]
         state = self.state[self._params[0]]
         if not state:
-            state.update(n_iter=0, func_evals=0, H_diag=1.0, **{name: [] for name in _HISTORY})
+            state.update(n_iter=0, func_evals=0, H_diag=1.0, prev_loss=None, **{name: [] for name in _HISTORY})
         calls, sign = 0, -1.0 if group["maximize"] else 1.0
 
         def evaluate() -> tuple[Any, Tensor]:
@@ -201,7 +205,7 @@ class LBFGS(Optimizer):
             count += 1
             state["n_iter"] += 1
             before = _Point(0.0, loss, gradient, _dot(gradient, direction))
-            state.update(d=direction, t=rate, prev_flat_grad=gradient)
+            state.update(d=direction, t=rate, prev_flat_grad=gradient, prev_loss=loss)
             if before.slope > -group["tolerance_change"]:
                 break
 

@@ -86,6 +86,7 @@ class LRScheduler:
         return int(self.last_epoch) + 1
 
     _stepped = False  # whether step() was called, in a state that was loaded also before
+    kept: tuple[str, ...] = ()  # what a state has beside the arguments that the object keeps
     floor = 0.0
     goes_on = False  # whether a schedule that is made to continue begins with the present rate, as it is
 
@@ -125,7 +126,7 @@ class LRScheduler:
         """The settings, the step and the rates, by torch's names."""
         return {name: getattr(self, name) for name in self._settings()} | {
             "last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs), "_last_lr": self.get_last_lr(),
-            "_step_count": self._step_count,
+            "_step_count": self._step_count, "_is_initial": False, "_get_lr_called_within_step": False,
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -134,6 +135,7 @@ class LRScheduler:
             setattr(self, name, state.get(name, getattr(self, name)))
         own = state if {"last_epoch", "step"} & {*state} else state["_schedulers"][0]  # torch's ChainedScheduler
         self.last_epoch = own["step"] if "step" in own else own["last_epoch"]
+        self.base_lrs = [float(rate) for rate in state.get("base_lrs", self.base_lrs)]
         self._stepped |= self.last_epoch > 0
         planned = self.get_lr()  # of some schedules also the momentum
         self._set([float(rate) for rate in state["_last_lr"]] if "_last_lr" in state else planned)
@@ -142,7 +144,8 @@ class LRScheduler:
         """The arguments that the object keeps by their names."""
         code = type(self).__init__.__code__
         given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        return [name for name in given if name not in ("optimizer", "last_epoch", "shape") and name in vars(self)]
+        found = [name for name in given if name not in ("optimizer", "last_epoch", "shape") and name in vars(self)]
+        return [*found, *self.kept]
 
 
 def copied_rate(rate: Any) -> Any:
@@ -426,7 +429,8 @@ class SequentialLR(LRScheduler):
         return current.get_lr() if 0 < start == self.last_epoch else current.moved(rates, before - start)
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"_schedulers": [schedule.state_dict() for schedule in self._schedulers]}
+        own = {"_milestones": list(self._milestones)}
+        return super().state_dict() | own | {"_schedulers": [schedule.state_dict() for schedule in self._schedulers]}
 
 
 class ChainedScheduler(LRScheduler):
@@ -544,8 +548,8 @@ class ReduceLROnPlateau(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """Settings and what has been counted, by torch's names."""
         return {name: value for name, value in vars(self).items() if name != "optimizer"} | {
-            "_last_lr": self.get_last_lr()
-        }
+            "_last_lr": self.get_last_lr(), "mode_worse": inf if self.mode == "min" else -inf
+        }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of state_dict, or of torch; what is missing there stays."""

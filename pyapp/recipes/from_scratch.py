@@ -14,7 +14,7 @@ from pyapp.text.generation.options import check_number
 from pyapp.train.resumable import ResumableTraining, settings_of
 
 
-def check_settings(settings: Any, *counts: str) -> None:
+def check_counts_and_rate(settings: Any, *counts: str) -> None:
     """OptionError for counts that cannot be, and for a learning rate that is not above 0 and at most 1."""
     for name in counts:
         check_number(name, getattr(settings, name), 1, 10_000_000, whole=True)

@@ -67,7 +67,9 @@ def parts_of(
         if kind == recording is not None and isinstance(part, dict):
             found.append((recording, data_of(part, f"{at}[{index}]")))
             continue
-        if kind not in kinds or not isinstance(text, str):
+        if kind in kinds and not isinstance(text, str):
+            raise Problem(f"{at}[{index}].text: must be a string", param=f"{at}[{index}].text", code="invalid_type")
+        if kind not in kinds:
             raise Problem(
                 f"{at}[{index}]: only parts of type {kinds[0]} are read here, not {kind!r:.40}",
                 param=f"{at}[{index}]", code="unsupported_content",
@@ -147,12 +149,21 @@ def messages_of(fields: Fields, plain: Callable[[Any], Any] = lambda message: me
         parts = parts_of(given_parts, f"{at}.content", "text", "refusal", picture=seen, recording=heard)
         clean["content"] = content_of(parts, PICTURE)
         calls = clean.get("tool_calls", [])
-        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-            raise fields.wrong(f"{at}.tool_calls", "must be an array of objects", "invalid_type")
+        if not isinstance(calls, list) or not all(map(is_call, calls)):
+            form = '{"id": …, "type": "function", "function": {"name": …, "arguments": …}}'
+            raise fields.wrong(f"{at}.tool_calls", f"must be an array of objects {form}", "invalid_type")
         if calls:
             clean["tool_calls"] = [with_parsed_arguments(call) for call in calls]
         found.append(clean)
     return found
+
+
+def is_call(call: Any) -> bool:
+    """Whether this is a call of a function, in OpenAI's form, or flat, as templates also read it."""
+    function = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return False
+    return isinstance(function.get("arguments", ""), str | dict)
 
 
 def with_parsed_arguments(call: dict[str, Any]) -> dict[str, Any]:

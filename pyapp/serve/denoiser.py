@@ -13,7 +13,7 @@ from pyapp.text.generation.session import LanguageModel, Session, capacity_of
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .limits import Limits
-from .scheduler import Load, Text
+from .writing import Load, Text
 
 
 class Denoiser(Limits):

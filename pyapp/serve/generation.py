@@ -22,9 +22,9 @@ from .context import Context
 from .fields import Fields
 from .problems import Problem, PromptTooLong, of_event, of_exception
 from .sampling import COMPLETIONS, Interface, reason_of
-from .scheduler import Text
 from .served import ServedModel
 from .tool_calls import Tools
+from .writing import Text
 
 
 @dataclass(eq=False)

@@ -41,6 +41,7 @@ def usage_of(choices: Sequence[Choice], prompts: int = 1) -> dict[str, Any]:
     return {
         "prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new,
         "prompt_tokens_details": {"cached_tokens": sum(choice.reused for choice in choices[::per_prompt])},
+        "completion_tokens_details": {"reasoning_tokens": sum(choice.thought_tokens for choice in choices)},
     }  # fmt: skip
 
 
@@ -256,12 +257,12 @@ def completion_prompts(
 
 
 def legacy_logprobs(model: ServedModel, tokens: Sequence[Token], start: int) -> dict[str, Any]:
-    """`logprobs` of completions. `start`: characters of the choice before the first of the tokens. The first token of
-    a prompt has none: nothing is before it.
+    """`logprobs` of completions. `start`: characters of the choice before the first of the tokens (below 0: those of
+    the tokens before the choice). The first token of a prompt has none: nothing is before it.
     """
     text_of = model.loaded.tokenizer.token_bytes
     texts = [text_of(token.id).decode("utf-8", "replace") for token in tokens]
-    offsets = list(accumulate(map(len, texts[:-1]), initial=start)) if texts else []
+    offsets = [max(offset, 0) for offset in accumulate(map(len, texts[:-1]), initial=start)] if texts else []
 
     def top(token: Token, text: str) -> dict[str, float] | None:
         """The likeliest tokens, and this one; of those with one text (parts of characters) the likeliest."""
@@ -362,8 +363,9 @@ class CompletionAnswer:
                 text = self.take(index, event)
                 scores = None
                 if isinstance(event, Item):
-                    scores = legacy_logprobs(self._model, self._choices[index].prompt, 0)
-                    written[index] = sum(map(len, scores["tokens"]))
+                    before = self._added(index)
+                    scores = legacy_logprobs(self._model, self._choices[index].prompt, -before)
+                    written[index] = sum(map(len, scores["tokens"])) - before
                     text = self._starts[index]
                 if self._asked.top is not None and isinstance(event, Token) and event.id is not None:
                     scores = legacy_logprobs(self._model, [event], written[index])
@@ -403,10 +405,19 @@ class CompletionAnswer:
             ],
         }  # fmt: skip
 
+    def _added(self, index: int) -> int:
+        """Characters of a prompt's tokens that its text has not: the space that some tokenizers put before it."""
+        token_bytes = self._model.loaded.tokenizer.token_bytes
+        read, written = (
+            b"".join(token_bytes(token.id) for token in self._choices[index].prompt),
+            self._starts[index].encode(),
+        )
+        return len(read.removesuffix(written).decode("utf-8", "replace")) if read.endswith(written) else 0
+
     def _scores(self, choice: Choice) -> dict[str, Any] | None:
         if self._asked.top is None:
             return None
-        start = 0 if choice.prompt else len(self._starts[choice.index])
+        start = -self._added(choice.index) if choice.prompt else len(self._starts[choice.index])
         return legacy_logprobs(self._model, [*choice.prompt, *choice.logprobs], start)
 
 

@@ -54,7 +54,7 @@ class Interface:
         return found
 
 
-COMPLETIONS = Interface(NAMES, ("max_tokens", "max_completion_tokens"), "messages")
+COMPLETIONS = Interface(NAMES, ("max_completion_tokens", "max_tokens"), "messages")  # the newer name counts
 RESPONSES = Interface(
     {
         **NAMES, "max_new_tokens": "max_output_tokens", "json_schema": "text.format", "prompt": "input",

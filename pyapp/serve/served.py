@@ -37,8 +37,9 @@ from .batching import Batch, Batcher, result_of
 from .denoiser import Denoiser
 from .engine import Engine
 from .problems import Problem
-from .scheduler import Scheduler, Text
+from .scheduler import Scheduler
 from .settings import Settings
+from .writing import Text
 
 log = logging.getLogger("pyapp.serve")
 MIB = 1 << 20

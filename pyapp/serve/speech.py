@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -167,7 +168,7 @@ def options_of(form: FormData, task: str, chosen: str) -> TranscribeOptions:
 class Hearing(RunningTask):
     """A recording that is transcribed."""
 
-    names: Mapping[str, str] = {"audio": "file", "<bytes>": "file"}
+    names: Mapping[str, str] = {"audio": "file", "<bytes>": "file", "task": "model"}
 
     def count(self, results: Mapping[str, Any]) -> None:
         self._context.metrics.sound.labels(self._model.name).inc(results.get("duration") or 0)
@@ -187,11 +188,16 @@ class Hearing(RunningTask):
                     begun = begun or bool(delta)
                     yield data_line({"type": "transcript.text.delta", "delta": delta})
                 elif isinstance(event, Done):
-                    whole = {"text": event.results["text"].strip()}
+                    whole = {"text": event.results["text"].strip(), "usage": usage_of(event.results)}
                     if timed:
                         whole = diarized(event.results) if chosen == DIARIZED else verbose(event.results, options)
                     yield data_line({"type": "transcript.text.done", **whole})
         yield DONE
+
+
+def usage_of(results: Mapping[str, Any]) -> dict[str, Any]:
+    """OpenAI's `usage` of a recording: its seconds, rounded up."""
+    return {"type": "duration", "seconds": math.ceil(results.get("duration") or 0)}
 
 
 def streamed(segment: Segment) -> dict[str, Any]:
@@ -209,8 +215,7 @@ def streamed(segment: Segment) -> dict[str, Any]:
 def formatted(done: Done, chosen: str, options: TranscribeOptions) -> Response:
     results = dict(done.results)
     if chosen == "json":
-        seconds = int(-(-(results.get("duration") or 0) // 1))
-        return JSONResponse({"text": results["text"].strip(), "usage": {"type": "duration", "seconds": seconds}})
+        return JSONResponse({"text": results["text"].strip(), "usage": usage_of(results)})
     if chosen == "text":
         named = format_transcript(Transcript.from_dict(results), "txt") if options.speakers is not None else None
         return PlainTextResponse(named or results["text"].strip() + "\n")
@@ -240,7 +245,7 @@ def verbose(results: Mapping[str, Any], options: TranscribeOptions) -> dict[str,
         for segment in segments for word in segment.pop("words", None) or ()
     ]  # fmt: skip
     found = {name: results.get(name) for name in ("task", "language", "duration")}
-    found |= {"text": results["text"].strip(), "segments": segments}
+    found |= {"text": results["text"].strip(), "segments": segments, "usage": usage_of(results)}
     return found | ({"words": words} if options.word_timestamps else {})
 
 
@@ -251,8 +256,7 @@ def diarized(results: Mapping[str, Any]) -> dict[str, Any]:
          "text": segment["text"].strip(), "speaker": segment.get("speaker")}
         for number, segment in enumerate((one for one in results["segments"] if one["text"].strip()), 1)
     ]  # fmt: skip
-    duration = results.get("duration") or 0
     return {
-        "task": results["task"], "duration": duration, "text": results["text"].strip(), "segments": segments,
-        "usage": {"type": "duration", "seconds": int(-(-duration // 1))},
+        "task": results["task"], "duration": results.get("duration") or 0, "text": results["text"].strip(),
+        "segments": segments, "usage": usage_of(results),
     }  # fmt: skip

@@ -6,7 +6,6 @@ A task ends with exactly one `Done` or `Error`; it never raises an exception. Cl
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -38,13 +37,15 @@ from pyapp.events import (
 from pyapp.text.generation.options import SamplingOptions, check_number
 
 from .chat import chat, load_chat, model_and_drafter, of_the_model
-from .core import BREATH, Breath, Events, Remote, Result, Step, error_event, given, only_here, reported, task
+from .core import BREATH, Breath, Events, Remote, Result, Step, done_with, error_event, given, only_here, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
 
 if TYPE_CHECKING:
     from .composing import compose
+    from .detection import detect_labels, detect_objects, estimate_poses
     from .documents import answer_from_pages, classify_pages, label_on_pages
+    from .drawing import imagine, upscale_images
     from .everything import cut_out_everything
     from .following import follow_objects
     from .forecasting import forecast
@@ -53,22 +54,15 @@ if TYPE_CHECKING:
     from .pictures import (
         answer_images,
         classify_images,
-        cut_out_objects,
-        detect_labels,
-        detect_objects,
         embed_images,
         estimate_depth,
-        estimate_poses,
-        imagine,
         match_images,
         read_images,
-        segment_images,
-        segment_labels,
-        upscale_images,
     )
     from .pipelines import pipeline
     from .points import detect_points, match_points
     from .reading import read
+    from .segmentation import cut_out_objects, segment_images, segment_labels
     from .sounds import classify_sounds, embed_sounds, label_moments, match_sounds
     from .speaking import speak
     from .tables import answer_from_table
@@ -108,25 +102,25 @@ __getattr__ = late_names(
     __name__,
     {
         "composing": "compose",
+        "detection": "detect_labels detect_objects estimate_poses",
         "documents": "answer_from_pages classify_pages label_on_pages",
+        "drawing": "imagine upscale_images",
         "everything": "cut_out_everything",
         "following": "follow_objects",
         "forecasting": "forecast",
         "markup": "answer_from_markup",
-        "pipelines": "pipeline",
         "pages": "embed_pages rank_pages",
-        "pictures": (
-            "answer_images classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth "
-            "estimate_poses imagine match_images read_images segment_images segment_labels upscale_images"
-        ),
+        "pictures": "answer_images classify_images embed_images estimate_depth match_images read_images",
+        "pipelines": "pipeline",
         "points": "detect_points match_points",
         "reading": "read",
+        "segmentation": "cut_out_objects segment_images segment_labels",
         "sounds": "classify_sounds embed_sounds label_moments match_sounds",
         "speaking": "speak",
         "tables": "answer_from_table",
         "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate translate_text",
-        "videos": "classify_videos",
         "training": "finetune merge train_reader train_speech train_story",
+        "videos": "classify_videos",
     },
 )
 
@@ -158,8 +152,8 @@ async def load(
     if isinstance(model, Remote):
         only_here(tokenizer=tokenizer, **chosen)
         async with aclosing(model.load(cancel or Cancel())) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel(), **chosen)) as events:
         async for event in events:
@@ -212,8 +206,8 @@ async def generate(
             pictures=pictures or None,
         )  # fmt: skip
         async with aclosing(model.generate(prompt, options, cancel, named)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     chosen = {"dtype": dtype, "adapter": adapter, "projector": projector}
     async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, **chosen)) as loading:
@@ -273,13 +267,13 @@ async def inspect(source: Any, *, cancel: Cancel | None = None) -> Events:
         quantization = described(found["config"])
         return found | ({"quantization": quantization} if quantization else {})
 
-    async with aclosing(_in_a_thread(work, cancel)) as events:
+    async with aclosing(done_with(work, cancel)) as events:
         async for event in events:
             yield event
 
 
 @task
-async def quantize(
+def quantize(
     source: Any,
     target: str | os.PathLike[str],
     kind: str,
@@ -303,20 +297,7 @@ async def quantize(
         view = gguf_view(file) if os.fspath(target).endswith(".gguf") else floats_view(file)
         return quantize_file(file, target, kind, imatrix=imatrix, keep=keep, view=view, report=report, cancel=cancel)
 
-    async with aclosing(_in_a_thread(work, cancel)) as events:
-        async for event in events:
-            yield event
-
-
-async def _in_a_thread(work: Callable[[Callable[[Event], None]], Any], cancel: Cancel) -> Events:
-    """The events of work in a thread, and its result as Done."""
-    try:
-        async with aclosing(reported(work)) as events:
-            async for event in events:
-                yield Done("complete", event.value) if isinstance(event, Result) else event
-    except (GeneratorExit, asyncio.CancelledError):
-        cancel.set()  # the thread would go on
-        raise
+    return done_with(work, cancel)
 
 
 @task

@@ -85,8 +85,8 @@ async def chat(
     if isinstance(model, Remote):
         only_here(template=template, tokenizer=tokenizer, draft=draft, adapter=adapter, projector=projector)
         async with aclosing(model.chat(messages, options, tools, variables, cancel, named)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     more = {"adapter": adapter, "projector": projector}
     async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, **more)) as loading:
@@ -132,18 +132,16 @@ async def model_and_drafter(
     """The events of loading, if needed; then (the model, the drafter of `draft` or None). `settings` are those of the
     loader, where they are not None.
     """
-    loaded, drafter = model, None
-    if not hasattr(model, "tokenizer"):
-        async with Step(keeper.get("generate", model, tokenizer, key, cancel, **given(**settings))) as loading:
-            async for event in loading:
-                yield event
-        loaded = loading.value
+    drafter = None
+    async with Step(keeper.get("generate", model, tokenizer, key, cancel, **given(**settings))) as loading:
+        async for event in loading:
+            yield event
     if draft is not None:
         async with Step(drafter_of(draft, cancel)) as drafting:
             async for event in drafting:
                 yield event
         drafter = drafting.value
-    yield Result((loaded, drafter))
+    yield Result((loading.value, drafter))
 
 
 async def drafter_of(source: Any, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:
@@ -158,6 +156,6 @@ async def drafter_of(source: Any, cancel: Cancel) -> AsyncGenerator[Event | Resu
     def work(report: Callable[[Event], None]) -> Any:
         return load_text(source, None, report, cancel)
 
-    async with aclosing(reported(work)) as events:
+    async with aclosing(reported(work, cancel)) as events:
         async for event in events:
             yield Result(DraftModel(Session(event.value.model))) if isinstance(event, Result) else event

@@ -42,12 +42,10 @@ async def compose(
     chosen = options if isinstance(options, ComposeOptions) else ComposeOptions.from_dict(options or {})
     if isinstance(model, Remote):
         raise OptionError("a server's models do not do this", where="model")
-    loaded = model
-    if not hasattr(model, "tokenizer"):
-        async with Step(keeper.get("compose", model, None, key, cancel, dtype=dtype)) as loading:
-            async for event in loading:
-                yield event
-        loaded = loading.value
+    async with Step(keeper.get("compose", model, None, key, cancel, dtype=dtype)) as loading:
+        async for event in loading:
+            yield event
+    loaded = loading.value
     breath, samples = Breath(), None
     await breath.take()
     if melody is not None:

@@ -30,12 +30,19 @@ REPORT = "This is a defect in pyapp: please report it with this line"
 
 
 def task(function: Callable[P, Events]) -> Callable[P, Events]:
-    """A decorator that turns an exception of an async generator into its last event."""
+    """A decorator that turns an exception of an async generator, or of a function that returns one, into the last
+    event.
+    """
 
     @functools.wraps(function)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> Events:
         try:
-            async with aclosing(function(*args, **kwargs)) as events:
+            started = function(*args, **kwargs)
+        except TypeError as error:  # the arguments do not fit: nothing of the task has run
+            yield Error(str(error), hint=f"help(pyapp.tasks.{function.__name__}) says what it takes")
+            return
+        try:
+            async with aclosing(started) as events:
                 async for event in events:
                     yield event
         except Cancelled:
@@ -164,8 +171,11 @@ class Breath:
 at_once: ContextVar[Callable[[Event], None] | None] = ContextVar("at_once", default=None)
 
 
-async def reported(work: Callable[[Callable[[Event], None]], T]) -> AsyncGenerator[Event | Result[T], None]:
-    """Runs blocking `work(report)` in a thread; yields the reported events, then its Result.
+async def reported(
+    work: Callable[[Callable[[Event], None]], T], cancel: Cancel
+) -> AsyncGenerator[Event | Result[T], None]:
+    """Runs blocking `work(report)` in a thread; yields the reported events, then its Result. Closing the stream sets
+    `cancel`: the thread would go on.
 
     The page has no threads; there the events go to `at_once`, or come when the work is over.
     """
@@ -184,6 +194,18 @@ async def reported(work: Callable[[Callable[[Event], None]], T]) -> AsyncGenerat
 
     running = asyncio.ensure_future(asyncio.to_thread(work, report))
     running.add_done_callback(lambda _: queue.put_nowait(None))
-    while (event := await queue.get()) is not None:
-        yield event
-    yield Result(await running)
+    try:
+        while (event := await queue.get()) is not None:
+            yield event
+        result = await running
+    except (GeneratorExit, asyncio.CancelledError):
+        cancel.set()
+        raise
+    yield Result(result)
+
+
+async def done_with(work: Callable[[Callable[[Event], None]], Any], cancel: Cancel) -> Events:
+    """As `reported`, with the result as the values of Done."""
+    async with aclosing(reported(work, cancel)) as events:
+        async for event in events:
+            yield Done("complete", event.value) if isinstance(event, Result) else event

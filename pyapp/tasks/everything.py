@@ -17,7 +17,7 @@ from pyapp.nn.vision.boxes import non_max_suppression
 from pyapp.text.generation.options import check_number
 
 from .given_files import check_files, listed
-from .pictures import runs_of, seen_by
+from .segmentation import runs_of, seen_by
 from .text_batches import Work
 from .texts import stream_of
 

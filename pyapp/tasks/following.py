@@ -17,7 +17,8 @@ from pyapp.nn.vision.mask_memory import RememberingMasks, Track
 from pyapp.text.generation.options import check_number
 from pyapp.vision.videos import MOST, all_frames, check_video
 
-from .pictures import checked_kinds, in_batches, runs_of
+from .picture_batches import in_batches
+from .segmentation import checked_kinds, runs_of
 from .text_batches import Work
 from .texts import stream_of
 
@@ -71,11 +72,11 @@ def follow(
             found, scores = [], []
             for track, (places, kinds, around) in zip(tracks, shown, strict=True):
                 yield None
-                told: dict[str, Any] = {"backward": number < frame}
+                marks: dict[str, Any] = {"backward": number < frame}
                 if number == frame:
-                    told["prompts"] = _prompts(model, places, kinds, around, size, area)
-                    told["points"] = len(places) + (0 if around is None else 2)
-                mask, score = model.followed(seen, finer, track, number, **told)
+                    marks["prompts"] = _prompts(model, places, kinds, around, size, area)
+                    marks["points"] = len(places) + (0 if around is None else 2)
+                mask, score = model.followed(seen, finer, track, number, **marks)
                 mask = interpolate(mask, size=model.pixels, mode="bilinear", align_corners=False)
                 mask = mask[:, :, : area[0], : area[1]]
                 found.append(interpolate(mask, size=size, mode="bilinear", align_corners=False))

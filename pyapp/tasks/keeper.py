@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -79,7 +78,7 @@ LOADERS: Mapping[str, Loader] = {
     "cut-out": load_picture_model_for("mask-generation"),
     "follow": load_picture_model_for("mask-tracking"),
     "image-to-text": load_picture_model_for("image-to-text"),
-    "read": loader("pyapp.models.loading.reading", "load_reading_model"),
+    "read": loader("pyapp.models.loading.text_readers", "load_reading_model"),
     "speak": loader("pyapp.models.loading.voice", "load_voice"),
     "classify-sound": loader("pyapp.models.loading.sound_labels", "load_sound_classifier"),
     "label-sound": loader("pyapp.models.loading.sound_labels", "load_sound_classifier", moments=True),
@@ -139,9 +138,12 @@ class Keeper:
     async def get(
         self, task: str, source: Any, tokenizer: Any, key: object, cancel: Cancel, **settings: Any
     ) -> AsyncGenerator[Event | Result[Any], None]:
-        """The events of loading, if needed, and the model; without source, the first of hub.models(task). `settings`
-        are those of the task's loader.
+        """The events of loading, if needed, and the model; without source, the first of hub.models(task). A loaded
+        model is returned unchanged. `settings` are those of the task's loader.
         """
+        if hasattr(source, "tokenizer"):
+            yield Result(source)
+            return
         source = known(source, task)
         key = identity(source, tokenizer) if key is None else key
         device = self.devices.get(task, self.device)
@@ -157,14 +159,10 @@ class Keeper:
                 where = {} if device is None else {"device": device}
                 return LOADERS[task](source, tokenizer, report, cancel, **where, **settings)
 
-            try:
-                async with Step(reported(work)) as events:
-                    async for event in events:
-                        yield event
-                self._key, self._model = key, model = key, events.value
-            except (GeneratorExit, asyncio.CancelledError):
-                cancel.set()  # the thread would go on
-                raise
+            async with Step(reported(work, cancel)) as events:
+                async for event in events:
+                    yield event
+            self._key, self._model = key, model = key, events.value
             yield Metric("load_time", time.perf_counter() - start, "s")
         yield Result(model)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
@@ -14,7 +13,7 @@ from pyapp.events import Cancel, Done, Event, Item, Metric
 from pyapp.formats import open_checkpoint
 from pyapp.formats.numpy_files import write_npz
 
-from .core import Breath, Events, Result, reported, task
+from .core import Breath, Events, done_with, task
 
 SHOWN = 8  # numbers of an output that an event has
 
@@ -104,11 +103,11 @@ async def run_onnx(
 
 
 @task
-async def export_onnx(
+def export_onnx(
     source: str | os.PathLike[str], folder: str | os.PathLike[str], *, task: str | None = None,
     dtype: str = "float32", opset_version: int | None = None, cancel: Cancel | None = None,
 ) -> Events:  # fmt: skip
-    """Writes a model as a folder with model.onnx (onnx_folders.py): Progress; Done carries `file`,
+    """Writes a model as a folder with ONNX files (onnx_folders.py): Progress; Done carries `files`,
     `size` and `task`.
     """
     from .onnx_folders import write_onnx
@@ -120,6 +119,4 @@ async def export_onnx(
             source, folder, task=task, dtype=dtype, opset_version=opset_version, report=report, cancel=cancel
         )
 
-    async with aclosing(reported(work)) as events:
-        async for event in events:
-            yield Done("complete", event.value) if isinstance(event, Result) else event
+    return done_with(work, cancel)

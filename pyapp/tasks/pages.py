@@ -16,7 +16,7 @@ from pyapp.events import Done, Item, Progress
 from pyapp.models.sentences.late_interaction import max_similarity
 
 from .given_files import check_files, listed
-from .pictures import in_batches
+from .picture_batches import in_batches
 from .text_batches import Work, checked_texts
 from .texts import stream_of
 

@@ -13,7 +13,7 @@ from pyapp.errors import OptionError
 from pyapp.events import Done, Item, Progress
 
 from .given_files import check_files, listed
-from .pictures import in_batches
+from .picture_batches import in_batches
 from .text_batches import Work
 from .texts import check_top, stream_of
 

@@ -26,7 +26,8 @@ from pyapp.vision.page.writers import plain_text
 from pyapp.vision.resampling import resize
 
 from .given_files import check_files
-from .pictures import BATCH_SIZE, texts_of_images
+from .picture_batches import BATCH_SIZE
+from .pictures import texts_of_images
 from .text_batches import Work
 from .texts import stream_of
 
@@ -84,7 +85,7 @@ def read_pages(
     are read as one or two. password: opens PDFs that are locked. The other options are those of a model such as TrOCR
     (text.generation.sequence_to_sequence.SearchOptions).
     """
-    from pyapp.models.loading.reading import LoadedReader
+    from pyapp.models.loading.text_readers import LoadedReader
 
     reads_lines = isinstance(loaded, LoadedReader)
     layout = layout or ("page" if reads_lines else "line")
@@ -124,15 +125,15 @@ def _pictures(image: Any, password: str | None) -> Iterator[NDArray[np.uint8]]:
 
 def _find_layout(grey: NDArray[np.uint8], tables: bool, straighten: bool) -> Any:
     """The layout of a page; yields Progress in hundredths."""
-    told, steps = 0, layout_steps(grey, tables, straighten)
+    shown, steps = 0, layout_steps(grey, tables, straighten)
     while True:
         try:
             done = int(100 * next(steps))
         except StopIteration as end:
             yield Progress(LAYOUT, 100, 100, "%")
             return end.value
-        yield Progress(LAYOUT, done, 100, "%") if done > told else None
-        told = max(told, done)
+        yield Progress(LAYOUT, done, 100, "%") if done > shown else None
+        shown = max(shown, done)
 
 
 def _upright(loaded: Any, grey: NDArray[np.uint8], page: Layout, tables: bool) -> Any:

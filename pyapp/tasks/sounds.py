@@ -62,11 +62,11 @@ def heard_of(loaded: Any, sound: Any) -> tuple[Any, Any, Notice | None]:
     heard = getattr(loaded.processor, "seconds", None)
     rate = getattr(loaded.processor, "rate", 16000)
     samples, more = samples_of(sound, heard or LONGEST, heard is None, rate)
-    told = Notice(f"only the first {heard:.1f} seconds are heard", where=name_of(sound)) if more else None
+    notice = Notice(f"only the first {heard:.1f} seconds are heard", where=name_of(sound)) if more else None
     with long_enough(sound):
         values, mask = loaded.processor([samples])
     device = loaded.model.device
-    return values.to(device), None if mask is None else mask.to(device), told
+    return values.to(device), None if mask is None else mask.to(device), notice
 
 
 def label_sounds(loaded: Any, sounds: Sequence[Any], *, top: int | None = 5) -> Work:
@@ -76,8 +76,8 @@ def label_sounds(loaded: Any, sounds: Sequence[Any], *, top: int | None = 5) -> 
     check_top(top)
     sounds = listed(sounds)
     for index, sound in enumerate(sounds):
-        values, mask, told = heard_of(loaded, sound)
-        yield told
+        values, mask, notice = heard_of(loaded, sound)
+        yield notice
         with long_enough(sound), no_grad():
             scores = loaded.model(values, mask)
         [row] = scores.to("float32").tolist()
@@ -95,8 +95,8 @@ def labels_of_moments(loaded: Any, sounds: Sequence[Any], *, threshold: float = 
         raise OptionError(f"{threshold!r} is not between 0 and 1", where="threshold")
     sounds = listed(sounds)
     for index, sound in enumerate(sounds):
-        values, mask, told = heard_of(loaded, sound)
-        yield told
+        values, mask, notice = heard_of(loaded, sound)
+        yield notice
         with long_enough(sound), no_grad():
             chances = loaded.model(values, mask).to("float32").sigmoid().cpu().numpy()[0]  # (T, labels)
         step = loaded.model.config.samples_per_moment / getattr(loaded.processor, "rate", 16000)
@@ -131,8 +131,8 @@ def match_labels(
     sounds = listed(sounds)
     texts = yield from vectors_of_labels(loaded, labels, template)
     for index, sound in enumerate(sounds):
-        values, _, told = heard_of(loaded, sound)
-        yield told
+        values, _, notice = heard_of(loaded, sound)
+        yield notice
         with no_grad():
             [row] = loaded.model.scores(loaded.model.sound_features(values), texts).to("float32").tolist()
         yield Item(index, {"labels": ranked(list(labels), row, loaded.model.independent, top)})
@@ -149,8 +149,8 @@ def vectors_of_sounds(loaded: Any, sounds: Sequence[Any], texts: Sequence[str] =
     if texts and loaded.tokenizer is None:
         raise OptionError("this model reads none", where="texts", hint="Leave them out, or take a model such as CLAP")
     for index, sound in enumerate(sounds):
-        values, _, told = heard_of(loaded, sound)
-        yield told
+        values, _, notice = heard_of(loaded, sound)
+        yield notice
         with long_enough(sound), no_grad():
             found = loaded.model.sound_features(values)
         width = found.shape[1]

@@ -48,19 +48,16 @@ async def speak(
     if isinstance(model, Remote):
         only_here(dtype=dtype, codec=codec, voices=voices, reply_to=reply_to, writer=writer)
         async with aclosing(model.speak(text, chosen, cancel)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
-    loaded = model
-    if not hasattr(model, "tokenizer"):
-        chosen_ones = {"dtype": dtype} | given(codec=codec, voices=voices)
-        async with Step(keeper.get("speak", model, None, key, cancel, **chosen_ones)) as loading:
-            async for event in loading:
-                yield event
-        loaded = loading.value
+    for_loader = {"dtype": dtype} | given(codec=codec, voices=voices)
+    async with Step(keeper.get("speak", model, None, key, cancel, **for_loader)) as loading:
+        async for event in loading:
+            yield event
     breath = Breath()
     await breath.take()
-    for step in speak_events(loaded, text, chosen, cancel, reply_to, writer):
+    for step in speak_events(loading.value, text, chosen, cancel, reply_to, writer):
         if step is not None:
             yield step
         await breath.take()

@@ -31,7 +31,7 @@ MICROPHONE = "microphone"
 @task
 async def load_speech(model: Any = None, *, key: object = None, cancel: Cancel | None = None) -> Events:
     """Loads a model (as for `transcribe`) ahead of its first use. Done carries `name` and `config`."""
-    async with aclosing(loaded_model(model, key, cancel or Cancel())) as events:
+    async with aclosing(keeper.get("transcribe", model, None, key, cancel or Cancel())) as events:
         async for event in events:
             if isinstance(event, Result):
                 yield Done("complete", {"name": event.value.name, "config": event.value.config})
@@ -77,11 +77,11 @@ async def transcribe(
     if isinstance(model, Remote):
         only_here(vad=vad, speaker_model=speaker_model, encoder=encoder)
         async with aclosing(model.transcribe(audio, chosen, cancel)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
     with audio if isinstance(audio, AudioReader) else open_audio(audio) as reader:
-        async with Step(loaded_model(model, key, cancel)) as loading:
+        async with Step(keeper.get("transcribe", model, None, key, cancel)) as loading:
             async for event in loading:
                 yield event
         loaded = loading.value
@@ -160,7 +160,7 @@ async def listen(
         language_detection_segments=several if several > 1 else None,
     )  # fmt: skip
     cancel, quality = cancel or Cancel(), Quality()
-    async with Step(loaded_model(model, key, cancel)) as loading:
+    async with Step(keeper.get("transcribe", model, None, key, cancel)) as loading:
         async for event in loading:
             yield event
     transcriber = live_transcriber(loading.value, chosen, cancel=cancel)
@@ -236,16 +236,6 @@ def as_options(options: TranscribeOptions | Mapping[str, Any] | None) -> Transcr
     from pyapp.audio.options import TranscribeOptions
 
     return options if isinstance(options, TranscribeOptions) else TranscribeOptions.from_dict(options or {})
-
-
-async def loaded_model(model: Any, key: object, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:
-    """The events of loading, and the model; a loaded model is returned unchanged."""
-    if hasattr(model, "tokenizer"):
-        yield Result(model)
-        return
-    async with aclosing(keeper.get("transcribe", model, None, key, cancel)) as events:
-        async for event in events:
-            yield event
 
 
 async def read_first(reader: AudioReader, cancel: Cancel, breath: Breath) -> AsyncGenerator[Event | Result[Any], None]:

@@ -188,8 +188,8 @@ def fill_masks(loaded: Any, texts: Sequence[str], *, top: int = 5, batch_size: i
     probabilities, their ids, and the text with that word.
     """
     tokenizer = loaded.tokenizer
-    told = tokenizer.special_id("mask_token")  # XLM's is <special1>
-    names = (*MASKS, *([] if told is None else [tokenizer.piece(told)]))
+    mask = tokenizer.special_id("mask_token")  # XLM's is <special1>
+    names = (*MASKS, *([] if mask is None else [tokenizer.piece(mask)]))
     mask_name = next((name for name in names if name in tokenizer.special_names), None)
     if mask_name is None:
         raise ModelError("the tokenizer has no token for masked words", where=loaded.name)
@@ -407,18 +407,15 @@ async def _stream(
     if isinstance(model, Remote):
         only_here(**of_loader)
         async with aclosing(model.of_texts(name, arguments, options, cancel)) as forwarded:
-            async for told in forwarded:
-                yield told
+            async for sent in forwarded:
+                yield sent
         return
-    loaded = model
-    if not hasattr(model, "tokenizer"):
-        async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, **of_loader)) as loading:
-            async for step in loading:
-                yield step
-        loaded = loading.value
+    async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, **of_loader)) as loading:
+        async for step in loading:
+            yield step
     breath = Breath()
     await breath.take()
-    for event in work(loaded, *arguments, **options):
+    for event in work(loading.value, *arguments, **options):
         if event is not None:
             yield event
         cancel.check()
@@ -435,7 +432,7 @@ def stream_of(
     """
 
     @task
-    async def stream(
+    def stream(
         *arguments: Any, model: Any = None, key: object = None, dtype: str | None = None,
         cancel: Cancel | None = None, **options: Any,
     ) -> Events:  # fmt: skip
@@ -446,9 +443,7 @@ def stream_of(
         of_loader: dict[str, Any] = {"dtype": dtype}
         if not hasattr(model, "tokenizer"):
             of_loader |= {name: options.pop(name) for name in loading if name in options}
-        async with aclosing(_stream(name, work, arguments, model, key, of_loader, cancel, options)) as events:
-            async for event in events:
-                yield event
+        return _stream(name, work, arguments, model, key, of_loader, cancel, options)
 
     stream.__doc__ = (
         f"{work.__doc__}\n\n    `model` is a folder, a name on the hub or a loaded model; `key` identifies models "

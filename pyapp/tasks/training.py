@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from pyapp.errors import PyappError
-from pyapp.events import Cancel, Done, Event
+from pyapp.events import Cancel, Event
 
-from .core import Breath, Events, Result, reported, task
+from .core import Breath, Events, Result, done_with, reported, task
 
 
 @task
-async def train_story(
+def train_story(
     out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
 ) -> Events:
     """Trains the story model in the folder `out`: the events of pyapp.recipes.story.train_story.
@@ -26,25 +26,21 @@ async def train_story(
     """
     with needs_recipes():
         from pyapp.recipes.story import train_story as train
-    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
-        async for event in events:
-            yield event
+    return _trained(train, out, resume, cancel, settings)
 
 
 @task
-async def train_speech(
+def train_speech(
     out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
 ) -> Events:
     """Trains the speech model in the folder `out`: the events of pyapp.recipes.speech.train_speech. See train_story."""
     with needs_recipes():
         from pyapp.recipes.speech import train_speech as train
-    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
-        async for event in events:
-            yield event
+    return _trained(train, out, resume, cancel, settings)
 
 
 @task
-async def train_reader(
+def train_reader(
     out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
 ) -> Events:
     """Trains the reader of printed lines in the folder `out`: the events of pyapp.recipes.reader.train_reader. See
@@ -52,9 +48,7 @@ async def train_reader(
     """
     with needs_recipes():
         from pyapp.recipes.reader import train_reader as train
-    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
-        async for event in events:
-            yield event
+    return _trained(train, out, resume, cancel, settings)
 
 
 @task
@@ -72,7 +66,7 @@ async def finetune(
 
     cancel = cancel or Cancel()
     fetch = partial(hub.resolve, model, cancel=cancel, also=MORE_FILES)  # a download takes minutes
-    async with aclosing(reported(lambda report: fetch(report=report))) as downloading:
+    async with aclosing(reported(lambda report: fetch(report=report), cancel)) as downloading:
         async for found in downloading:
             if not isinstance(found, Result):
                 yield found
@@ -82,7 +76,7 @@ async def finetune(
 
 
 @task
-async def merge(
+def merge(
     model: str | os.PathLike[str], adapter: str | os.PathLike[str], out: str | os.PathLike[str], *,
     tokenizer: Any = None, dtype: str | None = None, cancel: Cancel | None = None,
 ) -> Events:  # fmt: skip
@@ -102,9 +96,7 @@ async def merge(
         file = write_model(loaded, out)
         return {"file": str(file), "size": file.stat().st_size, "layers": len(layers)}
 
-    async with aclosing(reported(work)) as events:
-        async for event in events:
-            yield Done("complete", event.value) if isinstance(event, Result) else event
+    return done_with(work, cancel)
 
 
 @contextmanager

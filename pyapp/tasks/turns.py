@@ -64,7 +64,7 @@ async def network(load: Callable[..., Any], source: Any, cancel: Cancel) -> Asyn
     key = getattr(source, "key", None) or identity(source, None)
     if key is None or _loaded.get(load, (None,))[0] != key:
         _loaded.pop(load, None)  # before the new one needs the memory
-        async with Step(reported(lambda report: load(source, report, cancel))) as events:
+        async with Step(reported(lambda report: load(source, report, cancel), cancel)) as events:
             async for event in events:
                 yield event
         _loaded[load] = key, events.value

@@ -81,7 +81,8 @@ class Picture:
         """
         drawn = shake_256(blake2b(data).digest()).digest(8 * count)
         self.text: str = text
-        self.block: int = model.picture_tokens if model.whole_pictures else count  # vectors that stand together
+        tiles = model.whole_pictures and model.picture_tokens > 1  # of one size; else all of it stands together
+        self.block: int = model.picture_tokens if tiles else count  # vectors that stand together
         self.counts = count, count  # its vectors, and those that later tokens see
         self.ids = [FIRST_ID | int.from_bytes(drawn[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         self._model: Any = model

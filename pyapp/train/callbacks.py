@@ -7,9 +7,9 @@ from __future__ import annotations
 import csv
 import json
 import math
-import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -168,7 +168,8 @@ class _Monitor(Callback):
         if found is None and not self._warned:
             self._warned = True
             names = ", ".join(logs or {}) or "nothing"
-            print(f"{type(self).__name__}: there is no {self.monitor!r} to follow; there are: {names}", file=sys.stderr)
+            what = f"{type(self).__name__}: there is no {self.monitor!r} to follow"
+            warnings.warn(f"{what}; Available metrics are: {names}", stacklevel=3)
         return None if found is None else float(found)
 
 
@@ -356,6 +357,13 @@ class ModelCheckpoint(_Monitor):
         super().__init__(monitor, mode)
         if save_freq != "epoch" and not (isinstance(save_freq, int) and save_freq > 0):
             raise ValueError(f"ModelCheckpoint: save_freq is 'epoch' or a number of batches, not {save_freq!r}")
+        endings = (".weights.h5", ".safetensors") if save_weights_only else (".keras", ".h5", ".hdf5", ".safetensors")
+        if not str(filepath).endswith(endings):  # rather than after an epoch
+            kind = "weights alone" if save_weights_only else "whole models"
+            raise ValueError(
+                f"The filepath provided must end in `{endings[0]}`. Received: filepath={filepath}; ModelCheckpoint: "
+                f"files of {kind} end in {', '.join(endings)}"
+            )
         self.filepath, self.verbose = str(filepath), verbose
         self.save_best_only, self.save_weights_only, self.save_freq = save_best_only, save_weights_only, save_freq
         self.best = self.worst if initial_value_threshold is None else initial_value_threshold

@@ -19,7 +19,7 @@ from pyapp.audio.transcribe import transcribe_events
 from pyapp.audio.turns import Turn, Turns
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Done, Notice, Segment
-from pyapp.models.load import load_speech_model
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models.listener_configs import CONFIGS
 from tests.models.test_listeners import make, write

@@ -153,6 +153,8 @@ def test_errors(model: Path, tmp_path: Path, here: Here) -> None:
     cases: list[tuple[list[object], str]] = [
         (["generate", tmp_path / "nothing.bin"], "no such file"),
         (["generate", "no model has this name"], "no model has this name"),
+        (["generate", "https://huggingface.co/a/b/blob/v1/c/d.gguf?x=1"], "Give its name on the hub: a/b@v1:c/d.gguf"),
+        (["generate", "https://example.org/d.gguf"], "addresses are not opened"),
         (["generate", damaged], "model.bin"),
         (["generate", model, "--tokenizer", tmp_path / "tok.bin"], "tok.bin"),
         (["inspect", tmp_path / "nothing.bin"], "no such file"),

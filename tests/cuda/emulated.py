@@ -58,6 +58,7 @@ class EmulatedCard(cards.Card):
     stream = None
     variants = False  # the tests need most of them
     overlap = True
+    pairs = True
 
     def __init__(self, limit: int = 1 << 30) -> None:
         self.total_memory = limit

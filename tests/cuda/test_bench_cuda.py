@@ -13,7 +13,7 @@ import pytest
 from bench import cuda, cuda_count, cuda_tables
 from pyapp.models.llama2c import Config
 from scripts import cuda_sanitize
-from scripts.sanitize import EMULATED
+from scripts.sanitize import files_for, sources_to_check
 
 from . import emulated
 
@@ -133,4 +133,13 @@ def test_the_sanitizer_is_named_where_it_is_missing(
     assert cuda_sanitize.main(["--", "tests/cuda", "-k", "x"]) == 1
     assert "racecheck: tests/cuda -k x: the tool found errors" in capfd.readouterr().out
     calls = (tmp_path / "calls").read_text().split("\n")
-    assert len(calls) == len(EMULATED) + 3 and calls[0] == "memcheck pytest 1"
+    assert len(calls) == len(sources_to_check()) + 3 and calls[0] == "memcheck pytest 1"
+
+
+def test_the_sanitizers_see_every_source_whose_threads_work_together() -> None:
+    found = sources_to_check()
+    assert {"attention", "attention_pairs", "scan", "grid_sample", "distances"} <= {
+        *found
+    } and "matmul_exact" not in found
+    assert all(files_for(source) for source in found), [source for source in found if not files_for(source)]
+    assert "tests/native/test_sort.py" in files_for("sort")

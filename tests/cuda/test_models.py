@@ -11,8 +11,11 @@ import pytest
 import pyapp
 from pyapp import Tensor, nn, optim
 from pyapp.engine import capture
+from pyapp.formats import open_checkpoint
+from pyapp.formats.convert import quantize_file
 from pyapp.models import load_model
 from pyapp.models.llama2c import Config, Llama2c
+from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.models.whisper import Whisper
 from pyapp.nn import functional as F
 from pyapp.nn import quantize
@@ -24,6 +27,7 @@ from pyapp.text.generation.session import cache_dtype, prompt_pass
 from pyapp.vision.processors import ImageProcessor
 from tests.models.codec_configs import sound
 from tests.models.test_codecs import make as make_codec
+from tests.models.test_gguf_models import saved
 from tests.models.test_voices import batch as voice_batch
 from tests.models.test_voices import drawn as voice_noise
 from tests.models.test_voices import make as make_voice
@@ -75,6 +79,18 @@ def test_pictures_are_prepared_where_they_lie() -> None:
         pyapp.set_default_device(None)
     assert found.device == picture.device
     np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_files_are_converted_where_new_tensors_are_made_on_a_card(tmp_path: Path) -> None:
+    """Llama 3's rotary factors, which no file of its weights has, are written too."""
+    path, target = saved("llama3", tmp_path)[1], tmp_path / "model.gguf"
+    pyapp.set_default_device(DEVICE)
+    try:
+        quantize_file(path, target, "f32", view=gguf_view(path))
+    finally:
+        pyapp.set_default_device(None)
+    with open_checkpoint(target) as checkpoint:
+        assert np.isfinite(checkpoint.read("rope_freqs.weight").numpy()).all()
 
 
 @pytest.mark.parametrize(

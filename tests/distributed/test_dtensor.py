@@ -259,6 +259,41 @@ def test_from_one_placement_to_another() -> None:
     in_grid(2, 2, run)
 
 
+def test_reductions_other_than_sums() -> None:
+    def run(group: ProcessGroup) -> None:
+        mesh, values = mesh_of(group), [[1.0, -4.0, 3.0], [2.0, -2.0, 5.0]]
+        wholes = {"avg": [1.5, -3, 4], "max": [2, -2, 5], "min": [1, -4, 3], "product": [2, 8, 15]}
+        slopes = {"avg": [[0.5] * 3] * 2, "max": [[0] * 3, [1] * 3], "min": [[1] * 3, [0] * 3],
+                  "product": [values[1], values[0]]}  # fmt: skip
+        for how, whole in wholes.items():
+            local = pyapp.tensor(values[group.rank()]).requires_grad_()
+            given = DTensor.from_local(local, mesh, [Partial(how)])
+            assert given.full_tensor().tolist() == whole, how
+            assert given.redistribute(placements=[Shard(0)]).full_tensor().tolist() == whole, how
+            assert (given * 2).full_tensor().tolist() == [2 * x for x in whole], how
+            assert (given + given).sum().full_tensor().item() == 2 * sum(whole), how
+            given.full_tensor().sum().backward()
+            assert local.grad is not None and local.grad.tolist() == slopes[how][group.rank()], how
+
+    in_ranks(2, run)
+
+
+def test_gradients_of_gradients() -> None:
+    def run(group: ProcessGroup) -> None:
+        mesh, x, w = mesh_of(group), pyapp.arange(12.0).reshape(4, 3) / 7, pyapp.tensor([[0.3, -0.5, 0.2]] * 2)
+        wholes = [x.clone().requires_grad_(), w.clone().requires_grad_()]
+        for first, second in (([Shard(0)], WHOLE), (WHOLE, [Shard(0)]), ([Shard(1)], [Shard(1)])):
+            tensors = [distribute_tensor(x, mesh, first), distribute_tensor(w, mesh, second)]
+            found = []
+            for a, b in (wholes, [t.requires_grad_() for t in tensors]):
+                (slope,) = pyapp.autograd.grad((a @ b.T).tanh().sum(), [a], create_graph=True)
+                found += [slope, *pyapp.autograd.grad(slope.square().sum(), (a, b))]
+            for plain, divided in zip(found[:3], found[3:], strict=True):
+                assert isinstance(divided, DTensor) and pyapp.allclose(divided.full_tensor(), plain, atol=1e-6)
+
+    in_ranks(2, run)
+
+
 def test_makers_random_numbers_and_writing_in_place() -> None:
     def run(group: ProcessGroup) -> list[Any]:
         mesh = mesh_of(group)
@@ -451,7 +486,7 @@ def test_what_is_refused_is_told() -> None:
             (lambda: rows.__getstate__(), TypeError, "cannot be pickled"),
             (lambda: pyapp.ones(3, 4).copy_(rows), NotImplementedError, "use its full_tensor"),
             (lambda: pyapp.save(rows, io.BytesIO()), TypeError, "a DTensor is of the processes of this run"),
-            (lambda: pyapp.autograd.grad(rows.sum(), rows), NotImplementedError, "recorded by its parts"),
+            (lambda: pyapp.func.grad(lambda t: t.sum())(rows), NotImplementedError, "recorded by its parts"),
             (lambda: ones(2, -1, device_mesh=mesh), ArgumentError, "integers from 0 on"),
             (lambda: distribute_module(nn.Linear(1, 1), None), TypeError, "device_mesh is a DeviceMesh"),
         ):
@@ -465,8 +500,8 @@ def test_what_is_refused_is_told() -> None:
                 wrap(shared)
         copied = deepcopy(shared)
         assert isinstance(copied.weight, DTensor) and copied.weight.is_parameter and copied.weight.is_leaf
-        with pytest.raises(NotImplementedError, match="Partial: the whole is a sum here, not by 'max'"):
-            Partial("max")
+        with pytest.raises(ValueError, match="reduce_op is one of sum, avg, max, min, product, not 'norm'"):
+            Partial("norm")
         assert repr(Partial()) == "Partial()" and Partial() == Partial("sum") and Shard(1).is_shard(1)
         for build, told in (
             (lambda: DeviceMesh.from_group([group, group], "cpu"), "is needed for 2 groups"),

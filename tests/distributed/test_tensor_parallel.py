@@ -28,8 +28,8 @@ from pyapp.errors import ModelError, OptionError, ProcessError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.formats.convert import quantize_file
-from pyapp.formats.parts import read_part
 from pyapp.formats.source import FileSource
+from pyapp.formats.tensor_slices import read_part
 from pyapp.models.load import SEES, LoadedModel, build
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.models.whisper.files import build_whisper

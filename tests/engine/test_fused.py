@@ -132,6 +132,10 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda q, cache: F.scaled_dot_product_attention(q, cache[:, :, :6], cache[:, :, 1:7], enable_gqa=True),
         [normal(2, 4, 1, 8), normal(2, 2, 9, 8, seed=1)],
     ),
+    "attention_one_row_of_joined_queries": (  # a token of each of 3 texts, whose query, key and value lie together
+        lambda qkv, keys: ops.attention(qkv.narrow(2, 0, 2), keys.transpose(1, 2), keys.transpose(1, 2)),
+        [normal(3, 1, 6, 8), normal(3, 2, 6, 8, seed=1)],
+    ),
     "batch_norm_in_evaluation": (
         lambda x, w, b: F.batch_norm(x, ops.arange(3.0, device=x.device), ops.full((3,), 2.0, device=x.device), w, b),
         [normal(2, 3, 4, 5), normal(3, seed=1), normal(3, seed=2)],

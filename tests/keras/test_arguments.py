@@ -46,6 +46,8 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: L.Layer().add_weight("kernel", initializer="ones"), "write name='kernel'"),
     (lambda: keras.losses.BinaryCrossentropy()(np.ones((3, 1)), np.ones((3, 3))), "the same shape, got (3, 1)"),
     (lambda: keras.KerasTensor((2,), sparse=True), "no sparse"),
+    (lambda: keras.callbacks.ModelCheckpoint("best.pt"), "must end in `.keras`"),
+    (lambda: keras.Sequential([keras.Input((1,)), L.Dense(1)]).save_weights("w.bin"), "must end in `.weights.h5`"),
     (lambda: L.BatchNormalization(axis=3)(keras.Input((4,))), "no axis 3: the inputs have 2 dims"),
     (lambda: keras.optimizers.Adam("a"), "Adam: learning_rate is a number, a schedule or a function, not 'a'"),
     (

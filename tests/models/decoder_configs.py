@@ -668,6 +668,54 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_max_length": 128,
         "pad_token_id": 0,
     },
+    "bailing_hybrid": SMALL
+    | {
+        "model_type": "bailing_hybrid",
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 4,
+        "head_dim": 8,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_group": 2,
+        "topk_group": 1,
+        "moe_intermediate_size": 24,
+        "first_k_dense_replace": 1,
+        "layer_group_size": 2,
+        "kv_lora_rank": 12,
+        "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 6,
+        "rms_norm_eps": 1e-2,
+    },
+    "deepseek_v4": {name: value for name, value in SMALL.items() if name != "intermediate_size"}
+    | {
+        "model_type": "deepseek_v4",
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "partial_rotary_factor": 0.25,
+        "q_lora_rank": 20,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "layer_types": [
+            "sliding_attention",
+            "compressed_sparse_attention",
+            "heavily_compressed_attention",
+            "compressed_sparse_attention",
+        ],
+        "mlp_layer_types": ["hash_moe", "moe", "moe", "moe"],
+        "compress_rates": {"compressed_sparse_attention": 2, "heavily_compressed_attention": 4},
+        "sliding_window": 4,
+        "swiglu_limit": 0.8,
+        "o_groups": 2,
+        "o_lora_rank": 10,
+        "index_n_heads": 8,
+        "index_head_dim": 8,
+        "index_topk": 2,
+        "hc_mult": 3,
+        "hc_sinkhorn_iters": 5,
+    },
     "dots1": SMALL
     | {
         "model_type": "dots1",
@@ -954,6 +1002,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
         "initializer_range": 0.5,
     },
+    "hrm_text": SMALL
+    | {
+        "model_type": "hrm_text",
+        "num_key_value_heads": 4,
+        "head_dim": 12,
+        "L_cycles": 2,
+        "initializer_range": 0.2,
+        "rms_norm_eps": 1e-4,
+    },
+    "zaya": {name: value for name, value in SMALL.items() if name != "intermediate_size"}
+    | {
+        "model_type": "zaya",
+        "num_hidden_layers": 3,
+        "head_dim": 8,
+        "num_experts": 4,
+        "moe_intermediate_size": 24,
+        "router_hidden_size": 10,
+        "cca_time0": 3,
+        "attention_bias": True,
+        "sliding_window": 6,
+        "layer_types": ["hybrid", "hybrid_sliding", "hybrid"],
+    },
     "zamba": SMALL
     | {
         "model_type": "zamba",
@@ -1018,7 +1088,8 @@ QUANTISED = list(CONFIGS)
 # remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys. The blocks
 # of Zamba 2 have no residuals. Laguna chooses other experts.
 SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2",
-             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse", "laguna")  # fmt: skip
+             "olmo_hybrid-bare", "minimax", "deepseek_v32-sparse", "glm_moe_dsa-sparse", "laguna",
+             "bailing_hybrid", "deepseek_v4")  # fmt: skip
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
@@ -1029,5 +1100,5 @@ OTHER_DEVICE = [
     "glm_moe_dsa-sparse",
     "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "rwkv6", "rwkv7", "gemma3n", "jamba",
     "nemotron_h", "apertus",
-    "phimoe", "hunyuan-moe", "gemma4", "based",
+    "phimoe", "hunyuan-moe", "gemma4", "based", "deepseek_v4", "zaya", "bailing_hybrid", "hrm_text",
 ]  # fmt: skip

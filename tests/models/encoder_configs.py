@@ -16,6 +16,7 @@ _LABELS = {"id2label": {"0": "no", "1": "perhaps", "2": "yes"}}
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {"model_type": "bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "bert_generation": {"model_type": "bert-generation", **_SIZES, "pad_token_id": 0},
     "jina_bert": {
         "model_type": "bert", **_SIZES, **_LABELS, "pad_token_id": 0, "position_embedding_type": "alibi",
         "feed_forward_type": "geglu",
@@ -214,6 +215,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "ultrabert", **_SIZES, **_LABELS, "pad_token_id": 0, "sliding_window": 2,
         "num_key_value_heads": 2, "prediction_head_size": 12, "layer_types": ["sliding_attention", "full_attention"],
     },
+    "embedding_gemma2": {
+        "model_type": "embedding_gemma2_text", **_SIZES, "num_hidden_layers": 3, "num_key_value_heads": 2,
+        "head_dim": 4, "global_head_dim": 6, "num_global_key_value_heads": 1, "sliding_window": 2,
+        "sliding_window_pattern": 2, "hidden_size_per_layer_input": 8, "embedding_dim": 12, "pad_token_id": 0,
+    },
     "openai_privacy_filter": {
         "model_type": "openai_privacy_filter", **_SIZES, "pad_token_id": 0, "num_key_value_heads": 2, "head_dim": 6,
         "sliding_window": 2, "num_local_experts": 4, "num_experts_per_tok": 2,
@@ -222,7 +228,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
 _ALIKE = (
     "deberta_words", "data2vec_text", "xlm_roberta_xl", "roberta_prelayernorm", "convbert_base", "ernie", "luke_words",
-    "nystromformer", "xmod_before", "ibert", "splinter", "yoso", "funnel_factorized",
+    "nystromformer", "xmod_before", "ibert", "splinter", "yoso", "funnel_factorized", "bert_generation",
 )  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(
@@ -233,6 +239,7 @@ _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
     "distilbert": {"dim": 32, "hidden_dim": 64}, "xlnet": {"d_model": 32, "d_inner": 64},
     "squeezebert": _WIDE | {"embedding_size": 32}, "xlm": {"emb_dim": 32}, "flaubert": {"emb_dim": 32},
+    "embedding_gemma2": {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1},
     "lilt": {"hidden_size": 96, "intermediate_size": 64}, "bros": {"hidden_size": 128, "intermediate_size": 64},
     **dict.fromkeys(("funnel", "funnel_factorized"), {"d_model": 32, "d_inner": 64, "d_head": 16}),
     **dict.fromkeys(("layoutlmv2", "layoutlmv3", "layoutlmv3_words"), _WIDE | {"coordinate_size": 6, "shape_size": 4}),

@@ -34,6 +34,7 @@ UNMASKED = (
     "Rwkv7",
     "Based",
     "xLSTMForCausalLM",
+    "DeepseekV4ForCausalLM",
 )  # which take padding for tokens: their texts are read alone
 STEPS = 64
 MARGIN = 2e-3  # of the best logit over the second, at every greedy step: no rounding may decide

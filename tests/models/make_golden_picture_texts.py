@@ -32,10 +32,14 @@ CLASSES = {
     "qwen2_5_vl": "Qwen2_5_VL",
     "qwen3_vl": "Qwen3VL",
     "qwen3_vl_moe": "Qwen3VLMoe",
+    "qwen3_5": "Qwen3_5",
+    "qwen3_5_moe": "Qwen3_5Moe",
     "idefics3": "Idefics3",
     "smolvlm": "SmolVLM",
     "llava": "Llava",
     "gemma3": "Gemma3",
+    "gemma4": "Gemma4",
+    "gemma4_unified": "Gemma4Unified",
     "paligemma": "PaliGemma",
     "mistral3": "Mistral3",
     "lighton_ocr": "LightOnOcr",
@@ -43,6 +47,7 @@ CLASSES = {
     "internvl": "InternVL",
     "blip-2": "Blip2",
     "aya_vision": "AyaVision",
+    "cohere2_vision": "Cohere2Vision",
     "llava_onevision": "LlavaOnevision",
     "paddleocr_vl": "PaddleOCRVL",
     "got_ocr2": "GotOcr2",
@@ -54,6 +59,7 @@ CLASSES = {
     "glm4v_moe": "Glm4vMoe",
     "glm46v": "Glm46V",
     "vipllava": "VipLlava",
+    "fast_vlm": "FastVlm",
     "kosmos-2": "Kosmos2",
     "janus": "Janus",
     "deepseek_vl": "DeepseekVL",
@@ -70,7 +76,7 @@ def vectors(name: str) -> int:
     config = CONFIGS[name]
     if "perceiver_config" in config:
         return int(config["perceiver_config"]["resampler_n_latents"])
-    side = config["vision_config"]["image_size"] // config["vision_config"]["patch_size"]
+    side = config["vision_config"]["image_size"] // config["vision_config"].get("patch_size", 64)
     if name == "llava_onevision":
         return 36  # 16 of the whole, and of 8 rows of 8, made smaller, four rows of four, each with its end
     if name in TILED:
@@ -81,7 +87,7 @@ def vectors(name: str) -> int:
         return int(config["latent_query_num"])
     if "num_query_tokens" in config:
         return int(config["num_query_tokens"])
-    if config["model_type"] in ("internvl", "aya_vision", "llama4"):
+    if config["model_type"] in ("internvl", "aya_vision", "cohere2_vision", "llama4"):
         return side**2 // 4
     if "scale_factor" in config:
         return (side // config["scale_factor"]) ** 2
@@ -159,6 +165,14 @@ def golden(name: str) -> dict[str, Any]:
         pictures = pictures.reshape(shape).permute(0, 2, 4, 3, 5, 1).reshape(count, high * wide // 16, 48)
         more["pixel_attention_mask"] = torch.ones(count, high * wide // 16, dtype=torch.long)
         more["spatial_shapes"] = torch.tensor([[high // 4, wide // 4]] * count)
+    elif made.model_type.startswith("gemma4"):
+        side = 8 if made.model_type == "gemma4_unified" else 4
+        x = pictures.unfold(2, side, side).unfold(3, side, side).permute(0, 2, 3, 4, 5, 1)
+        rows_of, columns = x.shape[1:3]
+        pictures = x.reshape(count, rows_of * columns, -1)
+        places = torch.meshgrid(torch.arange(columns), torch.arange(rows_of), indexing="xy")
+        more["image_position_ids"] = torch.stack(places, -1).reshape(1, -1, 2).expand(count, -1, 2)
+        more["mm_token_type_ids"] = (ids == IMAGE).long()
     elif name in GRIDS:
         pictures = patches(pictures, plain=made.model_type == "paddleocr_vl")
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
@@ -177,11 +191,14 @@ def by_files(
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model, stored = load_seeded(kind(made), weights, folder=folder)
+        model, stored = load_seeded(kind(made), weights, lambda key: not key.endswith(BUFFERS), folder)
         stored = {
             key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(DRAWING)
         }
         model.requires_grad_(True)
+        for module in model.modules():  # the token of padding also stands for pictures, in Gemma 4
+            if isinstance(module, torch.nn.Embedding):
+                module.padding_idx = None
         mask = (ids != 0).long()
         logits = model(input_ids=ids, attention_mask=mask, **more).logits
         logits = logits * mask.unsqueeze(-1)  # those of padding mean nothing
@@ -195,6 +212,8 @@ def by_files(
         with torch.no_grad():  # the gradients take the places of the weights, so that they are stored by the same names
             for parameter in model.parameters():
                 parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+            for buffer in model.buffers():  # whose values files have, too
+                buffer.zero_()
         model.save_pretrained(folder)
         grads = load_file(folder / "model.safetensors")
         parameters = {

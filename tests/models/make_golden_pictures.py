@@ -100,11 +100,28 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     for module in model.modules():  # a parameter here
         if "positional_embedding" in module._buffers:
             module.positional_embedding = torch.nn.Parameter(module._buffers.pop("positional_embedding"))
+    if type(model).__name__ == "SamHQModel":
+        repair(model.mask_decoder.transformer)
     model.requires_grad_(True)
     for module in model.modules():  # transformers leaves this table without memory
         if type(module).__name__ == "TrOCRSinusoidalPositionalEmbedding":
             module.weights = module.get_embedding(*module.weights.shape, module.padding_idx)
     return model, {key: value for key, value in stored.items() if key not in buffers}
+
+
+def repair(transformer: Any) -> None:
+    """SAM-HQ of transformers 5.24 leaves out what its decoder makes of the map, and turns the map over. In the authors'
+    program (mask_decoder_hq.py of SysCV/sam-hq) the masks are those of the decoder's map.
+    """
+    own = transformer.forward
+
+    def forward(image_embeddings: torch.Tensor, **more: Any) -> Any:
+        tokens, found = own(image_embeddings=image_embeddings.clone(), **more)
+        shape = image_embeddings.shape
+        image_embeddings.copy_(found.transpose(2, 3).reshape(shape).transpose(2, 3))
+        return tokens, found
+
+    transformer.forward = forward
 
 
 def of_open_clip(name: str) -> tuple[Any, dict[str, Any]]:

@@ -25,7 +25,9 @@ FOLDER = Path(__file__).with_name("golden_projectors")
 TYPES = {
     "llava": "mlp", "idefics3": "idefics3", "gemma3": "gemma3", "qwen2_vl": "qwen2vl_merger",
     "qwen2_5_vl": "qwen2.5vl_merger", "qwen3_vl_moe": "qwen3vl_merger", "mistral3": "pixtral", "internvl": "internvl",
+    "qwen3_5": "qwen3vl_merger",
 }  # fmt: skip
+DEEP = ("qwen3_vl_moe", "qwen3_5")  # with the tower of Qwen3-VL
 CLIP = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 HALF = [0.5, 0.5, 0.5], [0.5, 0.5, 0.5]
 SEES = ("vision_tower.", "multi_modal_projector.", "visual.", "model.vision", "model.connector", "model.visual")
@@ -35,11 +37,14 @@ OF_LLAVA = {
     "embeddings.": "", "embedding": "embd", "pre_layrnorm": "pre_ln",
 }  # fmt: skip
 
-
+MERGER = {
+    "visual.merger.norm": "v.post_ln", "visual.merger.linear_fc1": "mm.0", "visual.merger.linear_fc2": "mm.2",
+}  # fmt: skip
 # What llama.cpp's converters name by themselves.
 OWN_NAMES = {
+    "qwen3_5": MERGER,
     "qwen3_vl_moe": {
-        "visual.merger.norm": "v.post_ln", "visual.merger.linear_fc1": "mm.0", "visual.merger.linear_fc2": "mm.2",
+        **MERGER,
         **{f"deepstack_merger_list.{number}.{name}": f"v.deepstack.{layer}.{name.removeprefix('linear_')}"
            for number, layer in enumerate(config_of("qwen3_vl_moe")["vision_config"]["deepstack_visual_indexes"])
            for name in ("norm", "linear_fc1", "linear_fc2")},
@@ -97,7 +102,7 @@ def tensors_of(kind: str, values: dict[str, np.ndarray]) -> dict[str, np.ndarray
             heads = config_of(kind)["vision_config"]["num_attention_heads"]
             pairs = value.reshape(heads, 2, -1, value.shape[1]).swapaxes(1, 2)  # as LlamaModel.permute
             found[package_name(name)] = pairs.reshape(value.shape)
-        elif kind != "qwen3_vl_moe" and name.endswith(("attn.qkv.weight", "attn.qkv.bias")):
+        elif kind not in DEEP and name.endswith(("attn.qkv.weight", "attn.qkv.bias")):
             parts = zip("qkv", np.split(value, 3), strict=True)
             found |= {package_name(name.replace("attn.qkv", f"attn.{part}")): own for part, own in parts}
         elif name.endswith("patch_embed.proj.weight"):
@@ -126,10 +131,10 @@ def write(kind: str) -> None:
     writer.add_vision_image_size(32 if kind == "mistral3" else vision.get("image_size", 560))
     writer.add_vision_patch_size(vision["patch_size"])
     writer.add_vision_attention_layernorm_eps(1e-5 if kind == "llava" else 1e-6)
-    mean, deviation = HALF if kind in ("idefics3", "gemma3", "qwen3_vl_moe") else CLIP
+    mean, deviation = HALF if kind in ("idefics3", "gemma3", *DEEP) else CLIP
     writer.add_vision_image_mean(mean)
     writer.add_vision_image_std(deviation)
-    if kind in ("idefics3", "gemma3", "qwen3_vl_moe", "mistral3", "internvl"):
+    if kind in ("idefics3", "gemma3", "mistral3", "internvl", *DEEP):
         writer.add_vision_use_gelu(True)
     if kind in ("idefics3", "gemma3", "internvl"):
         writer.add_vision_projector_scale_factor(2)
@@ -137,9 +142,9 @@ def write(kind: str) -> None:
         writer.add_vision_preproc_image_size(PROCESSORS[kind]["size"]["longest_edge"])
     if kind == "internvl":
         writer.add_vision_preproc_max_tiles(PROCESSORS[kind]["max_patches"])
-    if kind == "qwen3_vl_moe":
+    if kind in DEEP:
         writer.add_vision_is_deepstack_layers(
-            [layer in vision["deepstack_visual_indexes"] for layer in range(vision["depth"])]
+            [layer in vision.get("deepstack_visual_indexes", ()) for layer in range(vision["depth"])]
         )
     if qwen or kind == "mistral3":
         writer.add_vision_spatial_merge_size(2)

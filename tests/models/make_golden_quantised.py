@@ -71,6 +71,21 @@ def float8(block: bool) -> Callable[[int, int], Made]:
     return make
 
 
+def of_deepseek(rows: int, columns: int) -> Made:
+    """As DeepSeek V4's files have their matrices: the scales are powers of two, and called otherwise."""
+    weight = (torch.randn(rows, columns) * 10).to(torch.float8_e4m3fn)
+    scale = torch.exp2(torch.randint(-9, -3, (rows // BLOCK[0], columns // BLOCK[1])).float())
+    scale = scale.to(torch.float8_e8m0fnu)
+    return {"weight": weight, "scale": scale}, Fp8Dequantize(None)._dequantize_one(weight, scale, torch.bfloat16)
+
+
+def experts_of_deepseek(rows: int, columns: int) -> Made:
+    """As DeepSeek V4's files have their experts: pairs of numbers of four bits."""
+    pairs = torch.randint(-128, 128, (rows, columns // 2), dtype=torch.int8)
+    scale = torch.exp2(torch.randint(-9, -3, (rows, columns // 32)).float()).to(torch.float8_e8m0fnu)
+    return {"weight": pairs, "scale": scale}, Fp8Dequantize(None)._dequantize_one(pairs, scale, torch.bfloat16)
+
+
 def gptq(bits: int, *, ordered: bool = False, middle: bool = False, second: bool = False) -> Callable[[int, int], Made]:
     def make(rows: int, columns: int) -> Made:
         size, count = 32, columns // 32
@@ -188,6 +203,8 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[int, int], Made]]] = {
     "hqq": ({"quant_method": "hqq"}, hqq(4, 1, torch.float16)),
     "hqq_3": ({"quant_method": "hqq"}, hqq(3, 0, torch.bfloat16)),
     "ct_mxfp4": (CT, compressed("mxfp4-pack-quantized", scheme("group", 4, "float", group_size=32), microscaling)),
+    "fp8_powers": (FP8, of_deepseek),
+    "fp8_pairs": (FP8, experts_of_deepseek),
 }  # fmt: skip
 SIZES = {"gptq_3": (32, 64)}  # the others are 16 x 64
 LLAMAS = ("nf4_nested", "awq")

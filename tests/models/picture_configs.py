@@ -579,6 +579,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "hidden_size": 8, "mlp_dim": 12, "num_attention_heads": 2, "iou_head_hidden_dim": 10,
         },
     },
+    "sam_hq": {
+        "model_type": "sam_hq",
+        "vision_config": _SIZES | {
+            "output_channels": 16, "mlp_dim": 20, "image_size": 20, "window_size": 3, "global_attn_indexes": [0],
+            "num_pos_feats": 8,
+        },
+        "prompt_encoder_config": {"hidden_size": 16, "image_size": 20, "patch_size": 4, "mask_input_channels": 4},
+        "mask_decoder_config": {
+            "hidden_size": 16, "mlp_dim": 12, "num_attention_heads": 2, "iou_head_hidden_dim": 10, "vit_dim": 16,
+        },
+    },
     "sam2": {
         "model_type": "sam2",
         "vision_config": {

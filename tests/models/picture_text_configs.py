@@ -20,6 +20,29 @@ _QWEN = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]},
 }  # fmt: skip
 
+_GEMMA4 = {
+    "model_type": "gemma4_text", **_TEXT, "head_dim": 8, "num_hidden_layers": 3, "sliding_window": 8,
+    "hidden_size_per_layer_input": 0, "global_head_dim": 16, "final_logit_softcapping": 30.0,
+    "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+}  # fmt: skip
+_GEMMA4_TOWER = {
+    "model_type": "gemma4_vision", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "patch_size": 4, "pooling_kernel_size": 2,
+    "position_embedding_size": 12,
+}  # fmt: skip
+_QWEN35 = {
+    **_QWEN, "model_type": "qwen3_5_text", "num_hidden_layers": 2, "head_dim": 32, "full_attention_interval": 2,
+    "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "rope_parameters": {
+        "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True,
+        "partial_rotary_factor": 0.25,
+    },
+}  # fmt: skip
+_QWEN35_TOWER = {
+    "depth": 2, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 24, "patch_size": 4,
+    "num_position_embeddings": 16,
+}  # fmt: skip
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "idefics3": {
         "model_type": "idefics3", "text_config": _LLAMA, "vision_config": {"model_type": "idefics3_vision", **_TOWER},
@@ -48,6 +71,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "attention_heads": 4, "max_position_embeddings": 192, "pad_token_id": 0,
         },
         "vision_config": {"model_type": "kosmos_2_vision_model", **_TOWER},
+    },
+    "fast_vlm": {
+        "model_type": "fast_vlm", "text_config": {"model_type": "qwen2", **_TEXT}, "image_token_index": IMAGE,
+        "vision_config": {
+            "model_type": "timm_wrapper", "architecture": "fastvit_mci3", "hidden_size": 64, "image_size": 128,
+            "do_pooling": True, "model_args": {
+                "inference_mode": True, "layers": [1, 1, 1, 1, 1], "embed_dims": [4, 4, 4, 32, 32],
+                "mlp_ratios": [1, 1, 1, 1, 1], "cls_ratio": 2.0,
+            },
+        },
     },
     "vipllava": {
         "model_type": "vipllava", "text_config": _LLAMA,
@@ -103,6 +136,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {
             "depth": 2, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 24,
             "patch_size": 4, "num_position_embeddings": 16, "deepstack_visual_indexes": [1, 0],
+        },
+    },
+    "qwen3_5": {
+        "model_type": "qwen3_5", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "text_config": _QWEN35, "vision_config": _QWEN35_TOWER,
+    },
+    "qwen3_5_moe": {
+        "model_type": "qwen3_5_moe", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "vision_config": {**_QWEN35_TOWER, "depth": 1}, "text_config": _QWEN35 | {
+            "model_type": "qwen3_5_moe_text", "moe_intermediate_size": 12, "shared_expert_intermediate_size": 16,
+            "num_experts": 4, "num_experts_per_tok": 2,
         },
     },
     "glm4v": {
@@ -208,6 +252,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
         "image_token_index": IMAGE, "alignment_intermediate_size": 28, "adapter_layer_norm_eps": 1e-5,
     },
+    "cohere2_vision": {
+        "model_type": "cohere2_vision",
+        "text_config": {"model_type": "cohere2", **_TEXT, "head_dim": 8, "sliding_window": 8},
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_id": IMAGE, "alignment_intermediate_size": 28,
+    },
     "internvl": {
         "model_type": "internvl", "text_config": {"model_type": "qwen2", **_TEXT},
         "vision_config": {"model_type": "internvl_vision", **_TOWER, "attention_bias": True},
@@ -274,6 +324,25 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "vision_output_dim": 48,
         },
     },
+    "gemma4": {
+        "model_type": "gemma4", "image_token_id": IMAGE, "audio_config": None, "text_config": _GEMMA4 | {
+            "hidden_size_per_layer_input": 6, "vocab_size_per_layer_input": 96, "num_kv_shared_layers": 1,
+        },
+        "vision_config": _GEMMA4_TOWER | {"use_clipped_linears": True},
+    },
+    "gemma4_large": {
+        "model_type": "gemma4", "image_token_id": IMAGE, "audio_config": None,
+        "text_config": _GEMMA4 | {"use_bidirectional_attention": "vision"},
+        "vision_config": _GEMMA4_TOWER | {"standardize": True},
+    },
+    "gemma4_unified": {
+        "model_type": "gemma4_unified", "image_token_id": IMAGE, "audio_config": None,
+        "text_config": _GEMMA4 | {"model_type": "gemma4_unified_text", "use_bidirectional_attention": "vision"},
+        "vision_config": {
+            "model_type": "gemma4_unified_vision", "patch_size": 4, "pooling_kernel_size": 2, "mm_embed_dim": 12,
+            "mm_posemb_size": 16, "output_proj_dims": 12,
+        },
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {
@@ -284,7 +353,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "mm_tokens_per_image": 9, "boi_token_index": 91, "eoi_token_index": 92,
     },
 }  # fmt: skip
-QUANTISED = tuple(name for name in CONFIGS if not name.endswith(("_moe", "46v")))  # which may choose other experts
+# Some may choose other experts, and small ones of Gemma 4 have larger errors.
+QUANTISED = tuple(name for name in CONFIGS if not name.endswith(("_moe", "46v")) and "gemma4" not in name)
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
     "internvl_large", "blip2", "paligemma2", "mllama",
@@ -296,6 +366,8 @@ GRIDS = dict.fromkeys(
         "qwen2_5_vl",
         "qwen3_vl",
         "qwen3_vl_moe",
+        "qwen3_5",
+        "qwen3_5_moe",
         "mistral3",
         "lighton_ocr",
         "pixtral",
@@ -305,6 +377,9 @@ GRIDS = dict.fromkeys(
         "glm46v",
         "glm_ocr",
         "lfm2_vl",
+        "gemma4",
+        "gemma4_large",
+        "gemma4_unified",
     ),
     (5, 3),
 )

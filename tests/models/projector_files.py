@@ -16,7 +16,7 @@ from tests.text.picture_chat_model import write_picture_chat_model
 
 GOLDEN = Path(__file__).with_name("golden_projectors")
 KINDS = ("llava", "idefics3", "gemma3", "qwen2_vl", "qwen2_5_vl")
-MORE = ("qwen3_vl_moe", "mistral3", "internvl")  # whose files are read in the same ways
+MORE = ("qwen3_vl_moe", "qwen3_5", "mistral3", "internvl")  # whose files are read in the same ways
 PROJECTOR = "mmproj-f16.gguf"
 
 
@@ -56,7 +56,7 @@ def write_both(place: Path, kind: str) -> tuple[Path, Path]:
         shutil.copy(folder / f"{name}.json", text)
     both.mkdir()
     quantize_file(text / "model.safetensors", both / "model.gguf", "f32", view=gguf_view(text / "model.safetensors"))
-    if kind.startswith("qwen"):
+    if kind.startswith("qwen") and kind != "qwen3_5":
         rewritten(both / "model.gguf", as_qwen_vl)
     shutil.copy(GOLDEN / f"mmproj-{kind}.gguf", both / PROJECTOR)
     return folder, both

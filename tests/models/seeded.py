@@ -18,6 +18,8 @@ def draw(name: str, shape: tuple[int, ...], salt: int = 0) -> np.ndarray:
         centre = 1.0 if "norm" in name.lower() or "ln_" in name or "layernorm" in name.lower() else 0.0
         if name.endswith(("ln1.weight", "ln2.weight", "pre_ln.weight")):  # of RWKV
             centre = 1.0
+        if name.endswith(("states_scale", "residual_scale", "qk_norm.temp")):  # of ZAYA
+            centre = 1.0
         if name.endswith("bias"):
             centre = 0.0
         return np.asarray(centre + 0.1 * values, np.float32)
@@ -39,6 +41,8 @@ def picture_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
         return np.abs(0.6 * draw("norm " + name, shape)).astype(np.float32)
     if name.endswith("running_mean"):
         return draw(f"{name} bias", shape)
+    if name.endswith(("put_min", "put_max")):  # limits of a layer's numbers
+        return np.asarray((1.0 + np.abs(draw(name, shape))) * (-1 if name.endswith("min") else 1), np.float32)
     if len(shape) == 1 and any(
         part in name for part in ("lambda", "layer_scale", "gamma", ".bn", "_bn", "normalization")
     ):

@@ -91,6 +91,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "bert2roberta": _ENDS | {
         "encoder": _BERT, "decoder": _BERT | {"model_type": "roberta", "tie_word_embeddings": False} | _DECODES,
     },
+    "bert_generation": _ENDS | {
+        "encoder": _BERT | {"model_type": "bert-generation"},
+        "decoder": _BERT | {"model_type": "bert-generation"} | _DECODES,
+    },
     "fsmt": {
         "model_type": "fsmt", **{key: value for key, value in _SIZES.items() if key != "vocab_size"},
         "src_vocab_size": 36, "tgt_vocab_size": 40, "num_beams": 1,

@@ -16,8 +16,8 @@ from pyapp import tasks
 from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Done
-from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.nn import functional
 from tests.models.bank_sound_configs import CONFIGS, LABELS, SAMPLES, SETTINGS
 from tests.models.parakeet_configs import sounds

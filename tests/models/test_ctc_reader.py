@@ -13,7 +13,7 @@ import pyapp
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import BytesSource
 from pyapp.models.ctc_reader import Config, CtcReader
-from pyapp.models.loading.reading import LoadedReader, load_reading_model
+from pyapp.models.loading.text_readers import LoadedReader, load_reading_model
 from pyapp.recipes.reader.export import export
 
 SMALL = {"channels": (4, 6, 8, 8), "width": 12, "layers": 2}

@@ -138,10 +138,13 @@ def test_hostile_configurations_are_refused(name: str) -> None:
     )
     for change in ({heads: 5}, {heads: 0}, {"vocab_size": 10**12}, {"vocab_size": "many"}, {"vocab_size": None},
                    {"id2label": {"0": "a", "2": "b"}}, {"num_labels": 10**9, "id2label": None}):  # fmt: skip
+        kind = module_of(name).Config
         if name == "canine" and change == {"vocab_size": None}:  # which has no vocabulary
             continue
+        if "id2label" in change and not hasattr(kind, "labels"):
+            continue
         with pytest.raises(ModelError):
-            module_of(name).Config.from_dict(CONFIGS[name] | change).labels  # noqa: B018 (checked when read)
+            getattr(kind.from_dict(CONFIGS[name] | change), "labels", None)  # labels are checked when they are read
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.events import Segment
-from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.nn import functional
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models.listener_configs import BANKS, CONFIGS, MOST, QUANTISED, SAMPLES, tokens_of

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp import nn
 from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.events import Cancel
@@ -20,6 +21,7 @@ from pyapp.models import gemma, gemma4, jamba, olmo3
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model, module_of, read_model, read_settings
 from pyapp.models.loading.by_task import load_task_model
+from pyapp.models.loading.weights import load_weights
 from pyapp.text.generation.session import capacity_of
 from tests.models.decoder_configs import CONFIGS, QUANTISED, SENSITIVE
 from tests.models.small_models import module_for
@@ -65,6 +67,23 @@ def test_old_buffers_and_a_tied_head_are_left_out(tmp_path: Path) -> None:
     found = load(tmp_path / "model.safetensors", "llama-tied")
     np.testing.assert_array_equal(logits(found), logits(model))
     assert found.lm_head.weight is found.model.embed_tokens.weight
+
+
+def test_one_layer_cannot_have_two_values(tmp_path: Path) -> None:
+    """A layer that a model has under two names is read once; a file with other values under each is refused."""
+
+    def twice() -> Any:
+        model = nn.Module()
+        model.first = model.second = nn.Linear(2, 2)
+        return model
+
+    path, state = tmp_path / "model.safetensors", dict(twice().state_dict())
+    write_safetensors(path, state)
+    with open_checkpoint(path) as checkpoint:
+        assert load_weights(twice(), checkpoint) == []
+    write_safetensors(path, state | {"second.bias": state["first.bias"] + 1})
+    with open_checkpoint(path) as checkpoint, pytest.raises(ModelError, match=r"'first\.bias' and 'second\.bias'"):
+        load_weights(twice(), checkpoint)
 
 
 @pytest.mark.parametrize("name", ["gemma3", "gemma3n", "gemma4"])

@@ -19,8 +19,8 @@ from pyapp.audio.processors.banks import StandardizedProcessor
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Done, Segment
-from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.models.parakeet import Piece
 from pyapp.nn import functional
 from pyapp.text.tokenization.spoken_pieces import SpokenPieces

@@ -72,6 +72,7 @@ def make(name: str) -> Any:
         for key, (shape, _) in golden(name)["parameters"].items():
             value = pyapp.from_numpy(picture_weights(key, tuple(shape)))
             own = part_of(found, module.renamed(key))
+            value = value if value.ndim == own.ndim else value.reshape(own.shape)
             own.copy_(value if value.shape == own.shape else value.transpose(1, 2))
     return model.eval()
 
@@ -248,6 +249,17 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         changes += [{"downsample_factor": value} for value in (0, "many", 10**12)]
         changes += [{"projector_hidden_size": value} for value in (0, -1, 10**12, "many")]
         changes += [{"tie_word_embeddings": 3}, {"vision_config": config["vision_config"] | {"num_patches": 48}}]
+    elif name == "fast_vlm":
+        changes += [{"vision_feature_layer": -2}, {"vision_feature_select_strategy": "default"}]
+        for own in ({"architecture": "resnet18"}, {"architecture": 3}, {"model_args": 3}, {"image_size": 0},
+                    {"model_args": {"layers": [1]}}):  # fmt: skip
+            changes.append({"vision_config": config["vision_config"] | own})
+    elif name.startswith("gemma4"):
+        for field in ("patch_size", "pooling_kernel_size", "head_dim", "num_key_value_heads", "mm_embed_dim"):
+            for value in (10**12, "many", -1, 0, [1]):
+                if field in config["vision_config"]:
+                    changes.append({"vision_config": config["vision_config"] | {field: value}})
+        changes.append({"text_config": config["text_config"] | {"use_bidirectional_attention": "all"}})
     elif name in GRIDS:
         rotary = config["text_config"]["rope_parameters"]
         for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):
@@ -257,7 +269,7 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             for value in (10**12, "many", -1, 0, [1]):
                 if field in config["vision_config"] or (field != "window_size" and name != "paddleocr_vl"):
                     changes.append({"vision_config": config["vision_config"] | {field: value}})
-    else:
+    elif name != "fast_vlm":
         changes.append({"vision_config": config["vision_config"] | {"image_size": [16, 32]}})
     if "image_grid_pinpoints" in config:
         for pinpoints in ([], [[16, 24]], [[16]], [[16, -16]], [[10**12, 16]], "many", [16, 32], [["a", 16]], 3):

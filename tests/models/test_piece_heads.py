@@ -17,7 +17,7 @@ from pyapp import tasks
 from pyapp.errors import ArgumentError, InputError, ModelError
 from pyapp.events import Done, Segment
 from pyapp.formats import write_safetensors
-from pyapp.models.load import load_speech_model
+from pyapp.models.loading.speech import load_speech_model
 from tests.models.parakeet_configs import sounds
 from tests.models.piece_head_configs import CONFIGS, QUANTISED, SAMPLES, SETTINGS
 from tests.models.seeded import shown, sound_weights

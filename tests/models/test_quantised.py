@@ -17,7 +17,7 @@ from pyapp.engine import quant
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Notice
 from pyapp.formats import Checkpoint, open_checkpoint, write_safetensors
-from pyapp.formats.parts import read_part
+from pyapp.formats.tensor_slices import read_part
 from pyapp.models import llama, load, mixtral
 from pyapp.models.load import build, read_model
 from pyapp.models.loading.quantised import numbers
@@ -34,7 +34,7 @@ TYPES = {
     "fp8_blocks": "bfloat16", "awq": "q5_0", "gptq": "q5_0", "gptq_middle": "q4_0", "gptq_order": "float16",
     "gptq_v2": "q5_0", "gptq_8": "q8_0", "gptq_8_zeros": "float16", "gptq_3": "q4_0", "ct_packed": "q4_0",
     "ct_zeros": "q5_0", "ct_int8": "q8_group", "ct_float8": "bfloat16", "ct_nvfp4": "bfloat16", "ct_mxfp4": "mxfp4",
-    "modelopt": "bfloat16", "hqq": "float16", "hqq_3": "bfloat16",
+    "modelopt": "bfloat16", "hqq": "float16", "hqq_3": "bfloat16", "fp8_powers": "bfloat16", "fp8_pairs": "mxfp4",
 }  # fmt: skip
 LLAMAS = {"nf4_nested": "bfloat16", "awq": "q5_0"}
 

@@ -22,8 +22,8 @@ from pyapp.errors import ArgumentError, ModelError
 from pyapp.events import Segment
 from pyapp.formats import write_safetensors
 from pyapp.models._index import MODEL_TYPES
-from pyapp.models.load import load_speech_model
 from pyapp.models.loading.by_task import load_task_model
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.nn import functional
 from pyapp.text.generation.sequence_to_sequence import SearchOptions, search
 from tests.models.seamless_m4t_configs import BANKS, CONFIGS, IDS, MOST, SAMPLES, TEXT

@@ -20,7 +20,7 @@ from pyapp.errors import ModelError
 from pyapp.events import Done, Segment
 from pyapp.formats import write_safetensors
 from pyapp.models import _index, load_model
-from pyapp.models.load import load_speech_model
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.nn.vision_language.picture_text import Seen, grid_positions
 from pyapp.text.generation.options import SamplingOptions
 from tests.models.seeded import picture, shown, sound_weights

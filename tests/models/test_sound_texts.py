@@ -30,7 +30,7 @@ from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Done, Error, Progress, Segment
 from pyapp.formats import write_safetensors
 from pyapp.models import _index, load_model, load_tokenizer
-from pyapp.models.load import load_speech_model
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.nn.vision_language.picture_text import Seen
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.pictures import Recording

@@ -13,8 +13,8 @@ import pytest
 import pyapp
 from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import ArgumentError, InputError, ModelError
-from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.nn import functional
 from pyapp.text.tokenization.ctc_tokenizer import CTCTokenizer
 from tests.models.seeded import shown, sound_weights

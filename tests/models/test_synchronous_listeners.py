@@ -23,7 +23,7 @@ from pyapp.audio.transcribe import transcribe_events
 from pyapp.errors import Cancelled, ModelError, OptionError
 from pyapp.events import Cancel, Done, Segment
 from pyapp.formats import write_safetensors
-from pyapp.models.load import load_speech_model
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.nn.audio.synchronous import Writer
 from tests.models.codec_configs import sound
 from tests.models.seeded import shown

@@ -66,13 +66,13 @@ def documents(config: Config = SPEAKING) -> dict[str, dict[str, Any]]:
     }
 
 
-def write_folder(folder: Path, leave_out: str = "", **changes: Any) -> Path:
-    found = documents()
+def write_folder(folder: Path, leave_out: str = "", shape: Config = SPEAKING, **changes: Any) -> Path:
+    found = documents(shape)
     found["config.json"].update(changes)
     for name, document in found.items():
         (folder / name).write_text(json.dumps(document))
     (folder / "tokenizer.json").write_text(small_json())
-    tensors = {hugging_face_name(name): pyapp.tensor(value) for name, value in weights(SPEAKING).items()}
+    tensors = {hugging_face_name(name): pyapp.tensor(value) for name, value in weights(shape).items()}
     tensors.pop(leave_out, None)
     write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
     return folder

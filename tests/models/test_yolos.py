@@ -24,7 +24,7 @@ from pyapp.models.loading import bare_files, ultralytics
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.models.yolo import Config
 from pyapp.nn.vision.boxes import non_max_suppression
-from pyapp.tasks.pictures import find_objects
+from pyapp.tasks.detection import find_objects
 from pyapp.vision.processors import ImageProcessor
 from tests.hostile import damaged_texts, survives
 from tests.models.seeded import direction, picture, picture_weights, shown

@@ -112,6 +112,11 @@ CONFIGS |= {
         "model_type": "fastvit",
         "timm": ["fastvit_sa12", {"layers": [1, 1, 1, 2], "embed_dims": [8, 8, 16, 64], "mlp_ratios": [2, 2, 2, 2]}],
     },
+    "fastvit_large": {
+        "model_type": "fastvit", "timm": ["fastvit_mci3", {
+            "layers": [1, 1, 1, 1, 1], "embed_dims": [4, 4, 8, 32, 32], "mlp_ratios": [2, 2, 2, 2, 2],
+        }],
+    },
 }  # fmt: skip
 LABELS = ("no", "perhaps", "yes")
 SIZE = 32  # pixels of a side, unless the arguments say another

@@ -18,7 +18,7 @@ import pytest
 
 from pyapp.engine.launch import MissingKernel
 from tests.cuda.emulated import COMPILER, REAL, SANITIZE
-from tests.native.emulated import EmulatedKernels, runs
+from tests.native.emulated import CHECKED, EmulatedKernels, runs
 from tests.native.kernels import LIBRARY, Kernels, load_all
 from tests.native.other_systems import CHOSEN as OTHER_SYSTEM
 from tests.native.other_systems import load_other_system
@@ -86,3 +86,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             error.add_note(f"with the kernels for {kernels.name}")
             raise
     return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Of what sanitizers check, the kernels that no test runs, or only large ones."""
+    if CHECKED and (left := [name for kernels in loaded_emulated() for name in kernels.not_checked()]):
+        terminalreporter.write_line(f"no case of {', '.join(left)} is small enough")

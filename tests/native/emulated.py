@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import zlib
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from pyapp.engine.device import HiddenAddress
+from pyapp.engine.gpu.sources import plans
 from pyapp.engine.launch import MissingKernel
 from tests.cuda.emulated import open_emulated
 from tests.native.kernels import HEADER, Launch
@@ -24,6 +26,9 @@ DIFFERENT = {
     "test_four_rows_are_the_same_among_more": "the same",
     "test_windows_do_not_mix": "an infinite sample gives infinite power, not NaN",
 }
+# Under sanitizers (scripts/sanitize.py): the kernels of this CUDA source alone, a few cases of each that take seconds.
+CHECKED = os.environ.get("PYAPP_CHECKED_SOURCE", "")
+CHECKED_CASES, CHECKED_THREADS = 2, 1 << 14
 SLOW = {"test_large_vocabularies", "test_frequencies"}  # run where PYAPP_EMULATED is "all"
 
 
@@ -48,6 +53,7 @@ class EmulatedKernels:
 
     def __init__(self) -> None:
         self.device = open_emulated(None)
+        self.seen: Counter[tuple[str, Any]] = Counter()  # kernels that were checked, with the type of their elements
         self.library = SimpleNamespace(pyapp_set_threads=lambda threads: None, pyapp_threads=lambda: 1)
 
     def run(self, kernel: str, work: int = 1000, **arguments: Any) -> int:
@@ -55,6 +61,8 @@ class EmulatedKernels:
         if kernel not in self.device.kernels:
             raise MissingKernel(f"CUDA has no kernel '{kernel}'")
         index, pointers, dims, floats = HEADER[kernel]
+        if CHECKED and not self._is_checked(kernel, [int(arguments.get(name, 0)) for name in dims], arguments):
+            raise MissingKernel(f"sanitizers have seen enough of '{kernel}'")
         if unknown := arguments.keys() - {*pointers, *dims, *floats}:
             raise TypeError(f"{kernel} has no argument {', '.join(unknown)}")
         spans = spans_of([value for value in arguments.values() if isinstance(value, np.ndarray) and value.size])
@@ -84,6 +92,21 @@ class EmulatedKernels:
             ctypes.memmove(start, bytes(back), end - start)
             self.device.free(block)  # checks the guards
         return code
+
+    def _is_checked(self, kernel: str, dims: list[int], arguments: dict[str, Any]) -> bool:
+        """Whether a case runs. Those of other sources do not: ThreadSanitizer sees one library in a process."""
+        plan = plans(self.device.card.multiprocessors)[kernel]
+        if plan.steps[0].source != CHECKED:
+            return False
+        key = kernel, arguments.get("type")
+        threads = sum(step.blocks(dims) * step.threads for step in plan.steps)
+        self.seen[key] += threads <= CHECKED_THREADS
+        return threads <= CHECKED_THREADS and self.seen[key] <= CHECKED_CASES
+
+    def not_checked(self) -> list[str]:
+        """The kernels of the source of which no case has run."""
+        seen = {kernel for kernel, _ in +self.seen}
+        return [name for name, plan in plans().items() if plan.steps[0].source == CHECKED and name not in seen]
 
     def _address(self, value: Any, places: list[tuple[int, int, HiddenAddress, int]]) -> int:
         if value is None:

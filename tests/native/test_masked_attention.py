@@ -266,3 +266,35 @@ def test_impossible_sizes_are_refused(kernels: Kernels, kernel: str, wrong: dict
     sizes = {"batch": 1, "tokens": 5, "keys": 5, "heads": 4, "kv_heads": 2, "head_dim": 4, "value_dim": 4}
     sizes |= {"type": FLOAT32, "mask_type": FLOAT32}
     assert kernels.run(kernel, **(sizes | {"workspaces": 1} | wrong)) == BAD_ARGUMENT
+
+
+@pytest.mark.native_only
+@pytest.mark.parametrize(
+    "kind, tokens, keys, before, after",
+    [
+        (BFLOAT16, 260, 130, 1 << 40, 1 << 40),  # rows of two blocks, of the second one few; tiles that are not whole
+        (FLOAT16, 150, 150, 70, 0),  # some tiles are seen whole by one warpgroup, partly by the other
+        (BFLOAT16, 80, 3, 1, 0),  # rows that see nothing, and a warpgroup without rows
+    ],
+)
+def test_by_pairs_of_warpgroups(
+    kernels: Kernels, kind: int, tokens: int, keys: int, before: int, after: int
+) -> None:  # fmt: skip
+    """As masked_attention, with what the gradient reads of each query: the power of 2 of its sum, and 1 / sum."""
+    if not isinstance(kernels, EmulatedKernels):
+        return
+    case = Case((1, tokens, keys, 2, 1, 128, 128), kind=kind, before=before, after=after)
+    case.inputs = [x.copy() for x in case.inputs]  # aligned
+    y, numbers = np.full_like(case.inputs[3], 7), np.full((2, 2, tokens), np.nan, np.float32)
+    arguments = case.arguments() | {"workspaces": 2, "workspace": numbers}
+    assert kernels.run("masked_attention_pairs", y=y, **arguments) == OK
+    tolerance = TOLERANCE[kind]
+    np.testing.assert_allclose(decode(y, kind), case.expected()[0], rtol=10 * tolerance, atol=tolerance)
+    q, k = (decode(x, kind) for x in case.inputs[:2])
+    scores = np.einsum("bthd,bshd->hts", q, np.repeat(k, 2, axis=2)) * 128**-0.5
+    sums = np.where(visible(tokens, keys, before, after), np.exp(scores), 0).sum(-1)
+    seen = sums > 0
+    assert seen.any() and (numbers[0][~seen] == np.inf).all() and (numbers[1][~seen] == 0).all()
+    np.testing.assert_allclose(numbers[0][seen], np.log2(sums[seen]), rtol=1e-4, atol=1e-4)
+    for name, value in (("head_dim", 64), ("keys", 0), ("q_token", 257), ("plain", 0)):
+        assert kernels.run("masked_attention_pairs", y=y, **(arguments | {name: value})) == BAD_ARGUMENT

@@ -118,3 +118,37 @@ def test_gru_backward(kernels: Kernels, both: bool, rows: int, columns: int) -> 
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-6)
     _, z, _ = np.split(wide[0] + wide[1], 3, axis=1)
     np.testing.assert_allclose(grad_before, of_h * sigmoid(z), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.native_only  # the wasm libraries have no room for these
+def test_float64(kernels: Kernels) -> None:
+    """Results are those of the definitions; gradients those of float32, whose tests are above."""
+    rows, columns = 3, 5
+    sizes = {"rows": rows, "columns": columns}
+    gates, x, hidden = (normal(rows, count * columns, seed=i) for i, count in enumerate((4, 3, 3)))
+    before, later, grad = (normal(rows, columns, seed=i) for i in (3, 4, 5))
+    found: dict[str, list[np.ndarray]] = {}
+    for name, dtype in (("f32", np.float32), ("f64", np.float64)):
+        own_gates, own_x, own_hidden, own_before, own_later, own_grad = (
+            a.astype(dtype) for a in (gates, x, hidden, before, later, grad)
+        )
+        h, c, of_gru, grad_x = (np.zeros((rows, n * columns), dtype) for n in (1, 1, 1, 3))
+        after, grad_c, grad_before = own_gates.copy(), own_grad.copy(), own_grad.copy()
+        arguments = {"h": h, "c": c, "gates": after, "c_before": own_before}
+        run_checked(kernels, f"lstm_cell_{name}", *arguments, **arguments, **sizes)
+        arguments = {"gates": own_gates, "grad_c": grad_c}
+        run_checked(
+            kernels, f"lstm_cell_backward_{name}", *arguments, **arguments, c=c, c_before=own_before, later_h=own_later,
+            **sizes,
+        )  # fmt: skip
+        given = {"x": own_x, "h_before": own_before}
+        run_checked(kernels, f"gru_cell_{name}", "h", h=of_gru, hidden=own_hidden, **given, **sizes)
+        arguments = {"grad_x": grad_x, "hidden": own_hidden, "grad_before": grad_before}
+        run_checked(kernels, f"gru_cell_backward_{name}", *arguments, **arguments, **given, grad_h=own_later, **sizes)
+        found[name] = [h, c, of_gru, own_gates, grad_c, grad_x, own_hidden, grad_before]
+    wide_gates, wide_x, wide_hidden, wide_before = (a.astype(np.float64) for a in (gates, x, hidden, before))
+    exact = (*lstm(wide_gates, wide_before), gru(wide_x, wide_hidden, wide_before))
+    for ours, expected in zip(found["f64"], exact, strict=False):
+        np.testing.assert_allclose(ours, expected, rtol=1e-13, atol=1e-14)
+    for ours, other in zip(found["f64"], found["f32"], strict=True):
+        np.testing.assert_allclose(ours, other, rtol=1e-4, atol=1e-5)

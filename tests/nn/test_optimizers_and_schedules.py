@@ -109,18 +109,42 @@ def test_states_of_schedules_have_what_torch_reads() -> None:
     """Keys that torch's load_state_dict takes over, or takes out first."""
     optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=1.0, momentum=0.9)
     plans = optim.lr_scheduler
-    common = {"last_epoch", "base_lrs", "_last_lr", "_step_count"}
+    common = {"last_epoch", "base_lrs", "_last_lr", "_step_count", "_is_initial", "_get_lr_called_within_step"}
     restarts = plans.CosineAnnealingWarmRestarts(optimizer, 3, 2)
     for _ in range(5):
         restarts.step()
     assert restarts.state_dict() == {
         "last_epoch": 5, "base_lrs": [1.0], "_last_lr": [optimizer.param_groups[0]["lr"]], "_step_count": 6,
         "T_cur": 2, "T_i": 6, "T_0": 3, "T_mult": 2, "eta_min": 0.0,
+        "_is_initial": False, "_get_lr_called_within_step": False,
     }  # fmt: skip
     assert set(plans.LambdaLR(optimizer, lambda step: 1.0).state_dict()) == common | {"lr_lambdas"}
-    cycle = plans.CyclicLR(optimizer, 0.1, 1.0)
-    assert set(cycle.state_dict()) == common | {"_scale_fn_ref", "_scale_fn_custom", "cycle_momentum"}
+    cycle = plans.CyclicLR(optimizer, 0.1, 1.0, mode="exp_range", gamma=0.9)
+    assert set(cycle.state_dict()) == common | {
+        "_scale_fn_ref", "_scale_fn_custom", "cycle_momentum", "total_size", "step_ratio", "mode", "gamma",
+        "scale_mode", "use_beta1", "max_lrs", "base_momentums", "max_momentums",
+    }  # fmt: skip
+    other = plans.CyclicLR(optimizer, 0.2, 3.0)
+    other.load_state_dict(cycle.state_dict())  # the settings come with the state, as in torch
+    cycle.step()
+    rate = optimizer.param_groups[0]["lr"]
+    other.step()
+    assert optimizer.param_groups[0]["lr"] == rate != 0.1
     assert optimizer.param_groups[0]["base_momentum"] == 0.8
+    one = plans.OneCycleLR(optimizer, 1.0, total_steps=11)
+    state = one.state_dict()
+    assert set(state) == common | {
+        "total_steps",
+        "cycle_momentum",
+        "use_beta1",
+        "_anneal_func_type",
+        "_schedule_phases",
+    }
+    assert state["_schedule_phases"][1] == {
+        "end_step": 10, "start_lr": "max_lr", "end_lr": "min_lr", "start_momentum": "base_momentum",
+        "end_momentum": "max_momentum",
+    }  # fmt: skip
+    optimizer.param_groups[0].update(lr=1.0, initial_lr=1.0)
     chain = plans.ChainedScheduler([plans.ConstantLR(optimizer), plans.ExponentialLR(optimizer, 0.9)])
     state = chain.state_dict()
     own = [common | {"factor", "total_iters"}, common | {"gamma"}]

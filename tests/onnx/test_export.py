@@ -13,8 +13,10 @@ import pytest
 import pyapp
 from pyapp import Tensor, nn, no_grad, randn, tensor
 from pyapp.engine.ops.full_attention import attention
+from pyapp.engine.ops.recurrences import linear_scan
 from pyapp.errors import ModelError
 from pyapp.nn import functional as F
+from pyapp.nn.decoders.decoder import RotaryTable
 from pyapp.onnx import export, load
 from pyapp.onnx.exporting.tracing import TracerWarning
 from tests.together import check_each
@@ -275,6 +277,8 @@ def sized() -> list[tuple[str, Any, list[tuple[tuple[int, ...], Sizes]], list[di
         ("pictures", Pictures().eval(), [((2, 3, 16, 16), batch)], several),
         ("texts", Tokens().eval(), [((2, 6), tokens), ((2, 6), tokens)], [*several, {"batch": 2, "tokens": 1}]),
         ("recurrent", Recurrent().eval(), [((2, 5, 4), tokens)], several),
+        ("scans", lambda x: linear_scan(x.sigmoid(), x) + linear_scan(x, x, x[:, 0], True), [((2, 5, 4), tokens)],
+         several),
         (
             "scaled", Scaled().eval(), [((1, 3, 8, 8), {0: "batch", 2: "high", 3: "wide"})],
             [{"batch": 2, "high": 12, "wide": 7}, {"batch": 1, "high": 5, "wide": 16}],
@@ -339,6 +343,35 @@ def test_names_of_sizes() -> None:
     ).shape == (7, 2)  # fmt: skip
 
 
+def test_a_size_that_is_a_sum_of_others() -> None:
+    axes = {"input_0": {0: "past"}, "input_1": {0: "new"}, "input_2": {0: "past + new"}}
+    inputs = [randn(3, 2), randn(4, 2), randn(7, 2)]
+    read = load(written(lambda a, b, mask: pyapp.cat([a, b]) * mask, inputs, dynamic_axes=axes))
+    assert [info.type.shape[0] for info in (*read.inputs, *read.outputs)] == ["past", "new", *["past + new"] * 2]
+    assert read(randn(0, 2), randn(2, 2), randn(2, 2)).shape == (2, 2)
+    with pytest.raises(ValueError, match=r"'past \+ new' is 7 and 6 in the example"):
+        written(lambda a, b, mask: mask, [*inputs[:2], randn(6, 2)], dynamic_axes=axes)
+
+
+def test_a_file_is_run_beside_its_module(tmp_path: Path) -> None:
+    """What four calls near the example do not tell, further ones do."""
+    path, axes = tmp_path / "model.onnx", {"input_0": {0: "rows"}}
+    export(nn.Linear(2, 3).eval(), randn(3, 2), path, dynamic_axes=axes, verify=True)
+    assert load(path)(randn(5, 2)).shape == (5, 3)
+    for limit, shape in ((2, "1, 2"), (200, "259, 2")):
+        with pytest.raises(ModelError, match=rf"output_0 of the written file is .* apart.*input_0 \({shape}\)"):
+            export(lambda x, n=limit: x * (2 if len(x) < n else 3), randn(3, 2), path, dynamic_axes=axes, verify=True)
+        assert not path.exists()
+
+
+def test_rotary_positions_have_no_last_row() -> None:
+    table = RotaryTable({"head_dim": 4, "max_position_embeddings": 9, "rope_parameters": {}})
+    read = load(written(lambda x: pyapp.rope(x, table.upto(x.shape[1])), randn(2, 5, 1, 4), dynamic_axes={
+        "input_0": {1: "tokens"}}))  # fmt: skip
+    x = randn(2, 300, 1, 4)
+    np.testing.assert_allclose(read(x).numpy(), pyapp.rope(x, table.upto(300)).numpy(), rtol=1e-4, atol=1e-4)
+
+
 def test_a_mask_of_the_input_hides_rows() -> None:
     """Whether a row sees any key depends on the mask, not on the example's."""
 
@@ -374,6 +407,7 @@ def test_wrong_arguments() -> None:
         ("a setting", {"export_params": False}, "export_params=False does nothing here"),
         ("a word", {"strange": 1}, "unexpected keyword argument 'strange'"),
         ("no path", {"external_data": True}, "needs the path of a file"),
+        ("no path to read", {"verify": True}, "needs the path of a file"),
     ]
 
     def refused(_: str, settings: dict[str, Any], message: str) -> None:

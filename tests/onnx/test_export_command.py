@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ import pytest
 import pyapp
 from pyapp import Tensor, no_grad, tensor
 from pyapp.formats import write_safetensors
-from pyapp.models import llama, load_model
+from pyapp.models import llama, load_model, load_speech_model, t5
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.onnx import load
 from tests.models.decoder_configs import SMALL
 from tests.models.picture_folders import write_picture_folder
+from tests.models.sequence_configs import CONFIGS as SEQUENCES
+from tests.models.test_whisper_files import write_folder
+from tests.models.whisper_model import SPEAKING
 from tests.tasks.test_texts import folder as text_folder
 from tests.tasks.test_texts import folders as text_folders
 from tests.together import check_each
@@ -89,12 +93,66 @@ def test_pictures_and_language_models(tmp_path: Path) -> None:
     )
     (writer / "config.json").write_text(json.dumps(config))
     assert run(writer, tmp_path / "written") == 0
-    ids = tensor([[1, 5, 6, 7, 2]])
+    ids = tensor([[1, 5, 6, 7, 2], [1, 9, 5, 8, 6]])
     with no_grad():
-        wanted = load_model(writer, dtype="float32").model(ids)
-    np.testing.assert_allclose(
-        load(tmp_path / "written" / "model.onnx")(ids).numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5
-    )
+        wanted = load_model(writer, dtype="float32").model(ids)  # (2, 5, V)
+    file, past = load(tmp_path / "written" / "model.onnx"), [pyapp.zeros(2, 2, 0, 8)] * 4
+    assert [info.name for info in file.inputs[:4]] == [
+        "input_ids", "attention_mask", "position_ids", "past_key_values.0.key",
+    ]  # fmt: skip
+    assert [info.name for info in file.outputs][:3] == ["logits", "present.0.key", "present.0.value"]
+    for begin, end in ((0, 3), (3, 4), (4, 5)):  # a prompt, then a token at a time
+        places = pyapp.arange(begin, end).expand(2, end - begin)
+        logits, *past = file(ids[:, begin:end], pyapp.ones(2, end, dtype="int64"), places, *past)
+        np.testing.assert_allclose(logits.numpy(), wanted[:, begin:end].numpy(), rtol=1e-4, atol=1e-5)
+    mask, places = tensor([[0, 1], [0, 1]]), tensor([[0, 0], [0, 0]])  # padding before a text is not seen
+    logits, *_ = file(ids[:, :2].flip(1), mask, places, *[pyapp.zeros(2, 2, 0, 8)] * 4)
+    np.testing.assert_allclose(logits[:, 1].numpy(), wanted[:, 0].numpy(), rtol=1e-4, atol=1e-5)
+
+
+def check_decoding(
+    folder: Path, source: dict[str, Tensor], mask: dict[str, Tensor], wanted: Tensor, ids: Tensor
+) -> None:
+    """The encoder's file, then the decoder's without and with what is kept: `wanted` (B, T, V) of ids (B, T)."""
+    encoded, decoder = load(folder / "encoder_model.onnx")(**source), load(folder / "decoder_model_merged.onnx")
+    given = {"encoder_hidden_states": encoded, **mask}
+    past = [info for info in decoder.inputs if info.name.startswith("past_key_values.")]
+    assert [info.name.split(".")[2:] for info in past[:4]] == [
+        ["decoder", "key"], ["decoder", "value"], ["encoder", "key"], ["encoder", "value"],
+    ]  # fmt: skip
+    sizes = [[len(ids) if isinstance(n, str) else n for n in info.type.shape or ()] for info in past]
+    kept = [pyapp.zeros(size[0], size[1], 0, size[3]) for size in sizes]  # (B, H, 0, D)
+    for begin, end in ((0, 3), (3, 4), (4, 6)):
+        values = dict(zip((info.name for info in past), kept, strict=True))
+        logits, *kept = decoder(
+            input_ids=ids[:, begin:end], use_cache_branch=tensor([begin > 0]), **given, **values
+        )  # fmt: skip
+        np.testing.assert_allclose(logits.numpy(), wanted[:, begin:end].numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_encoders_with_decoders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = text_folder(tmp_path / "texts", "bert", "masked-lm", "BertForMaskedLM")
+    config = SEQUENCES["t5"] | {"architectures": ["T5ForConditionalGeneration"]}
+    write_safetensors(texts / "model.safetensors", t5.TASKS["seq2seq-lm"](t5.Config.from_dict(config)).state_dict())
+    (texts / "config.json").write_text(json.dumps(config))
+    assert run(texts, tmp_path / "t5") == 0
+    assert "encoder_model.onnx, " in capsys.readouterr().out
+    model, random = load_task_model(texts, "seq2seq-lm", dtype="float32").model, np.random.RandomState(0)
+    source, ids = tensor(random.randint(5, 15, (2, 5))), tensor(random.randint(5, 15, (2, 6)))
+    mask = tensor([[1] * 5, [1, 1, 1, 0, 0]])
+    with no_grad():
+        wanted = model(source, ids, mask)  # (2, 6, V)
+    masks = {"encoder_attention_mask": mask}
+    check_decoding(tmp_path / "t5", {"input_ids": source, "attention_mask": mask}, masks, wanted, ids)
+
+    (tmp_path / "speech").mkdir()
+    speech = write_folder(tmp_path / "speech", shape=replace(SPEAKING, n_text_ctx=48))
+    assert run(speech, tmp_path / "whisper") == 0
+    assert "for speech-recognition" in capsys.readouterr().out
+    mel = pyapp.randn(2, 8, 20)
+    with no_grad():
+        wanted = load_speech_model(speech, dtype="float32").model(mel, ids)  # (2, 6, V)
+    check_decoding(tmp_path / "whisper", {"input_features": mel}, {}, wanted, ids)
 
 
 def test_mistakes(folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

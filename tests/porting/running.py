@@ -31,6 +31,7 @@ NAMES = (
     "surgery",
     "signals",
     "graphs",
+    "quantized_models",
     "quantized_training",
     "loading",
     "model_library",

@@ -79,7 +79,7 @@ def test_examples_and_fields(client: Any, monkeypatch: pytest.MonkeyPatch) -> No
         lacking = {
             "/predict": "model",
             "/classify": "model",
-            "/v1/audio/translations": "task",
+            "/v1/audio/translations": "model",
             "/infill": "input_suffix",
             "/v1/forecast": "model",
         }

@@ -16,7 +16,8 @@ from pyapp.events import Cancel, Done, Error, Event, Item, Token
 from pyapp.models import load_model
 from pyapp.nn import quantize
 from pyapp.serve.blocks import START, BlockPool, name_of
-from pyapp.serve.scheduler import BLOCK, TOGETHER, Scheduler, Text
+from pyapp.serve.scheduler import BLOCK, TOGETHER, Scheduler
+from pyapp.serve.writing import Text
 from pyapp.text.generation.generate import Session, generate
 from pyapp.text.generation.options import SamplingOptions
 from pyapp.text.generation.session import PROMPT_PASS

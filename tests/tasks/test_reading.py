@@ -25,7 +25,7 @@ from pyapp import from_numpy, tasks
 from pyapp.cli import cli
 from pyapp.events import Cancel, Done, Error, Item, Notice, Progress, Region, TextLine
 from pyapp.formats import BytesSource
-from pyapp.models.loading.reading import load_reading_model
+from pyapp.models.loading.text_readers import load_reading_model
 from pyapp.recipes.chooser import Chooser
 from pyapp.vision.page.writers import as_csv, as_hocr, as_html, plain_text
 from tests.together import collect

@@ -22,7 +22,7 @@ from tests.audio import listening_parrot
 from tests.audio.listening_parrot import counting, steady
 from tests.audio.networks import speaker_network, speech_network
 from tests.audio.sounds import RATE, place, silence
-from tests.together import collect
+from tests.together import collect, collect_and_count
 
 pytestmark = pytest.mark.native_only
 
@@ -245,22 +245,9 @@ def test_the_event_loop_runs_meanwhile(loads: list[Any], monkeypatch: pytest.Mon
 
     monkeypatch.setattr(listening_parrot.ParrotSession, "step", slow)
 
-    async def run() -> tuple[int, int]:
-        beats = 0
-
-        async def beat() -> None:
-            nonlocal beats
-            while True:
-                beats += 1
-                await asyncio.sleep(0)
-
-        heart = asyncio.ensure_future(beat())
-        events = [event async for event in tasks.transcribe(counting(1, 2, 3), model=loaded)]
-        heart.cancel()
-        return beats, sum(isinstance(event, Partial) for event in events)
-
-    beats, partials = asyncio.run(run())
-    assert partials >= 3 and beats > 0.8 * partials
+    events, turns = collect_and_count(tasks.transcribe(counting(1, 2, 3), model=loaded))
+    partials = sum(isinstance(event, Partial) for event in events)
+    assert partials >= 3 and turns > 0.8 * partials
 
 
 # -- the microphone

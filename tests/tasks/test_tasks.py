@@ -18,7 +18,7 @@ from pyapp.formats import write_tokenizer_bin
 from pyapp.tasks.core import Result, Step
 from pyapp.text.tokenization.tokenizer import Tokenizer
 from tests.text.parrot import STORY, Parrot, make_vocabulary
-from tests.together import collect
+from tests.together import collect, collect_and_count
 
 pytestmark = pytest.mark.native_only
 
@@ -125,11 +125,12 @@ def test_closing_ends_a_task(tokenizer: Tokenizer) -> None:
     asyncio.run(run())
 
 
-def test_closing_ends_the_loading_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("start", [lambda: tasks.generate("x"), lambda: tasks.merge("x", "adapter", "out")])
+def test_closing_ends_the_loading_too(start: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Cancel] = []
     ended: list[bool] = []
 
-    def load_model(*args: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
+    def load_model(*args: Any, report: Callable[[Event], None], cancel: Cancel, **settings: Any) -> Any:
         seen.append(cancel)
         report(Progress("download", 0, 9, "bytes"))
         deadline = time.monotonic() + 10
@@ -144,7 +145,7 @@ def test_closing_ends_the_loading_too(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks.unload()
 
     async def run() -> None:
-        events = tasks.generate("x")
+        events = start()
         assert isinstance(await anext(events), Progress)
         await events.aclose()
 
@@ -162,22 +163,8 @@ def test_the_event_loop_runs_between_tokens(tokenizer: Tokenizer, monkeypatch: p
 
     monkeypatch.setattr(model.model, "forward_cached", slow)
 
-    async def run() -> tuple[int, int]:
-        beats = 0
-
-        async def beat() -> None:
-            nonlocal beats
-            while True:
-                beats += 1
-                await asyncio.sleep(0)
-
-        heart = asyncio.ensure_future(beat())
-        tokens = [event async for event in tasks.generate(model, "", {"temperature": 0}, eager=True)]
-        heart.cancel()
-        return beats, len(tokens)
-
-    beats, tokens = asyncio.run(run())
-    assert beats > 0.8 * tokens
+    tokens, turns = collect_and_count(tasks.generate(model, "", {"temperature": 0}, eager=True))
+    assert turns > 0.8 * len(tokens)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +211,11 @@ def test_errors_become_events(
     assert len(events) == 1 and isinstance(events[0], Error)
     for got, wanted in zip((events[0].what, events[0].where, events[0].hint), expected, strict=True):
         assert got == wanted if wanted is None or got is None else wanted in got
+
+
+def test_arguments_that_do_not_fit_are_no_defect_of_pyapp() -> None:
+    (event,) = collect(tasks.inspect())  # type: ignore[call-arg]
+    assert "missing 1 required positional argument: 'source'" in event.what and "defect" not in str(event.hint)
 
 
 def test_options_are_checked_before_the_model_is_loaded(loads: list[Any]) -> None:

@@ -41,6 +41,7 @@ from tests.text.picture_chat_model import (
 CLASSES = {
     "qwen2_vl": "Qwen2VL",
     "qwen3_vl": "Qwen3VL",
+    "qwen3_5": "Qwen3_5",
     "idefics3": "Idefics3",
     "llava": "Llava",
     "gemma3": "Gemma3",
@@ -189,9 +190,10 @@ def watched(kind: str, folder: Path) -> dict[str, Any]:
     write_video_chat_model(folder, kind)
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     settings = {key: value for key, value in PROCESSORS[ALIKE.get(kind, kind)].items() if "type" not in key}
-    name = "Qwen3VL" if kind == "qwen3_vl" else "Qwen2VL"
-    own = {key: value for key, value in WATCHES.items() if "type" not in key} if kind == "qwen3_vl" else settings
-    made = getattr(transformers, f"{CLASSES.get(kind, 'Qwen2_5_VL')}Processor")
+    told = ALIKE.get(kind, kind) == "qwen3_vl"
+    name = "Qwen3VL" if told else "Qwen2VL"
+    own = {key: value for key, value in WATCHES.items() if "type" not in key} if told else settings
+    made = getattr(transformers, f"{'Qwen3VL' if told else CLASSES.get(kind, 'Qwen2_5_VL')}Processor")
     processor = made(
         transformers.Qwen2VLImageProcessorPil(**settings), tokenizer,
         getattr(transformers, f"{name}VideoProcessor")(do_sample_frames=False, cap_pixels_per_frame=False, **own),

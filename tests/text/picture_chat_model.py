@@ -185,6 +185,7 @@ MODELS = {"gemma3_crops": "gemma3"}  # which have the models of others
 ALIKE = {
     "qwen2_5_vl": "qwen2_vl",
     "qwen3_vl_moe": "qwen3_vl",
+    "qwen3_5": "qwen3_vl",
 }  # whose templates and processors are those of another one
 
 
@@ -274,7 +275,7 @@ def conversation(pictures: Any) -> list[dict[str, Any]]:
 
 
 FRAMES = (5, 16, 24)  # of a video: how many, rows and columns, which the processors leave as they are
-VIDEOS = {"qwen2_vl": 2.0, "qwen2_5_vl": 8.0, "qwen3_vl": 2.0}  # the frames of a second
+VIDEOS = {"qwen2_vl": 2.0, "qwen2_5_vl": 8.0, "qwen3_vl": 2.0, "qwen3_5": 2.0}  # the frames of a second
 WATCHES = {"video_processor_type": "Qwen3VLVideoProcessor", "patch_size": 4, "merge_size": 2,
            "size": {"shortest_edge": 512, "longest_edge": 8192}}  # fmt: skip
 STAND_IN = "<|img_thumbnail|>"  # whose number the token of videos has
@@ -290,7 +291,7 @@ def write_video_chat_model(folder: Path, kind: str) -> Path:
         path.write_text(path.read_text().replace(old, new))
     config = config_of(kind) | {"video_token_id": IDS[STAND_IN]}
     (folder / "config.json").write_text(json.dumps(config))
-    if kind == "qwen3_vl":
+    if ALIKE.get(kind, kind) == "qwen3_vl":
         (folder / "video_preprocessor_config.json").write_text(json.dumps(WATCHES))
     return folder
 

@@ -105,6 +105,15 @@ def test_messages_that_are_none() -> None:
         render("nothing", [USER], add_generation_prompt=False, continue_final_message=True)
 
 
+def test_thoughts_are_continued() -> None:
+    source = "{% for m in messages %}<{{ m.reasoning_content }}>{{ m.content }}{% endfor %}"
+    chat = [USER, {"role": "assistant", "content": "", "thinking": "Let me see "}]
+    options = {"add_generation_prompt": False, "continue_final_message": "thinking"}
+    assert render(source, chat, **options) == f"<>{USER['content']}<Let me see "  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="no 'other' to continue"):
+        render(source, chat, **options | {"continue_final_message": "other"})  # type: ignore[arg-type]
+
+
 def test_the_date() -> None:
     now = datetime(2024, 7, 26)
     assert render("{{ strftime_now('%d %b %Y') }}", [USER], now=now) == "26 Jul 2024"
@@ -114,6 +123,8 @@ def test_formats_of_texts() -> None:
     source = "{{ '%s: %03d, %.2f%%, %-4s|' % ('a', 7, 1.5, none) }}{{ '%(b)s' % {'b': 2} }}"
     source += "{{ '%s * %s' % (messages[0].content, 1) }}"
     assert render(source, [USER]) == f"a: 007, 1.50%, None|2{USER['content']} * 1"
+    source = "{{ '%s-%02d' | format('a', 3) }} {{ '%(b)s' | format(b=1) }} {{ '{} {:>4}|'.format('a', 3) }}"
+    assert render(source + "{{ '{1}{x:.1f}{{}}'.format(1, 2, x=1.25) }}", [USER]) == "a-03 1 a    3|21.2{}"
 
 
 GROW = "{{% set n = namespace(x='ab') %}}{{% for a in range(99) %}}{{% set n.x = {} %}}{{% endfor %}}"
@@ -147,7 +158,13 @@ HOSTILE = {
     "too deeply": "{% set a %}" * 500 + "{% endset %}" * 500,
     "steps|seconds": "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(19) }}",
     "unsafe": "{{ ''.__class__.__mro__ }}",
-    "unsafe|safely|not safe": "{{ ''.format(1) }}",
+    "unsafe|safely|not safe": "{{ ''.format_map({}) }}",
+    "an attribute or an item": "{{ '{0.__class__}'.format(1) }}",
+    "has a name in a width": "{{ '{:{}}'.format(1, 99999999) }}",
+    "3 digits": "{{ '{:99999999}'.format(1) }}",
+    "only texts and numbers can be formatted\\.": "{{ '{}'.format([messages]) }}",
+    "777,216 char": "{{ ('{0}' * 99999).format('a' * 99999) }}",
+    "e than 3 digits": "{{ '%99999999d' | format(1) }}",
     "more than 3 digits": "{{ '%99999999d' % 1 }}",
     "than 3 digits": "{{ '%.*f' % (99999999, 1) }}",
     "more than 3": "{{ ('%' ~ '0' * 200 ~ '99999999d') % 1 }}",

@@ -202,7 +202,7 @@ def test_a_folder_writes_and_answers(tmp_path: Path) -> None:
 def test_texts_of_a_server_take_turns() -> None:
     pytest.importorskip("starlette")
     from pyapp.serve.denoiser import Denoiser
-    from pyapp.serve.scheduler import Text
+    from pyapp.serve.writing import Text
 
     runner = Denoiser(make("llada"), Words(), rows=2)  # type: ignore[arg-type]
     heard: list[list[Event]] = [[], [], []]

@@ -183,6 +183,7 @@ VALUES: list[tuple[Any, list[str], list[str]]] = [
     ({"type": "integer", "format": "int32", "x-order": 1, "uniqueItems": False, "maximum": 3}, ["3", "-5"], ["4"]),
     ({"anyOf": [{"type": "null"}, {"type": "string"}], "type": "null"}, ["null"], ['"a"']),
     ({"$ref": "#/$defs/a", "minimum": 2, "$defs": {"a": {"type": "integer", "maximum": 3}}}, ["2", "3"], ["1", "4"]),
+    ({"$ref": "#/$defs/a%20b~1c", "$defs": {"a b/c": {"const": 2}}}, ["2"], ["1"]),  # as addresses spell names
     ({"oneOf": [{"properties": {"k": {"const": kind}}, "required": ["k"]} for kind in "ab"], "type": "object",
       "discriminator": {"propertyName": "k"}}, ['{"k": "a"}', '{"k": "b"}'], ["{}", '{"k": "c"}']),
     ({"type": "array", "items": {"type": "null"}}, ["[]", "[null]", "[null, null,null]"],

@@ -67,6 +67,10 @@ def golden(name: str) -> list[Any]:
             (high, wide), side = found["spatial_shapes"][0], processor.patch_size
             values = values[0, : high * wide].reshape(high, wide, side, side, 3).transpose(4, 0, 2, 1, 3)
             values = values.reshape(1, 3, high * side, wide * side)
+        if kind == "Gemma4":  # after the patches of a picture is padding
+            wide, high = found["image_position_ids"][0].max(0).astype(int) + 1
+            one = values[0, : high * wide].reshape(high, wide, *[processor.patch_size] * 2, 3)
+            values = one.transpose(4, 0, 2, 1, 3).reshape(1, 3, *(n * processor.patch_size for n in (high, wide)))
         if "image_grid_thw" in found:
             values = whole(values, *found["image_grid_thw"][0][1:], processor.patch_size)
         numbers = [float(f"{value:.6g}") for value in shown(values, 96)]

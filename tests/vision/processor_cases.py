@@ -73,6 +73,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"size": {"longest_edge": 50}, "max_image_size": {"longest_edge": 26}, "do_image_splitting": False},
     ),
     "smolvlm": ("SmolVLM", {"size": {"longest_edge": 31}, "max_image_size": {"longest_edge": 32}}),
+    "cohere2_vision": ("Cohere2Vision", {"size": square(14), "max_patches": 7}),
+    "gemma4": ("Gemma4", {"patch_size": 3, "pooling_kernel_size": 2, "max_soft_tokens": 70}),
     "qwen2_vl": ("Qwen2VL", {"min_pixels": 400, "max_pixels": 800, "patch_size": 5}),
     "qwen2_vl_small": ("Qwen2VL", {"size": {"shortest_edge": 4000, "longest_edge": 9000}, "patch_size": 3}),
     "paddleocr_vl": ("PaddleOCRVL", {"min_pixels": 400, "max_pixels": 3000, "patch_size": 15}),

@@ -56,6 +56,7 @@ def test_pictures_are_prepared_as_by_transformers(name: str) -> None:
                 "sam3",
                 "eomt",
                 "eomt_split",
+                "cohere2_vision",
             )
             else 1e-4
         )

@@ -14,6 +14,7 @@ from copy import deepcopy
 from typing import Any
 
 from ...engine import Device, DType, Tensor, no_grad, ops
+from ...engine.autograd import grad as autograd_grad
 from ...engine.processes.collectives import broadcast
 from ...engine.processes.differentiable import sum_of_gradients
 from ...engine.processes.mesh import DeviceMesh
@@ -299,6 +300,33 @@ class DTensor(Tensor):
             raise ArgumentError(f"backward: the gradient of a DTensor is one, not {describe(gradient)}")
         given = gradient.redistribute(placements=self._gradients())._local_tensor
         self._local_tensor.backward(given, retain_graph, create_graph, inputs)
+
+    @staticmethod
+    def _gradients_of(outputs: Any, inputs: Any, grad_outputs: Any, settings: Any) -> tuple[Any, ...]:
+        """autograd.grad where DTensors are among the inputs or outputs; all processes of the mesh call it."""
+        roots, wanted = ([x] if isinstance(x, Tensor) else list(x) for x in (outputs, inputs))
+        given = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(roots))
+        ends: list[Tensor] = []
+        weights: list[Any] = []
+        for root, weight in zip(roots, given, strict=True):
+            if not isinstance(root, DTensor):
+                ends.append(root)
+                weights.append(weight)
+            elif weight is None:
+                ends.append(root.full_tensor())
+                weights.append(None)
+            elif isinstance(weight, DTensor):
+                ends.append(root._local_tensor)
+                weights.append(weight.redistribute(placements=root._gradients())._local_tensor)
+            else:
+                raise ArgumentError(f"grad: the gradient of a DTensor is one, not {describe(weight)}")
+        parts = [x._local_tensor if isinstance(x, DTensor) else x for x in wanted]
+        return tuple(
+            distributed(found, x._mesh, x._gradients(), x.shape)
+            if isinstance(x, DTensor) and found is not None
+            else found
+            for found, x in zip(autograd_grad(ends, parts, weights, **settings), wanted, strict=True)
+        )
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """`hook(gradient)` gets the gradient as a DTensor, and may return another one."""

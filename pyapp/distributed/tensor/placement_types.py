@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pyapp.dataclass import dataclass
+from pyapp.errors import ArgumentError
 
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
+
+REDUCTIONS = ("sum", "avg", "max", "min", "product")
 
 
 class Placement:
@@ -19,7 +22,7 @@ class Placement:
         return isinstance(self, Replicate)
 
     def is_partial(self) -> bool:
-        """Whether the whole is a sum."""
+        """Whether the whole is what theirs give together."""
         return isinstance(self, Partial)
 
 
@@ -37,13 +40,15 @@ class Replicate(Placement):
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """The whole is the sum of what they have. NotImplementedError for another `reduce_op` than "sum"."""
+    """The whole is what theirs give together: `reduce_op` is "sum", "avg", "max", "min" or "product". Sums alone are
+    computed with; others become the whole first.
+    """
 
     reduce_op: str = "sum"
 
     def __post_init__(self) -> None:
-        if self.reduce_op != "sum":
-            raise NotImplementedError(f"Partial: the whole is a sum here, not by {self.reduce_op!r:.40}")
+        if self.reduce_op not in REDUCTIONS:
+            raise ArgumentError(f"Partial: reduce_op is one of {', '.join(REDUCTIONS)}, not {self.reduce_op!r:.40}")
 
     def __repr__(self) -> str:
-        return "Partial()"
+        return "Partial()" if self.reduce_op == "sum" else f"Partial({self.reduce_op})"

@@ -194,7 +194,7 @@ class _Plan:
         free = {label for label in (*result, *summed) if label is not None}
         for at in range(mesh.ndim):
             options: list[Any] = []  # of equally cheap ones the first is taken: parts before summands
-            partial = frozenset(i for i, (x, _) in enumerate(tensors) if isinstance(x.placements[at], Partial))
+            partial = frozenset(i for i, (x, _) in enumerate(tensors) if x.placements[at] == Partial())
             for x, labels in tensors:
                 place = x.placements[at]
                 if isinstance(place, Shard) and labels[place.dim] in free and labels[place.dim] not in options:

@@ -38,12 +38,21 @@ def converted(
     match given, wanted:
         case (Shard(dim), Shard(other)) if dim % x.ndim == other % x.ndim:
             return x
-        case (Replicate(), Replicate()) | (Partial(), Partial()):
+        case (Replicate(), Replicate()):
             return x
-        case (Partial(), Replicate()):
+        case (Partial(), Partial()) if given == wanted:
+            return x
+        case (Partial("sum"), Replicate()):
             return sum_over_ranks(x, group)
-        case (Partial(), Shard(dim)):
+        case (Partial("sum"), Shard(dim)):
             return sum_of_part(x, group, dim)
+        case (Partial("avg"), Replicate() | Shard()):
+            return converted(x, Partial(), wanted, group) / group.size()
+        case (Partial(how), Replicate()):
+            every = gather_parts(x.unsqueeze(0), group, 0, group.size())  # (ranks, …)
+            return every.amax(0) if how == "max" else every.amin(0) if how == "min" else every.prod(0)
+        case (Partial(), Shard(dim)):
+            return own_part(converted(x, given, Replicate(), group), group, dim)
         case (Shard(dim), Replicate()):
             return gather_parts(x, group, dim, _total(x, dim, group) if total is None else total)
         case (Replicate(), Shard(dim)):
@@ -119,6 +128,8 @@ def redistributed(
     for at in range(mesh.ndim):
         if now[at] != wanted[at]:
             if isinstance(wanted[at], Partial):
-                raise ArgumentError(f"redistribute: a tensor cannot go from {given[at]} to Partial(), which is a sum")
+                raise ArgumentError(
+                    f"redistribute: a tensor cannot go from {given[at]} to {wanted[at]}, which only results have"
+                )
             local = converted(local, now[at], wanted[at], groups[at])
     return local

@@ -217,6 +217,7 @@ def _cached_self_attention(
 
 
 _MASKED, _MASKED_BACKWARD = K["masked_attention"], K["masked_attention_backward"]
+_PAIRS, _PAIR_ROWS = K["masked_attention_pairs"], 256
 _MASKED_TYPES = (_F32, _dtype.float16, _dtype.bfloat16)
 _MASK_TYPES = (*_MASKED_TYPES, _dtype.bool_)
 
@@ -300,6 +301,21 @@ def _kept_behind(q: Tensor, v: Tensor) -> tuple[int, int] | None:
     return -(-2 * queries * v.shape[3] // 16) * 16, 8 * queries
 
 
+def _by_pairs(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether masked_attention_pairs takes it, without a mask: 16 bits, heads of 128 that begin where 16 bytes do, and
+    enough rows."""
+    least = q.device.backend.attention_pairs
+    return (
+        0 < least <= q.shape[0] * q.shape[2] * -(-q.shape[1] // _PAIR_ROWS)
+        and q.shape[3] == v.shape[3] == 128
+        and q.dtype is not _F32
+        and all(
+            (x.storage.address.value + 2 * x.offset) % 16 == 0 and x.strides[0] % 8 == x.strides[1] % 8 == 0
+            for x in (q, k, v)
+        )
+    )
+
+
 def _sight(q: Tensor, k: Tensor, causal: bool) -> tuple[int, int]:
     """The number of keys to which each row attends, before and after its position."""
     tokens, keys = q.shape[1], k.shape[1]
@@ -374,7 +390,7 @@ def _of_few_rows(q: Tensor, k: Tensor, v: Tensor, before: int, after: int, scale
         return None
     folded = None
     if tokens == 1:  # the heads of all batch entries
-        q = q if q.strides[2:] == (size, 1) and batch in (1, q.strides[0] // (heads * size)) else dense(q)
+        q = q if q.strides[2:] == (size, 1) and (batch == 1 or q.strides[0] == heads * size) else dense(q)
         texts, own, kv = 1, batch * heads, batch * kv_heads
     else:
         folded = _folded(q) if heads == kv_heads else None
@@ -436,7 +452,8 @@ def _masked_attention(
         y = make(Storage(sum(behind), q.device), shape, contiguous_strides(shape), q.dtype)
         workspace, workers = Part(y, behind[0]), 2
     dims = _masked_dims(q, k, v, mask, before, after, workers, scale, softcap)
-    _MASKED.launch(q.numel() * k.shape[1] >> 10, y, q, k, v, mask, workspace, *dims, scale, softcap or 0.0)
+    kernel = _PAIRS if dims[-1] and _by_pairs(q, k, v) else _MASKED
+    kernel.launch(q.numel() * k.shape[1] >> 10, y, q, k, v, mask, workspace, *dims, scale, softcap or 0.0)
     return y
 
 

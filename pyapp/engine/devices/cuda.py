@@ -140,6 +140,7 @@ class Cuda(Backend):
     def __init__(self, card: Card, index: int | None = None) -> None:
         self.card = card
         self.keeps_softmax = card.capability >= (8, 0)  # whose tensor cores compute it
+        self.attention_pairs = 2 * card.multiprocessors if card.pairs else 0  # fewer blocks leave some of them idle
         self.index = index
         self._plans = plans(card.multiprocessors)
         self.kernels = set(self._plans)

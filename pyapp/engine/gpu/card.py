@@ -29,6 +29,7 @@ class Card:
     multiprocessors: int
     most_blocks: int  # of one launch: enough to fill the card a few times
     most_shared: int  # bytes of dynamic shared memory of a block
+    pairs = False  # whether two warpgroups of a block compute attention (native/cuda/attention_pairs.cu)
     overlap = False  # whether kernels of a Graph start before those in front have ended
     variants = True  # whether kernels that have variants are compiled one by one
     slab: int  # bytes that small blocks of memory are cut from; 0: each is allocated by itself

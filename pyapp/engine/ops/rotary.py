@@ -8,9 +8,11 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function
+from ..grad_mode import STATE
 from ..op import op
 from ..tensor import Tensor, empty_contiguous
 from ..user_errors import describe
+from .create import arange
 from .stacking import cat, stack
 
 _ROWS = 4096  # of a table that are computed at a time, in float64
@@ -45,7 +47,10 @@ def rope_table(positions: int, head_dim: int, theta: float = 10000.0) -> Tensor:
 def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Tensor:
     """Rotates pairs of the first R features of x (..., T, H, D) by the angles of their positions."""
     tokens, rotated = x.shape[-3], 2 * table.shape[1]
-    if position is None or position.numel() == 1:
+    if STATE.traced and position is not None:
+        places = position if position.shape[-1] == tokens else position + arange(tokens, device=position.device)
+        angles = table[places]  # (T, R / 2, 2) or (B, T, R / 2, 2)
+    elif position is None or position.numel() == 1:
         start = 0 if position is None else int(position.item())
         if start < 0 or start + tokens > table.shape[0]:
             last = start + tokens - 1

@@ -11,6 +11,7 @@ from typing import Any
 from ...engine.lazy import np
 from ...errors import FileFormatError
 from .. import config, ops
+from ..backend import is_float_dtype
 from ..web_files import get_file
 
 _CLASSES = "https://storage.googleapis.com/download.tensorflow.org/data/imagenet_class_index.json"
@@ -33,7 +34,7 @@ def preprocess_input(x: Any, data_format: str | None = None, mode: str = "caffe"
     is_array = isinstance(x, np.ndarray)
     if is_array:
         x = x.astype(config.floatx()) if x.dtype.kind != "f" else x
-    else:
+    elif not is_float_dtype(x.dtype):
         x = ops.cast(x, config.floatx())
     if mode == "tf":
         return x / 127.5 - 1.0

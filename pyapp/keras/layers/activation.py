@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, ops
-from .. import activations, constraints, initializers, regularizers
+from .. import activations
 from ..activations import softmax
 from ..core import Layer
 from ..masking import exclude
+from .weight_rules import add_weight, set_rules
 
 __all__ = ["ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"]
 
@@ -74,19 +75,12 @@ class PReLU(Layer):
         shared_axes: Any = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(**settings)
-        self.alpha_initializer = initializers.get(alpha_initializer)
-        self.alpha_regularizer, self.alpha_constraint = (
-            regularizers.get(alpha_regularizer),
-            constraints.get(alpha_constraint),
-        )
+        set_rules(self, "alpha", alpha_initializer, alpha_regularizer, alpha_constraint)
         self.shared_axes = (shared_axes,) if isinstance(shared_axes, int) else tuple(shared_axes or ())
 
     def build(self, input_shape: Any) -> None:
         sizes = [1 if axis in self.shared_axes else size for axis, size in enumerate(input_shape)][1:]
-        self.alpha = self.add_weight(
-            sizes, self.alpha_initializer, name="alpha", regularizer=self.alpha_regularizer,
-            constraint=self.alpha_constraint,
-        )  # fmt: skip
+        self.alpha = add_weight(self, "alpha", sizes)
 
     def call(self, inputs: Tensor) -> Tensor:
         return inputs.relu() - self.alpha * (-inputs).relu()

@@ -21,6 +21,7 @@ class DataFormatLayer(Layer):
     """A layer whose channels are last or first: `channels_first` says it."""
 
     channels_first = False
+    keras_has_data_format = True  # else it is written only if channels are first
 
     @property
     def data_format(self) -> str:
@@ -28,7 +29,10 @@ class DataFormatLayer(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, with the data_format that a session's setting chose."""
-        return {**super().get_config(), "data_format": self.data_format}
+        config = {**super().get_config(), "data_format": self.data_format}
+        if not (self.keras_has_data_format or self.channels_first):
+            del config["data_format"]
+        return config
 
 
 class ChannelsLayer(DataFormatLayer):

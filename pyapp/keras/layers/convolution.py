@@ -9,12 +9,13 @@ from typing import Any
 from ...engine import Tensor
 from ...nn import functional as F
 from ...train.metrics import in_float32
-from .. import activations, constraints, initializers, regularizers
+from .. import activations
 from ..arguments import one_of, positive_integer
 from ..nn_functions import conv, conv_transpose, same_padding
 from ..weight_attributes import AdaptedWeight
 from .channels import ChannelsLayer
 from .lora import LoraLayer
+from .weight_rules import add_weight, set_rules
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "DepthwiseConv1D",
@@ -51,11 +52,7 @@ class _Convolution(ChannelsLayer):
         self.dilation_rate = sizes(dilation_rate, self.dims, f"{kind}: dilation_rate")
         self.padding = one_of(f"{kind}: padding", padding, self.paddings)
         self.activation, self.use_bias = activation, use_bias
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.bias_regularizer, self.bias_constraint = (
-            regularizers.get(bias_regularizer),
-            constraints.get(bias_constraint),
-        )
+        set_rules(self, "bias", bias_initializer, bias_regularizer, bias_constraint)
         self.bias: Tensor | None = None
 
     @property
@@ -65,10 +62,7 @@ class _Convolution(ChannelsLayer):
 
     def _add_bias(self, channels: int) -> None:
         if self.use_bias:
-            self.bias = self.add_weight(
-                (channels,), self.bias_initializer, name="bias", regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )  # fmt: skip
+            self.bias = add_weight(self, "bias", (channels,))
 
     def _bias(self) -> Tensor | None:
         return None if self.bias is None else in_float32(self.bias)
@@ -122,20 +116,13 @@ class _Conv(_Convolution, LoraLayer):
         self.groups = positive_integer(f"{kind}: groups", groups)
         if filters % groups:
             raise ValueError(f"{kind}: filters ({filters}) must be a multiple of groups ({groups})")
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.kernel_regularizer, self.kernel_constraint = (
-            regularizers.get(kernel_regularizer),
-            constraints.get(kernel_constraint),
-        )
+        set_rules(self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint)
 
     def build(self, input_shape: Any) -> None:
         channels = self._check(input_shape)
         if channels % self.groups:
             raise ValueError(f"{channels} channels do not divide into {self.groups} groups")
-        self.kernel = self.add_weight(
-            (*self.kernel_size, channels // self.groups, self.filters), self.kernel_initializer, name="kernel",
-            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
-        )  # fmt: skip
+        self.kernel = add_weight(self, "kernel", (*self.kernel_size, channels // self.groups, self.filters))
         self._add_bias(self.filters)
         self._enable_given_lora()
 
@@ -191,9 +178,7 @@ class _Depthwise(_Convolution):
             bias_regularizer, bias_constraint, activity_regularizer, **settings,
         )  # fmt: skip
         self.depth_multiplier = positive_integer(f"{type(self).__name__}: depth_multiplier", depth_multiplier)
-        self.depthwise_initializer = initializers.get(depthwise_initializer)
-        self.depthwise_regularizer = regularizers.get(depthwise_regularizer)
-        self.depthwise_constraint = constraints.get(depthwise_constraint)
+        set_rules(self, "depthwise", depthwise_initializer, depthwise_regularizer, depthwise_constraint)
 
     def build(self, input_shape: Any) -> None:
         channels = self._check(input_shape)
@@ -201,10 +186,7 @@ class _Depthwise(_Convolution):
         self._add_bias(channels * self.depth_multiplier)
 
     def _add_kernel(self, channels: int, name: str) -> None:
-        self.kernel = self.add_weight(
-            (*self.kernel_size, channels, self.depth_multiplier), self.depthwise_initializer, name=name,
-            regularizer=self.depthwise_regularizer, constraint=self.depthwise_constraint,
-        )  # fmt: skip
+        self.kernel = add_weight(self, "depthwise", (*self.kernel_size, channels, self.depth_multiplier), name)
 
     def _depthwise(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """Channels-first."""
@@ -246,17 +228,13 @@ class _Separable(_Depthwise):
             depthwise_constraint, bias_constraint, **settings,
         )  # fmt: skip
         self.filters = positive_integer(f"{type(self).__name__}: filters", filters)
-        self.pointwise_initializer = initializers.get(pointwise_initializer)
-        self.pointwise_regularizer = regularizers.get(pointwise_regularizer)
-        self.pointwise_constraint = constraints.get(pointwise_constraint)
+        set_rules(self, "pointwise", pointwise_initializer, pointwise_regularizer, pointwise_constraint)
 
     def build(self, input_shape: Any) -> None:
         channels = self._check(input_shape)
         self._add_kernel(channels, "depthwise_kernel")
-        self.pointwise_kernel = self.add_weight(
-            (*(1,) * self.dims, channels * self.depth_multiplier, self.filters), self.pointwise_initializer,
-            name="pointwise_kernel", regularizer=self.pointwise_regularizer, constraint=self.pointwise_constraint,
-        )  # fmt: skip
+        shape = (*(1,) * self.dims, channels * self.depth_multiplier, self.filters)
+        self.pointwise_kernel = add_weight(self, "pointwise", shape, "pointwise_kernel")
         self._add_bias(self.filters)
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
@@ -298,18 +276,11 @@ class _Transposed(_Convolution):
         if any(n >= stride for n, stride in zip(self.output_padding or (), self.strides, strict=False)):
             raise ValueError(f"{kind}: output_padding {output_padding} must be below strides {self.strides}")
         self.filters = positive_integer(f"{kind}: filters", filters)
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.kernel_regularizer, self.kernel_constraint = (
-            regularizers.get(kernel_regularizer),
-            constraints.get(kernel_constraint),
-        )
+        set_rules(self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint)
 
     def build(self, input_shape: Any) -> None:
         channels = self._check(input_shape)
-        self.kernel = self.add_weight(
-            (*self.kernel_size, self.filters, channels), self.kernel_initializer, name="kernel",
-            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
-        )  # fmt: skip
+        self.kernel = add_weight(self, "kernel", (*self.kernel_size, self.filters, channels))
         self._add_bias(self.filters)
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from ..nn_functions import conv
 from .channels import DataFormatLayer
 from .convolution import sizes
 from .recurrent import RNN, LSTMCell, of_the_cell
+from .weight_rules import add_weight
 
 __all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
 
@@ -35,10 +36,12 @@ class ConvLSTMCell(LSTMCell):
 
     def build(self, input_shape: Any) -> None:
         gates = 4 * self.filters
-        self.kernel = self._weight("kernel", (*self.kernel_size, input_shape[-1], gates))
-        self.recurrent_kernel = self._weight("recurrent_kernel", (*self.kernel_size, self.filters, gates))
+        self.kernel = add_weight(self, "kernel", (*self.kernel_size, input_shape[-1], gates))
+        self.recurrent_kernel = add_weight(
+            self, "recurrent", (*self.kernel_size, self.filters, gates), "recurrent_kernel"
+        )
         if self.use_bias:
-            self.bias = self._weight("bias", (gates,))
+            self.bias = add_weight(self, "bias", (gates,))
 
     def input_part(self, x: Tensor) -> Tensor:
         """(B, steps, …, channels) or (B, …, channels) -> (…, 4 * filters)."""

@@ -8,11 +8,12 @@ from typing import Any
 
 from ...engine import Tensor, no_grad, ops
 from ...engine.dtype import as_dtype
-from .. import activations, constraints, initializers, quantizers, regularizers
+from .. import activations, initializers, quantizers
 from ..masking import set_mask
 from ..quantizers import AbsMaxQuantizer
 from ..weight_attributes import AdaptedWeight
 from .quantized import QuantizedLayer, WithInputsGradient
+from .weight_rules import add_weight, set_rules
 
 __all__ = ["Dense", "EinsumDense", "Embedding", "ReversibleEmbedding"]
 
@@ -39,16 +40,8 @@ class Dense(QuantizedLayer):
                 f"integer, not {units!r}"
             )
         self.units, self.activation, self.use_bias = units, activation, use_bias
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.kernel_regularizer, self.bias_regularizer = (
-            regularizers.get(kernel_regularizer),
-            regularizers.get(bias_regularizer),
-        )
-        self.kernel_constraint, self.bias_constraint = (
-            constraints.get(kernel_constraint),
-            constraints.get(bias_constraint),
-        )
+        set_rules(self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint)
+        set_rules(self, "bias", bias_initializer, bias_regularizer, bias_constraint)
         self.bias: Tensor | None = None
 
     def build(self, input_shape: Any) -> None:
@@ -56,10 +49,7 @@ class Dense(QuantizedLayer):
             (input_shape[-1], self.units), self.kernel_initializer, self.kernel_regularizer, self.kernel_constraint
         )
         if self.use_bias:
-            self.bias = self.add_weight(
-                (self.units,), self.bias_initializer, name="bias", regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )  # fmt: skip
+            self.bias = add_weight(self, "bias", (self.units,))
         self._enable_given_lora()
 
     def symbolic_outputs(self, *args: Any, **kwargs: Any) -> Any:
@@ -136,12 +126,8 @@ class EinsumDense(QuantizedLayer):
         self.letters = parts.groups()
         self.sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
         self.activation, self.bias_axes = activation, bias_axes
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
-        self.bias_regularizer = regularizers.get(bias_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
-        self.bias_constraint = constraints.get(bias_constraint)
+        set_rules(self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint)
+        set_rules(self, "bias", bias_initializer, bias_regularizer, bias_constraint)
         self.bias: Tensor | None = None
 
     def build(self, input_shape: Any) -> None:
@@ -170,10 +156,7 @@ class EinsumDense(QuantizedLayer):
             shape = [sizes[letter] if letter in self.bias_axes else 1 for letter in letters[first:]]
             if found.endswith("..."):
                 shape += [1] * (len(input_shape) - len(given.replace("...", "")))
-            self.bias = self.add_weight(
-                shape, self.bias_initializer, name="bias", regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )  # fmt: skip
+            self.bias = add_weight(self, "bias", shape)
         self._enable_given_lora()
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -321,9 +304,7 @@ class Embedding(QuantizedLayer):
         self._first_rows = weights  # a matrix, or a list with it, that the weights begin with
         self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
         chosen = "random_uniform" if embeddings_initializer == "uniform" else embeddings_initializer
-        self.embeddings_initializer = initializers.get(chosen)
-        self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
-        self.embeddings_constraint = constraints.get(embeddings_constraint)
+        set_rules(self, "embeddings", chosen, embeddings_regularizer, embeddings_constraint)
 
     def build(self, input_shape: Any = None) -> None:
         self.add_adapted(

@@ -7,11 +7,12 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from ...train.metrics import in_float32
 from ...train.stateless import about_to_write
-from .. import constraints, initializers, regularizers
+from .. import initializers
 from ..arguments import dim_of
 from ..config import epsilon
 from ..core import Layer
 from ..nn_functions import rms_normalization
+from .weight_rules import add_weight, set_rules
 
 __all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization", "UnitNormalization"]
 
@@ -27,18 +28,8 @@ class _Scaled(Layer):
     ) -> None:  # fmt: skip
         super().__init__(**settings)
         self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
-        self.beta_initializer, self.gamma_initializer = (
-            initializers.get(beta_initializer),
-            initializers.get(gamma_initializer),
-        )
-        self.beta_regularizer, self.gamma_regularizer = (
-            regularizers.get(beta_regularizer),
-            regularizers.get(gamma_regularizer),
-        )
-        self.beta_constraint, self.gamma_constraint = (
-            constraints.get(beta_constraint),
-            constraints.get(gamma_constraint),
-        )
+        set_rules(self, "beta", beta_initializer, beta_regularizer, beta_constraint)
+        set_rules(self, "gamma", gamma_initializer, gamma_regularizer, gamma_constraint)
         self.gamma: Tensor | None = None
         self.beta: Tensor | None = None
 
@@ -48,15 +39,9 @@ class _Scaled(Layer):
 
     def _add_scale(self, shape: Any) -> None:
         if self.scale:
-            self.gamma = self.add_weight(
-                shape, self.gamma_initializer, name="gamma", regularizer=self.gamma_regularizer,
-                constraint=self.gamma_constraint, autocast=False,
-            )  # fmt: skip
+            self.gamma = add_weight(self, "gamma", shape, autocast=False)
         if self.center:
-            self.beta = self.add_weight(
-                shape, self.beta_initializer, name="beta", regularizer=self.beta_regularizer,
-                constraint=self.beta_constraint, autocast=False,
-            )  # fmt: skip
+            self.beta = add_weight(self, "beta", shape, autocast=False)
 
     def call(self, inputs: Tensor) -> Tensor:
         if not inputs.dtype.is_floating_point:

@@ -11,11 +11,13 @@ from ...engine.ops.random import Generator
 from ...engine.ops.recurrent import gru_steps, lstm_steps, rnn_steps
 from ...nn import functional as F
 from ...train.names import snake_case
-from .. import activations, constraints, initializers, regularizers
+from .. import activations, initializers
+from ..call_arguments import arguments_of
 from ..call_state import STATE
-from ..core import Layer, arguments_of, as_layer
+from ..core import Layer, as_layer
 from ..lookup import as_json
 from ..structures import flatten
+from .weight_rules import add_weight, set_rules
 
 __all__ = [
     "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "StackedRNNCells",
@@ -42,15 +44,9 @@ class Cell(Layer):
         self.units, self.activation, self.use_bias = units, activation, use_bias
         self.dropout, self.recurrent_dropout = min(1.0, max(0.0, dropout)), min(1.0, max(0.0, recurrent_dropout))
         self.seed, self.generator = seed, None if seed is None else Generator(seed)
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.recurrent_initializer = initializers.get(recurrent_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
-        self.recurrent_regularizer = regularizers.get(recurrent_regularizer)
-        self.bias_regularizer = regularizers.get(bias_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
-        self.recurrent_constraint = constraints.get(recurrent_constraint)
-        self.bias_constraint = constraints.get(bias_constraint)
+        set_rules(self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint)
+        set_rules(self, "recurrent", recurrent_initializer, recurrent_regularizer, recurrent_constraint)
+        set_rules(self, "bias", bias_initializer, bias_regularizer, bias_constraint)
         self.bias: Tensor | None = None
 
     @property
@@ -66,21 +62,14 @@ class Cell(Layer):
         """Zeros for each state (B, units)."""
         return self.zero_states(batch_size or 1, ops.zeros((), dtype=self.compute_dtype))
 
-    def _weight(self, name: str, shape: Any) -> Tensor:
-        of = name.removesuffix("_kernel")  # kernel, recurrent or bias
-        return self.add_weight(
-            shape, getattr(self, f"{of}_initializer"), name=name, regularizer=getattr(self, f"{of}_regularizer"),
-            constraint=getattr(self, f"{of}_constraint"),
-        )  # fmt: skip
-
     def bias_shape(self) -> tuple[int, ...]:
         return (self.gates * self.units,)
 
     def build(self, input_shape: Any) -> None:
-        self.kernel = self._weight("kernel", (input_shape[-1], self.gates * self.units))
-        self.recurrent_kernel = self._weight("recurrent_kernel", (self.units, self.gates * self.units))
+        self.kernel = add_weight(self, "kernel", (input_shape[-1], self.gates * self.units))
+        self.recurrent_kernel = add_weight(self, "recurrent", (self.units, self.gates * self.units), "recurrent_kernel")
         if self.use_bias:
-            self.bias = self._weight("bias", self.bias_shape())
+            self.bias = add_weight(self, "bias", self.bias_shape())
 
     def input_part(self, x: Tensor) -> Tensor:
         """The inputs' share of the gates, (..., gates * units), for all steps at once."""
@@ -601,32 +590,26 @@ class SimpleRNN(_Whole):
         super().__init__(units, activation=activation, use_bias=use_bias, **settings)
 
 
-class GRU(_Whole):
+class _Gated(_Whole):
+    def __init__(
+        self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            units, activation=activation, recurrent_activation=recurrent_activation, use_bias=use_bias, **settings
+        )
+
+
+class GRU(_Gated):
     """GRUCell over sequences."""
 
     kind = GRUCell
 
-    def __init__(
-        self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
-        **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            units, activation=activation, recurrent_activation=recurrent_activation, use_bias=use_bias, **settings
-        )
 
-
-class LSTM(_Whole):
+class LSTM(_Gated):
     """LSTMCell over sequences."""
 
     kind = LSTMCell
-
-    def __init__(
-        self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
-        **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            units, activation=activation, recurrent_activation=recurrent_activation, use_bias=use_bias, **settings
-        )
 
 
 for _kind in (SimpleRNN, GRU, LSTM):

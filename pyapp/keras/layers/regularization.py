@@ -93,16 +93,10 @@ class SpatialDropout1D(_SpatialDropout):
     """Zeroes whole channels of (B, steps, channels)."""
 
     dims = 1
+    keras_has_data_format = False
 
     def __init__(self, rate: float, seed: int | None = None, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(rate, data_format, seed, **settings)
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor. That of Keras has no data_format: it is written only if it counts."""
-        config = super().get_config()
-        if not self.channels_first:
-            del config["data_format"]
-        return config
 
 
 class SpatialDropout2D(_SpatialDropout):

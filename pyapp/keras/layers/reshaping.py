@@ -221,13 +221,7 @@ class Cropping1D(_Cropping):
     """Steps cut off at the ends of (B, steps, features)."""
 
     dims = 1
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor. That of Keras has no data_format: it is written only if it counts."""
-        config = super().get_config()
-        if not self.channels_first:
-            del config["data_format"]
-        return config
+    keras_has_data_format = False
 
 
 class Cropping2D(_Cropping):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from pyapp.text.tokenization.tokenizer import Tokenizer
 from pyapp.text.tokenization.tokenizer_files import load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
-from ..load import SEES, TEXT, module_of, read_settings
+from ..load import SEES, TEXT, named_architecture, read_settings
 from ..loading.config import read_config, require
 from ..loading.quantised.methods import as_floats
 from ..loading.t5_config import T5Config
@@ -648,9 +647,7 @@ def _language(values: Mapping[str, Any], task: str, kind: Kind) -> LanguageEncod
     """The language model of a config.json, as a kind of pipelines reads it. ModelError for one that is not known. task:
     SEES for one that also sees pictures.
     """
-    found = module_of(values, "", task)
-    require(found is not None, "it does not say its model_type", "Give the config.json that belongs to the weights")
-    module = importlib.import_module(f"pyapp.models.{found}")
+    module = named_architecture(values, "", task)
     config = module.Config.from_dict(values)
     if kind.sees:
         require(task == SEES, "its language model sees no pictures", "Give all files of the model")

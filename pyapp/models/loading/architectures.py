@@ -24,6 +24,11 @@ def architecture_for(model_type: Any, task: str) -> Any:
     return architecture(model_type) if name is not None and task in TASKS[name] else None
 
 
+def module_called(name: str) -> Any:
+    """The module of pyapp.models with a name."""
+    return importlib.import_module(f"pyapp.models.{name}")
+
+
 def _module(names: dict[str, str], model_type: Any) -> Any:
     name = names.get(model_type) if isinstance(model_type, str) else None
-    return None if name is None else importlib.import_module(f"pyapp.models.{name}")
+    return None if name is None else module_called(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from pyapp.engine import Device, ops
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, reading_of
 from pyapp.formats import Checkpoint, open_checkpoint
-from pyapp.models.load import is_llama_cpps, module_of, settings_name, stored_parameters
+from pyapp.models.load import is_llama_cpps, named_architecture, settings_name, stored_parameters
 from pyapp.nn import Module
 from pyapp.nn.decoders.decoder import CausalLanguageModel, SelfAttention
 from pyapp.nn.encoders.decoder_encoders import DecoderClassifier, DecoderEncoder
@@ -45,7 +44,7 @@ def build(
     not fit the checkpoint, or are not there, are new.
     """
     where, checkpoint = checkpoint.source.name, as_floats(checkpoint, settings)
-    module = importlib.import_module(f"pyapp.models.{module_of(settings, where, task)}")
+    module = named_architecture(settings, where, task)
     own_names = not is_llama_cpps(checkpoint)
     try:
         adapts = own_names and hasattr(module, "adapted")

@@ -31,6 +31,7 @@ from pyapp.vision.processors import ImageProcessor
 from .building import build, ready_model
 from .heads import check_new_head, check_task, completed, own_task, with_labels
 from .image_processors import check_fit, usual_processor
+from .loaded import Loaded
 from .sentence_folders import (
     MODEL2VEC,
     embedder,
@@ -44,20 +45,6 @@ from .task_files import MORE_FILES, SOURCE_PIECES, TOKENIZER_FILES, files_of, se
 
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 RANKING = "ranking"
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A model under its name."""
-
-    name: str
-    model: Any
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The hyper-parameters as JSON values."""
-        found: dict[str, Any] = self.model.config.to_dict()
-        return found
 
 
 @dataclass(frozen=True)

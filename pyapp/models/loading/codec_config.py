@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import FileConfig, require
+from .config import FileConfig, check_divides, require
 
 LARGEST, MOST_NUMBERS = 1 << 13, 16  # channels, taps and steps of a convolution; ratios of a codec
 MOST_CODEBOOKS, MOST_ENTRIES = 256, 1 << 20
@@ -84,7 +84,7 @@ class SeanetConfig(FileConfig):
         check_sizes(self, "hidden_size", "kernel_size", "last_kernel_size", "residual_kernel_size", "compress")
         width = self.num_filters << len(self.upsampling_ratios)
         require(width <= LARGEST, f"num_filters is {self.num_filters}: the last layer would have {width} channels")
-        require(self.num_filters % self.compress == 0, f"compress {self.compress} does not divide num_filters")
+        check_divides(self, "compress", "num_filters")
         require(self.num_residual_layers <= MOST_LAYERS, f"num_residual_layers is {self.num_residual_layers}")
         widest = self.dilation_growth_rate ** (self.num_residual_layers - 1)
         require(

@@ -140,6 +140,12 @@ def object_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     return as_object(values.get(name), name)
 
 
+def optional_object(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object `name` of a config.json, empty where it is null or left out. ModelError for anything else."""
+    found = values.get(name)
+    return {} if found is None else as_object(found, name)
+
+
 def check_divides(config: Any, part: str, whole: str) -> None:
     """ModelError unless the field `part` divides the field `whole`."""
     one, all_of_them = getattr(config, part), getattr(config, whole)
@@ -209,14 +215,16 @@ def check_form(values: Mapping[str, Any], known: Mapping[str, Any], where: str =
         require(found == expected, f"{where}{name} is {found!r:.40}, and only {expected!r} is known")
 
 
+def size_of_head(hidden: int, heads: int) -> int:
+    """The features of each head that share the hidden size. ModelError where it cannot be divided so."""
+    what = f"num_attention_heads {heads} does not divide hidden_size {hidden}"
+    require(hidden % heads == 0, what, "Give the config.json that belongs to the weights")
+    return hidden // heads
+
+
 def check_heads(hidden: int, heads: int, kv_heads: int, head_dim: int | None, positions: int) -> None:
     """ModelError unless the heads fit the hidden size and one another, and a rotary table for them can be made."""
-    require(
-        head_dim is not None or hidden % heads == 0,
-        f"num_attention_heads {heads} does not divide hidden_size {hidden}",
-        "Give the config.json that belongs to the weights",
-    )
-    size = hidden // heads if head_dim is None else head_dim
+    size = size_of_head(hidden, heads) if head_dim is None else head_dim
     require(heads % kv_heads == 0, f"num_key_value_heads {kv_heads} does not divide num_attention_heads {heads}")
     require(size % 2 == 0, f"heads of {size} features cannot be rotated in pairs")
     require(positions * size <= ROTARY_NUMBERS, f"{positions:,} positions of heads of {size:,} features are too many")
@@ -345,12 +353,8 @@ class DecoderConfig(FileConfig):
             for name, value in (("num_attention_heads", heads), ("hidden_size", hidden)):
                 plausible = type(value) is int and 1 <= value <= LIMITS[name]
                 require(plausible, f"{name} is {value!r:.60}, expected a whole number from 1 to {LIMITS[name]:,}")
-            require(
-                "head_dim" in given or hidden % heads == 0,
-                f"num_attention_heads {heads} does not divide hidden_size {hidden}",
-                "Give the config.json that belongs to the weights",
-            )
-            given = {"num_key_value_heads": heads, "head_dim": hidden // heads} | given
+            size = given["head_dim"] if "head_dim" in given else size_of_head(hidden, heads)
+            given = {"num_key_value_heads": heads, "head_dim": size} | given
         return read_config(cls, cls.adjusted(given | {"rope_parameters": rope_parameters(given)}))
 
     @classmethod

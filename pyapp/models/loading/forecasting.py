@@ -11,7 +11,7 @@ from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource
 
 from .building import ready_model
-from .by_task import Loaded
+from .loaded import Loaded
 from .task_files import task_files
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pyapp.dataclass import dataclass
 
-from .config import require
+from .config import optional_object, require
 
 TOKENS = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2}  # where config.json says nothing
 
@@ -44,9 +44,7 @@ class GemmaPairConfig:
         """
         parts = {}
         for name in ("encoder", "decoder"):
-            own = values.get(name, {})
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object of settings")
-            parts[name] = cls.part(name, own)
+            parts[name] = cls.part(name, optional_object(values, name))
         usual = TOKENS | {**(values.get("decoder") or {})}
         tokens = {name: values.get(name, usual[name]) for name in TOKENS}
         for name, value in tokens.items():

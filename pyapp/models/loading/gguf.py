@@ -1,5 +1,5 @@
 """The forms in which llama.cpp stores models in GGUF files: names of tensors, keys of hyper-parameters, and orders of
-rows. Each architecture's module declares its form; this file reads and writes by it.
+rows. Each architecture's module declares its form; reading_gguf.py reads and gguf_view.py writes by it.
 
 Sources: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, and gguf-py/gguf/constants.py, tensor_mapping.py and
 convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
@@ -7,25 +7,17 @@ convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
 
 from __future__ import annotations
 
-import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, fields, replace
-from functools import partial
-from math import log, prod
-from pathlib import PurePath
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from math import log
 from typing import Any, TypeAlias
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, Tensor, no_grad, ops, quant
-from pyapp.engine.blocks.layout import block_bytes
+from pyapp.engine import Tensor, ops
 from pyapp.errors import ModelError
-from pyapp.formats.checkpoint import Checkpoint, TensorInfo
-from pyapp.nn import Linear, Module
 
 from .config import require
-from .weights import Slot, Stored, plans_of, read_plan
 
 # The names of Llama's parameters, which most architectures have.
 NAMES = {
@@ -108,7 +100,6 @@ MAMBA_KEYS = {
     "layer_norm_epsilon": "attention.layer_norm_rms_epsilon", "state_size": "ssm.state_size",
     "conv_kernel": "ssm.conv_kernel",
 }  # fmt: skip
-ANY_TENSOR = "output_norm.weight"  # that all files have
 NEVER = 1e30  # what llama.cpp divides the frequencies of pairs by that do not turn
 SIGMOID = 2  # expert_gating_func of files
 LENGTHS = ("attention.key_length", "attention.value_length")
@@ -265,7 +256,7 @@ class Gguf:
         suffix = f".{last}" if last in ("weight", "bias") else ".weight"
         own = self.form_of(name)
         suffix = "" if own is not None and own.bare else suffix
-        pattern, layer = _pattern(name)
+        pattern, layer = path_and_layer(name)
         whole = self.names.get(name, self.names.get(f"{pattern}.{last}"))
         if whole is not None and name != pattern:
             return tuple(whole.replace("{}", layer).split())
@@ -291,10 +282,10 @@ class Gguf:
 
 def _paths(name: str) -> tuple[str, str]:
     """The path of a parameter with "{}" for its first number, and as it is."""
-    return _pattern(name)[0], name.rpartition(".")[0]
+    return path_and_layer(name)[0], name.rpartition(".")[0]
 
 
-def _pattern(name: str) -> tuple[str, str]:
+def path_and_layer(name: str) -> tuple[str, str]:
     """The path of a parameter without .weight and .bias, with "{}" for its first number, and that number."""
     path, _, last = name.rpartition(".")
     parts = (path if last in ("weight", "bias") else name).split(".")
@@ -318,9 +309,6 @@ def without_layers_ahead(found: dict[str, Any], values: Mapping[str, Any]) -> di
     if type(ahead) is int and type(layers) is int and 0 < ahead < layers:
         return found | {"num_hidden_layers": layers - ahead}
     return found
-
-
-# -- orders of rows
 
 
 def neighbouring_pairs(rows: int, heads: int) -> list[int]:
@@ -358,99 +346,14 @@ def inverse(order: list[int]) -> list[int]:
     return found
 
 
-def _rows(order: list[int]) -> Callable[[Tensor], Tensor]:
+def ordering(order: list[int]) -> Callable[[Tensor], Tensor]:
+    """A function that brings the rows of a matrix into an order: of each row of the result, the row that it is."""
+
     def ordered(matrix: Tensor) -> Tensor:
         index = Tensor.from_buffer(array("q", order), (len(order),), "int64")  # without NumPy
         return ops.index_select(matrix, 0, index.to(matrix.device))
 
     return ordered
-
-
-# -- reading
-
-
-def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[str, Any]) -> list[str]:
-    """The names in the index that a file of an architecture may have, the best first. ModelError for the part of a
-    model that sees pictures.
-    """
-    if architecture == "clip":
-        raise ModelError(
-            "this file has the vision projector (mmproj) of a model, not its language model",
-            hint="Give the language model's file, and this one as --projector (in Python projector=)",
-        )  # fmt: skip
-    found = []
-    if values.get(f"{architecture}.expert_count"):
-        found.append(WITH_EXPERTS)
-    if values.get(f"{architecture}.{WINDOW['sliding_window']}"):
-        found.append(WITH_WINDOW)
-    if "token_types.weight" not in tensors:
-        found.append(WITHOUT_TYPES)
-    return [*(name.format(architecture) for name in found), architecture]
-
-
-def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
-    """The configuration of a GGUF file in the form of config.json. ModelError for a vocabulary alone."""
-    if not checkpoint.tensors:
-        raise ModelError(
-            "this file has a vocabulary and no weights", where=checkpoint.source.name,
-            hint="Give the model's own file; those whose names have vocab are for tests of tokenizers",
-        )  # fmt: skip
-    prefix, form = f"{values['general.architecture']}.", form.named(values["general.architecture"])
-    own = {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
-    found: dict[str, Any] = {"model_type": model_type}
-    for name, key in form.keys.items():
-        value = own.get(key)
-        if isinstance(value, list) and value and all(item == value[0] for item in value):
-            value = value[0]
-        if value is not None:
-            found[name] = value
-    embedding = checkpoint.tensors.get("token_embd.weight")
-    if embedding is not None and len(embedding.shape) == 2:
-        found["vocab_size"] = embedding.shape[0]
-    found["tie_word_embeddings"] = "output.weight" not in checkpoint.tensors
-    if own.get(CAUSAL) is False:
-        found["is_causal"] = False
-    if "n_embd" not in form.keys:
-        found |= _rotary(own, found, checkpoint)
-    if form.read is None:
-        return found
-    special = {name: values.get(f"tokenizer.ggml.{name}_token_id") for name in ("padding", "eos", "mask")}
-    return form.read(found, own | {"tensors": checkpoint.tensors, "special": special})
-
-
-def _rotary(own: Mapping[str, Any], found: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
-    """head_dim and rope_parameters."""
-    heads, hidden = found.get("num_attention_heads"), found.get("hidden_size")
-    given: dict[str, Any] = {}
-    size = own.get(LENGTHS[0])
-    if size is None and type(heads) is int and type(hidden) is int and heads > 0:
-        size = hidden // heads
-    if type(size) is int and size > 0:
-        given["head_dim"] = size
-    parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": own.get("rope.freq_base", 10000.0)}
-    rotated = own.get("rope.dimension_count", size)
-    if type(rotated) is int and type(size) is int and 0 < rotated <= size:
-        parameters["partial_rotary_factor"] = rotated / size
-    kind, factor = own.get("rope.scaling.type"), own.get("rope.scaling.factor", own.get("rope.scale_linear"))
-    original = own.get("rope.scaling.original_context_length")
-    if kind == "yarn" or (kind in (None, "linear") and factor not in (None, 1, 1.0)):
-        parameters |= {"rope_type": kind or "linear", "factor": factor}
-    if kind == "yarn":
-        parameters["attention_factor"] = _yarn_growth(factor) * own.get("rope.scaling.attn_factor", 1.0)
-        parameters |= {name: own[key] for name, key in BETAS.items() if key in own}
-    if original is not None:
-        parameters["original_max_position_embeddings"] = original
-    for name, kinds in (
-        ("rope_freqs.weight", ("short_factor", "long_factor")), ("rope_factors_short.weight", ("short_factor",)),
-        ("rope_factors_long.weight", ("long_factor",)),
-    ):  # fmt: skip
-        if name in checkpoint.tensors and checkpoint.tensors[name].numel <= 1 << 16:
-            numbers = quant.dequantize(checkpoint.read(name, finite=True)).to("float32").reshape(-1).tolist()
-            parameters |= {"rope_type": "longrope"} | dict.fromkeys(kinds, numbers)
-            attention = own.get("rope.scaling.attn_factor", 1.0)
-            parameters |= {"attention_factor": attention, "factor": 1.0}
-            parameters.setdefault("original_max_position_embeddings", found.get("max_position_embeddings"))
-    return given | {"rope_parameters": parameters}
 
 
 def biases(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -495,274 +398,6 @@ def rows_in(values: Mapping[str, Any], name: str) -> int | None:
     return info.shape[0] if info is not None and len(info.shape) == 2 else None
 
 
-def stored_in(
-    form: Gguf, config: Any, slots: Mapping[str, Slot], there: Mapping[str, TensorInfo],
-    values: Mapping[str, Any] = MappingProxyType({}),
-) -> dict[str, Stored]:  # fmt: skip
-    """How a GGUF file, which has the tensors `there` and the metadata `values`, stores the parameters."""
-    found, form = {}, form.of(config)
-    for name, slot in slots.items():
-        tensors, own = form.tensors(name), form.form_of(name)
-        pattern, layer = _pattern(name)
-        older = form.older.get(pattern, "").replace("{}", layer) + ".weight"
-        if (key := form.key(name)) is not None:
-            numbers = values.get(key)
-            found[name] = Stored((ANY_TENSOR,), join=partial(_number, numbers, int(layer), slot.shape, key))
-            continue
-        if older in there:
-            apart = own is not None and form.share(name) is not None  # newer files join it with others
-            found[name] = Stored((older,), join=_joining(GgufForm(), config, slot.shape) if apart else None)
-        elif own is not None and own.rows is not None and tensors:
-            found[name] = Stored(tensors, values=partial(_ordered, own.rows(config)))
-        elif own is not None and tensors and form.share(name) is None:
-            found[name] = Stored(tensors, join=_joining(own, config, slot.shape))
-        elif tensors:
-            order = None if form.order is None else form.order(name, config)
-            rows = None if order is None else _rows(inverse(order))
-            found[name] = Stored(tensors, rows, _from_gguf(form, name, slot))
-    return found
-
-
-def _number(numbers: Any, layer: int, shape: Shape, key: str, tensors: Sequence[Tensor]) -> Tensor:
-    """A parameter of one number, which the file has under a key, for all layers or for each; `tensors` tell nothing."""
-    number = numbers[layer] if isinstance(numbers, list) and layer < len(numbers) else numbers
-    if type(number) not in (int, float):
-        raise ModelError(f"{key} is {numbers!r:.60}, expected a number for each layer")
-    return ops.tensor(float(number), dtype="float32").reshape(shape)
-
-
-def _ordered(order: list[int], value: Tensor) -> Tensor:
-    """A matrix, in blocks or not, with its rows in another order."""
-    if not value.dtype.is_quantized:
-        return _rows(order)(value)
-    data, kind = quant.to_blocks(value).data, value.dtype.name
-    matrix = Tensor.from_buffer(data, (len(order), memoryview(data).nbytes // len(order)), "uint8")
-    return quant.from_blocks(_rows(order)(matrix).contiguous().storage.bytes_view(), tuple(value.shape), kind)
-
-
-def _joining(own: GgufForm, config: Any, shape: Shape) -> Callable[[Sequence[Tensor]], Tensor]:
-    def joined(values: Sequence[Tensor]) -> Tensor:
-        return own.read(config, *(quant.dequantize(value).to("float32") for value in values)).reshape(shape)
-
-    return joined
-
-
-def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] | None:
-    """The change of a tensor's values, if it has another form than the parameter."""
-    shape = slot.shape
-    share = form.share(name)
-    if share is not None:
-        return partial(_share, name=name, share=share, parts=len(form.group(name)), shape=shape)
-    if form.offset is not None and name.endswith(form.offset):
-        return lambda value: quant.dequantize(value).to("float32") - 1.0
-    if name.endswith(form.transposed) and len(shape) == 2:
-        return lambda value: value.T
-    if len(shape) == 3 and len(form.tensors(name)) == 2:  # gate and up of all experts
-        parts = (2, shape[0], shape[1] // 2, shape[2])
-        return lambda value: quant.dequantize(value).reshape(parts).transpose(0, 1).reshape(shape)
-    if _is_vector(slot):
-        return lambda value: value.reshape(shape)
-    return None
-
-
-def _share(value: Tensor, name: str, share: int, parts: int, shape: Shape) -> Tensor:
-    """The rows of one of the parameters that a tensor joins."""
-    rows = shape[0]
-    if value.ndim == 3:  # a stack
-        value = value.reshape(-1, value.shape[-1])
-    if value.shape[0] != parts * rows:
-        raise ModelError(f"{name!r} is a part of {value.shape[0]:,} rows in the file, expected {parts} x {rows:,}")
-    found = quant.copied_rows(value, share * rows, rows)
-    return found.reshape(shape) if found.ndim != len(shape) else found
-
-
-def _is_vector(slot: Slot) -> bool:
-    """Whether files store this matrix as a vector: that of a projection to one number."""
-    return len(slot.shape) == 2 and slot.shape[0] == 1 and isinstance(slot.places[0][0], Linear)
-
-
-# -- writing
-
-
-class AsGguf(Checkpoint):
-    """A model's checkpoint as llama.cpp names and orders it. `values` are the metadata."""
-
-    def __init__(
-        self, form: Gguf, config: Any, model: Module, checkpoint: Checkpoint, stored: Mapping[str, Stored], base: str,
-        renames: Callable[[str], str] | None, ignored: re.Pattern[str], strict: bool = True,
-    ) -> None:  # fmt: skip
-        super().__init__(checkpoint.source)
-        self.format = f"{checkpoint.format} as GGUF"
-        form = form.of(config)
-        self.form, self.checkpoint = form, checkpoint
-        self.config = config.to_dict()
-        self._config = config
-        self.types: dict[str, str] = {}
-        self.values = keys_of(form, config) | {"general.name": _title(checkpoint.source.name)}
-        self._read_by: dict[str, Callable[[], Tensor]] = {}
-        plans = plans_of(
-            model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict
-        )[0]  # fmt: skip
-        joined: dict[str, list[tuple[str, Stored]]] = {}
-        numbers: dict[str, list[float]] = {}
-        for name, (slot, plan) in plans.items():
-            if (key := form.key(name)) is not None:
-                with no_grad():
-                    value = quant.dequantize(read_plan(checkpoint, plan)).to("float32").reshape(-1)
-                numbers.setdefault(key, []).append(float(value.tolist()[0]))
-                continue
-            names = form.tensors(name) or form.tensors(slot.name)
-            if not names:
-                raise ModelError(
-                    f"GGUF has no name for the tensor {name!r}: it does not know this form of the architecture",
-                    where=checkpoint.source.name, hint="Write safetensors",
-                )  # fmt: skip
-            matrix = slot.is_matrix or (len(slot.shape) == 3 and form.form_of(name) is None)
-            kind = checkpoint.tensors[plan.names[0]].dtype if matrix and plan.join is None else "float32"
-            if form.share(name) is not None:
-                joined.setdefault(names[0], []).append((name, plan))
-                if len(joined[names[0]]) == len(form.group(name)):
-                    self._add_joined(names[0], kind, self._shape(name, slot, 0, 1), joined[names[0]])
-                continue
-            for part, known in enumerate(names):
-                self._add(known, kind, self._shape(name, slot, part, len(names)), name, plan, part, len(names))
-        self.values |= numbers
-        self._add_rotary_factors()
-        for name, size in () if form.unused is None else form.unused(config).items():
-            self.add({name: ops.zeros(*size)})
-
-    def _skipped(self, name: str) -> int:
-        return 0 if self.form.skipped is None else self.form.skipped(name, self._config)
-
-    def _scale(self, name: str) -> float | Tensor | None:
-        return None if self.form.scale is None else self.form.scale(name, self._config)
-
-    def _shape(self, name: str, slot: Slot, part: int, parts: int) -> tuple[int, ...]:
-        shape, own = slot.shape, self.form.form_of(name)
-        if own is not None:
-            return own.of(part).shape(self._config, shape)
-        if skipped := self._skipped(name):
-            return shape[0] - skipped, *shape[1:]
-        if parts == 2:
-            return (shape[0] // 2, *shape[1:]) if len(shape) == 2 else (shape[0], shape[1] // 2, shape[2])
-        if len(shape) == 2 and name.endswith(self.form.transposed):
-            return shape[::-1]
-        return shape[1:] if _is_vector(slot) else shape
-
-    def _add(
-        self, known: str, kind: str, shape: tuple[int, ...], name: str, plan: Stored, part: int, parts: int
-    ) -> None:
-        whole = self.checkpoint.tensors[plan.names[0]]
-        blocks = kind not in ("float32", "float16", "bfloat16", "float64")
-        plain = len(shape) == 2 and len(plan.names) == 1 and plan.values is None and tuple(whole.shape) == shape
-        plain = plain and self._scale(name) is None
-        if blocks and not plain:
-            kind, blocks = "float32", False
-        kind = "float32" if kind == "float64" else kind
-        count = 1
-        for size in shape:
-            count *= size
-        nbytes = block_bytes(kind, shape) if blocks else count * (4 if kind == "float32" else 2)
-        self.tensors[known] = TensorInfo(known, kind, shape, nbytes)
-        self._read_by[known] = lambda: self._tensor(name, plan, kind, shape, part, parts)
-
-    def _add_joined(self, known: str, kind: str, shape: tuple[int, ...], parts: list[tuple[str, Stored]]) -> None:
-        """A tensor of the rows of several parameters of this shape, in the order of the form."""
-        kind = kind if kind in ("float32", "float16", "bfloat16") else "float32"
-        stacked = self.form.group(parts[0][0]) in self.form.stacked
-        whole = (len(parts), *shape) if stacked else (len(parts) * shape[0], *shape[1:])
-        self.tensors[known] = TensorInfo(known, kind, whole, prod(whole) * (4 if kind == "float32" else 2))
-        ordered = sorted(parts, key=lambda part: self.form.share(part[0]) or 0)
-        self._read_by[known] = lambda: ops.cat(
-            [self._tensor(name, plan, kind, shape, 0, 1) for name, plan in ordered]
-        ).reshape(whole)
-
-    def _tensor(self, name: str, plan: Stored, kind: str, shape: tuple[int, ...], part: int, parts: int) -> Tensor:
-        order = None if self.form.order is None else self.form.order(name, self._config)
-        rows = None if order is None else _rows(order)
-        with no_grad():
-            value = read_plan(self.checkpoint, plan)
-            if kind in ("float32", "float16", "bfloat16"):
-                value = quant.dequantize(value).to(kind)
-                own, scale = self.form.form_of(name), self._scale(name)
-                if isinstance(scale, Tensor) and value.ndim == 2:
-                    scale = scale.unsqueeze(1)
-                if scale is not None:
-                    value = (value.to("float32") * scale).to(kind)
-                if own is not None:
-                    value = own.of(part).write(self._config, value)
-                elif parts == 2:  # the gates, or the ups
-                    value = value.narrow(len(shape) - 2, part * shape[-2], shape[-2])
-                if name.endswith(self.form.transposed) and value.ndim == 2:
-                    value = value.T
-                if self.form.offset is not None and name.endswith(self.form.offset):
-                    value = value + 1.0
-                if rows is not None:
-                    value = rows(value)
-                if skipped := self._skipped(name):
-                    value = value.narrow(0, skipped, shape[0])
-            elif rows is not None:
-                data = quant.to_blocks(value).data
-                matrix = Tensor.from_buffer(data, (shape[0], memoryview(data).nbytes // shape[0]), "uint8")
-                value = quant.from_blocks(rows(matrix).contiguous().storage.bytes_view(), shape, kind)
-            return value.reshape(shape) if not value.dtype.is_quantized else value
-
-    def _add_rotary_factors(self) -> None:
-        """The tensors that say how frequencies are divided (Llama 3, Phi-3)."""
-        for name, numbers in rotary_factors(self._config).items():
-            self.tensors[name] = TensorInfo(name, "float32", (len(numbers),), 4 * len(numbers))
-            self._read_by[name] = partial(ops.tensor, numbers, dtype="float32")
-
-    def add(self, tensors: Mapping[str, Tensor]) -> None:
-        """Further tensors, in float32."""
-        for name, value in tensors.items():
-            self.tensors[name] = TensorInfo(name, "float32", tuple(value.shape), 4 * value.numel())
-            self._read_by[name] = partial(Tensor.to, quant.dequantize(value), "float32")
-
-    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
-        value = self._read_by[info.name]()
-        return value if device is None else value.to(device)
-
-    def read_bytes(self, name: str) -> bytes | memoryview:
-        return b"".join(self.read_pieces(name, max(self.tensors[name].nbytes, 1)))
-
-    def read_pieces(self, name: str, size: int) -> Iterator[bytes | memoryview]:
-        value = self._read_by[name]()
-        if value.dtype.is_quantized:
-            data = memoryview(quant.to_blocks(value).data).cast("B")
-        else:
-            value = value.contiguous()  # it keeps the memory that the pieces show
-            begin = value.offset * value.dtype.itemsize
-            data = value.storage.bytes_view()[begin : begin + value.nbytes]
-        yield from (data[first : first + size] for first in range(0, len(data), size))
-
-
-def _title(file: str) -> str:
-    """A model's name: that of its file, or of its folder if the file has the name that every model's file has."""
-    path = PurePath(file)
-    usual = path.name.split(".")[0] in ("model", "pytorch_model")
-    return path.parent.name if usual and path.parent.name else path.stem
-
-
-def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
-    """The metadata of a GGUF file that say the architecture and its hyper-parameters."""
-    settings = config.to_dict()
-    prefix = form.architecture
-    values: dict[str, Any] = {"general.architecture": prefix}
-    floats = {known.name for known in fields(config) if "float" in str(known.type)}  # JSON may have whole numbers
-    for name, key in form.keys.items():
-        value = settings.get(name)
-        if value is not None:
-            values[f"{prefix}.{key}"] = float(value) if name in floats else value
-    values[f"{prefix}.vocab_size"] = config.vocab_size
-    if "rope_parameters" in settings:
-        values |= {f"{prefix}.{key}": value for key, value in _rotary_keys(form, config).items()}
-    own = {} if form.write is None else form.write(config)
-    values |= {f"{prefix}.{key}": value for key, value in own.items()}
-    values |= {} if form.whole_keys is None else form.whole_keys(config)
-    return {key: value for key, value in values.items() if value is not None}  # None takes a key away
-
-
 def key_lengths(config: Any) -> dict[str, Any]:
     """The keys of the sizes of heads."""
     return dict.fromkeys(LENGTHS, config.head_dim)
@@ -785,78 +420,6 @@ def refuse_windows(config: Any) -> dict[str, Any]:
     return {}
 
 
-def _global_rotary(config: Any) -> dict[str, Any]:
-    parameters: dict[str, Any] = config.rope_parameters
-    return parameters if "rope_type" in parameters else parameters.get("full_attention", {})
-
-
-def turned(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with the features of a head that are rotated, where those of the cache are others."""
-    own = settings.get("qk_rope_head_dim")
-    return {**settings} if own is None else {**settings, "head_dim": own}
-
-
-def _rotary_keys(form: Gguf, config: Any) -> dict[str, Any]:
-    parameters = _global_rotary(config)
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    values: dict[str, Any] = {
-        "rope.freq_base": float(parameters.get("rope_theta", 10000.0)),
-        "rope.dimension_count": int(size * parameters.get("partial_rotary_factor", 1.0)),
-    }
-    if size * config.num_attention_heads != config.hidden_size:
-        values |= dict.fromkeys(LENGTHS, size)
-    kind, alpha = parameters.get("rope_type", "default"), parameters.get("alpha")
-    if kind == "dynamic" and type(alpha) in (int, float) and size > 2:  # Hunyuan's: another base for every length
-        kind, values["rope.freq_base"] = "default", values["rope.freq_base"] * alpha ** (size / (size - 2))
-    if kind == "dynamic" or (kind in TENSOR_SCALINGS and kind not in form.scalings):
-        raise ModelError(
-            f"GGUF has no rotary positions of the type {kind!r}{'' if kind == 'dynamic' else ' for this architecture'}",
-            hint="Write safetensors",
-        )
-    original = parameters.get("original_max_position_embeddings", config.max_position_embeddings)
-    factor = float(parameters.get("factor", config.max_position_embeddings / original))
-    if kind in ("linear", "yarn"):
-        values |= {"rope.scaling.type": kind, "rope.scaling.factor": factor}
-    if kind in ("yarn", "longrope"):
-        values["rope.scaling.original_context_length"] = original
-    if kind in ("yarn", "longrope", "su"):
-        from pyapp.nn.positions.rotary import rotary_frequencies
-
-        attention = rotary_frequencies(turned(config.to_dict()) | {"rope_parameters": parameters}).attention_factor
-        share = attention / _yarn_growth(factor) if kind == "yarn" else attention
-        if kind != "yarn" or abs(share - 1) > 1e-6:
-            values["rope.scaling.attn_factor"] = share
-    if kind == "yarn":
-        values |= {key: float(parameters[name]) for name, key in BETAS.items() if name in parameters}
-    return values
-
-
-def _yarn_growth(factor: Any) -> float:
+def yarn_growth(factor: Any) -> float:
     """What YaRN's readers multiply the scores' factor by themselves, for a context that is longer by a factor."""
     return 1.0 + 0.1 * log(factor) if type(factor) in (int, float) and factor > 1 else 1.0
-
-
-def rotary_factors(config: Any) -> dict[str, list[float]]:
-    """The tensors of a GGUF file by which rotary frequencies are divided."""
-    from pyapp.nn.positions.rotary import rotary_frequencies
-
-    if "rope_parameters" not in config.to_dict():
-        return {}
-    parameters = _global_rotary(config)
-    kind = parameters.get("rope_type")
-    if kind in ("longrope", "su"):
-        return {
-            "rope_factors_short.weight": list(parameters["short_factor"]),
-            "rope_factors_long.weight": list(parameters["long_factor"]),
-        }
-    if kind == "proportional":  # the pairs that do not turn are divided by a large number
-        own = rotary_frequencies(config.to_dict() | {"head_dim": config.global_head_dim, "rope_parameters": parameters})
-        return {"rope_freqs.weight": [1.0 if step else NEVER for step in own.per_position]}
-    if kind != "llama3":
-        return {}
-    settings = config.to_dict()
-    plain = rotary_frequencies(settings | {"rope_parameters": parameters | {"rope_type": "default"}})
-    scaled = rotary_frequencies(settings)
-    return {
-        "rope_freqs.weight": [a / b for a, b in zip(plain.per_position, scaled.per_position, strict=True)],
-    }

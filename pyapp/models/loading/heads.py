@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from pyapp.errors import ModelError
 from pyapp.models.load import SEES, answers_once, module_of
 
 from .._index import MODEL_TYPES, TASKS
+from .architectures import module_called
 
 # The ends of the classes that config.json names in `architectures`, and what they can mean, by architecture.
 HEADS = {
@@ -92,7 +92,7 @@ def check_new_head(settings: Mapping[str, Any], where: str, task: str) -> None:
     module = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
     if module is None or task not in TASKS[module]:
         raise ModelError(f"models of the architecture {kind!r:.40} are not for {task}", where=where)
-    if not importlib.import_module(f"pyapp.models.{module}").BASE:
+    if not module_called(module).BASE:
         raise ModelError(f"models of the architecture {kind!r:.40} get no new head: train another one", where=where)
 
 

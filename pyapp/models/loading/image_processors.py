@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 
 from pyapp.errors import ModelError
 from pyapp.vision.processors import ImageProcessor
 
-from .._index import MODEL_TYPES, SEEING
+from .architectures import architecture, seeing_architecture
 
 
 def usual_processor(model_type: str) -> str | None:
     """The kind of image processor (pyapp.vision.processors.KINDS) of a model_type; None where there is none."""
-    name = SEEING.get(model_type) or MODEL_TYPES.get(model_type)
-    if name is None:
-        return None
-    declared = getattr(importlib.import_module(f"pyapp.models.{name}"), "IMAGE_PROCESSOR", None)
+    declared = getattr(seeing_architecture(model_type) or architecture(model_type), "IMAGE_PROCESSOR", None)
     return declared.get(model_type) if isinstance(declared, Mapping) else declared
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.nn.recurrent.mamba2 import Mamba2Settings
 
-from .config import LARGEST, LIMITS, require, step_limits
+from .config import LARGEST, LIMITS, check_divides, require, step_limits
 
 # The keys of GGUF files.
 MAMBA_FIELD_KEYS = {
@@ -34,7 +34,7 @@ class MambaFields:
     def check_mamba(self) -> None:
         """ModelError for sizes that do not fit one another."""
         heads, groups, kernel = self.mamba_n_heads, self.mamba_n_groups, self.mamba_d_conv
-        require(heads % groups == 0, f"mamba_n_groups {groups} does not divide mamba_n_heads {heads}")
+        check_divides(self, "mamba_n_groups", "mamba_n_heads")
         require(2 <= kernel <= LIMITS["conv_kernel"], f"mamba_d_conv is {kernel}, expected 2 to 256")
         widest = max(heads * self.mamba_d_head, groups * self.mamba_d_state)
         require(widest <= LIMITS["hidden_size"], f"{widest:,} features of a state are too many")

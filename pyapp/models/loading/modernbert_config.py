@@ -21,8 +21,7 @@ def layers_and_angles(values: Mapping[str, Any]) -> tuple[list[str], dict[str, A
     given = as_object(values.get("rope_parameters") or {}, "rope_parameters")
     rotary = {}
     for kind, old in ((FULL, "global_rope_theta"), (SLIDING, "local_rope_theta")):
-        own = given.get(kind) or {}
-        require(isinstance(own, dict), f"rope_parameters of {kind} are {own!r:.60}, expected an object")
+        own = as_object(given.get(kind) or {}, f"rope_parameters of {kind}")
         rotary[kind] = {"rope_type": "default", "rope_theta": values.get(old) or THETA[kind]} | own
     return types, rotary
 

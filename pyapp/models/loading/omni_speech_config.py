@@ -244,12 +244,12 @@ class OmniSpeechConfig:
     def _newer(cls, values: Mapping[str, Any], own: dict[str, Any], text: Any) -> OmniSpeechConfig:
         given = {**NEWER_TALKER, **given_in(object_of(own, "text_config")), "tie_word_embeddings": False}
         talker = NewerTalkerConfig.from_dict(without_mrope(given))
-        told = {**PREDICTOR, **given_in(object_of(own, "code_predictor_config"))}
-        predictor = _config("qwen3").from_dict(told | {"model_type": "qwen3", "tie_word_embeddings": False})
+        predictor_values = {**PREDICTOR, **given_in(object_of(own, "code_predictor_config"))}
+        predictor = _config("qwen3").from_dict(predictor_values | {"model_type": "qwen3", "tie_word_embeddings": False})
         wave = WaveConfig.from_dict(object_of(values, "code2wav_config"))
         books, speakers = own.get("num_code_groups", 32), own.get("speaker_id") or {}
         require(
-            type(books) is int and 1 < books == told.get("num_code_groups", 32) == wave.num_quantizers,
+            type(books) is int and 1 < books == predictor_values.get("num_code_groups", 32) == wave.num_quantizers,
             f"num_code_groups is {books!r:.40}, code2wav_config has {wave.num_quantizers} codebooks",
         )
         widths = talker.hidden_size, predictor.hidden_size

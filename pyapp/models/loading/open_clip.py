@@ -17,8 +17,8 @@ from .timm import RESAMPLING, family_of
 
 MODEL_TYPE = "mobileclip"
 PREPARATION = "preprocess_cfg"
-NETWORK = re.compile(r"fastvit_mci[0-2]")
-HINT = "Vision Transformers and MobileCLIP S0 to S2 are read so; of other models take one in transformers' form"
+NETWORK = re.compile(r"fastvit_mci[0-4]")
+HINT = "Vision Transformers and MobileCLIP S0 to S4 are read so; of other models take one in transformers' form"
 TRANSFORMER = "clip"  # the model_type of those with a Vision Transformer
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 # What a part may say besides its sizes, and the only values that are known.

@@ -23,9 +23,10 @@ from pyapp.vision.processors import ImageProcessor
 
 from . import bare_files, open_clip, timm, ultralytics
 from .building import build
-from .by_task import Loaded, check_tokenizer
+from .by_task import check_tokenizer
 from .heads import check_new_head, check_task, with_labels
 from .image_processors import check_fit, usual_processor
+from .loaded import Loaded
 from .task_files import TOKENIZER_FILES, files_of, settings_in
 
 READERS = r"(qformer_tokenizer/)?"  # the folder of a second tokenizer, of InstructBLIP
@@ -39,7 +40,7 @@ WITH_TOKENIZER = (
 @dataclass(frozen=True)
 class LoadedImageModel(Loaded):
     """A model, its image processor, the tokenizer of one with texts, and the objects of its config.json and
-    generation_config.json. `seen` is what tasks.pictures.cut_out remembers of the last picture, by its name.
+    generation_config.json. `seen` is what tasks.segmentation.cut_out remembers of the last picture, by its name.
     """
 
     processor: ImageProcessor

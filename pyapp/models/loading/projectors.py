@@ -25,9 +25,10 @@ from pyapp.vision.processors import ImageProcessor
 
 from .architectures import architecture, seeing_architecture
 from .config import DEEPEST
-from .gguf import Gguf, GgufForm, neighbouring_pairs, stored_in
+from .gguf import Gguf, GgufForm, neighbouring_pairs
 from .image_processors import usual_processor
 from .picture_text import TASK
+from .reading_gguf import stored_in
 from .weights import IGNORED, Stored, load_weights, slots
 
 ARCHITECTURE = "clip"
@@ -84,6 +85,10 @@ class Kind:
     forms: Mapping[str, GgufForm] = field(default_factory=lambda: CLASS_TOKEN)
 
 
+# What sees with the tower of Qwen3-VL before other language models than Qwen3.
+QWEN3 = {"qwen3_moe": "qwen3_vl_moe", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
+
+
 class ProjectorFile:
     """An "mmproj" file, with the language model's file that belongs to it. ModelError for a file of another kind, and
     for one whose vectors have another width than the text's.
@@ -132,9 +137,8 @@ class ProjectorFile:
                 hint="Give the mmproj-….gguf that belongs to the model",
             )  # fmt: skip
         kind = KINDS[found]
-        if found == "qwen3vl_merger" and settings.get("model_type") == "qwen3_moe":
-            return replace(kind, model_type="qwen3_vl_moe")
-        return kind
+        own = QWEN3.get(str(settings.get("model_type"))) if found == "qwen3vl_merger" else None
+        return kind if own is None else replace(kind, model_type=own)
 
     def _check_width(self) -> None:
         """ModelError unless the projector makes vectors of the text's width."""

@@ -155,7 +155,7 @@ def check_widths(encoder: Encoder, parts: Sequence[Module]) -> None:
     """ModelError for a linear layer that does not take the vectors of the parts before it, as far as their width is
     known.
     """
-    width = getattr(encoder.config, "hidden_size", None)
+    width = getattr(encoder, "output_size", getattr(encoder.config, "hidden_size", None))
     for part in parts:
         if width is None or not isinstance(part, Pooling | Dense | Norm | Normalize):
             return

@@ -20,8 +20,9 @@ from pyapp.formats import ByteSource
 from pyapp.models.load import settings_beside
 
 from .building import ready_model
-from .by_task import Loaded, check_tokenizer
+from .by_task import check_tokenizer
 from .heads import own_task, with_labels
+from .loaded import Loaded
 from .pictures import MORE_FILES, tokenizer_of
 from .task_files import task_files
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pyapp.dataclass import dataclass
 
 from . import picture_text
-from .config import check_fields, read_config, require
+from .config import check_divides, check_fields, read_config, require
 
 TASK = "audio-text-to-text"
 MOST_POSITIONS = 1 << 15  # of an encoder
@@ -40,8 +40,8 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        width, heads, positions = self.d_model, self.encoder_attention_heads, self.max_source_positions
-        require(width % heads == 0, f"encoder_attention_heads {heads} does not divide d_model {width}")
+        check_divides(self, "encoder_attention_heads", "d_model")
+        positions = self.max_source_positions
         require(positions <= MOST_POSITIONS, f"max_source_positions is {positions:,}, at most {MOST_POSITIONS:,}")
         require(self.encoder_layers <= 1 << 10, f"encoder_layers is {self.encoder_layers:,}")
         require(self.num_mel_bins <= 201, f"num_mel_bins is {self.num_mel_bins}, at most 201")

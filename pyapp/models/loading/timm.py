@@ -18,7 +18,7 @@ from pyapp.nn import Module
 from pyapp.nn.vision.detection import from_timm
 
 from . import imagenet, timm_networks
-from .config import as_object, require
+from .config import as_object, optional_object, require
 from .labels import LARGEST
 from .pictures_config import TIMM_RESNETS, WIDTHS
 from .timm_blocks import described
@@ -100,9 +100,8 @@ def settings_of(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    name, made = config.get("architecture"), config.get("pretrained_cfg", {})
+    name, made = config.get("architecture"), optional_object(config, "pretrained_cfg")
     require(isinstance(name, str), f"architecture is {name!r:.60}, expected a name of timm's")
-    require(isinstance(made, dict), f"pretrained_cfg is {made!r:.60}, expected an object")
     assert isinstance(name, str)
     name = name.split(".")[0]
     family = family_of(name)
@@ -433,7 +432,7 @@ FAMILIES = (
     Family("mobileone", r"mobileone_(?P<size>s[0-4])", timm_networks.mobileone),
     Family("convmixer", r"convmixer_(?P<width>768|1024|1536)_(?P<depth>20|32)(_ks9_p(?P<patch>14))?",
            timm_networks.convmixer),
-    Family("fastvit", r"fastvit_(?P<size>t8|t12|s12|sa12|sa24|sa36|ma36|mci[0-2])", timm_networks.fastvit, (),
+    Family("fastvit", r"fastvit_(?P<size>t8|t12|s12|sa12|sa24|sa36|ma36|mci[0-4])", timm_networks.fastvit, (),
            ("layers", "embed_dims", "mlp_ratios")),
     Family("efficientvit", r"efficientvit_(?P<size>b[0-3]|l[1-3])", timm_networks.efficientvit, (),
            ("widths", "depths", "head_dim", "head_widths")),

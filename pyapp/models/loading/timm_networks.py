@@ -29,7 +29,8 @@ FASTVIT = {
     "t8": ((2, 2, 4, 2), 48, 3, False), "t12": ((2, 2, 6, 2), 64, 3, False), "s12": ((2, 2, 6, 2), 64, 4, False),
     "sa12": ((2, 2, 6, 2), 64, 4, True), "sa24": ((4, 4, 12, 4), 64, 4, True), "sa36": ((6, 6, 18, 6), 64, 4, True),
     "ma36": ((6, 6, 18, 6), 76, 4, True), "mci0": ((2, 6, 10, 2), 64, 3, True), "mci1": ((4, 12, 20, 4), 64, 3, True),
-    "mci2": ((4, 12, 24, 4), 80, 3, True),
+    "mci2": ((4, 12, 24, 4), 80, 3, True), "mci3": ((2, 12, 24, 4, 2), 96, 4, True),
+    "mci4": ((2, 12, 24, 4, 4), 128, 4, True),
 }  # fmt: skip
 
 # EfficientViT's channels and blocks of the stem and the stages, the channels of a head, those of the last two layers
@@ -114,12 +115,15 @@ def convmixer(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] 
 def fastvit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
     """The fields of models/fastvit.py's configuration."""
     depths, widths, ratio, attends = FASTVIT[match["size"]]
-    of_clip = match["size"].startswith("mci")  # Vasu et al. 2023, arXiv 2311.17049
+    of_clip, count = match["size"].startswith("mci"), len(depths)  # Vasu et al. 2023, arXiv 2311.17049
+    large = count == 5  # Faghri et al. 2025, arXiv 2508.20691
+    squeezed = of_clip and not large
     return {
         "model_type": "fastvit", "depths": given.get("layers", depths),
-        "hidden_sizes": given.get("embed_dims", [width * widths for width in (1, 2, 4, 8)]),
-        "mlp_ratios": given.get("mlp_ratios", [ratio] * 4), "attends": [False, False, False, attends],
-        "squeezes": [False, False, of_clip, of_clip], "large_act": of_clip,
+        "hidden_sizes": given.get("embed_dims", [widths << i for i in range(count)]),
+        "mlp_ratios": given.get("mlp_ratios", [ratio] * count), "attends": [False] * 3 + [attends] * (count - 3),
+        "squeezes": [False, False, squeezed, squeezed] + [False] * (count - 4), "large_act": of_clip,
+        "plain_stem": large, "channel_norms": large,
     }  # fmt: skip
 
 

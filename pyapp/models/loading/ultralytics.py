@@ -201,8 +201,8 @@ def _is_third(shapes: Mapping[str, Sequence[int]]) -> bool:
 def _third(shapes: Mapping[str, Sequence[int]], parts: Mapping[int, set[str]], last: int) -> dict[str, Any]:
     """As `_layers`, of version 3."""
     layers: list[str] = []
-    for i, told in enumerate(THIRD if last == len(THIRD) else ()):
-        kind, _, stride = told.partition("_")
+    for i, form in enumerate(THIRD if last == len(THIRD) else ()):
+        kind, _, stride = form.partition("_")
         own, at = parts.get(i, set()), f"model.{i}."
         if kind == "cv" and own == PARTS["cn"]:
             width, _, size, _ = shapes[f"{at}conv.weight"]
@@ -214,7 +214,7 @@ def _third(shapes: Mapping[str, Sequence[int]], parts: Mapping[int, set[str]], l
             times = 1 if own == PARTS["bt"] else len(own)
             layers.append(f"bt_r{times}_m{middle}_c{width}{'_add' if i < THIRD_BACKBONE else ''}")
         elif kind in ("up", "jn") and not own:
-            layers.append(told)
+            layers.append(form)
         else:
             break
     if len(layers) != len(THIRD):

@@ -15,8 +15,8 @@ from pyapp.models.load import read_settings
 from pyapp.vision.processors import ImageProcessor
 
 from .building import ready_model
-from .by_task import Loaded
 from .image_processors import usual_processor
+from .loaded import Loaded
 from .task_files import task_files
 
 if TYPE_CHECKING:

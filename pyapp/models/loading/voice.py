@@ -54,8 +54,9 @@ from pyapp.text.tokenization.word_patterns import WordPattern
 from ..diffusion.read_schedule import read_schedule
 from .architectures import architecture
 from .building import build
-from .by_task import Loaded, check_tokenizer
+from .by_task import check_tokenizer
 from .codec import VOCODER, load_codec
+from .loaded import Loaded
 from .pictures import MORE_FILES, tokenizer_of
 from .task_files import task_files
 from .weights import load_weights
@@ -230,7 +231,7 @@ class _Asked:
     @property
     def generation(self) -> dict[str, Any]:
         """The object of generation_config.json; empty without the file."""
-        return read_settings(self.files["generation_config"]) if "generation_config" in self.files else {}
+        return settings_beside(self.files, "generation_config")
 
     def model(self) -> Any:
         """The model with its weights, for inference."""
@@ -403,8 +404,10 @@ def _of_scripts(asked: _Asked) -> LoadedVoice:
     words, model, generation = _words_of_scripts(asked), asked.model(), asked.generation
     check_tokenizer(words, model, asked.name)
     own = generation.get("noise_scheduler_config")
-    told = {**SCHEDULE, **own} if isinstance(own, dict) else SCHEDULE
-    kind, config = read_schedule({**told, "_class_name": generation.get("noise_scheduler_class", told["_class_name"])})
+    schedule = {**SCHEDULE, **own} if isinstance(own, dict) else SCHEDULE
+    kind, config = read_schedule(
+        {**schedule, "_class_name": generation.get("noise_scheduler_class", schedule["_class_name"])}
+    )
     tokens = ScriptTokens(words)
     voice = ScriptVoice(model, tokens, generation, lambda steps: kind(config, steps), asked.heard_before())
     asked.hear(voice)
@@ -448,7 +451,7 @@ def _in_stages(asked: _Asked) -> LoadedVoice:
     """Bark, with the names of its voices, whose files are read when they are used."""
     source, name, files = asked.source, asked.name, asked.files
     words = tokenizer_of(source, name, files)
-    listed = read_settings(files[HISTORIES]) if HISTORIES in files else {}
+    listed = settings_beside(files, HISTORIES)
     paths: dict[str, list[str]] = {}
     for voice, own in listed.items():
         if isinstance(own, dict):

@@ -84,6 +84,10 @@ class Slot:
         kept = [pair for pair in zip(self.names, self.places, strict=True) if pair[0] in names]
         return Slot(tuple(name for name, _ in kept), tuple(place for _, place in kept), self.shape)
 
+    def without(self, name: str) -> Slot:
+        """The places that have other names."""
+        return self.only([own for own in self.names if own != name])
+
     @property
     def is_matrix(self) -> bool:
         """Whether this is the weight of a projection or an embedding, which may be quantised."""
@@ -416,11 +420,11 @@ def load_buffers(
             model.get_submodule(owner), attribute, checkpoint.read(name, finite=True, device=device).to(buffer.dtype)
         )
         there.add(known)
-    needed = (*STATISTICS, "weight", "bias")  # the last two are those of frozen batch norms
+    needed = (*STATISTICS, "weight", "bias", "tid2eid")  # also those of frozen batch norms, and tables of experts
     missing = [name for name in buffers if name not in there and name.rpartition(".")[2] in needed]
     if missing:
         raise ModelError(
-            f"the statistics of batch norms are missing: {_listed(missing)}",
+            f"buffers such as the statistics of batch norms are missing: {_listed(missing)}",
             where=checkpoint.source.name,
             hint="Give the file as it was saved: its buffers belong to the weights",
         )
@@ -469,6 +473,7 @@ def _plans(
 ) -> dict[str, tuple[Slot, Stored]]:
     """How each parameter that the file has is read, by its name. A tied one is read once, by its first name that is
     there; but a place for which the file has other values gets a parameter of its own, whatever the configuration says.
+    ModelError for other values of a layer that the model has once, under several names.
     """
     plans: dict[str, tuple[Slot, Stored]] = {}
     firsts: dict[str, str] = {}  # by the first name of a slot: the name by which it is read
@@ -481,9 +486,15 @@ def _plans(
         if first == name:
             plans[name] = slot, read
         elif not _same_tensors(checkpoint, read.names, plans[first][1].names):
-            shared = plans[first][0]
-            plans[first] = shared.only([own for own in shared.names if own != name]), plans[first][1]
-            plans[name] = slot.only([name]), read
+            shared, alone = plans[first][0].without(name), slot.only([name])
+            if not {*alone.places}.isdisjoint(shared.places):
+                raise ModelError(
+                    f"{plans[first][1].names[0]!r} and {read.names[0]!r} have different values, and the model has one "
+                    "layer for both",
+                    where=checkpoint.source.name, hint="Give the file as the model was trained and saved",
+                )  # fmt: skip
+            plans[first] = shared, plans[first][1]
+            plans[name] = alone, read
     return plans
 
 
@@ -656,7 +667,7 @@ def whole_bytes(model: Module) -> int:
 
 def _read_part_of(checkpoint: Checkpoint, plan: Stored, part: Part, device: Device | str | None) -> Tensor:
     """A process's part of a parameter. It alone is read, unless the file has other values."""
-    from pyapp.formats.parts import read_part, runs_of
+    from pyapp.formats.tensor_slices import read_part, runs_of
 
     if plan.values is not None or plan.join is not None:
         return part.of(read_plan(checkpoint, plan, device))
@@ -734,7 +745,7 @@ def _stack_rows(
     if share is None:
         part = checkpoint.read_rows(name, finite=True, device=device)
         return part if part.dtype.is_quantized or part.ndim == 2 else part.reshape(-1, part.shape[-1])
-    from pyapp.formats.parts import read_part
+    from pyapp.formats.tensor_slices import read_part
 
     *lead, rows, _ = checkpoint.tensors[name].shape
     if share.dim == 2:

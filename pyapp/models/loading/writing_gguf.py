@@ -26,7 +26,8 @@ from pyapp.text.tokenization.tokenizer import Tokenizer
 
 from .architectures import architecture
 from .building import reads_both_ways, renamed
-from .gguf import AsGguf, Gguf, turned
+from .gguf import Gguf
+from .gguf_view import AsGguf, turned
 from .heads import own_task
 from .quantised.methods import as_floats, unquantised
 from .sentence_folders import sentence_parts

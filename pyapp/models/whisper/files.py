@@ -146,7 +146,7 @@ def build_whisper(
         if part is None or checkpoint.tensors[names[name]].shape != part.shape:
             value = checkpoint.read(names[name], finite=True, device=device)
         else:
-            from pyapp.formats.parts import read_part
+            from pyapp.formats.tensor_slices import read_part
 
             rows = ((0, part.shape[0]),) if part.dim else part.ranges
             columns = part.ranges[0] if part.dim else None

@@ -4,13 +4,14 @@ text.generation.generate.LanguageModel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol
 
 from ...engine import Device, Tensor, ops, quant
 from ...engine.device import cpu
+from ...engine.grad_mode import STATE
 from ...engine.ops import cat
 from ...errors import ArgumentError
 from ..heads import Heads, split_heads
@@ -60,8 +61,8 @@ class WholeText:
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         q, k, v = split_heads(qkv, heads)  # (B, T, H, D), (B, T, KV, D)
         if rotary is not None:
-            table = rotary.upto(self.length, qkv.device)
-            q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
+            q, k = self.rotated(rotary, heads.interleaved, q, k)
+        k, v = self.seen(layer, k, v)  # (B, S, KV, D)
         mask = self.mask if heads.chunk is None or self.length <= heads.chunk else self._within_chunks(heads.chunk, q)
         y = ops.attention(
             q,
@@ -76,6 +77,15 @@ class WholeText:
         )  # (B, T, H, D)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
 
+    def rotated(self, rotary: RotaryTable, interleaved: bool, *inputs: Tensor) -> Iterator[Tensor]:
+        """Queries and keys (B, T, H, D), turned by the angles of their positions."""
+        table = rotary.upto(self.length, inputs[0].device)
+        return (ops.rope(x, table, interleaved=interleaved) for x in inputs)
+
+    def seen(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values (B, S, KV, D) that the tokens see in a layer; theirs (B, T, KV, D) are the last ones."""
+        return keys, values
+
     def narrowed(self, seen: Tensor) -> WholeText:
         """The text where each token sees, of those that it saw, only some: seen (B, 1, T, T) bool."""
         found = copy(self)
@@ -83,14 +93,14 @@ class WholeText:
         return found
 
     def _within_chunks(self, size: int, like: Tensor) -> Tensor:
-        """(1 or B, 1, T, T) bool: which tokens are in one chunk of a text, whose first chunk begins with its first
+        """(1 or B, 1, T, S) bool: which tokens are in one chunk of a text, whose first chunk begins with its first
         token that is not padding.
         """
         places = ops.arange(self.length, device=like.device).reshape(1, 1, self.length)
         if self.mask is not None:
             places = places - self.mask.to("int32").argmax(-1)  # (B, 1, T)
         chunks = ops.div(places, size, rounding_mode="floor")
-        same = chunks.unsqueeze(3) == chunks.unsqueeze(2)
+        same = chunks.narrow(-1, self.length - like.shape[1], like.shape[1]).unsqueeze(3) == chunks.unsqueeze(2)
         return same if self.mask is None else same & self.mask
 
 
@@ -140,12 +150,9 @@ class RotaryTable:
 
     def upto(self, positions: int, device: Device = cpu) -> Tensor:
         """A table (P, R / 2, 2) of at least `positions` rows on a device."""
-        frequencies = self._frequencies.get(positions)
-        if frequencies is None:
-            frequencies = rotary_frequencies(self.parameters, length=positions, layer_type=self.layer_type)
-            if self.backward:
-                frequencies = replace(frequencies, per_position=tuple(-step for step in frequencies.per_position))
-            self._frequencies[positions] = frequencies
+        frequencies = self._of_length(positions)
+        if STATE.traced:  # a table that is written down could not grow
+            return frequencies.rotations(ops.arange(positions, device=device))
         key = frequencies, device
         found = self._tables.get(key)
         if found is None or found.shape[0] < positions:
@@ -153,6 +160,19 @@ class RotaryTable:
             while rows < positions:
                 rows *= 2
             found = self._tables[key] = frequencies.table(rows, device)
+        return found
+
+    def at(self, places: Tensor, length: int) -> Tensor:
+        """The rows (N, R / 2, 2) of the table at places (N,), in a text of `length` tokens."""
+        return self._of_length(length).rotations(places)
+
+    def _of_length(self, positions: int) -> RotaryFrequencies:
+        found = self._frequencies.get(positions)
+        if found is None:
+            found = rotary_frequencies(self.parameters, length=positions, layer_type=self.layer_type)
+            if self.backward:
+                found = replace(found, per_position=tuple(-step for step in found.per_position))
+            self._frequencies[positions] = found
         return found
 
 

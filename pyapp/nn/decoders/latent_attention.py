@@ -40,6 +40,10 @@ class LatentAttention(SelfAttention):
         self.kv_b_proj = Linear(rank, heads * (config.qk_nope_head_dim + config.v_head_dim), bias=False)
         self.o_proj = ResidualLinear(heads * config.v_head_dim, size, bias=bias)
 
+    def gated(self, x: Tensor, y: Tensor) -> Tensor:
+        """What each head found (M, H, value_dim), as the last projection reads it: x (..., T, hidden_size)."""
+        return y
+
     def narrowed(self, x: Tensor, compressed: Tensor | None, text: Text) -> Text:
         """The text as this layer sees it: x (..., T, hidden_size), the compressed queries (..., T, q_lora_rank)."""
         return text
@@ -63,6 +67,6 @@ class LatentAttention(SelfAttention):
         nothing = zeros(*before, self.rotated, dtype=x.dtype, device=x.device)
         y = self.attend(cat([query, place, latent, nothing, latent], -1), text)  # (..., T, H * size)
         y = y.reshape(-1, heads, size).narrow(2, self.rotated, self.rank).transpose(0, 1)  # (H, M, rank)
-        y = (y @ values.transpose(1, 2)).transpose(0, 1)  # (M, H, value_dim)
+        y = self.gated(x, (y @ values.transpose(1, 2)).transpose(0, 1))  # (M, H, value_dim)
         out: Tensor = self.o_proj(y.reshape(*before, heads * self.value_dim), residual)
         return out

@@ -70,10 +70,10 @@ class ChosenText(CachedText):
             found = [_attention_to_chosen(own, place, x, heads, table, places) for own, place, x, places in texts]
             return ops.stack(found) if qkv.ndim == 3 else found[0]
 
-        return _by_pieces(self.layers[layer], attend, self.position, qkv, self._seen)
+        return by_pieces(self.layers[layer], attend, self.position, qkv, self._seen)
 
 
-def _by_pieces(layer: Any, step: Any, position: Tensor, *inputs: Tensor) -> Tensor:
+def by_pieces(layer: Any, step: Any, position: Tensor, *inputs: Tensor) -> Tensor:
     """PackedLayer.by_pieces, or the step of the only piece."""
     if isinstance(layer, PackedLayer):
         return layer.by_pieces(step, position, *inputs)
@@ -94,12 +94,7 @@ def _attention_to_chosen(
     ops.cache_write(cache.keys, k, position, cache.block_table)
     own = (ops.arange(tokens, dtype=int32, device=position.device) + position).unsqueeze(1)  # (T, 1)
     seen = chosen <= own
-    places = ops.where(seen, chosen, own)  # what has not been written may have any bytes
-    if cache.block_table is not None:
-        block = cache.keys.shape[2]
-        parts = ops.div(places, block, rounding_mode="floor")
-        blocks = cache.block_table.reshape(-1).index_select(0, parts.reshape(-1))
-        places = blocks.reshape(tokens, count) * block + (places - parts * block)
+    places = rows_of_cache(cache, ops.where(seen, chosen, own))  # what has not been written may have any bytes
     memory, found = cache.keys.reshape(-1, cache.keys.shape[-1]), []
     for first, some in pieces(tokens, count * size, NUMBERS):
         kept = memory.index_select(0, places.narrow(0, first, some).reshape(-1))  # (t * count, D)
@@ -110,6 +105,16 @@ def _attention_to_chosen(
         found.append(ops.attention(rows, keys, keys, False, heads.scale, mask=mask))
     y = found[0] if len(found) == 1 else ops.cat(found, 0)
     return y.reshape(tokens, heads.heads * size)
+
+
+def rows_of_cache(cache: FixedCache, places: Tensor) -> Tensor:
+    """The rows in a text's cache, one head's, of tokens at some places (...) int32 → (...) int32."""
+    if cache.block_table is None:
+        return places
+    block = cache.keys.shape[2]
+    parts = ops.div(places, block, rounding_mode="floor")
+    blocks = cache.block_table.reshape(-1).index_select(0, parts.reshape(-1))
+    return blocks.reshape(places.shape) * block + (places - parts * block)
 
 
 def numbers_of(rows: Tensor, size: int) -> Tensor:
@@ -176,7 +181,7 @@ class Indexer(Module):
             found = [self._chosen(own, place, table, *rows) for own, place, *rows in texts]
             return ops.stack(found) if several else found[0]
 
-        return _by_pieces(text.layers[self.layer], choose, text.position, *self._parts(x, compressed))
+        return by_pieces(text.layers[self.layer], choose, text.position, *self._parts(x, compressed))
 
     def _chosen(
         self, cache: FixedCache, position: Tensor, table: Tensor, queries: Tensor, keys: Tensor, weights: Tensor

@@ -149,7 +149,8 @@ class BertEmbeddings(Module):
         self.word_scale: float | None = None  # of the words' vectors, in models that scale them
         self.word_embeddings = Embedding(config.vocab_size, width, config.pad_token_id)
         self.position_embeddings = Embedding(config.max_position_embeddings + more, width, self.skipped)
-        self.token_type_embeddings = Embedding(config.type_vocab_size, width)
+        types = config.type_vocab_size  # 0: tokens have no types
+        self.token_type_embeddings: Embedding | None = Embedding(types, width) if types else None
         self.LayerNorm = LayerNorm(width, config.layer_norm_eps)
 
     def forward(self, ids: Tensor, type_ids: Tensor | None, positions: Tensor | None = None) -> Tensor:
@@ -161,9 +162,11 @@ class BertEmbeddings(Module):
         if positions is None:
             counted = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
             positions = counted if self.skipped is None else positions_from(ids, self.skipped)  # (B, T)
-        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
         words = self.word_embeddings(ids)  # (B, T, width)
-        x = (words if self.word_scale is None else words * self.word_scale) + self.token_type_embeddings(types)
+        x = words if self.word_scale is None else words * self.word_scale
+        if self.token_type_embeddings is not None:
+            types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
+            x = x + self.token_type_embeddings(types)
         return x + self.position_embeddings(positions)
 
 

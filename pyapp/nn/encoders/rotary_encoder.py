@@ -52,7 +52,7 @@ class RotaryAttention(Module):
         q, k, v = qk.narrow(2, 0, heads), qk.narrow(2, heads, kv), parts.narrow(2, heads + kv, kv)
         if kv != heads and (mask is not None or window is not None):
             k, v = (part.repeat_interleave(heads // kv, 2) for part in (k, v))  # (B, T, H, size)
-        return self.o_proj(attend(q, k, v, mask, window=window), residual)
+        return self.o_proj(attend(q, k, v, mask, self.heads.scale, window), residual)
 
 
 class NormFirstRotaryEncoder(Encoder):

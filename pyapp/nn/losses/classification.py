@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ...engine import Tensor, int64, ops
@@ -244,6 +245,13 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
         values = target.exp() * (target - input)
     else:
         values = target * (ops.where(target == 0, 1.0, target).log() - input)
+    if reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides "
+            "only by the batch size, and aligns with the KL math definition. 'mean' will be changed to behave the same "
+            "as 'batchmean' in the next major release.",
+            stacklevel=3,
+        )
     if reduction == "batchmean":
         return values.sum() / (input.shape[0] if input.ndim else 1)
     return reduce("kl_div", values, reduction)

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine import Tensor, ops
+from ...engine.grad_mode import STATE
 from ...engine.lazy import np
 
 
@@ -18,7 +21,17 @@ def distance_buckets(
     `most` is not above the nearer half, so that the ranges have no size, distances without a range have the last
     bucket.
     """
-    after = np.arange(keys)[None, :] - (first + np.arange(tokens))[:, None]  # (T, S): key - query
+    if STATE.traced:  # by ops, so that it is known how the buckets follow from T and S
+        far = max(most, buckets)  # all distances beyond it are in one bucket
+        table = ops.from_numpy(_buckets(np.arange(-far, far + 1), buckets, most, both_sides))  # (2 far + 1,)
+        apart = ops.arange(keys) - (ops.arange(tokens) + first).unsqueeze(1)  # (T, S)
+        return table.index_select(0, (apart.clamp(-far, far) + far).reshape(-1)).reshape(tokens, keys)
+    after = np.arange(keys)[None, :] - (first + np.arange(tokens))[:, None]  # (T, S)
+    return ops.from_numpy(_buckets(after, buckets, most, both_sides))
+
+
+def _buckets(after: Any, buckets: int, most: int, both_sides: bool) -> Any:
+    """The buckets, int32, of distances: key - query."""
     start = np.zeros_like(after)
     if both_sides:
         buckets //= 2
@@ -32,7 +45,7 @@ def distance_buckets(
         ranges = np.trunc(ratio * np.float32(buckets - exact)) + exact
     large = np.where((ranges >= 0) & (ranges < buckets), ranges, buckets - 1)
     found = start + np.where(far < exact, far, large.astype(np.int64))
-    return ops.from_numpy(found.astype(np.int32))
+    return found.astype(np.int32)
 
 
 def distance_bias(table: Tensor, buckets: Tensor) -> Tensor:

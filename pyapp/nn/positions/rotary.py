@@ -20,7 +20,7 @@ from pyapp.dataclass import dataclass
 
 from ...engine import Device, Tensor
 from ...engine.device import cpu
-from ...engine.ops import cat
+from ...engine.ops import cat, stack, tensor
 from ...engine.ops.rotary import rotation_table
 from ...errors import ModelError
 
@@ -42,6 +42,13 @@ class RotaryFrequencies:
     def table(self, positions: int, device: Device | str = cpu) -> Tensor:
         """cos and sin for the positions 0 .. positions - 1: float32 (positions, R / 2, 2), for `ops.rope`."""
         return rotation_table(positions, self.per_position, self.attention_factor).to(device)
+
+    def rotations(self, places: Tensor) -> Tensor:
+        """cos and sin at places (N,): float32 (N, R / 2, 2), by ops. The angles are float32, so far from the first
+        place they are less exact than those of `table`.
+        """
+        angles = places.to("float32").unsqueeze(-1) * tensor(self.per_position, device=places.device)  # (N, R / 2)
+        return stack([angles.cos(), angles.sin()], -1) * self.attention_factor
 
 
 def rotary_frequencies(

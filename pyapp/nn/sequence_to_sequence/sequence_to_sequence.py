@@ -85,29 +85,42 @@ class Memory(Protocol):
 
 
 class WholeMemory:
-    """Whole texts (B, T) and the encoded sources (B, S, D), for training. The masks are 0 for padding."""
+    """Whole texts (B, T) and the encoded sources (B, S, D), for training. The masks are 0 for padding. earlier: the
+    tokens before them, which a subclass keeps.
+    """
 
-    def __init__(self, encoded: Tensor, source_mask: Tensor | None, tokens: int, mask: Tensor | None = None) -> None:
-        self.encoded, self.tokens = encoded, tokens
+    def __init__(
+        self, encoded: Tensor, source_mask: Tensor | None, tokens: int, mask: Tensor | None = None, earlier: int = 0
+    ) -> None:
+        self.encoded, self.tokens, self.earlier = encoded, tokens, earlier
         self.source_mask = visible_keys(source_mask)
-        seen = ops.causal_mask(tokens, tokens).to(encoded.device).reshape(1, 1, tokens, tokens)
+        seen = ops.causal_mask(tokens, self.length).to(encoded.device).reshape(1, 1, tokens, self.length)
         self.mask = seen if mask is None else seen.logical_and(visible_keys(mask))  # (B or 1, 1, T, T)
         self.plain = mask is None
 
     @property
     def length(self) -> int:
-        return self.tokens
+        return self.earlier + self.tokens
 
     def positions(self, tokens: Tensor) -> Tensor:
-        return ops.arange(tokens.shape[1], dtype="int32", device=tokens.device)
+        return ops.arange(self.earlier, self.earlier + tokens.shape[1], dtype="int32", device=tokens.device)
 
     def distances(self, bias: Callable[[int, int], Tensor]) -> Tensor:
-        return bias(self.tokens, self.tokens)
+        return bias(self.tokens, self.length)
+
+    def seen(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values (B, S, KV, D) that tokens see in a layer; theirs (B, T, KV, D) are the last ones."""
+        return keys, values
+
+    def of_source(self, layer: int, project: Project) -> tuple[Tensor, Tensor]:
+        """The keys and values (B, S, KV, D) of the source in a layer."""
+        return project(self.encoded)
 
     def own(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None,
         heads: Heads | None = None,
     ) -> Tensor:  # fmt: skip
+        k, v = self.seen(layer, k, v)
         if heads is not None:
             mask = None if self.plain else self.mask
             y = ops.attention(q, k, v, True, heads.scale, heads.window, heads.softcap, mask=mask)  # (B, T, H, D)
@@ -125,7 +138,7 @@ class WholeMemory:
     def source(
         self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None
     ) -> Tensor:
-        return _attend_source(q, project(self.encoded), self.source_mask, scale, heads)
+        return _attend_source(q, self.of_source(layer, project), self.source_mask, scale, heads)
 
     def joint(self, layer: int, q: Tensor, k: Tensor, v: Tensor, project: Project, heads: Heads) -> Tensor:
         keys, values = project(self.encoded)  # (B, S, KV, D)

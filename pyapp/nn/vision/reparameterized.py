@@ -26,12 +26,14 @@ class Branches(Module):
     allow it; then squeezed attention (`squeezed`: channels inside, 0: none) and the activation.
 
     branches: how many large filters there are, which MobileOne's files number; 0: one without a number, which RepVGG's
-    have. fused: it is one filter, `reparam_conv`. attention: the name of the squeezed attention in files.
+    have. fused: it is one filter, `reparam_conv`. attention: the name of the squeezed attention in files. scaled:
+    whether there is a filter of a pixel.
     """
 
     def __init__(
         self, before: int, width: int, kernel: int, stride: int = 1, groups: int = 1, *, branches: int = 0,
         squeezed: int = 0, activation: str | None = "relu", fused: bool = False, attention: str = "attn",
+        scaled: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         self.reparam_conv: Conv2d | None = None
@@ -45,7 +47,7 @@ class Branches(Module):
                 self.identity = BatchNorm2d(width)
             large = [_branch(before, width, kernel, stride, groups) for _ in range(max(1, branches))]
             self.conv_kxk = ModuleList(large) if branches else large[0]
-            if kernel > 1 or not branches:
+            if scaled and (kernel > 1 or not branches):
                 setattr(self, self.pixel, _branch(before, width, 1, stride, groups))
         self.attention = attention
         squeezing = SqueezedAttention(width, squeezed, "relu", False, SQUEEZED_NAMES) if squeezed else None

@@ -143,8 +143,12 @@ class SamTower(ImageModel):
         )
         self.neck = Neck(config)
 
-    def steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, Tensor]:
-        """As `forward`; yields how many layers are done, and how many there are."""
+    def steps(
+        self, pixel_values: Tensor, whole: list[Tensor] | None = None
+    ) -> Generator[tuple[int, int], None, Tensor]:  # fmt: skip
+        """As `forward`; yields how many layers are done, and how many there are. `whole` receives the maps (B, rows,
+        columns, D) after layers that attend to the whole picture.
+        """
         check_pictures("SAM", pixel_values, self.config.num_channels, self.config.image_size)
         rows, columns = self.config.grid
         x = self.patch_embed(pixel_values).reshape(pixel_values.shape[0], rows, columns, self.config.hidden_size)
@@ -152,6 +156,8 @@ class SamTower(ImageModel):
             x = x + self.pos_embed
         for i, layer in enumerate(self.layers):
             x = layer(x)
+            if whole is not None and i in self.config.global_attn_indexes:
+                whole.append(x)
             yield i + 1, len(self.layers)
         return self.neck(x)
 

@@ -236,18 +236,27 @@ class MaskDecoder(Module):
         self, prompts: Tensor, image: Tensor, places: Tensor, finer: Sequence[Tensor] = ()
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As forward, and the states (B, T, C) of all tokens."""
-        batch, width, rows, columns = image.shape
         own = ops.cat(self.own_tokens())  # (N', C)
         masks, count = self.mask_tokens.num_embeddings, own.shape[0]
-        tokens = ops.cat([own.unsqueeze(0).expand(batch, count, width), prompts], 1)
+        x, image = self.seen(own, prompts, image, places, finer)
+        filters = [head(x.select(1, count - masks + i)) for i, head in enumerate(self.output_hypernetworks_mlps)]
+        found = ops.stack(filters, 1) @ image.flatten(2)  # (B, M, pixels)
+        found = found.reshape(found.shape[0], masks, *image.shape[2:])
+        return found, self.scores(x.select(1, count - masks - 1)), x
+
+    def seen(
+        self, own: Tensor, prompts: Tensor, image: Tensor, places: Tensor, finer: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """The own tokens (N', C), and what forward takes → the states (B, T, C) of all tokens, and the larger map
+        (B, C / 8, 4 * side, 4 * side).
+        """
+        batch, width, rows, columns = image.shape
+        tokens = ops.cat([own.unsqueeze(0).expand(batch, *own.shape), prompts], 1)
         x, image = self.transformer(tokens, image.flatten(2).transpose(1, 2), places)
         image = self.upscale_conv1(image.transpose(1, 2).reshape(batch, width, rows, columns))
         image = image + finer[0] if finer else image
         image = self.upscale_conv2(ops.gelu(over_channels(image, self.upscale_layer_norm)))
-        image = ops.gelu(image + finer[1] if finer else image)  # (B, C / 8, 4 * rows, 4 * columns)
-        filters = [head(x.select(1, count - masks + i)) for i, head in enumerate(self.output_hypernetworks_mlps)]
-        found = ops.stack(filters, 1) @ image.flatten(2)  # (B, M, pixels)
-        return found.reshape(batch, masks, *image.shape[2:]), self.scores(x.select(1, count - masks - 1)), x
+        return x, ops.gelu(image + finer[1] if finer else image)
 
 
 def repeated(x: Tensor, count: int) -> Tensor:
@@ -302,6 +311,10 @@ class PromptedMasks(ImageModel):
         """
         return masks[:, :1], scores[:, :1]
 
+    def meanings(self, masks: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """As `single`, the masks (B, M - 1, H, W) and the scores (B, M - 1) of a prompt with several meanings."""
+        return masks[:, 1:], scores[:, 1:]
+
     def masks(
         self, features: Any, points: Tensor | None = None, labels: Tensor | None = None,
         boxes: Tensor | None = None, given: Tensor | None = None, several: bool = True,
@@ -334,7 +347,7 @@ class PromptedMasks(ImageModel):
             dense = self.prompt_encoder.mask_embed(given)
         image, *finer = (repeated(x, count) for x in (features + dense, *finer))
         found, scores = self.mask_decoder(prompts.flatten(0, 1), image, self.places(rows, columns), finer)
-        found, scores = (found[:, 1:], scores[:, 1:]) if several else self.single(found, scores)
+        found, scores = self.meanings(found, scores) if several else self.single(found, scores)
         shape = batch, count, found.shape[1]
         return found.reshape(*shape, *found.shape[2:]), scores.reshape(shape)
 

@@ -69,21 +69,23 @@ def picture_mask(
 
 class WholeTextOfPictures(WholeText):
     """As WholeText; the tokens of a picture, or of a whole prompt, attend to each other. `spans` are those of each
-    text.
+    text. in_windows: they do in layers with a window only.
     """
 
     def __init__(
-        self, tokens: int, mask: Tensor | None, spans: Sequence[Sequence[tuple[int, int]]], whole_prompt: bool
-    ) -> None:
+        self, tokens: int, mask: Tensor | None, spans: Sequence[Sequence[tuple[int, int]]], whole_prompt: bool,
+        in_windows: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(tokens, mask)
-        self.spans, self.whole_prompt = spans, whole_prompt
+        self.spans, self.whole_prompt, self.in_windows = spans, whole_prompt, in_windows
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         q, k, v = split_heads(qkv, heads)  # (B, T, H, D), (B, T, KV, D)
         if rotary is not None:
             table = rotary.upto(self.length, qkv.device)
             q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
-        seen = ops.cat([picture_mask(q, spans, 0, heads, self.whole_prompt) for spans in self.spans])  # (B, 1, T, T)
+        both_ways = [[] for _ in self.spans] if self.in_windows and heads.window is None else self.spans
+        seen = ops.cat([picture_mask(q, spans, 0, heads, self.whole_prompt) for spans in both_ways])  # (B, 1, T, T)
         seen = seen if self.mask is None else seen & self.mask
         y = ops.attention(q, k, v, False, heads.scale, softcap=heads.softcap, mask=seen)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
@@ -91,14 +93,15 @@ class WholeTextOfPictures(WholeText):
 
 class CachedTextOfPictures(CachedText):
     """As CachedText, of one text from position `first` on; the tokens of a picture, or of the whole prompt, attend to
-    each other.
+    each other; with `in_windows` in layers with a window only.
     """
 
     def __init__(
-        self, position: Tensor, cache: TextCache, first: int, spans: Sequence[tuple[int, int]], whole_prompt: bool
-    ) -> None:
+        self, position: Tensor, cache: TextCache, first: int, spans: Sequence[tuple[int, int]], whole_prompt: bool,
+        in_windows: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(position, cache)
-        self.first, self.spans, self.whole_prompt = first, spans, whole_prompt
+        self.first, self.spans, self.whole_prompt, self.in_windows = first, spans, whole_prompt, in_windows
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         q, k, v = (x.squeeze(0) for x in split_heads(qkv.unsqueeze(0), heads))  # (T, H, D), (T, KV, D)
@@ -110,7 +113,8 @@ class CachedTextOfPictures(CachedText):
         cache.write(k, v, self.position)
         keys, values = cache.stored(self.first + qkv.shape[0])  # (1, S, KV, D)
         q = q.unsqueeze(0)
-        seen = picture_mask(q, self.spans, self.first, heads, self.whole_prompt)
+        both_ways = [] if self.in_windows and heads.window is None else self.spans
+        seen = picture_mask(q, both_ways, self.first, heads, self.whole_prompt)
         y = ops.attention(q, keys, values, False, heads.scale, softcap=heads.softcap, mask=seen)
         return y.reshape(qkv.shape[0], heads.heads * heads.head_dim)
 
@@ -176,28 +180,20 @@ class GridRotation:
         return ops.cat(parts, 1)  # (N, D / 2, 2)
 
 
-class WholeTextOfGrids(WholeText):
-    """As WholeText, with three rotary positions of each token."""
+class TextOfGrids:
+    """A text of a language model's own kind, as what its layers read, with three rotary positions of each token."""
 
-    def __init__(self, tokens: int, mask: Tensor | None, rotation: GridRotation) -> None:
-        super().__init__(tokens, mask)
-        self.rotation = rotation
+    def __init__(self, text: Any, rotation: GridRotation) -> None:
+        self.text, self.rotation = text, rotation
 
-    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
-        qkv = qkv if rotary is None else self.rotation(qkv, heads, rotary)
-        return super().attention(layer, qkv, heads, None)
-
-
-class CachedTextOfGrids(CachedText):
-    """As CachedText, with three rotary positions of each token."""
-
-    def __init__(self, position: Tensor, cache: TextCache, rotation: GridRotation) -> None:
-        super().__init__(position, cache)
-        self.rotation = rotation
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.text, name)
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
+        """As WholeText.attention and CachedText.attention."""
         qkv = qkv if rotary is None else self.rotation(qkv, heads, rotary)
-        return super().attention(layer, qkv, heads, None)
+        found: Tensor = self.text.attention(layer, qkv, heads, None)
+        return found
 
 
 def ends_of(places: Sequence[int], length: int) -> list[int]:
@@ -246,7 +242,8 @@ class PictureTextModel(Module):
     sees: what stands in its texts, "image" or "audio" (nn.audio.sound_text). placeholder: the name of the token that
     stands for a picture in a chat template; part: the one of each of a picture's vectors; around: the tokens before and
     after a picture that templates have; behind: what stands between a picture and a word right after it.
-    whole_pictures: a picture's tokens attend to each other, so that a pass must not end within one. whole_prompt: those
+    whole_pictures: a picture's tokens attend to each other, so that a pass must not end within one; whole_in_windows:
+    in layers with a window only; whole_beyond_windows: also where the window ends before. whole_prompt: those
     of a prompt with pictures do, which is read in one pass, and is one of the spans in Seen. pictures_ahead: tokens
     before the pictures see them too, so that a text's first pass has all of them (nn.vision_language.cross_pictures),
     and its prompt's first pictures stand before the token that begins texts. tiles_together: how many tiles of a
@@ -259,7 +256,7 @@ class PictureTextModel(Module):
     placeholder = part = "<image>"
     around = ("", "")
     behind = ""
-    whole_pictures = whole_prompt = pictures_ahead = False
+    whole_pictures = whole_in_windows = whole_beyond_windows = whole_prompt = pictures_ahead = False
     tiles_together = 1
     prompt_form: tuple[str, str] | None = None
     sections: tuple[int, ...] = ()
@@ -368,7 +365,7 @@ class PictureTextModel(Module):
         """
         language = self.language_model
         width, number = tokens.shape[1], self.config.image_token_id
-        text: WholeText = language.whole_text(width, attention_mask)
+        text: Any = language.whole_text(width, attention_mask)
         if self.whole_prompt:
             spans = [[(0, width)]] * tokens.shape[0]
             text = WholeTextOfPictures(width, attention_mask, spans, True)
@@ -381,12 +378,12 @@ class PictureTextModel(Module):
             raise ArgumentError(f"the text has {len(places)} tokens for {features.shape[0]} vectors of pictures")
         if self.whole_pictures and not self.whole_prompt:
             spans = [stretches(row, number) for row in rows]
-            text = WholeTextOfPictures(width, attention_mask, spans, False)
+            text = WholeTextOfPictures(width, attention_mask, spans, self.whole_beyond_windows, self.whole_in_windows)
         elif self.sections:
             high, wide = self.grid(pixel_values)
             starts = [[i for i, _ in stretches(row, number)] for row in rows]
             texts = [grid_positions(width, [(i, high, wide) for i in found]) for found in starts]
-            text = WholeTextOfGrids(width, attention_mask, GridRotation(sum(texts, []), self.sections))
+            text = TextOfGrids(text, GridRotation(sum(texts, []), self.sections))
         return self._read(tokens, text, Seen(features, places))
 
     def forward_cached(
@@ -399,11 +396,12 @@ class PictureTextModel(Module):
         language = self.language_model
         if seen is None:
             return language.forward_cached(tokens, position, cache, last_only)
-        text: CachedText = language.cached_text(position, cache)
+        text: Any = language.cached_text(position, cache)
         if self.whole_pictures:
-            text = CachedTextOfPictures(position, cache, first, seen.spans, self.whole_prompt)
+            whole, in_windows = self.whole_prompt or self.whole_beyond_windows, self.whole_in_windows
+            text = CachedTextOfPictures(position, cache, first, seen.spans, whole, in_windows)
         elif seen.rotary_positions:
-            text = CachedTextOfGrids(position, cache, GridRotation(seen.rotary_positions, self.sections))
+            text = TextOfGrids(text, GridRotation(seen.rotary_positions, self.sections))
         x = self._read(tokens, text, seen)  # (T, dim)
         return language.head(last_tokens(x, cache) if last_only else x)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pyapp.engine import Tensor
@@ -14,8 +15,7 @@ from pyapp.nn import Module
 
 from .draws import CALLS, MANY_CALLS, Draws
 from .formulas import Formulas, written_out
-from .graph import Graph
-from .model_file import Sizes
+from .graph import Graph, Sizes, Written
 from .sizes import join
 from .tracing import traced
 
@@ -28,6 +28,19 @@ def tensors_of(found: Any) -> list[Tensor]:
     if parts is None:
         raise TypeError(f"export: the module gives {type(found).__name__}, expected tensors, or lists or dicts of them")
     return [x for part in parts if part is not None for x in tensors_of(part)]
+
+
+def _resized(x: Tensor, sizes: Mapping[int, int]) -> Tensor:
+    """x with other sizes: its elements again from the beginning, or fewer."""
+    for dim, size in sizes.items():
+        x = x.index_select(dim, tensor([k % x.shape[dim] for k in range(size)], dtype="int64", device=x.device))
+    return x.clone()
+
+
+def _parts(title: str, titles: Collection[str]) -> list[str]:
+    """The names of the sizes of which a size is the sum, as its own name says: "past + new"."""
+    parts = title.split(" + ")
+    return parts if len(parts) > 1 and all(part in titles for part in parts) else []
 
 
 class Call:
@@ -88,16 +101,33 @@ class Call:
         return found
 
     def limits(self, titles: Mapping[tuple[int, int], str]) -> dict[str, tuple[int, int, int | None]]:
-        """(number in the example, smallest, largest) of each size. ValueError where the example has several numbers for
-        one."""
+        """(number in the example, smallest, largest) of each size that is no sum of others. ValueError where the
+        example has several numbers for one.
+        """
         found: dict[str, tuple[int, int, int | None]] = {}
         for (at, dim), title in titles.items():
             size: Any = self.inputs.sizes[self.at[at]][dim]
             number = self.examples[at].shape[dim]
+            if _parts(title, titles.values()):
+                continue
             known = found.setdefault(title, (number, size.min, size.max))
             if known[0] != number:
                 raise ValueError(f"export: {title!r} is {known[0]} and {number} in the example")
+        for (at, dim), title in titles.items():
+            wanted = sum(found[part][0] for part in _parts(title, titles.values()))
+            if wanted and wanted != self.examples[at].shape[dim]:
+                raise ValueError(f"export: {title!r} is {wanted} and {self.examples[at].shape[dim]} in the example")
         return found
+
+    def resized(self, titles: Mapping[tuple[int, int], str], numbers: Mapping[str, int]) -> list[Tensor]:
+        """The example's inputs with other sizes, of which `numbers` has those that are no sums."""
+        sizes = {
+            title: sum(numbers[part] for part in _parts(title, titles.values()) or [title]) for title in titles.values()
+        }
+        return [
+            _resized(x, {dim: sizes[title] for (k, dim), title in titles.items() if k == at})
+            for at, x in enumerate(self.examples)
+        ]
 
 
 def sized_graph(
@@ -136,11 +166,8 @@ def _joined_calls(
     """None where more calls are needed to tell what a number is."""
     graphs, shapes = list[Graph](), list[list[tuple[int, ...]]]()
     outputs: list[Tensor] = []
-    for sizes in drawn:
-        given = [
-            _resized(x, {dim: sizes[title] for (k, dim), title in titles.items() if k == at})
-            for at, x in enumerate(call.examples)
-        ]
+    for numbers in drawn:
+        given = call.resized(titles, numbers)
         try:
             graph, found = traced(lambda given=given: call.run(given), given, parameters, call.names, opset, True)
         except ModelError:
@@ -180,15 +207,46 @@ def _size(formulas: Formulas, numbers: tuple[int, ...], otherwise: str) -> int |
     return otherwise if formula is None else written_out(formula)
 
 
-def _resized(x: Tensor, sizes: Mapping[int, int]) -> Tensor:
-    """x with other sizes: its elements again from the beginning, or fewer."""
-    for dim, size in sizes.items():
-        x = x.index_select(dim, tensor([k % x.shape[dim] for k in range(size)], dtype="int64", device=x.device))
-    return x.clone()
-
-
 def titles_of(names: Sequence[str] | None, count: int) -> list[str]:
     found = list(names or [f"output_{at}" for at in range(count)])
     if len(found) != count:
         raise ValueError(f"export: {count} outputs and the names {found}")
     return found
+
+
+@contextmanager
+def named_parameters(module: Any, taken: Sequence[str]) -> Iterator[dict[int, str]]:
+    """The names of parameters and buffers, by the identity of tensors; meanwhile none of them requires a gradient."""
+    names: dict[int, str] = {}
+    learning: list[Tensor] = []
+    if hasattr(module, "named_parameters"):
+        for name, x in (*module.named_parameters(), *module.named_buffers()):
+            names[id(x)] = name if name not in taken else f"{name}_parameter"
+            if x.requires_grad:
+                learning.append(x)
+                x.requires_grad_(False)
+    try:
+        yield names
+    finally:
+        for x in learning:
+            x.requires_grad_(True)
+
+
+def written_graph(call: Call, parameters: Mapping[int, str], opset: int, names: Sequence[str] | None) -> Written:
+    """The graph of a call, whose outputs have these names."""
+    if call.titles(False):
+        graph, outputs, sizes, titles = sized_graph(call, parameters, opset, names)
+    else:
+        given = [x.clone() for x in call.examples]
+        graph, found = traced(lambda: call.run(given), given, parameters, call.names, opset)
+        outputs = tensors_of(found)
+        titles = titles_of(names, len(outputs))
+        for x, title in zip(outputs, titles, strict=True):
+            graph.result(x, title)
+        graph.keep_used(titles)
+        sizes = {name: tuple(x.shape) for name, x in zip((*call.names, *titles), (*given, *outputs), strict=True)}
+    graph.share(titles)
+    return Written(
+        graph, [(name, x, sizes[name]) for name, x in zip(call.names, call.examples, strict=True)],
+        [(name, x, sizes[name]) for name, x in zip(titles, outputs, strict=True)],
+    )  # fmt: skip

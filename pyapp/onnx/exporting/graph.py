@@ -221,13 +221,38 @@ class Graph:
         self.nodes = kept[::-1]
         self.tensors = {name: x for name, x in self.tensors.items() if name in wanted}
 
-    def share_arrays(self) -> None:
-        """One tensor for equal small arrays."""
+    def share(self, results: Sequence[str]) -> None:
+        """One tensor for equal small arrays, and one node for those that compute the same, such as a mask or the
+        rotations of each layer. Nodes of the graph's results stay.
+        """
         first: dict[Any, str] = {}
         same: dict[str, str] = {}
         for name, x in list(self.tensors.items()):
             if name in self.arrays or x.numel() <= 1 and name.startswith("constant_"):
                 same[name] = first.setdefault((x.dtype.name, tuple(x.shape), x.numpy().tobytes()), name)
+        kept, computed = list[Node](), dict[Any, Node]()
         for node in self.nodes:
             node.inputs = [same.get(name, name) for name in node.inputs]
+            key = (node.operator, tuple(node.inputs), len(node.outputs), repr(sorted(node.attributes.items())))
+            before = computed.setdefault(key, node) if not set(node.outputs) & set(results) else node
+            if before is node:
+                kept.append(node)
+            else:
+                same.update(zip(node.outputs, before.outputs, strict=True))
+        self.nodes = kept
         self.tensors = {name: x for name, x in self.tensors.items() if same.get(name, name) == name}
+
+
+Sizes = Sequence[int | str]  # of an input or output: numbers, and names of sizes that may differ
+Info = tuple[str, Tensor, Sizes]  # of an input or output
+
+
+@dataclass
+class Written:
+    """A graph with its inputs and outputs, of the model or, as the attribute of a node, of a branch of it. The tensors
+    of a branch are the model's.
+    """
+
+    graph: Graph
+    inputs: list[Info]
+    outputs: list[Info]

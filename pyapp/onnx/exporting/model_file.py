@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,19 +12,32 @@ from pyapp.errors import ModelError
 from pyapp.formats.protobuf import bytes_field, bytes_head, float_field, int_field
 from pyapp.formats.sink import AnySink, open_sink
 
-from .graph import Graph, element_code
+from .graph import Sizes, Written, element_code
 
 _IR_VERSIONS = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}  # by opset
+USUAL_OPSET = 20
 LARGEST = 2_000_000_000  # bytes of a file; protobuf's limit is 2^31 - 1
 INSIDE = 1024  # bytes up to which tensors stay in the model where the others have a file of their own
 ALIGNMENT = 4096  # of tensors in that file, so that it can be mapped
 _EXTERNAL = 1  # TensorProto.DataLocation
 
-Sizes = Sequence[int | str]  # of an input or output: numbers, and names of sizes that may differ
+
+def checked_opset(version: int | None) -> int:
+    """The opset of a file. ValueError for one that is not written."""
+    if version is not None and version not in _IR_VERSIONS:
+        raise ValueError(f"export: opset_version is {min(_IR_VERSIONS)} to {max(_IR_VERSIONS)}, not {version!r}")
+    return USUAL_OPSET if version is None else version
+
+
+def data_path(file: str | os.PathLike[str]) -> Path:
+    """Where the tensors of a model are that has them in a file of their own."""
+    return Path(f"{os.fspath(file)}.data")
 
 
 def _attribute(name: str, value: Any) -> bytes:
     head = bytes_field(1, name)
+    if isinstance(value, Written):
+        return head + bytes_field(6, b"".join(_graph_parts(value, name))) + int_field(20, 5)
     if isinstance(value, str):
         return head + bytes_field(4, value) + int_field(20, 3)
     if isinstance(value, float):
@@ -80,23 +93,26 @@ class _Outside:
             written = at + len(data)
 
 
-def write_model(
-    graph: Graph, inputs: Sequence[tuple[str, Tensor, Sizes]], outputs: Sequence[tuple[str, Tensor, Sizes]],
-    file: AnySink, external_data: bool | None,
-) -> None:  # fmt: skip
-    """Writes the model: with external_data the large tensors into a file beside it, FILE.data; None: if it has more
-    than 2 GB. ModelError for one so large that has no place for such a file."""
-    dense = {name: quant.dequantize(x) if x.dtype.is_quantized else x for name, x in graph.tensors.items()}
+def _graph_parts(written: Written, name: str) -> list[bytes]:
+    """The fields of a graph without its tensors."""
     parts: list[bytes] = []
-    for node in graph.nodes:
+    for node in written.graph.nodes:
         body = b"".join(bytes_field(1, name) for name in node.inputs)
         body += b"".join(bytes_field(2, name) for name in node.outputs)
         body += bytes_field(3, node.outputs[0]) + bytes_field(4, node.operator)
         body += b"".join(bytes_field(5, _attribute(name, value)) for name, value in node.attributes.items())
         parts.append(bytes_field(1, body))
-    parts.append(bytes_field(2, "pyapp"))
-    parts += [bytes_field(11, _info(*info)) for info in inputs]
-    parts += [bytes_field(12, _info(*info)) for info in outputs]
+    parts.append(bytes_field(2, name))
+    parts += [bytes_field(11, _info(*info)) for info in written.inputs]
+    return parts + [bytes_field(12, _info(*info)) for info in written.outputs]
+
+
+def write_model(written: Written, file: AnySink, external_data: bool | None) -> None:
+    """Writes the model: with external_data the large tensors into a file beside it, FILE.data; None: if it has more
+    than 2 GB. ModelError for one so large that has no place for such a file."""
+    graph = written.graph
+    dense = {name: quant.dequantize(x) if x.dtype.is_quantized else x for name, x in graph.tensors.items()}
+    parts = _graph_parts(written, "pyapp")
     heads, size = _heads(dense, None)
     size += sum(len(part) for part in parts)
     path = Path(file) if isinstance(file, (str, os.PathLike)) else None
@@ -104,7 +120,7 @@ def write_model(
     if external_data or external_data is None and size > LARGEST and path is not None:
         if path is None:
             raise ValueError("export: external_data needs the path of a file, beside which the tensors are written")
-        outside = _Outside(f"{path.name}.data")
+        outside = _Outside(data_path(path).name)
         heads, size = _heads(dense, outside)
         size += sum(len(part) for part in parts)
         with open_sink(path.with_name(outside.name)) as sink:

@@ -10,11 +10,9 @@ from pyapp.engine import Tensor, as_dtype
 from pyapp.engine.dtype import promote
 from pyapp.engine.lazy import np
 from pyapp.engine.op import Op
-from pyapp.errors import ModelError
 
 from .graph import Graph, element_code
 
-OPSETS = 17, 20, 23  # the first that can be written, the default, the last
 Writer = TypeVar("Writer", bound=Callable[..., Any])
 
 # by the op: writer(graph, result, *arguments) → the output's name, or None
@@ -327,7 +325,7 @@ def _by_numbers(entries: tuple[Any, ...]) -> bool:
     return any(isinstance(entry, Tensor) and entry.dtype.category == 1 for entry in entries)
 
 
-def _taken(g: Graph, part: _Part, x: Tensor) -> str:
+def _taken(g: Graph, part: Part, x: Tensor) -> str:
     known = g.part_of(x)
     return part.taken(g, g.named(x)) if known is None else known(part)
 
@@ -374,7 +372,7 @@ def _put_view(g: Graph, y: Tensor, x: Tensor, part: Tensor, view: Op, rest: tupl
 @writes("_put")
 def _put_entries(g: Graph, y: Tensor, x: Tensor, source: Any, entries: tuple[Any, ...]) -> str | None:
     entries = entries if isinstance(entries, tuple) else (entries,)
-    place = _Part.of_entries(x, entries)
+    place = Part.of_entries(x, entries)
     if place is not None and all(step == 1 for step in place.steps):
         new = g.operand(source, y.dtype)
         lacking = len(place.result) - (source.ndim if isinstance(source, Tensor) else 0)
@@ -545,7 +543,7 @@ WRITERS["_permute"] = lambda g, y, x, dims: g.node(
 WRITERS["_expand"] = lambda g, y, x, shape: g.node("Expand", [g.named(x), g.array(list(y.shape))])
 
 
-class _Part:
+class Part:
     """What ints, slices and None take of a tensor: for each dim the first element, the place after the last one, and
     the step; and which dims the result has: numbers of dims, and None for new ones."""
 
@@ -556,12 +554,12 @@ class _Part:
         self.result: list[int | None] = []
 
     @staticmethod
-    def of_entries(x: Tensor, entries: Any) -> _Part | None:
+    def of_entries(x: Tensor, entries: Any) -> Part | None:
         """By an index; None where it has other entries."""
         entries = entries if isinstance(entries, tuple) else (entries,)
         if any(type(e) not in (int, slice) and e is not None and e is not Ellipsis for e in entries):
             return None
-        part, at = _Part(x), 0
+        part, at = Part(x), 0
         taken = sum(e is not None and e is not Ellipsis for e in entries)
         if Ellipsis not in entries:
             entries = (*entries, Ellipsis)
@@ -586,11 +584,11 @@ class _Part:
         return part
 
     @staticmethod
-    def of_strides(x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> _Part | None:
+    def of_strides(x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> Part | None:
         """By strides and an offset, of a dense tensor; None where they are not those of an index."""
         if not x.is_contiguous() or 0 in x.shape:
             return None
-        part, at = _Part(x), 0
+        part, at = Part(x), 0
         for dim, (size, own) in enumerate(zip(x.shape, x.strides, strict=True)):
             while at < len(shape) and shape[at] == 1 and strides[at] == 0:
                 part.result.append(None)
@@ -667,13 +665,13 @@ class _Part:
 @writes("_index_view")
 def _index_view(g: Graph, y: Tensor, x: Tensor, entries: tuple[Any, ...]) -> str | None:
     """Slices and numbers, with new dims."""
-    part = _Part.of_entries(x, entries)
+    part = Part.of_entries(x, entries)
     return None if part is None else _taken(g, part, x)
 
 
 @writes("_strided")
 def _strided(g: Graph, y: Tensor, x: Tensor, shape: Any, strides: Any, offset: int) -> str | None:
-    part = _Part.of_strides(x, shape, strides, offset)
+    part = Part.of_strides(x, shape, strides, offset)
     return None if part is None else _taken(g, part, x)
 
 
@@ -682,16 +680,16 @@ def _narrow(g: Graph, y: Tensor, x: Tensor, dim: int, start: int, length: int) -
     return _narrowed(x, dim, start, length).taken(g, g.named(x))
 
 
-def _narrowed(x: Tensor, dim: int, start: int, length: int) -> _Part:
-    part = _Part(x)
+def _narrowed(x: Tensor, dim: int, start: int, length: int) -> Part:
+    part = Part(x)
     part.starts[dim], part.ends[dim], part.result = start, start + length, list(range(x.ndim))
     return part
 
 
-def _part_of(x: Tensor, view: Op, rest: tuple[Any, ...]) -> _Part | None:
+def _part_of(x: Tensor, view: Op, rest: tuple[Any, ...]) -> Part | None:
     """The part that a view takes, where it takes one."""
-    makers: dict[str, Callable[..., _Part | None]] = {
-        "_index_view": _Part.of_entries, "_strided": _Part.of_strides, "_narrow": _narrowed,
+    makers: dict[str, Callable[..., Part | None]] = {
+        "_index_view": Part.of_entries, "_strided": Part.of_strides, "_narrow": _narrowed,
     }  # fmt: skip
     return makers[view.name](x, *rest) if view.name in makers else None
 
@@ -773,134 +771,3 @@ def moved(g: Graph, op: Op, y: Tensor, x: Tensor, rest: tuple[Any, ...]) -> str:
     """A move of elements by their numbers."""
     flat = g.node("Reshape", [g.named(x), g.array([-1])])
     return g.node("Gather", [flat, g.array(_viewed(op, x, rest))], axis=0)
-
-
-# -- recurrent layers
-
-
-def _reordered(array: Any, order: Sequence[int]) -> Any:
-    """(1, gates * H, …) from (gates * H, …), with the gates in another order."""
-    parts = np.split(array, len(order))
-    return np.concatenate([parts[k] for k in order])[None]
-
-
-class _InputShare:
-    """What a recurrent op gets: x (T, B, gates * H), the share of the inputs in the gates. Where linear and adding a
-    bias have made it, they become a part of the recurrent operator; `addends` is the number of biases."""
-
-    def __init__(self, g: Graph, x: Tensor, addends: int) -> None:
-        self.name, self.weight, self.biases = g.named(x), None, list[Tensor]()
-        name = self.name
-        for _ in range(addends):
-            node = g.maker(name)
-            bias = g.tensors.get(node.inputs[1]) if node is not None and node.operator == "Add" else None
-            if node is None or bias is None or tuple(bias.shape) != (x.shape[-1],):
-                break
-            self.biases.append(bias)
-            name = node.inputs[0]
-        node = g.maker(name)
-        turned = g.maker(node.inputs[1]) if node is not None and node.operator == "MatMul" else None
-        weight = g.tensors.get(turned.inputs[0]) if turned is not None and turned.operator == "Transpose" else None
-        if node is None or weight is None or weight.ndim != 2 or weight.dtype.is_quantized:
-            self.biases = []
-            return
-        self.name, self.weight = node.inputs[0], weight
-
-
-def _recurrent(
-    g: Graph, operator: str, x: Tensor, states: Sequence[Tensor], weight: Tensor, bias: Tensor | None,
-    order: Sequence[int], reverse: bool, addends: int, outputs: int, **settings: Any,
-) -> list[str] | None:  # fmt: skip
-    """A recurrent operator over all steps; the names of its outputs, of which the first is Y (T, B, H)."""
-    if x.dtype.name != "float32" or weight.dtype.is_quantized or g.is_computed(weight):
-        return None
-    hidden = weight.shape[1]
-    share = _InputShare(g, x, addends)
-    own = np.eye(x.shape[-1], dtype="float32") if share.weight is None else share.weight.detach().cpu().numpy()
-    zeros = np.zeros(x.shape[-1], "float32")
-    of_inputs = sum((one.detach().cpu().numpy() for one in share.biases), zeros)
-    of_states = zeros if bias is None else bias.detach().cpu().numpy()
-    weights = (own, weight.detach().cpu().numpy())
-    inputs = [share.name, *(g.array(_reordered(w, order), "float32") for w in weights)]
-    both = np.concatenate([_reordered(b, order) for b in (of_inputs, of_states)], -1)
-    axis = g.array([0])
-    inputs += [g.array(both, "float32"), "", *(g.node("Unsqueeze", [g.named(state), axis]) for state in states)]
-    settings["direction"] = "reverse" if reverse else "forward"
-    names = g.nodes_of(operator, inputs, outputs, hidden_size=hidden, **settings)
-    return [g.node("Squeeze", [names[0], g.array([1])]), *names[1:]]
-
-
-@writes("lstm_steps")
-def _lstm_steps(
-    g: Graph, y: Tensor, x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = False
-) -> str | None:
-    """ONNX gives h after each step, c after the last one alone, of y (2, T, B, H). Its gates are input, output, forget,
-    cell.
-    """
-    names = _recurrent(g, "LSTM", x, [h, c], weight, None, (0, 3, 1, 2), reverse, 2, 3)
-    if names is None:
-        return None
-    states = _LstmStates(g, names[0], names[2], reverse)
-    g.parts[names[0]] = states.taken
-    g.shapes[names[0]] = tuple(y.shape[1:])
-    return names[0]
-
-
-class _LstmStates:
-    """h after each step (T, B, H), and c after the last one (1, B, H)."""
-
-    def __init__(self, g: Graph, steps: str, cell: str, reverse: bool) -> None:
-        self._g, self._steps, self._cell, self._reverse = g, steps, cell, reverse
-
-    def _is_last(self, part: _Part, dim: int) -> bool:
-        last = 0 if self._reverse else part.sizes[dim] - 1
-        return (part.starts[dim], part.ends[dim]) == (last, last + 1)
-
-    def taken(self, part: _Part) -> str:
-        """A part of (2, T, B, H): h, c, or both after the last step."""
-        g = self._g
-        if not all(map(part.is_whole, (2, 3))):
-            raise self._refusal()
-        if part.result == [1, 2, 3] and part.is_whole(1):
-            if part.starts[0] == 0:
-                return g.node("Identity", [self._steps])
-            cells = g.node("Identity", [self._cell])
-            g.parts[cells], g.shapes[cells] = self._cells_taken, (1, *part.sizes[2:])
-            return cells
-        if part.result == [0, 2, 3] and part.is_whole(0) and self._is_last(part, 1):
-            last = g.node("Gather", [self._steps, g.array([0 if self._reverse else -1])], axis=0)
-            return g.node("Concat", [last, self._cell], axis=0)
-        raise self._refusal()
-
-    def _cells_taken(self, part: _Part) -> str:
-        """A part of c (T, B, H): that after the last step."""
-        if not self._is_last(part, 0) or not all(map(part.is_whole, (1, 2))):
-            raise self._refusal()
-        if part.result == [1, 2]:
-            return self._g.node("Squeeze", [self._cell, self._g.array([0])])
-        if part.result == [0, 1, 2]:
-            return self._g.node("Identity", [self._cell])
-        raise self._refusal()
-
-    @staticmethod
-    def _refusal() -> ModelError:
-        return ModelError(
-            "a part of an LSTM's states is read that ONNX does not give", hint="Read its outputs, or the last state"
-        )
-
-
-@writes("gru_steps")
-def _gru_steps(
-    g: Graph, y: Tensor, x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, reverse: bool = False
-) -> str | None:
-    """The gates of ONNX are update, reset, new."""
-    names = _recurrent(g, "GRU", x, [h], weight, bias, (1, 0, 2), reverse, 1, 1, linear_before_reset=1)
-    return None if names is None else names[0]
-
-
-@writes("rnn_steps")
-def _rnn_steps(
-    g: Graph, y: Tensor, x: Tensor, h: Tensor, weight: Tensor, activation: str = "tanh", reverse: bool = False
-) -> str | None:
-    names = _recurrent(g, "RNN", x, [h], weight, None, (0,), reverse, 2, 1, activations=[activation.capitalize()])
-    return None if names is None else names[0]

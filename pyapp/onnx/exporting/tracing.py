@@ -14,7 +14,8 @@ from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
 
 from .graph import Graph
-from .operators import MOVES, TAKING, WRITERS, moved
+from .operators import MOVES, TAKING, moved
+from .recurrent import WRITERS
 
 
 def _refuse_complex(op: Op, y: Any) -> None:

@@ -18,10 +18,11 @@ from pyapp.engine.ops.random import default_generator
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Event, Notice, Progress
 from pyapp.formats import open_checkpoint
-from pyapp.models.load import load_speech_model, read_settings, settings_beside
+from pyapp.models.load import read_settings, settings_beside
 from pyapp.models.loading.building import DEVIATION, build
 from pyapp.models.loading.heads import known_tasks
 from pyapp.models.loading.sound import TASK, files_of, module_of, processor_of
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.models.loading.writing_folder import SETTINGS, write_folder, write_json
 from pyapp.nn import Module, Parameter
 from pyapp.nn import functional as F

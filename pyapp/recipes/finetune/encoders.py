@@ -39,7 +39,7 @@ POOLING_FOLDER = "1_Pooling"
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class LabelledTokens:
     """An example as tokens: its texts, or a pair as one; what is to be learnt of it: the number of a label, a score, or
     a label for each token.
     """
@@ -51,7 +51,7 @@ class Row:
 class TextTraining(WholeTraining):
     """Base: of texts."""
 
-    def outputs(self, model: Any, rows: Sequence[Row]) -> tuple[Tensor, ...]:
+    def outputs(self, model: Any, rows: Sequence[LabelledTokens]) -> tuple[Tensor, ...]:
         """What the model computes of rows, float32."""
         return (self._run(model, [row.encodings[0] for row in rows]),)
 
@@ -84,13 +84,13 @@ class ScorerTraining(TextTraining):
 
     task = "sequence-classification"
 
-    def loss(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], rows: Sequence[LabelledTokens]) -> Tensor:
         logits = outputs[0][:, 0]  # (B,)
         return F.binary_cross_entropy_with_logits(
             logits, ops.tensor([row.target for row in rows], device=logits.device)
         )
 
-    def judged(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> list[tuple[float, float]]:
+    def judged(self, outputs: Sequence[Tensor], rows: Sequence[LabelledTokens]) -> list[tuple[float, float]]:
         found = (outputs[0][:, 0] > 0).tolist()
         return [(float(above), float(row.target > 0.5)) for above, row in zip(found, rows, strict=True)]
 
@@ -101,16 +101,16 @@ class TaggerTraining(TextTraining):
     task = "token-classification"
     unit = "nats/word"
 
-    def _targets(self, rows: Sequence[Row], like: Tensor) -> Tensor:
+    def _targets(self, rows: Sequence[LabelledTokens], like: Tensor) -> Tensor:
         """(B, T): the tags, IGNORED where there is none."""
         return padded([row.target for row in rows], IGNORED).to(like.device)
 
-    def loss(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], rows: Sequence[LabelledTokens]) -> Tensor:
         logits = outputs[0]  # (B, T, labels)
         targets = self._targets(rows, logits)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED)
 
-    def judged(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> list[tuple[float, float]]:
+    def judged(self, outputs: Sequence[Tensor], rows: Sequence[LabelledTokens]) -> list[tuple[float, float]]:
         found = outputs[0].argmax(2).tolist()
         return [
             (one, wanted)
@@ -126,12 +126,12 @@ class EmbedderTraining(TextTraining):
     task = "features"
 
     def __init__(
-        self, folder: Path, settings: WholeSettings, loaded: Any, files: Mapping[str, Path], rows: Sequence[Row],
-        held_out: Sequence[Row],
+        self, folder: Path, settings: WholeSettings, loaded: Any, files: Mapping[str, Path],
+        rows: Sequence[LabelledTokens], held_out: Sequence[LabelledTokens],
     ) -> None:  # fmt: skip
         super().__init__(folder, settings, loaded, files, rows, held_out, loaded.model.encoder)
 
-    def outputs(self, model: Any, rows: Sequence[Row]) -> tuple[Tensor, ...]:
+    def outputs(self, model: Any, rows: Sequence[LabelledTokens]) -> tuple[Tensor, ...]:
         """(B, D) of the first texts, of the second ones …"""
         count = len(rows[0].encodings)
         vectors = self._run(model, [row.encodings[place] for place in range(count) for row in rows])
@@ -155,10 +155,10 @@ class EmbedderTraining(TextTraining):
 class ContrastTraining(EmbedderTraining):
     """Texts that belong together: each has to find its own among those of the batch, and the wrong answers."""
 
-    def loss(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], rows: Sequence[LabelledTokens]) -> Tensor:
         return multiple_negatives_ranking_loss(*outputs)
 
-    def judged(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> list[tuple[float, float]]:
+    def judged(self, outputs: Sequence[Tensor], rows: Sequence[LabelledTokens]) -> list[tuple[float, float]]:
         anchors, others = F.normalize(outputs[0]), F.normalize(ops.cat(tuple(outputs[1:])))  # (B, D), (n B, D)
         return list(zip((anchors @ others.T).argmax(1).tolist(), range(len(rows)), strict=True))
 
@@ -168,11 +168,11 @@ class SimilarityTraining(EmbedderTraining):
 
     quality = "correlation"
 
-    def loss(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], rows: Sequence[LabelledTokens]) -> Tensor:
         first, second = outputs
         return cosent_loss(first, second, ops.tensor([row.target for row in rows], device=first.device))
 
-    def judged(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> list[tuple[float, float]]:
+    def judged(self, outputs: Sequence[Tensor], rows: Sequence[LabelledTokens]) -> list[tuple[float, float]]:
         return list(zip(F.cosine_similarity(*outputs).tolist(), (row.target for row in rows), strict=True))
 
     def quality_of(self, pairs: Sequence[tuple[float, float]]) -> float:
@@ -229,7 +229,7 @@ def write_pooling(pooling: Pooling, width: int, folder: Path) -> None:
     write_json(folder / POOLING_FOLDER / "config.json", {"word_embedding_dimension": width} | modes)
 
 
-def rows_of(found: LabelledFile, loaded: LoadedTaskModel, length: int) -> tuple[list[Row], int]:
+def rows_of(found: LabelledFile, loaded: LoadedTaskModel, length: int) -> tuple[list[LabelledTokens], int]:
     """(the examples as tokens, how many were cut). ModelError for labels that the model does not have."""
     rows, cut = [], 0
     numbers = {label: number for number, label in enumerate(getattr(loaded.model.config, "labels", ()))}
@@ -248,7 +248,7 @@ def rows_of(found: LabelledFile, loaded: LoadedTaskModel, length: int) -> tuple[
             encodings = (encode(example.texts[0], *example.texts[1:]),)
             target = numbers[target] if isinstance(target, str) else target
         cut += encode.cut
-        rows.append(Row(encodings, target))
+        rows.append(LabelledTokens(encodings, target))
     return rows, cut
 
 

@@ -20,7 +20,8 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Metric, Notice, Progress
-from pyapp.models.load import LoadedSpeechModel, load_speech_model, read_settings
+from pyapp.models.load import read_settings
+from pyapp.models.loading.speech import LoadedSpeechModel, load_speech_model
 from pyapp.models.loading.writing_folder import write_tensors
 from pyapp.models.whisper.weights import hugging_face_name, unfused
 from pyapp.recipes.chooser import Chooser

@@ -224,6 +224,3 @@ def prepare(model: Any, settings: FinetuneSettings) -> None:
 def batch_of(rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
     """Rows as inputs and targets (B, longest - 1), int32; tokens that are not to be learnt are not targets."""
     return padded([row.ids[:-1] for row in rows], 0), padded([row.padded_targets() for row in rows], -100)
-
-
-__all__ = ["FinetuneSettings", "FinetuneTraining"]

@@ -17,7 +17,7 @@ from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
 from pyapp.recipes.error_rates import error_rate
-from pyapp.recipes.from_scratch import check_settings, train_in
+from pyapp.recipes.from_scratch import check_counts_and_rate, train_in
 from pyapp.recipes.prepared_batches import Stage
 from pyapp.recipes.reader.drawing import Print
 from pyapp.recipes.reader.evaluation import CONDITIONS, read_lines, test_lines
@@ -59,7 +59,7 @@ class ReaderSettings:
     language_lines: int = 300_000
 
     def __post_init__(self) -> None:
-        check_settings(self, "steps", "rows", "held_out", "language_lines")
+        check_counts_and_rate(self, "steps", "rows", "held_out", "language_lines")
         check_number("width", self.width, 8, 4096, whole=True)
         check_number("layers", self.layers, 1, 64, whole=True)
 

@@ -19,7 +19,7 @@ from pyapp.models.whisper import Config, Whisper
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
 from pyapp.optim.lr_scheduler import LambdaLR, Shape, warmup_cosine
-from pyapp.recipes.from_scratch import check_settings, train_in
+from pyapp.recipes.from_scratch import check_counts_and_rate, train_in
 from pyapp.recipes.prepared_batches import Stage
 from pyapp.recipes.speech.export import export
 from pyapp.recipes.speech.grammar.sentences import TEST_SEED, training_sentences, unseen_sentences
@@ -71,7 +71,7 @@ class SpeechSettings:
     held_out: int = 48
 
     def __post_init__(self) -> None:
-        check_settings(self, "steps", "held_out", "audio_layers", "text_layers")
+        check_counts_and_rate(self, "steps", "held_out", "audio_layers", "text_layers")
         check_number("pieces", self.pieces, 300, 65536, whole=True)
         check_number("seconds", self.seconds, 2.5, 30)
 

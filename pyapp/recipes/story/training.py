@@ -18,7 +18,7 @@ from pyapp.models.llama2c import Config, Llama2c
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
-from pyapp.recipes.from_scratch import check_settings, train_in
+from pyapp.recipes.from_scratch import check_counts_and_rate, train_in
 from pyapp.recipes.story.bpe import train_vocabulary
 from pyapp.recipes.story.grammar.stories import held_out_stories, story
 from pyapp.recipes.story.loader import StoryLoader, story_rows
@@ -57,7 +57,7 @@ class StorySettings:
     held_out: int = 400
 
     def __post_init__(self) -> None:
-        check_settings(self, "steps", "rows", "held_out")
+        check_counts_and_rate(self, "steps", "rows", "held_out")
         check_number("vocab_size", self.vocab_size, 300, 65536, whole=True)
         check_number("length", self.length, 16, 4096, whole=True)
 

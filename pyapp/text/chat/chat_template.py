@@ -28,7 +28,7 @@ def render(
     tools: Sequence[Mapping[str, Any]] | None = None,
     add_generation_prompt: bool = True,
     *,
-    continue_final_message: bool = False,
+    continue_final_message: bool | str = False,
     documents: Sequence[Mapping[str, Any]] | None = None,
     now: datetime | None = None,
     **variables: Any,
@@ -37,15 +37,16 @@ def render(
 
     `messages` have `role` (system, user, assistant, tool) and `content`, and what else the template reads
     (`tool_calls`, `reasoning_content` …); `tools` are JSON schemas. `add_generation_prompt` adds the beginning of the
-    assistant's turn; `continue_final_message` ends the text inside the last message instead. `now` is the time for
-    templates with a date. Other variables are passed to the template (`bos_token`, `enable_thinking` …). Raises
-    OptionError for messages that do not fit the template, ModelError for a broken template and one that reaches a limit
-    of time or size.
+    assistant's turn; `continue_final_message` ends the text inside the last message instead, or inside its field of
+    that name ("reasoning_content"). `now` is the time for templates with a date. Other variables are passed to the
+    template (`bos_token`, `enable_thinking` …). Raises OptionError for messages that do not fit the template,
+    ModelError for a broken template and one that reaches a limit of time or size.
     """
     if continue_final_message and add_generation_prompt:
         raise OptionError("it cannot go together with add_generation_prompt", where="continue_final_message")
     chat = [_with_reasoning(_message(message, index)) for index, message in enumerate(messages)]
-    final = _mark_final(chat) if continue_final_message else ""
+    field = continue_final_message if isinstance(continue_final_message, str) else "content"
+    final = _mark_final(chat, field) if continue_final_message else ""
     values: dict[str, Any] = {name: plain(value, f"variable {name}") for name, value in variables.items()}
     values |= {
         "messages": chat, "tools": None if tools is None else plain(list(tools), "tools"),
@@ -102,17 +103,19 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     return message if thoughts is None else {"thinking": thoughts, **message, "reasoning_content": thoughts}
 
 
-def _mark_final(chat: list[dict[str, Any]]) -> str:
-    """Puts a mark at the end of the last message; the text of that message."""
-    content = chat[-1].get("content") if chat else None
+def _mark_final(chat: list[dict[str, Any]], field: str) -> str:
+    """Puts a mark at the end of a field of the last message; the text of that field."""
+    content = chat[-1].get(field) if chat else None
     if isinstance(content, str):
-        chat[-1]["content"] = content + CONTINUE
+        names = [name for name in REASONING if chat[-1].get(name) == content] if field in REASONING else [field]
+        chat[-1] |= dict.fromkeys(names, content + CONTINUE)
         return content
     for block in reversed(content if isinstance(content, list) else []):
         if isinstance(block, dict) and isinstance(text := block.get("text"), str):
             block["text"] = text + CONTINUE
             return text
-    raise OptionError("the last message has no text to continue", where="continue_final_message")
+    what = "text" if field == "content" else f"{field!r:.60}"
+    raise OptionError(f"the last message has no {what} to continue", where="continue_final_message")
 
 
 def _cut(text: str, final: str) -> str:

@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from itertools import chain
+from string import Formatter
 from typing import Any
 
 import jinja2
@@ -40,9 +41,7 @@ RANGE_LIMIT = 100_000
 DEPTH_LIMIT = 100  # lists in one another
 NUMBER_SIZE = 20  # characters of a number in a list, as far as the limits count them
 # Filters and methods of jinja2 and str that pad or format to any width, and that no chat template needs.
-FILTERS = frozenset(
-    ("center", "wordwrap", "format", "urlize", "xmlattr", "pprint", "filesizeformat", "random", "batch")
-)
+FILTERS = frozenset(("center", "wordwrap", "urlize", "xmlattr", "pprint", "filesizeformat", "random", "batch"))
 METHODS = frozenset(("center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map", "translate", "encode"))
 
 
@@ -185,6 +184,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.filters |= {
             "tojson": _tojson, "indent": _limited(self.filters["indent"]), "replace": self._replace,
             "round": _limited(self.filters["round"]), "slice": _limited(self.filters["slice"]), "join": self._join,
+            "format": _percent_format,
         }  # fmt: skip
         self.filters = {name: self._stepped(function) for name, function in self.filters.items()}
         self.filters |= {"_counted": self._counted, "_joined": self._concatenate, "_made": self._made}
@@ -243,8 +243,11 @@ class _Environment(ImmutableSandboxedEnvironment):
             return False
         return bool(super().is_safe_attribute(obj, attribute, value))
 
-    def wrap_str_format(self, value: Any) -> None:
-        """jinja2 would replace `format`; here it is an unsafe attribute."""
+    def wrap_str_format(self, value: Any) -> Any:
+        """What takes the place of a text's method `format`; None for other values."""
+        own = getattr(value, "__self__", None)
+        named = isinstance(own, str) and getattr(value, "__name__", None) == "format"
+        return partial(_brace_format, own) if named else None
 
     def _counted(self, items: Any) -> Iterator[Any]:
         for item in items:
@@ -321,6 +324,32 @@ def _check_format(form: str, values: Any) -> None:
             raise TemplateLimit(f"a width has more than {len(str(WIDTH_LIMIT)) - 1} digits")
     if len(form) + len(parts) * (longest + 2 * WIDTH_LIMIT) > TEXT_LIMIT:
         raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+
+
+def _percent_format(form: Any, *args: Any, **kwargs: Any) -> str:
+    """The filter `format`: form % args, or form % kwargs."""
+    values = kwargs or args
+    _check_format(str(form), values)
+    return str(form) % values
+
+
+def _brace_format(form: str, *args: Any, **kwargs: Any) -> str:
+    """form.format(...) of texts and numbers, without attributes and items of them, and with small widths."""
+    longest = 0
+    for value in (*args, *kwargs.values()):
+        if not isinstance(value, str | int | float | None | jinja2.Undefined):
+            raise SecurityError("only texts and numbers can be formatted")
+        longest = max(longest, value.bit_length() if isinstance(value, int) else 10 * len(str(value)) + 310)
+    fields = [part[1:] for part in Formatter().parse(form) if part[1] is not None]
+    for name, spec, _ in fields:
+        widths = re.findall(r"[0-9]+", spec or "")
+        if not re.fullmatch(r"\w*", name or "") or "{" in (spec or ""):
+            raise SecurityError("a format names an attribute or an item, or has a name in a width")
+        if any(len(width.lstrip("0")) > len(str(WIDTH_LIMIT)) - 1 for width in widths):
+            raise TemplateLimit(f"a width has more than {len(str(WIDTH_LIMIT)) - 1} digits")
+    if len(form) + len(fields) * (longest + 2 * WIDTH_LIMIT) > TEXT_LIMIT:
+        raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+    return form.format(*args, **kwargs)
 
 
 def _limited(function: Callable[..., Any]) -> Callable[..., Any]:

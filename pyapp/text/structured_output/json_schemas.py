@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 ANNOTATIONS = frozenset(
     "title description default examples $schema $id $comment $defs definitions deprecated readOnly writeOnly "
@@ -59,7 +60,7 @@ class Schemas:
             raise Unsupported(f"{target!r:.60} does not point into this schema")
         found = self._root
         for part in target[1:].split("/")[1:]:
-            part = part.replace("~1", "/").replace("~0", "~")
+            part = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, list) and part.isdecimal() and len(part) < 10 and int(part) < len(found):
                 found = found[int(part)]
             elif isinstance(found, Mapping) and part in found:

@@ -19,7 +19,7 @@ BOUNDED = {"shortest_edge": 800, "longest_edge": 1333}
 GREY = 114  # of the frames of YOLO's pictures
 
 
-@kind("OneFormer", size=BOUNDED, resample=2, statistics=IMAGENET)
+@kind("OneFormer", size=BOUNDED, resample=2, statistics=IMAGENET, do_pad=True)
 @kind("RTDetr", size=square(640), resample=2, statistics=IMAGENET, do_normalize=False)
 @kind(
     "Detr", "ConditionalDetr", "DeformableDetr", "GroundingDino", "RfDetr",
@@ -52,7 +52,7 @@ class Yolos(Detr):
         return high - high % 16 or 16, wide - wide % 16 or 16
 
 
-@kind("MaskFormer", "Mask2Former", size=BOUNDED, resample=2, statistics=IMAGENET, size_divisor=32)
+@kind("MaskFormer", "Mask2Former", size=BOUNDED, resample=2, statistics=IMAGENET, do_pad=True, size_divisor=32)
 @dataclass(frozen=True)
 class MaskFormer(Detr):
     """Each side is rounded up to a multiple of `size_divisor`; 0: as it is."""

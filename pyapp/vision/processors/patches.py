@@ -13,10 +13,11 @@ from pyapp.errors import ArgumentError
 
 from ..resampling import resize
 from .processor import ImageProcessor, kind
-from .settings import BOTH_SIDES, CLIP, LONG_SIDE, SHORT_AND_LONG, check_whole, square
-from .sizes import at_least, in_multiples, of_patches, of_pixels
+from .settings import BOTH_SIDES, CLIP, LONG_SIDE, SHORT_AND_LONG, check_whole, square, wrong
+from .sizes import at_least, in_multiples, of_patches, of_pixels, of_squares
 
 PIXELS = 1 << 27  # of a picture
+SOFT_TOKENS = 70, 140, 280, 560, 1120  # that a picture of Gemma 4 may have at most
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,32 @@ class Pixtral(Patches):
 
     def _target(self, height: int, width: int) -> tuple[int, int]:
         return in_multiples(height, width, self.size, self._side)
+
+
+@kind("Gemma4", "Gemma4Unified", size=square(768), resample=3, do_normalize=False, patch_size=16, merge_size=3)
+@dataclass(frozen=True)
+class Gemma4(Patches):
+    """A picture has nearly as many vectors as a limit allows."""
+
+    max_soft_tokens: int = 280  # of a picture
+
+    @classmethod
+    def _renewed(cls, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> Mapping[str, Any]:
+        side = settings.get("pooling_kernel_size")
+        kept = {key: value for key, value in super()._renewed(settings, usual).items() if key != "size"}
+        return kept if side is None else {**kept, "merge_size": side}
+
+    def _check(self) -> None:
+        super()._check()
+        if self.max_soft_tokens not in SOFT_TOKENS:
+            wrong("max_soft_tokens", self.max_soft_tokens, f"one of {', '.join(map(str, SOFT_TOKENS))}")
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return None
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        return of_squares(height, width, self._side, self.max_soft_tokens)
 
 
 @kind("Siglip2", size=square(224), resample=2, patch_size=16)

@@ -100,6 +100,19 @@ def of_patches(height: int, width: int, side: int, most: int) -> tuple[int, int]
     return rows * side, columns * side
 
 
+def of_squares(height: int, width: int, side: int, most: int) -> tuple[int, int]:
+    """The largest size of a picture of at most `most` squares of a side that keeps its shape, rounded down to whole
+    squares; of a very narrow one, one square and as many along it as it is longer than wide.
+    """
+    scale = sqrt(most * side**2 / (height * width))
+    rows, columns = (floor(scale * n / side) for n in (height, width))
+    if not rows:
+        rows, columns = 1, min(width // height, most)
+    elif not columns:
+        rows, columns = min(height // width, most), 1
+    return rows * side, columns * side
+
+
 def at_least(height: int, width: int, side: int) -> tuple[int, int]:
     """The size of a picture that is made larger until no side is smaller than `side`."""
     if height < side:
@@ -167,6 +180,20 @@ def nearest_grid(height: int, width: int, tile: tuple[int, int], least: int, mos
         elif far == best and width * height > 0.5 * tile[0] * tile[1] * rows * columns:
             found = rows, columns
     return found
+
+
+def first_canvas(height: int, width: int, side: int, most: int) -> tuple[int, int]:
+    """The rows and columns, of at most so many tiles, of the canvas that makes a picture larger the least, or smaller
+    the least where none does not; of equal ones that of the fewest tiles, then of the fewest columns.
+    """
+    grids = [(rows, columns) for columns in range(1, most + 1) for rows in range(1, most // columns + 1)]
+    scales = {
+        grid: min(grid[1] * side / width, grid[0] * side / height)
+        for grid in sorted(grids, key=lambda grid: grid[0] * grid[1])
+    }
+    larger = [scale for scale in scales.values() if scale >= 1]
+    best = min(larger) if larger else max(scales.values())
+    return next(grid for grid, scale in scales.items() if scale == best)
 
 
 def least_canvas(height: int, width: int, side: int, most: int, largest: bool = False) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from .settings import (
     square,
     wrong,
 )
-from .sizes import MOST, best_resolution, least_canvas, longest, nearest_grid, of_tokens, plausible
+from .sizes import MOST, best_resolution, first_canvas, least_canvas, longest, nearest_grid, of_tokens, plausible
 from .whole import Llava
 
 ANY = 1, 1  # the only tile is the whole picture
@@ -146,15 +146,28 @@ class GotOcr2(ImageProcessor):
     def tiles(self, height: int, width: int) -> tuple[int, int]:
         if not self.crop_to_patches:
             return 0, 0
-        sides = self.size["height"], self.size["width"]
-        both = nearest_grid(height, width, sides, self.min_patches, self.max_patches)
+        both = self._grid(height, width)
         return both if both != ANY else (0, 0)
+
+    def _grid(self, height: int, width: int) -> tuple[int, int]:
+        """The rows and columns of tiles."""
+        sides = self.size["height"], self.size["width"]
+        return nearest_grid(height, width, sides, self.min_patches, self.max_patches)
 
     def _views(self, image: Tensor) -> list[Tensor]:
         rows, columns = self.tiles(int(image.shape[0]), int(image.shape[1]))
         high, wide = self.size["height"], self.size["width"]
         larger = resize(image, rows * high, columns * wide, self._method) if rows else image
         return [*cut(larger, rows, columns, high, wide), image]
+
+
+@kind("Cohere2Vision", size=square(512), resample=3, statistics=CLIP, crop_to_patches=True)
+@dataclass(frozen=True)
+class Cohere2Vision(GotOcr2):
+    """The tiles of the canvas that makes a picture larger the least, or smaller the least where none does not."""
+
+    def _grid(self, height: int, width: int) -> tuple[int, int]:
+        return first_canvas(height, width, self.size["height"], self.max_patches)
 
 
 @kind("Mllama", size=square(224), resample=2)

@@ -20,7 +20,7 @@ from pyapp.cli import run as run_command
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Done, Notice
 from pyapp.formats import open_checkpoint
-from pyapp.models.load import load_speech_model
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.nn.audio.spec_augment import SpecAugment
 from pyapp.recipes.finetune import CharacterSettings, characters
 from pyapp.recipes.finetune.characters import CharacterTraining, Heard, LoadedCharacters, new_characters

@@ -19,7 +19,7 @@ from pyapp.cli import run as run_command
 from pyapp.cli.views import TrainView
 from pyapp.errors import FileFormatError, OptionError
 from pyapp.events import Done, Event, Metric, Notice, Progress
-from pyapp.models.load import load_speech_model
+from pyapp.models.loading.speech import load_speech_model
 from pyapp.recipes.error_rates import compared
 from pyapp.recipes.finetune import RecordingSettings, recordings
 from pyapp.recipes.finetune.recordings import Recording, WhisperTraining, row_of

@@ -14,7 +14,7 @@ import pytest
 from pyapp import from_numpy, tasks
 from pyapp.events import Done, Item
 from pyapp.formats import BytesSource
-from pyapp.models.loading.reading import LoadedReader, load_reading_model
+from pyapp.models.loading.text_readers import LoadedReader, load_reading_model
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "web" / "models" / "reader"

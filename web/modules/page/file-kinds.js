@@ -3,6 +3,7 @@
  *
  * @typedef {"sound" | "text" | "picture" | "notebook" | "model" | "other" | "unknown"} Kind "picture": of text, also a PDF; "other": something that only cells of the Lab read
  */
+import { decoded } from "../shared/decoded.js";
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 
@@ -19,6 +20,7 @@ const OTHERS = [
   { name: /\.(zip|tar|tgz|gz|bz2|xz|7z|rar|zst)$/i, type: /^application\/(zip|gzip|x-(tar|gzip|zip-compressed|7z-compressed|bzip2?|xz|rar-compressed)|vnd\.rar)$/, what: "an archive", hint: "Unpack it, then drop what is in it." },
 ];
 const DEEPEST = 100; // levels of arrays in a GGUF file
+const TEXT_BYTES = 4096; // the beginning of a file that tells whether it is a text
 const HEADER_BYTES = 1 << 20; // of a GGUF file: its architecture comes long before this
 
 /** @param {{name: string, type: string}} file @returns {Kind} */
@@ -29,6 +31,14 @@ export function kindOf({ name, type }) {
   if (TEXT.test(name) || type.startsWith("text/")) return "text";
   if (PICTURE.test(name) || /^image\/|^application\/pdf$/.test(type)) return "picture";
   return otherOf({ name, type }) ? "other" : "unknown";
+}
+
+/** The file; as a text where its name has no ending and its beginning is one (README, LICENSE). @param {File} file */
+export async function recognised(file) {
+  const { name, webkitRelativePath, lastModified } = file;
+  if (name.includes(".") || kindOf(file) !== "unknown") return file;
+  if (!decoded(await file.slice(0, TEXT_BYTES).arrayBuffer())?.text.trim()) return file;
+  return Object.defineProperty(new File([file], name, { type: "text/plain", lastModified }), "webkitRelativePath", { value: webkitRelativePath });
 }
 
 /** What a file of another kind is. @param {{name: string, type: string}} file */

@@ -6,7 +6,7 @@ import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { byId, closeDialogs } from "./dom.js";
 import { showError } from "./errors.js";
-import { exporterOf, isForPrograms, kindOf, sorted, taskOf, unusable } from "./file-kinds.js";
+import { exporterOf, isForPrograms, kindOf, recognised, sorted, taskOf, unusable } from "./file-kinds.js";
 import { setUpDropping } from "./shell.js";
 import { VIEWS } from "./views.js";
 
@@ -47,7 +47,7 @@ export class FileRouter {
   async take(files, folder = undefined, wanted = undefined) {
     byId("view-error").replaceChildren();
     try {
-      await this.#take(files, folder, wanted);
+      await this.#take(await Promise.all(files.map(recognised)), folder, wanted);
     } catch (error) {
       showError(byId("view-error"), error, this.app.actions);
     }

@@ -122,7 +122,7 @@ function reseed(pyodide) {
 function asStartError(error) {
   if (error instanceof UserError) return error;
   return new UserError(`Python did not start: ${error?.message ?? error}`, {
-    hint: "Reload the page. If that does not help, the browser may be out of memory: close other tabs.",
+    hint: "Reload the page. If that does not help, the browser may be out of memory (close other tabs), or the copy on the server damaged.",
     action: "restart",
     fatal: true,
   });

@@ -3,7 +3,8 @@
 Of a tensor NAME in float8_e4m3fn (…, N, K): NAME_scale_inv (…, N / 128, K / 128), as DeepSeek-V3 publishes it, or one
 number; fbgemm and compressed-tensors call it NAME_scale. Each number is multiplied by its scale in float32 and becomes
 the model's 16-bit type, as in transformers' integrations/finegrained_fp8.py (Fp8Dequantize). Scales of 8 bits are
-powers of two (E8M0). Activations are not rounded to 8 bits.
+powers of two (E8M0). Activations are not rounded to 8 bits. DeepSeek V4 calls the scales of LAYER.weight LAYER.scale
+(Mistral LAYER.qscale_weight), and has experts of pairs of E2M1 numbers, int8 (N, K / 2), with scales (N, K / 32).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyapp.engine.lazy import np
 from pyapp.formats.foreign_dtypes import code_table
 
 from .checkpoint import Weight, expect, expect_tensor, flat_shape, floats, unread_of, whole_numbers
-from .numbers import Floats
+from .numbers import Floats, MxFloats
 
 if TYPE_CHECKING:
     from pyapp.engine.blocks.layout import Array
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 SCALES = ("float32", "bfloat16", "float16", "float8_e8m0fnu", "uint8")
 ENDS = ("_scale_inv", "_scale")  # of the names of scales
+BESIDE = (".scale", ".qscale_weight")  # in the place of .weight
+GROUP = 32  # numbers of four bits that share a scale
 # Scales of activations and of caches.
 UNREAD = (
     "activation_scale", "input_scale", "output_scale", "k_scale", "v_scale", "q_scale", "input_scale_ub",
@@ -55,14 +58,36 @@ def weights_of(checkpoint: Checkpoint, block: Any, dtype: str) -> list[Weight]:
     """The matrices of 8-bit floats; `block` is the size of those that share a scale, or nothing."""
     found = []
     for name, info in checkpoint.tensors.items():
-        if info.dtype not in FLOAT8 or len(info.shape) < 2 or name.endswith(ENDS):
+        scale = f"{name.removesuffix('.weight')}{BESIDE[0]}"
+        if info.dtype == "int8" and len(info.shape) == 2 and name.endswith(".weight") and scale in checkpoint.tensors:
+            found.append(_four_bits(checkpoint, name, scale, dtype))
+        if info.dtype not in FLOAT8 or len(info.shape) < 2 or name.endswith((*ENDS, *BESIDE)):
             continue
-        scale = next((name + end for end in ENDS if name + end in checkpoint.tensors), name + ENDS[0])
+        names = [*(name + end for end in ENDS), *(name.removesuffix(".weight") + end for end in BESIDE)]
+        scale = next((one for one in names if one in checkpoint.tensors), names[0])
         expect_tensor(checkpoint, name, scale, SCALES)
         sizes = _block_of(checkpoint, name, scale, block)
         read = partial(_floats, checkpoint, name, scale, sizes)
         found.append(Weight(name, info.shape, dtype, (name, scale), read))
     return found
+
+
+def _four_bits(checkpoint: Checkpoint, name: str, scale: str, dtype: str) -> Weight:
+    """A matrix of pairs of E2M1 numbers, the first in the low half."""
+    rows, pairs = checkpoint.tensors[name].shape
+    expect(2 * pairs % GROUP == 0, checkpoint, name, f"are not rows of groups of {GROUP}")
+    shape = rows, 2 * pairs
+    expect_tensor(checkpoint, name, scale, ("float8_e8m0fnu", "uint8"), (rows, shape[1] // GROUP))
+
+    def read() -> MxFloats:
+        data = np.frombuffer(checkpoint.read_bytes(name), np.uint8).reshape(rows, pairs)
+        exponents = np.frombuffer(checkpoint.read_bytes(scale), np.uint8).reshape(rows, -1)
+        return MxFloats(
+            shape, lambda first, count: data[first : first + count],
+            lambda first, count: exponents[first : first + count],
+        )  # fmt: skip
+
+    return Weight(name, shape, dtype, (name, scale), read)
 
 
 def _block_of(checkpoint: Checkpoint, name: str, scale: str, block: Any) -> tuple[int, int]:

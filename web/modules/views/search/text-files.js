@@ -14,8 +14,8 @@ const TOO_LARGE = `larger than ${FILE_LIMIT >> 20} MB`;
 const DEEPEST = 100; // levels of JSON
 const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, li, tr, blockquote, pre, section, article, header, footer, dt, dd, figcaption";
 
-/** Whether a file may hold a text. @param {File} file */
-const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/");
+/** Whether a file may hold a text: also one without an ending, such as README. @param {File} file */
+const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/") || !file.name.includes(".");
 
 /**
  * @param {File[]} files @param {string} encoding of texts that are not in UTF-8 or UTF-16

@@ -55,7 +55,7 @@ def read_part(
     return read(part, 0, own, finite, None if place is cpu else place)
 
 
-def _source(checkpoint: Checkpoint, info: TensorInfo, rows: Runs, first: int, count: int) -> PartSource | None:
+def _source(checkpoint: Checkpoint, info: TensorInfo, rows: Runs, first: int, count: int) -> SliceSource | None:
     """The bytes of rows, and of columns from `first` on; None if they cannot be read by themselves."""
     place, block = checkpoint._place(info.name), READABLE.get(info.dtype)
     if place is None or (block is None and (info.dtype not in DTYPES or DTYPES[info.dtype].is_quantized)):
@@ -68,10 +68,10 @@ def _source(checkpoint: Checkpoint, info: TensorInfo, rows: Runs, first: int, co
     if not place[2] == info.nbytes == row_bytes * info.shape[0]:
         return None
     begin, size = (number // values * nbytes for number in (first, count))
-    return PartSource(place[0], place[1], row_bytes, rows, begin, size)
+    return SliceSource(place[0], place[1], row_bytes, rows, begin, size)
 
 
-class PartSource:
+class SliceSource:
     """Of the rows of `row_bytes` bytes each, which begin at byte `offset` of a source: the rows `runs` (first, count),
     one run after the other, and of each row the `width` bytes from `begin` on. Nothing else of the source is read.
     """

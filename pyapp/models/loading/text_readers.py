@@ -18,7 +18,7 @@ from pyapp.text.generation.character_model import read_character_model
 from pyapp.text.generation.ctc import TextSearch
 
 from .building import ready_model
-from .by_task import Loaded
+from .loaded import Loaded
 from .pictures import LoadedImageModel, load_image_model
 from .task_files import given_files
 
