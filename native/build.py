@@ -53,9 +53,9 @@ MEDIUM = (
     "quant.c",
     "reduce.c",
 )  # -O3 makes them larger there, not faster
-# Defined to the last bit, each product and sum rounded by itself. clang ignores a pragma for it beside
-# -ffp-contract=fast.
-UNFUSED = ("blocks.c", "quantize_blocks.c")
+# Defined to the last bit, each product and sum rounded by itself. So LU has pivots of 0 where a matrix has rank 1, as
+# in LAPACK. clang ignores a pragma for it beside -ffp-contract=fast.
+UNFUSED = ("blocks.c", "quantize_blocks.c", "linear_algebra.c")
 ONCE = ("run.c", "pool.c")
 FOR_CUDA = (
     "kernels.h",
