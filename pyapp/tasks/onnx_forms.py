@@ -38,6 +38,7 @@ ENCODER, DECODER = "encoder_model.onnx", "decoder_model_merged.onnx"  # as Optim
 ENCODED, CONDITION = "encoder_hidden_states", "use_cache_branch"
 OF_LAYERS = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")
 EXAMPLE, EARLIER = 6, 5  # tokens of the example, and before it
+FIRST_WORD, WORDS = 5, 3  # of the tokens
 
 
 @dataclass
@@ -80,7 +81,7 @@ class EncoderDecoder:
 
     def write(self, folder: Path, opset: int | None) -> list[Path]:
         file = folder / DECODER
-        given, kept = self._example(*(2, EXAMPLE, EARLIER, 7))
+        given, kept = self._example(2, EXAMPLE, EARLIER, 7)
         names = [f"{layer}.{part}" for layer in range(len(kept) // 4) for part in OF_LAYERS]
         outputs = ["logits", *(f"present.{name}" for name in names)]
         past = dict(zip((f"past_key_values.{name}" for name in names), kept, strict=True))
@@ -103,12 +104,11 @@ class EncoderDecoder:
         """The inputs without those that are kept, and those."""
         with no_grad():
             encoded = self.encoded(batch, self.length or source)  # (B, S, D)
-            given = {"input_ids": ops.ones(batch, tokens, dtype="int64")}
+            given = {"input_ids": _ids(batch, tokens)}
             if self.length is None:
                 given["encoder_attention_mask"] = ops.ones(batch, source, dtype="int64")
             given[ENCODED] = encoded
-            before = ops.ones(batch, earlier, dtype="int64")
-            _, kept = self.logits(before, encoded, given.get("encoder_attention_mask"), [])
+            _, kept = self.logits(_ids(batch, earlier), encoded, given.get("encoder_attention_mask"), [])
         return given, [x for layer in kept for x in layer]
 
     def _call(self, names: Sequence[str], *inputs: Tensor) -> list[Tensor]:
@@ -131,14 +131,19 @@ class EncoderDecoder:
                     check_outputs(file, partial(self._call, list(inputs)), inputs, outputs, others)
 
 
+def _ids(batch: int, tokens: int) -> Tensor:
+    """Words (B, T), which are no special tokens of most models."""
+    return (ops.arange(batch * tokens) % WORDS + FIRST_WORD).reshape(batch, tokens)
+
+
 def of_pictures(image: Any, task: str) -> Form:
     pixels = image.processor([ops.zeros(48, 64, 3, dtype="uint8")] * 2).pixel_values  # (2, 3, H, W)
     return Form(image.model, {"pixel_values": pixels}, OF_PICTURES[task], {"pixel_values": {0: TOKENS[0]}})
 
 
 def of_texts(model: Any, task: str) -> Form:
-    outputs, ids = list(OF_TEXTS[task]), ops.ones(2, EXAMPLE, dtype="int64")
-    inputs = {"input_ids": ids, "attention_mask": ids.clone()}
+    outputs, ids = list(OF_TEXTS[task]), _ids(2, EXAMPLE)
+    inputs = {"input_ids": ids, "attention_mask": ops.ones(2, EXAMPLE, dtype="int64")}
     if (getattr(model.config, "type_vocab_size", 0) or 0) > 1:
         inputs["token_type_ids"] = ids * 0
     module = model
@@ -157,7 +162,7 @@ def of_texts(model: Any, task: str) -> Form:
 
 def of_writer(model: Any) -> Form:
     """A language model: with a cache where that holds keys and values."""
-    shapes, ids = cache_shapes(model), ops.ones(2, EXAMPLE, dtype="int64")
+    shapes, ids = cache_shapes(model), _ids(2, EXAMPLE)
     if shapes is None:
         return Form(model, {"input_ids": ids}, OF_TEXTS[WRITING], {"input_ids": TOKENS})
     names = [f"{layer}.{part}" for layer in range(len(shapes)) for part in ("key", "value")]
@@ -184,14 +189,12 @@ def of_writer(model: Any) -> Form:
 
 
 def of_translator(model: Any) -> EncoderDecoder:
-    ids = ops.ones(2, EXAMPLE, dtype="int64")
-    inputs = {"input_ids": ids, "attention_mask": ids.clone()}
+    inputs = {"input_ids": _ids(2, EXAMPLE), "attention_mask": ops.ones(2, EXAMPLE, dtype="int64")}
     encoder = Form(
         _Named(model, model.encode), inputs, OF_TEXTS["features"], dict.fromkeys(inputs, TOKENS), name=ENCODER
     )  # fmt: skip
     return EncoderDecoder(
-        model, encoder, partial(continued_decoding, model), lambda batch, source: model.encode(ops.ones(
-            batch, source, dtype="int64")),
+        model, encoder, partial(continued_decoding, model), lambda batch, source: model.encode(_ids(batch, source)),
     )  # fmt: skip
 
 
