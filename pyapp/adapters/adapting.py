@@ -16,6 +16,7 @@ from .layers import GROUPS, LowRank, adapt, can_adapt, is_linear
 
 _RECORD = "_adapters"  # the attribute of a model that has its Adapters
 HEADS = ("lm_head", "output", "score", "classifier", "embed_out")  # of which "all-linear" takes none
+CHOOSING = "indexer"  # a part that chooses the tokens that are seen: it gets no gradient, so "all-linear" leaves it out
 
 
 class Adapters:
@@ -91,7 +92,12 @@ def chosen_layers(model: Module, config: LoraConfig) -> dict[str, Any]:
         if isinstance(module, Experts) and any(config.targets_parameter(f"{path}.{stack}") for stack in module.STACKS):
             found[path] = module
         elif config.target_modules == ALL_LINEAR:
-            if is_linear(module) and not ends_in(path, HEADS) and not config.excludes(path):
+            if (
+                is_linear(module)
+                and not ends_in(path, HEADS)
+                and CHOOSING not in path.split(".")
+                and not config.excludes(path)
+            ):
                 found[path] = module
         elif config.targets(path):
             if not can_adapt(module) or isinstance(module, Experts):

@@ -73,7 +73,7 @@ def test_blocking_work_is_reported_while_it_runs(monkeypatch: pytest.MonkeyPatch
         return len(messages)  # sent so far
 
     async def load(params: Any, cancel: Any) -> Events:
-        async with aclosing(reported(work)) as events:
+        async with aclosing(reported(work, cancel)) as events:
             async for event in events:
                 yield Done("complete", {"sent": event.value}) if isinstance(event, Result) else event
 

@@ -37,10 +37,8 @@ SWEEPS = 40  # at most, as in linear_algebra.cu
 
 # On a CPU NumPy's LAPACK computes all others: of larger matrices on several threads.
 HOST_ROWS = 256  # of matrices that the kernels factor in less time
-HOST_EIGH_ROWS, HOST_SVD_ROWS = (
-    64,
-    16,
-)  # the same of eigenvalues (what native/linear_algebra.c takes) and singular values
+HOST_EIGH_ROWS = 64  # the same of eigenvalues: what native/linear_algebra.c takes
+HOST_SVD_ROWS = 16  # of singular values
 SOLVED_ON_HOST = 512  # rows and columns of a triangular system, which NumPy takes for any other
 HOST_WORK = 1 << 10  # elements of a batch from which several launches take less time
 HOST_INVERTED, HOST_SOLVED = 64, 160  # rows of one matrix, the same
@@ -51,10 +49,7 @@ def _taken(*tensors: Tensor, rows: int = HOST_ROWS) -> bool:
     """Whether the device has these kernels, and they take such matrices; on a CPU those of up to `rows` rows."""
     device = tensors[0].device
     # A Graph on the CPU has none of them: what a replay raises, the functions that return `info` could not tell.
-    if device is cpu:
-        if IN_BROWSER or capturing() or any(n > rows for x in tensors for n in x.shape[-2:]):
-            return False
-    elif device.type != "cuda":
+    if device is cpu and (IN_BROWSER or capturing() or any(n > rows for x in tensors for n in x.shape[-2:])):
         return False
     return _CHOLESKY.name in device.backend.kernels and all(
         x.dtype.is_floating_point and not x.dtype.is_storage_only for x in tensors
