@@ -131,7 +131,7 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
             continue
         grad = part_of(grads, renamed(key)).numpy().astype(np.float64)
         np.testing.assert_allclose(
-            (grad * direction(key, grad.shape)).sum(), product, rtol=2e-3, atol=2e-3, err_msg=key
+            (grad * direction(key, grad.shape)).sum(), product, rtol=4e-3, atol=2e-3, err_msg=key
         )
 
 

@@ -50,9 +50,17 @@ def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
     except np.linalg.LinAlgError as error:
         problem, value = str(error), None
     # In WebAssembly, which has no floating-point flags, NumPy does not raise but leaves NaN.
-    if value is None or (np.isnan(value).any() and all(np.isfinite(a).all() for a in arrays)):
+    if value is None or _has_failed(np.isnan(value), arrays):
         raise LinAlgError(f"{name}: {problem} ({' and '.join(describe(t) for t in tensors)})")
     return value, kind
+
+
+def _has_failed(missing: Any, arrays: list[Any]) -> bool:
+    """Whether a matrix of finite numbers gave NaN: `missing` (..., …) bool, of batches of matrices (..., N, M)."""
+    if not missing.any():
+        return False
+    finite = np.logical_and.reduce(np.broadcast_arrays(*(np.isfinite(a).all((-2, -1)) for a in arrays)))
+    return bool((missing.reshape(*finite.shape, -1).any(-1) & finite).any())
 
 
 def result_of(name: str, function: Any, *tensors: Tensor, kind: Callable[[DType], DType] | None = None) -> Tensor:
