@@ -46,6 +46,10 @@ class Text(Protocol):
         """The positions (T,) int32 of the tokens, for tables of positions."""
         ...
 
+    def rotated(self, rotary: RotaryTable, interleaved: bool, *inputs: Tensor) -> Iterator[Tensor]:
+        """Queries and keys (..., T, H, D), turned by the angles of their positions."""
+        ...
+
 
 class WholeText:
     """Whole texts (B, T), for training. `mask` (B, T) is not 0 where a token belongs to its text; None: everywhere."""
@@ -118,6 +122,11 @@ class CachedText:
         if tokens.shape[-1] == 1:
             return start
         return ops.arange(tokens.shape[-1], dtype="int32", device=tokens.device) + start
+
+    def rotated(self, rotary: RotaryTable, interleaved: bool, *inputs: Tensor) -> Iterator[Tensor]:
+        places = self.positions(inputs[0].select(-1, 0).select(-1, 0))  # of tokens (..., T)
+        table = rotary.upto(self.length, inputs[0].device)
+        return (ops.rope(x, table, places, interleaved) for x in inputs)
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         table = None if rotary is None else rotary.upto(self.length, qkv.device)
