@@ -584,7 +584,7 @@ def test_saved_configurations_are_read_again() -> None:
         assert module.Config.from_dict(saved).to_dict() == config.to_dict()
         if settings["model_type"] == "falcon":
             assert "head_dim" not in saved and saved["num_kv_heads"] == config.num_key_value_heads
-        if settings["model_type"].startswith("deepseek"):
+        if settings["model_type"].startswith(("deepseek_v2", "deepseek_v3")):
             assert "head_dim" not in saved and saved["num_key_value_heads"] == settings["num_attention_heads"]
 
     check_each(check, [(name,) for name in CONFIGS])

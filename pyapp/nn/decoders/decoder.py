@@ -172,8 +172,14 @@ class RotaryTable:
         return found
 
     def at(self, places: Tensor, length: int) -> Tensor:
-        """The rows (N, R / 2, 2) of the table at places (N,), in a text of `length` tokens."""
-        return self._of_length(length).rotations(places)
+        """The rows (N, R / 2, 2) of the table at places (N,), in a text of `length` tokens. For "longrope" the last
+        place says how long it is, so that what is written down of it holds for texts of any length.
+        """
+        short = self._of_length(1)
+        if short.longest is None:
+            return self._of_length(length).rotations(places)
+        long = self._of_length(int(short.longest) + 1)
+        return ops.where(places.amax() < short.longest, short.rotations(places), long.rotations(places))
 
     def _of_length(self, positions: int) -> RotaryFrequencies:
         found = self._frequencies.get(positions)
