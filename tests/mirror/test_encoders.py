@@ -17,7 +17,7 @@ from tests.models.test_encoders import make, module_of
 
 from . import device as _device  # noqa: F401 (registers the mirror)
 
-TASKS = ("sequence-classification", "token-classification")  # the first that a model has
+TASKS = ("sequence-classification", "token-classification", "features")  # the first that a model has
 
 
 def outputs(model: Any, name: str, place: str) -> pyapp.Tensor:
