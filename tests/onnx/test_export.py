@@ -155,6 +155,12 @@ def test_names_and_parameters() -> None:
     assert [i.name for i in module.inputs] == ["in"] and [o.name for o in module.outputs] == ["out"]
     assert sorted(module.state_dict()) == ["bias", "weight"] and layer.weight.requires_grad
     assert module.inputs[0].type.shape == (2, 4)
+    owner, x = nn.Module(), randn(3)
+    owner.constant_1, owner.mul_2 = nn.Parameter(randn(3)), nn.Parameter(randn(3))  # as constants and results are named
+    owner.forward = lambda x: x * tensor([1.0, 2.0, 3.0]) + owner.constant_1 * owner.mul_2
+    np.testing.assert_allclose(load(written(owner, x))(x).numpy(), owner.forward(x).detach().numpy(), rtol=1e-6)
+    with pytest.raises(ModelError, match="name 'add_2' is that of another result"):
+        export(lambda x: (x + 1) * 2 + 3, x, io.BytesIO(), output_names=["add_2"])
 
 
 def test_layers_become_their_operators() -> None:
