@@ -25,9 +25,13 @@ typedef double doubles __attribute__((vector_size(4 * LANES), aligned(8), may_al
 #define EPSILON 1.1102230246251565e-16
 #include "matrices.h"
 
-static int is_double(const launch *record) { return record->dims[0] == TYPE_float64; }
+/* The type is the first slot of each. */
+static int is_double(const launch *record) { return record->dims[cholesky_type] == TYPE_float64; }
 
-static int bad_type(const launch *record) { return record->dims[0] != TYPE_float32 && record->dims[0] != TYPE_float64; }
+static int bad_type(const launch *record)
+{
+    return record->dims[cholesky_type] != TYPE_float32 && record->dims[cholesky_type] != TYPE_float64;
+}
 
 KERNEL(cholesky)
 {

@@ -47,7 +47,7 @@ class Config(SequenceToSequenceConfig):
         window, layers = values.get("attention_window", 512), values.get("encoder_layers")
         if type(window) is int and type(layers) is int and 0 < layers <= 1 << 10:
             window = [window] * layers
-        return super().from_dict({**values, "attention_window": window})
+        return super().from_dict({**values, "attention_window": window, "scale_embedding": False})  # which LED has not
 
 
 class EncoderLayer(Module):

@@ -129,8 +129,9 @@ def test_every_decoder_computes_as_one_process_or_says_why_not() -> None:
             with pytest.raises(ModelError, match=rf"ForCausalLM cannot be divided.*{REFUSED[name]}"):
                 one_and_parts(name, 2)
         else:
-            # The linear attention of Qwen3-Next, and the layer before ModernBERT's logits, are in every process.
-            mostly = name.startswith(("qwen3_next", "qwen3_5", "modernbert"))
+            # The linear attention of Qwen3-Next, DeepSeek V4's compressed one, and the layer before ModernBERT's logits
+            # are in every process.
+            mostly = name.startswith(("qwen3_next", "qwen3_5", "modernbert", "deepseek_v4"))
             assert max(one_and_parts(name, 2)) < (0.75 if mostly else 0.7)
 
     check_each(check, [(name,) for name in CONFIGS])

@@ -92,3 +92,17 @@ def test_norms_of_channels_last(shape: tuple[int, ...]) -> None:
             found.append([y.detach(), *pyapp.autograd.grad(y, leaves, g)])
         for a, b in zip(*found, strict=True):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_norms_of_many_columns() -> None:
+    """Each column by itself, as among few."""
+    x, g = (pyapp.from_numpy(_matrix(seed, 600, 256, kind="float64")) for seed in (1, 2))
+    weight, bias = (pyapp.from_numpy(_matrix(seed, 256, kind="float64")) for seed in (3, 4))
+    found = []
+    for some in (slice(None), slice(30, 60)):
+        leaves = [x[:, some].clone().requires_grad_(), *(t[some].clone().requires_grad_() for t in (weight, bias))]
+        mean, var = pyapp.zeros(leaves[1].shape, dtype=x.dtype), pyapp.ones(leaves[1].shape, dtype=x.dtype)
+        y = nn.functional.batch_norm(leaves[0], mean, var, *leaves[1:], training=True)
+        found.append([y.detach(), mean, var, *pyapp.autograd.grad(y, leaves, g[:, some])])
+    for whole, part in zip(*found, strict=True):
+        np.testing.assert_allclose(whole[..., 30:60].numpy(), part.numpy(), rtol=1e-9, atol=1e-9)

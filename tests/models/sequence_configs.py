@@ -76,7 +76,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "led": {
         "model_type": "led", **_SIZES, "attention_window": [4, 8], "max_encoder_position_embeddings": 20,
-        "max_decoder_position_embeddings": 40,
+        "max_decoder_position_embeddings": 40, "scale_embedding": True,
     },
     "bert2bert": _ENDS | {
         "encoder": _BERT, "decoder": _BERT | {"hidden_size": 12, "num_attention_heads": 3} | _DECODES,

@@ -41,6 +41,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "pegasus": {
         "kind": "unigram", "vocab_size": 80, "rules": True, "bos_id": 0, "eos_id": 1, "unk_id": 2,
     },
+    "bert_generation": {
+        "kind": "unigram", "vocab_size": 80, "rules": True, "pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3,
+        "pad_piece": "<pad>", "control_symbols": ["<::::>"],
+    },
+    "gpt_sw3": {
+        "kind": "bpe", "vocab_size": 360, "byte_fallback": True, "remove_extra_whitespaces": False, "pad_id": 0,
+        "unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_piece": "<pad>", "eos_piece": "<|endoftext|>",
+    },
     "m2m": {"kind": "bpe", "vocab_size": 120, "rules": True},
     "seamless": {"kind": "bpe", "vocab_size": 120, "rules": True},
     "s2t": {
@@ -57,7 +65,8 @@ LISTED = ("m2m", "s2t")  # whose pieces a vocab.json numbers
 FILES = {
     "fairseq": "sentencepiece.bpe.model", "t5": "spiece.model", "llama": "tokenizer.model", "gemma": "tokenizer.model",
     "albert": "spiece.model", "barthez": "sentencepiece.bpe.model", "deberta": "spm.model",
-    "pegasus": "spiece.model", "m2m": "sentencepiece.bpe.model",
+    "pegasus": "spiece.model", "bert_generation": "spiece.model", "gpt_sw3": "spiece.model",
+    "m2m": "sentencepiece.bpe.model",
     "s2t": "sentencepiece.bpe.model", "seamless": "sentencepiece.bpe.model",
 }  # fmt: skip
 # The words by which a text says where an entity is, as files list them.
@@ -93,6 +102,8 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("SeamlessM4TTokenizerFast", "seamless", {"src_lang": "deu", "added_tokens_decoder": SEAMLESS_LANGUAGES}),
     ("Speech2TextTokenizer", "s2t", {}),
     ("Speech2TextTokenizer", "s2t", {"lang_codes": "mustc", "tgt_lang": "fr"}),
+    ("BertGenerationTokenizer", "bert_generation", {}),
+    ("GPTSw3Tokenizer", "gpt_sw3", {}),
     ("PLBartTokenizer", "fairseq", {}),
     ("PLBartTokenizer", "fairseq", {"src_lang": "python", "tgt_lang": "en_XX"}),
     ("PLBartTokenizer", "fairseq", {"language_codes": "multi", "src_lang": "__php__"}),

@@ -135,6 +135,7 @@ def test_languages_of_speech_are_not_said() -> None:
 
 def test_the_class_that_config_json_says() -> None:
     kinds = {"xlm-roberta": 0, "camembert": 1, "mbart": 2, "t5": 5, "llama": 7, "gemma": 10, "deberta-v2": 13}
+    kinds["bert-generation"] = 21
 
     def check(kind: str, number: int) -> None:
         case = CLASSES["cases"][number]
@@ -142,6 +143,8 @@ def test_the_class_that_config_json_says() -> None:
         assert list(tokenizer.encode_batch(["Hello world"])[0].ids) == case["ids"][0]
 
     check_each(check, list(kinds.items()))
+    whole = json.dumps({"model_type": "encoder-decoder", "encoder": {"model_type": "bert-generation"}}).encode()
+    assert of_class(CLASSES["cases"][21], **{"config.json": whole}).encode("hello")
     both = json.dumps({"model_type": "mbart", "tokenizer_class": "MBart50Tokenizer"}).encode()
     mbart = of_class(CLASSES["cases"][2], **{"config.json": both})
     assert mbart.encode("hello")[0] == mbart.encode("en_XX", bos=False, eos=False)[0]

@@ -72,6 +72,26 @@ def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
     return all(w is None or (w.dtype is x.dtype and w.shape == x.shape[1:2]) for w in learnt)
 
 
+def _is_matrix(x: Tensor, groups: int) -> bool:
+    """Whether it is (N, C) of which columns are normalised."""
+    return not groups and x.ndim == 2 and x.numel() > 0 and x.dtype in (_F32, _dtype.float64) and x.is_contiguous()
+
+
+def _columns(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, epsilon: float
+) -> Tensor:
+    """Many columns of (N, C), in a few passes over the rows."""
+    x, mean = x.detach(), x.detach().mean(0)  # (N, C), (C,)
+    y = x - mean
+    var = y.square().mean(0)
+    inverse = (var + epsilon).rsqrt()
+    if statistics is not None:
+        for at, column in enumerate((mean, var, inverse)):
+            statistics[:, at].copy_(column)
+    y.mul_(inverse if weight is None else weight.detach() * inverse)
+    return y if bias is None else y.add_(bias.detach())
+
+
 @claims("_channel_norm")
 def _channel_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int, epsilon: float
@@ -80,8 +100,10 @@ def _channel_norm(
     rows = _channel_rows(x, groups, weight is bias is None)
     turns = rows is None
     rows = _turned_rows(x, groups) if rows is None else rows
-    if rows is None or not _are_for(x, weight, bias):
+    if not _are_for(x, weight, bias):
         return NotImplemented
+    if rows is None:
+        return _columns(x, weight, bias, statistics, epsilon) if _is_matrix(x, groups) else NotImplemented
     weight, bias = (w if w is None else dense(w) for w in (weight, bias))
     x = _turned(x) if turns else x
     y = empty_contiguous(x.shape, x.dtype, x.device)
@@ -90,6 +112,18 @@ def _channel_norm(
     if statistics is not None:
         statistics.storage.version += 1
     return _turned(y) if turns else y
+
+
+def _columns_backward(g: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor) -> Any:
+    """The gradients of `_columns`."""
+    mean, inverse = statistics[:, 0], statistics[:, 2]  # (C,)
+    centred = x.detach() - mean  # (N, C)
+    sums, products = g.sum(0), (g * centred).sum(0)  # (C,)
+    scale = inverse if weight is None else weight.detach() * inverse
+    slope = products * (inverse * inverse) * scale / -x.shape[0]
+    grad_x = (g * scale).add_(centred.mul_(slope)).sub_(sums * scale / x.shape[0]) if x.requires_grad else None
+    grad_weight = products * inverse if weight is not None and weight.requires_grad else None
+    return grad_x, grad_weight, sums if bias is not None and bias.requires_grad else None
 
 
 @claims("channel_norm_backward")
@@ -101,8 +135,10 @@ def _channel_norm_backward(
     rows = _channel_rows(x, groups, weight is bias is None)
     turns = rows is None
     rows = _turned_rows(x, groups) if rows is None else rows
-    if rows is None or statistics is None or g.dtype is not x.dtype or not _are_for(x, weight, bias):
+    if statistics is None or g.dtype is not x.dtype or not _are_for(x, weight, bias):
         return NotImplemented
+    if rows is None:
+        return _columns_backward(g, x, weight, bias, statistics) if _is_matrix(x, groups) else NotImplemented
     if turns:
         x, g = _turned(x), _turned(g)
     g, weight = dense(g), weight if weight is None else dense(weight)

@@ -35,10 +35,15 @@ JACOBI_BLOCK = 32  # rows of a block of a larger symmetric matrix: two blocks fi
 SWEEPS = 40  # at most, as in linear_algebra.cu
 
 
-HOST_ROWS = 32  # of matrices for which the CPU's kernels are faster than LAPACK
+# On a CPU NumPy's LAPACK computes all others: of larger matrices on several threads.
+HOST_ROWS = 256  # of matrices that the kernels factor in less time
+HOST_EIGH_ROWS, HOST_SVD_ROWS = (
+    64,
+    16,
+)  # the same of eigenvalues (what native/linear_algebra.c takes) and singular values
 SOLVED_ON_HOST = 512  # rows and columns of a triangular system, which NumPy takes for any other
-HOST_SVD_ROWS = 16  # the same of singular values
-HOST_WORK = 1 << 10  # elements from which it pays to invert and solve in several launches
+HOST_WORK = 1 << 10  # elements of a batch from which several launches take less time
+HOST_INVERTED, HOST_SOLVED = 64, 160  # rows of one matrix, the same
 ANY_ROWS = 1 << 40
 
 
@@ -56,9 +61,11 @@ def _taken(*tensors: Tensor, rows: int = HOST_ROWS) -> bool:
     )
 
 
-def _on_cpu_few(x: Tensor) -> bool:
-    """Whether LAPACK takes less time on the CPU than several launches."""
-    return x.device is cpu and x.numel() < HOST_WORK
+def _by_lapack(x: Tensor, rows: int) -> bool:
+    """Whether LAPACK takes less time on the CPU than several launches: of one matrix of less than `rows` rows, or of a
+    small batch."""
+    single = prod(x.shape[:-2]) == 1
+    return x.device is cpu and (x.shape[-1] < rows if single else x.numel() < HOST_WORK)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -162,7 +169,7 @@ def _fits(name: str, x: Tensor, rows: int = HOST_ROWS) -> bool:
 
 @claims("inverse")
 def _inverse(x: Tensor) -> Any:
-    if _on_cpu_few(x) or not _fits("inverse", x):
+    if _by_lapack(x, HOST_INVERTED) or not _fits("inverse", x):
         return NotImplemented
     a = _wide(x)
     one = dense(expand(eye(a.shape[-1], dtype=a.dtype, device=a.device), a.shape))
@@ -179,7 +186,7 @@ def _pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Any]:
 
 @claims("_solve")
 def _solve(a: Tensor, b: Tensor) -> Any:
-    if _on_cpu_few(a) or not _fits("solve", a) or not _taken(b):
+    if _by_lapack(a, HOST_SOLVED) or not _fits("solve", a) or not _taken(b):
         return NotImplemented
     matrices, sides, finish = _pair(a, b)
     return finish(_solved_by_lu(matrices, sides))
@@ -343,7 +350,7 @@ def _turned(turns: Tensor, x: Tensor) -> Tensor:
 @claims("_eigh")
 def _eigh(x: Tensor, triangle: str) -> Any:
     """More than MOST_ROWS rows: the number of sweeps comes from the card, so a Graph cannot hold it."""
-    if not _fits("eigh", x) or (x.shape[-1] > MOST_ROWS and (capturing() or not x.numel())):
+    if not _fits("eigh", x, HOST_EIGH_ROWS) or (x.shape[-1] > MOST_ROWS and (capturing() or not x.numel())):
         return NotImplemented
     a, n = _wide(x.mT if triangle == "U" else x), x.shape[-1]
     y = _eigen(a) if n <= MOST_ROWS else _eigen_by_blocks(a)
@@ -352,7 +359,7 @@ def _eigh(x: Tensor, triangle: str) -> Any:
 
 def _is_decomposed(x: Tensor) -> bool:
     """Whether the kernels find singular values of matrices (..., M, N)."""
-    return min(x.shape[-2:]) <= MOST_ROWS and not _on_cpu_few(x) and _taken(x, rows=HOST_SVD_ROWS)
+    return min(x.shape[-2:]) <= MOST_ROWS and not _by_lapack(x, ANY_ROWS) and _taken(x, rows=HOST_SVD_ROWS)
 
 
 def _orthogonal_and_square(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -226,7 +226,7 @@ class NvidiaCard(Card):
         self.multiprocessors = of["multiprocessors"]
         self.most_shared = of["shared"]
         self.most_blocks = self.multiprocessors * BLOCKS_EACH
-        self.pairs = bool(alone) and os.environ.get("PYAPP_CUDA_PAIRS") != "0"
+        self.pairs = bool(alone) and os.environ.get("PYAPP_CUDA_PAIRS") == "1"
         self.overlap = self.can_overlap and os.environ.get("PYAPP_CUDA_OVERLAP") == "1"
         self.compiler = compiler_version()
         self.total_memory = int(self._call("asking the card", "cuDeviceTotalMem", self._device))

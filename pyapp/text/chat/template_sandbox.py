@@ -248,7 +248,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         own = getattr(value, "__self__", None)
         if not isinstance(own, str) or getattr(value, "__name__", None) != "format":
             return None
-        return lambda *args, **values: _brace_format(own, *args, **values)
+        return lambda *args, **values: _brace_format(str(own), *args, **values)
 
     def _counted(self, items: Any) -> Iterator[Any]:
         for item in items:

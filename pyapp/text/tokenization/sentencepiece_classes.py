@@ -45,6 +45,9 @@ FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 SEAMLESS = ("<pad>", "<unk>", "<s>", "</s>")
 PEGASUS = ("<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
 LANGUAGE = re.compile(r"<lang:\w+>")  # tokens of Speech2Text's languages, in its vocab.json
+# What GPT-SW3 (Ekgren et al. 2023, arXiv 2305.12987) leaves out of texts, and what it takes for a space.
+UNPRINTED = r"[\x{0}-\x{8}\x{B}-\x{1F}\x{7F}-\x{9F}\x{A0}\x{AD}\x{200B}]"
+WHITE = r"[\x{2002}\x{2003}\x{2005}\x{2008}\x{2009}\x{200A}\x{202F}\x{3000}\x{FFFC}]"
 NEVER = -1e4  # the score of pieces that vocab.json has and the .model file has not
 
 
@@ -354,6 +357,25 @@ class Llama(SentencePieceClass):
     def post_processor(self) -> dict[str, Any] | None:
         front = self.bos if self.settings.get("add_bos_token", True) is not False else []
         return template(front, self.eos if self.settings.get("add_eos_token") is True else [])
+
+
+class BertGeneration(SentencePieceClass):
+    """Texts have no special tokens around them."""
+
+    NAMES: tuple[str, ...] = ("BertGeneration",)
+
+    def post_processor(self) -> dict[str, Any] | None:
+        return None
+
+
+class GPTSw3(BertGeneration):
+    NAMES: tuple[str, ...] = ("GPTSw3",)
+
+    def first_steps(self) -> list[dict[str, Any]]:
+        return [
+            {"type": "Replace", "pattern": {"Regex": UNPRINTED}, "content": ""},
+            {"type": "Replace", "pattern": {"Regex": WHITE}, "content": " "}, {"type": "NFC"},
+        ]  # fmt: skip
 
 
 class Unigram(Llama):

@@ -43,7 +43,7 @@ CLASSES = {
     **dict.fromkeys(("pegasus", "bigbird_pegasus", "pegasus_x"), "PegasusTokenizer"),
     "llama": "LlamaTokenizer", "mistral": "LlamaTokenizer", "mixtral": "LlamaTokenizer",
     "gemma": "GemmaTokenizer", "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
-    "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer",
+    "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer", "bert-generation": "BertGenerationTokenizer",
     "roberta-prelayernorm": "RobertaTokenizer", "bart": "BartTokenizer",
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
     "blenderbot-small": "BlenderbotSmallTokenizer", "ctrl": "CTRLTokenizer", "xlm": "XLMTokenizer",
@@ -179,7 +179,8 @@ def _settings(files: Mapping[str, ByteSource]) -> tuple[dict[str, Any], list[int
 
 def _class_of(config: Mapping[str, Any]) -> dict[str, str]:
     """The tokenizer's class that a model's config.json names, or that models of its kind have."""
-    named, kind = config.get("tokenizer_class"), config.get("model_type")
+    named, kind, first = config.get("tokenizer_class"), config.get("model_type"), config.get("encoder")
+    kind = first.get("model_type") if kind == "encoder-decoder" and isinstance(first, dict) else kind
     found = named if isinstance(named, str) else CLASSES.get(kind) if isinstance(kind, str) else None
     return {} if found is None else {"tokenizer_class": found}
 
