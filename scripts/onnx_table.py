@@ -32,7 +32,10 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 `pyapp export-onnx MODEL FOLDER` writes an encoder, a classifier of texts or pictures, a language model, a translator or
 Whisper as a folder with ONNX files, config.json and the tokenizer, which Optimum, transformers.js and
 sentence-transformers read. Language models and decoders take the keys and values of earlier tokens, and give those
-with the new ones; models whose layers keep other states than keys and values read whole texts.
+with the new ones; models whose layers keep other states than keys and values read whole texts. RWKV, models with delta
+rules (Qwen3-Next, Qwen3.5, Kimi Linear, OLMo Hybrid) and those that choose the tokens that they see (DeepSeek V3.2,
+LongT5) are refused. Rotary positions of the type "dynamic" are those of the length that the model was trained for. With
+`--type float16` weights have 16 bits, and the file computes in float32.
 
 - **What runs**: every operator below, in all opsets up to {newest}; functions of the file; If, Loop, Scan, sequences,
   optionals, texts, sparse tensors, symbolic shapes, external data in the folder of the model.

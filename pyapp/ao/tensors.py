@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from ..engine import Tensor, float32, float64
+from ..engine import Tensor, float32, float64, int64
 from ..engine.ops import as_tensor
 from ..engine.shape import Size
 from .types import (
@@ -61,8 +62,10 @@ def choose_parameters(low: Any, high: Any, least: int, greatest: int, symmetric:
     scale = np.where(scale > 0, scale, 0.1)
     wider = np.maximum(SMALL / scale, 1.0)  # scales are at least SMALL
     scale, low, high = scale * wider, low * wider, high * wider
-    by_low, by_high = least - low / scale, greatest - high / scale
-    error_low, error_high = abs(least) + np.abs(low / scale), abs(greatest) + np.abs(high / scale)
+    with np.errstate(invalid="ignore"):  # of an infinite range the zero point is 0
+        below, above = np.nan_to_num(low / scale), np.nan_to_num(high / scale)
+    by_low, by_high = least - below, greatest - above
+    error_low, error_high = abs(least) + np.abs(below), abs(greatest) + np.abs(above)
     first = np.where(error_low < error_high, by_low, by_high)
     first = np.where(around, (least + greatest) / 2, first)
     return scale, np.clip(np.rint(first), least, greatest).astype(np.int64)
@@ -172,12 +175,25 @@ class QuantizedTensor:
         return f"{numbers},\n       {size},\n       {scheme}, {scale})"
 
 
-def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: QuantizedType) -> QuantizedTensor:
-    """input (…) in steps of `scale` (a number, or a tensor of one), of which `zero_point` stands for 0."""
+def _quantized(name: str, x: Tensor, scale: Any, zero_point: Any, dtype: QuantizedType, axis: int | None) -> Tensor:
+    """The steps (…) in the type's plain dtype."""
     low, high = bounds_of(dtype)
-    steps = steps_of(input.detach().to(float32), scale, zero_point, low, high)
+    zero = as_tensor(zero_point)
+    if not zero.dtype.is_floating_point and bool((zero < low).logical_or(zero > high).any()):
+        raise RuntimeError(f"{name}: zero_point {zero.tolist()} is not between {low} and {high}, the steps of {dtype}")
+    steps = steps_of(x.detach().to(float32), scale, zero_point, low, high, axis)
+    if high >= 1 << 24:  # float32 has no such number, but the next one, which is too large
+        steps = steps.to(int64).clamp(low, high)
+    return steps.to(storage_of(dtype))
+
+
+def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: QuantizedType) -> QuantizedTensor:
+    """input (…) in steps of `scale` (a number, or a tensor of one), of which `zero_point` stands for 0. RuntimeError
+    for a zero point that is no step.
+    """
+    steps = _quantized("quantize_per_tensor", input, scale, zero_point, dtype, None)
     parameters = as_tensor(scale, dtype=float64).reshape(()), as_tensor(zero_point).reshape(())
-    return QuantizedTensor(steps.to(storage_of(dtype)), *parameters, dtype)
+    return QuantizedTensor(steps, *parameters, dtype)
 
 
 def quantize_per_channel(
@@ -187,18 +203,23 @@ def quantize_per_channel(
     for name, value in (("scales", scales), ("zero_points", zero_points)):
         if value.shape != (input.shape[axis],):
             raise ValueError(f"quantize_per_channel: {name} {tuple(value.shape)} is not ({input.shape[axis]},)")
-    low, high = bounds_of(dtype)
-    steps = steps_of(input.detach().to(float32), scales, zero_points, low, high, axis)
-    return QuantizedTensor(steps.to(storage_of(dtype)), scales.to(float64), zero_points, dtype, axis % input.ndim)
+    steps = _quantized("quantize_per_channel", input, scales, zero_points, dtype, axis)
+    return QuantizedTensor(steps, scales.to(float64), zero_points, dtype, axis % input.ndim)
 
 
 def quantize_per_tensor_dynamic(
     input: Tensor, dtype: QuantizedType = quint8, reduce_range: bool = False
 ) -> QuantizedTensor:
-    """input (…) in steps that its own least and greatest number give; with `reduce_range` in half as many."""
+    """input (…) in steps that its own least and greatest number give; with `reduce_range` in half as many. RuntimeError
+    for NaN and infinite numbers.
+    """
     low, high = bounds_of(dtype)
     if reduce_range:
         low, high = low // 2, high // 2
     values = input.detach().to(float32)
-    scale, zero_point = choose_parameters(float(values.amin()), float(values.amax()), low, high)
+    least, greatest = float(values.amin()), float(values.amax())
+    if not isfinite(least) or not isfinite(greatest):
+        raise RuntimeError(f"quantize_per_tensor_dynamic: the input goes from {least} to {greatest}, and steps need "
+                           "finite numbers")  # fmt: skip
+    scale, zero_point = choose_parameters(least, greatest, low, high)
     return quantize_per_tensor(values, float(scale), int(zero_point), dtype)

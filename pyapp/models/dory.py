@@ -131,8 +131,7 @@ class Attention(GroupedQueryAttention):
         heads, before, rotary = self.heads, x.shape[:-1], self.rotary
         assert rotary is not None
         q, k, v = split_heads(self.qkv(self, x), heads)
-        table, places = rotary.upto(text.length, x.device), text.positions(x.select(-1, 0))
-        q, k = (ops.rope(self.unit(part), table, places, heads.interleaved) for part in (q, k))
+        q, k = text.rotated(rotary, heads.interleaved, self.unit(q), self.unit(k))
         q = q * (self.sqk * self.query_scale).square().reshape(heads.heads, heads.head_dim)
         y = text.attention(place, cat([q, k, v], -2).reshape(*before, heads.width), heads, None)
         y = y * (self.gate_proj(x) * (self.s_gate * self.gate_scale).square()).sigmoid()

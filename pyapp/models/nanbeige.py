@@ -4,7 +4,7 @@ several times, each time with keys and values of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -56,6 +56,10 @@ class LaterText:
     def positions(self, x: Tensor) -> Tensor:
         """As Text.positions."""
         return self._text.positions(x)
+
+    def rotated(self, rotary: RotaryTable, interleaved: bool, *inputs: Tensor) -> Iterator[Tensor]:
+        """As Text.rotated."""
+        return self._text.rotated(rotary, interleaved, *inputs)
 
 
 class Block(PreNormBlock):

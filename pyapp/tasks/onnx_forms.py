@@ -168,15 +168,11 @@ def of_writer(model: Any) -> Form:
     names = [f"{layer}.{part}" for layer in range(len(shapes)) for part in ("key", "value")]
     axes = {"input_ids": TOKENS, "attention_mask": {0: TOKENS[0], 1: f"{PAST} + {TOKENS[1]}"}, "position_ids": TOKENS}
     axes |= {f"past_key_values.{name}": {0: TOKENS[0], 2: PAST} for name in names}
-    drawn = Generator().manual_seed(0)
+    drawn, kind = Generator().manual_seed(0), model.embedding(ids).dtype  # weights may have fewer bits
 
     def example(earlier: int) -> dict[str, Tensor]:
         places = ops.arange(earlier, earlier + EXAMPLE).expand(2, EXAMPLE).contiguous()  # (2, T)
-        past = [
-            ops.randn(2, kv, earlier, size, generator=drawn).to(model.embedding.weight.dtype)
-            for kv, size in shapes
-            for _ in range(2)
-        ]
+        past = [ops.randn(2, kv, earlier, size, generator=drawn).to(kind) for kv, size in shapes for _ in range(2)]
         return dict(zip(axes, (ids, ops.ones(2, earlier + EXAMPLE, dtype="int64"), places, *past), strict=True))
 
     def function(ids: Tensor, mask: Tensor, places: Tensor, *past: Tensor) -> list[Tensor]:

@@ -81,6 +81,11 @@ def test_one_layer_cannot_have_two_values(tmp_path: Path) -> None:
     write_safetensors(path, state)
     with open_checkpoint(path) as checkpoint:
         assert load_weights(twice(), checkpoint) == []
+    for name in ("first.bias", "second.bias"):  # one of them with fewer bits: the other is read
+        write_safetensors(path, state | {name: state[name].to("bfloat16")})
+        with open_checkpoint(path) as checkpoint:
+            assert load_weights(model := twice(), checkpoint) == []
+            assert model.first.bias.tolist() == state["first.bias"].tolist()
     write_safetensors(path, state | {"second.bias": state["first.bias"] + 1})
     with open_checkpoint(path) as checkpoint, pytest.raises(ModelError, match=r"'first\.bias' and 'second\.bias'"):
         load_weights(twice(), checkpoint)

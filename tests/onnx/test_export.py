@@ -19,6 +19,8 @@ from pyapp.nn import functional as F
 from pyapp.nn.decoders.decoder import RotaryTable
 from pyapp.onnx import export, load
 from pyapp.onnx.exporting.tracing import TracerWarning
+from pyapp.tasks.onnx_forms import of_writer
+from tests.models.test_decoders import make
 from tests.together import check_each
 
 
@@ -153,6 +155,12 @@ def test_names_and_parameters() -> None:
     assert [i.name for i in module.inputs] == ["in"] and [o.name for o in module.outputs] == ["out"]
     assert sorted(module.state_dict()) == ["bias", "weight"] and layer.weight.requires_grad
     assert module.inputs[0].type.shape == (2, 4)
+    owner, x = nn.Module(), randn(3)
+    owner.constant_1, owner.mul_2 = nn.Parameter(randn(3)), nn.Parameter(randn(3))  # as constants and results are named
+    owner.forward = lambda x: x * tensor([1.0, 2.0, 3.0]) + owner.constant_1 * owner.mul_2
+    np.testing.assert_allclose(load(written(owner, x))(x).numpy(), owner.forward(x).detach().numpy(), rtol=1e-6)
+    with pytest.raises(ModelError, match="name 'add_2' is that of another result"):
+        export(lambda x: (x + 1) * 2 + 3, x, io.BytesIO(), output_names=["add_2"])
 
 
 def test_layers_become_their_operators() -> None:
@@ -370,6 +378,22 @@ def test_rotary_positions_have_no_last_row() -> None:
         "input_0": {1: "tokens"}}))  # fmt: skip
     x = randn(2, 300, 1, 4)
     np.testing.assert_allclose(read(x).numpy(), pyapp.rope(x, table.upto(300)).numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_rotary_positions_of_long_texts_follow_the_last_place() -> None:
+    scaling = {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.0, 4.0]}
+    table = RotaryTable({"head_dim": 4, "max_position_embeddings": 64, "original_max_position_embeddings": 8,
+                         "rope_parameters": scaling})  # fmt: skip
+    read = load(written(lambda places: table.at(places, len(places)), pyapp.arange(3), dynamic_axes={
+        "input_0": {0: "tokens"}}))  # fmt: skip
+    for places in (pyapp.arange(8), pyapp.arange(9), tensor([8])):
+        wanted = table.upto(places[-1].item() + 1)[places]
+        np.testing.assert_allclose(read(places).numpy(), wanted.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_norms_after_the_rotation_read_positions(tmp_path: Path) -> None:
+    (file,) = of_writer(make("nanochat", 0)).write(tmp_path, None)  # it is run beside the module
+    assert "position_ids" in {info.name for info in load(file).inputs}
 
 
 def test_a_mask_of_the_input_hides_rows() -> None:

@@ -92,6 +92,7 @@ def test_pictures_and_language_models(tmp_path: Path) -> None:
         writer / "model.safetensors", llama.TASKS["causal-lm"](llama.Config.from_dict(config)).state_dict()
     )
     (writer / "config.json").write_text(json.dumps(config))
+    assert run(writer, tmp_path / "half", "--type", "float16") == 0  # it is run beside the model
     assert run(writer, tmp_path / "written") == 0
     ids = tensor([[1, 5, 6, 7, 2], [1, 9, 5, 8, 6]])
     with no_grad():
@@ -135,6 +136,8 @@ def test_encoders_with_decoders(tmp_path: Path, capsys: pytest.CaptureFixture[st
     config = SEQUENCES["t5"] | {"architectures": ["T5ForConditionalGeneration"]}
     write_safetensors(texts / "model.safetensors", t5.TASKS["seq2seq-lm"](t5.Config.from_dict(config)).state_dict())
     (texts / "config.json").write_text(json.dumps(config))
+    assert run(texts, tmp_path / "half", "--type", "float16") == 0
+    capsys.readouterr()
     assert run(texts, tmp_path / "t5") == 0
     assert "encoder_model.onnx, " in capsys.readouterr().out
     model, random = load_task_model(texts, "seq2seq-lm", dtype="float32").model, np.random.RandomState(0)

@@ -131,7 +131,7 @@ class FixedQParamsFakeQuantize(FakeQuantize):
 
 
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
-    """FakeQuantize of a moving average; in torch, one kernel. Until it first measures, it gives what it gets."""
+    """FakeQuantize of a moving average; in torch, one kernel, for which an infinite number counts once."""
 
     def __init__(
         self, observer: Any = MovingAverageMinMaxObserver, quant_min: int = 0, quant_max: int = 255, **kwargs: Any
@@ -139,9 +139,13 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         super().__init__(observer, quant_min, quant_max, **kwargs)
         allowed = MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
         assert isinstance(self.activation_post_process, allowed), "takes an observer of a moving average"
+        self.activation_post_process.forgives = True
         self.register_buffer("fake_quant_enabled", tensor([1], dtype=int64))
         self.register_buffer("observer_enabled", tensor([1], dtype=int64))
         self.is_symmetric_quant = self.qscheme.is_symmetric
+
+    def forward(self, X: Tensor) -> Tensor:
+        return super().forward(X) if X.numel() else X
 
     def _present(self) -> tuple[Tensor, Tensor]:
         """What torch's kernel chooses, which differs a little from the observer's choice."""

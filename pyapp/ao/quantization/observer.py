@@ -83,9 +83,11 @@ class ObserverBase(Module):
 
 
 def range_of(low: int | None, high: int | None, dtype: Any, reduce_range: bool) -> tuple[int, int]:
-    """The steps in use: those given, else all of the type; with `reduce_range` half of them."""
+    """The steps in use: those given, else all of the type; with `reduce_range` half of those given, or of 8 bits."""
+    bounds = bounds_of(dtype)
     if low is None or high is None:
-        low, high = bounds_of(dtype)
+        low, high = bounds
+        reduce_range = reduce_range and high - low == 255
     elif not low <= 0 <= high or low == high:
         raise AssertionError(f"Used-specified quantization range must include 0: got {low} to {high}")
     return (low // 2, high // 2) if reduce_range else (low, high)
@@ -96,6 +98,7 @@ class UniformQuantizationObserverBase(ObserverBase):
     of the type); a scale is at least `eps`."""
 
     _per_channel: bool | None = None
+    _whole = True  # whether half of the steps of quint8 are too few around 0, as torch says
     min_val: Tensor
     max_val: Tensor
     eps: Tensor
@@ -110,13 +113,13 @@ class UniformQuantizationObserverBase(ObserverBase):
         if self._per_channel not in (None, qscheme.is_per_channel):
             raise NotImplementedError(f"{name}: takes a scheme per {'channel' if self._per_channel else 'tensor'}, "
                                       f"not {qscheme}")  # fmt: skip
-        if qscheme.is_symmetric and reduce_range and dtype is quint8:
-            raise NotImplementedError(f"{name}: cannot reduce range for symmetric quantization for quint8")
         if is_dynamic and type(self) is not MinMaxObserver and getattr(self, "averaging_constant", 0) != 1:
             raise NotImplementedError(f"{name} doesn't support dynamic quantization")
         self.qscheme, self.reduce_range = qscheme, reduce_range
         self.has_customized_qrange = quant_min is not None and quant_max is not None
         self.quant_min, self.quant_max = range_of(quant_min, quant_max, dtype, reduce_range)
+        if self._whole and qscheme.is_symmetric and reduce_range and dtype is quint8:
+            raise NotImplementedError(f"{name}: cannot reduce range for symmetric quantization for quint8")
         self.register_buffer("eps", tensor([eps]))
 
     def _calculate_qparams(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,13 +127,13 @@ class UniformQuantizationObserverBase(ObserverBase):
         if low.numel() == 0 or bool((low == inf).logical_and(high == -inf).any()):
             warnings.warn("must run observer before calling calculate_qparams. Returning default values.", stacklevel=3)
             return tensor([1.0], device=low.device), tensor([0], device=low.device)
-        assert bool((low <= high).all()), f"min {low} should be less than max {high}"
+        assert not bool((low > high).any()), f"min {low} should be less than max {high}"
         least, greatest = self.quant_min, self.quant_max
         below, above = minimum(low, zeros_like(low)), maximum(high, zeros_like(high))
         zero = zeros_like(low, dtype=int64)
         if self.qscheme.is_symmetric:
             scale = maximum(maximum(-below, above) / ((greatest - least) / 2), self.eps)
-            if storage_of(self.dtype).name == "uint8":
+            if self.dtype is not quint4x2 and storage_of(self.dtype).name == "uint8":
                 zero = full_like(zero, (least + greatest) // 2 if self.has_customized_qrange else 128)
         elif self.qscheme is per_channel_affine_float_qparams:
             scale = (high - low) / float(greatest - least)
@@ -138,7 +141,8 @@ class UniformQuantizationObserverBase(ObserverBase):
             zero = -low / scale
         else:
             scale = maximum((above - below) / float(greatest - least), self.eps)
-            zero = (least - (below / scale).round()).clamp(least, greatest).to(int32)
+            # Whole numbers are subtracted, because float32 does not have all steps of 32 bits.
+            zero = (least - (below / scale).round().to(int32)).clamp(least, greatest)
         return scale.reshape(-1), zero.reshape(-1)
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
@@ -175,7 +179,25 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         self.register_buffer("max_val", tensor(-inf))
 
 
-class MovingAverageMinMaxObserver(MinMaxObserver):
+class _MovingAverages:
+    """For observers of averages. `forgives`: an infinite average is replaced by the next number; otherwise it becomes
+    NaN.
+    """
+
+    averaging_constant: float
+    min_val: Tensor
+    max_val: Tensor
+    forgives = False
+
+    def _averages(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        return self._average(self.min_val, low), self._average(self.max_val, high)
+
+    def _average(self, old: Tensor, new: Tensor) -> Tensor:
+        found = old + self.averaging_constant * (new - old)
+        return where(old.isinf(), new, found) if self.forgives else found
+
+
+class MovingAverageMinMaxObserver(_MovingAverages, MinMaxObserver):
     """Of averages of the least and the greatest numbers, which move to a new one by `averaging_constant`."""
 
     def __init__(self, averaging_constant: float = 0.01, *args: Any, **kwargs: Any) -> None:
@@ -185,8 +207,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
 
     def _see(self, low: Tensor, high: Tensor) -> None:
         if float(self.min_val) != inf or float(self.max_val) != -inf:
-            low = self.min_val + self.averaging_constant * (low - self.min_val)
-            high = self.max_val + self.averaging_constant * (high - self.max_val)
+            low, high = self._averages(low, high)
         self.min_val.copy_(low)
         self.max_val.copy_(high)
 
@@ -228,7 +249,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         super()._load_from_state_dict(state, prefix, *args)
 
 
-class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
+class MovingAveragePerChannelMinMaxObserver(_MovingAverages, PerChannelMinMaxObserver):
     """Of moving averages of them."""
 
     def __init__(self, averaging_constant: float = 0.01, *args: Any, **kwargs: Any) -> None:
@@ -236,15 +257,14 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         self.averaging_constant = averaging_constant
 
     def _joined(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        share = self.averaging_constant
-        return self.min_val + share * (low - self.min_val), self.max_val + share * (high - self.max_val)
+        return self._averages(low, high)
 
 
 class HistogramObserver(UniformQuantizationObserverBase):
     """Of the range between quantiles in which the square of the rounding error is least, by a histogram of all numbers
     in `bins`."""
 
-    _per_channel = False
+    _per_channel, _whole = False, False
 
     def __init__(self, bins: int = 2048, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -66,7 +66,7 @@ _DYNAMIC: dict[Any, Any] = {
     intrinsic.LinearReLU: dynamic.LinearReLU, qat.Linear: dynamic.Linear, nn.EmbeddingBag: quantized.EmbeddingBag,
     nn.Embedding: quantized.Embedding,
 }  # fmt: skip
-# Layers whose results have a known range, so that nothing is measured.
+# Layers whose results have a known range, so that nothing is measured; training rounds their results.
 _FIXED: dict[Any, Any] = {
     nn.Hardsigmoid: default_fixed_qparams_range_0to1_fake_quant,
     nn.Sigmoid: default_fixed_qparams_range_0to1_fake_quant,
@@ -105,7 +105,8 @@ def _propagate(module: Any, given: Any, parent: Any, prefix: str) -> None:
     module.qconfig = found = getattr(module, "qconfig", found)
     transposed = isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d))
     if found is not None and transposed and found.weight().qscheme.is_per_channel:
-        raise AssertionError("Per channel weight observer is not supported yet for ConvTranspose{n}d.")
+        name = type(module).__name__
+        raise AssertionError(f"Per channel weight observer is not supported yet for {name}.")
     for name, child in module.named_children():
         _propagate(child, given, found, f"{prefix}.{name}" if prefix else name)
 
@@ -144,7 +145,7 @@ def _add_observers(module: Any, listed: set[Any], whole: set[Any]) -> None:
                 child.activation_post_process = child.qconfig.activation()
         elif isinstance(child, intrinsic._FusedModule) or type(child) in whole:
             _insert(child)
-        elif type(child) in _FIXED:
+        elif child.training and type(child) in _FIXED:
             _insert(child, _FIXED[type(child)])
         else:
             _add_observers(child, listed, whole)

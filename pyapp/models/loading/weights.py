@@ -473,7 +473,8 @@ def _plans(
 ) -> dict[str, tuple[Slot, Stored]]:
     """How each parameter that the file has is read, by its name. A tied one is read once, by its first name that is
     there; but a place for which the file has other values gets a parameter of its own, whatever the configuration says.
-    ModelError for other values of a layer that the model has once, under several names.
+    ModelError for other values of a layer that the model has once, under several names; of values that are the same in
+    another form, those with the most bits are read.
     """
     plans: dict[str, tuple[Slot, Stored]] = {}
     firsts: dict[str, str] = {}  # by the first name of a slot: the name by which it is read
@@ -488,6 +489,10 @@ def _plans(
         elif not _same_tensors(checkpoint, read.names, plans[first][1].names):
             shared, alone = plans[first][0].without(name), slot.only([name])
             if not {*alone.places}.isdisjoint(shared.places):
+                finer = _finer(checkpoint, plans[first][1], read)
+                if finer is not None:
+                    plans[first] = plans[first][0], finer
+                    continue
                 raise ModelError(
                     f"{plans[first][1].names[0]!r} and {read.names[0]!r} have different values, and the model has one "
                     "layer for both",
@@ -507,6 +512,18 @@ def _same_tensors(checkpoint: Checkpoint, names: tuple[str, ...], others: tuple[
         for name, other in zip(names, others, strict=True) if name != other
         for a, b in zip(checkpoint.read_pieces(name, PIECE), checkpoint.read_pieces(other, PIECE), strict=True)
     )  # fmt: skip
+
+
+def _finer(checkpoint: Checkpoint, one: Stored, other: Stored) -> Stored | None:
+    """Of two forms of the same values the one with more bits; None for other values."""
+    a, b = (read_plan(checkpoint, plan) for plan in (one, other))
+    if a.shape != b.shape or not {a.dtype.name, b.dtype.name} <= {*FLOATS}:
+        return None
+    if a.dtype.itemsize < b.dtype.itemsize:
+        a, b, one = b, a, other
+    with no_grad():
+        same = a.to(b.dtype) == b
+        return one if bool((same | (a.isnan() & b.isnan())).all()) else None
 
 
 def _check(

@@ -46,6 +46,10 @@ class Text(Protocol):
         """The positions (T,) int32 of the tokens, for tables of positions."""
         ...
 
+    def rotated(self, rotary: RotaryTable, interleaved: bool, *inputs: Tensor) -> Iterator[Tensor]:
+        """Queries and keys (..., T, H, D), turned by the angles of their positions."""
+        ...
+
 
 class WholeText:
     """Whole texts (B, T), for training. `mask` (B, T) is not 0 where a token belongs to its text; None: everywhere."""
@@ -119,6 +123,11 @@ class CachedText:
             return start
         return ops.arange(tokens.shape[-1], dtype="int32", device=tokens.device) + start
 
+    def rotated(self, rotary: RotaryTable, interleaved: bool, *inputs: Tensor) -> Iterator[Tensor]:
+        places = self.positions(inputs[0].select(-1, 0).select(-1, 0))  # of tokens (..., T)
+        table = rotary.upto(self.length, inputs[0].device)
+        return (ops.rope(x, table, places, interleaved) for x in inputs)
+
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         table = None if rotary is None else rotary.upto(self.length, qkv.device)
         return self.layers[layer].rotary_attention(qkv, heads, table, self.position)
@@ -163,8 +172,14 @@ class RotaryTable:
         return found
 
     def at(self, places: Tensor, length: int) -> Tensor:
-        """The rows (N, R / 2, 2) of the table at places (N,), in a text of `length` tokens."""
-        return self._of_length(length).rotations(places)
+        """The rows (N, R / 2, 2) of the table at places (N,), in a text of `length` tokens. For "longrope" the last
+        place says how long it is, so that what is written down of it holds for texts of any length.
+        """
+        short = self._of_length(1)
+        if short.longest is None:
+            return self._of_length(length).rotations(places)
+        long = self._of_length(int(short.longest) + 1)
+        return ops.where(places.amax() < short.longest, short.rotations(places), long.rotations(places))
 
     def _of_length(self, positions: int) -> RotaryFrequencies:
         found = self._frequencies.get(positions)

@@ -109,11 +109,8 @@ class LateNormAttention(HeadNormAttention):
         heads, rotary = self.heads, self.rotary
         assert rotary is not None
         q, k, v = split_heads(self.qkv(self, x), heads)
-        table, places = rotary.upto(text.length, x.device), text.positions(x.select(-1, 0))
-        q, k = (
-            self.get_submodule(name)(ops.rope(part, table, places, heads.interleaved))
-            for name, part in zip(self.norms, (q, k), strict=True)
-        )
+        turned = text.rotated(rotary, heads.interleaved, q, k)
+        q, k = (self.get_submodule(name)(part) for name, part in zip(self.norms, turned, strict=True))
         qkv = cat([q, k, v], -2).reshape(*x.shape[:-1], heads.width)
         y: Tensor = self._modules[self.output](text.attention(self.layer, qkv, heads, None), residual)
         return y

@@ -38,6 +38,7 @@ class RotaryFrequencies:
 
     per_position: tuple[float, ...]
     attention_factor: float = 1.0
+    longest: float | None = None  # the tokens of the longest text that turns so, where longer ones turn otherwise
 
     def table(self, positions: int, device: Device | str = cpu) -> Tensor:
         """cos and sin for the positions 0 .. positions - 1: float32 (positions, R / 2, 2), for `ops.rope`."""
@@ -214,7 +215,7 @@ def _longrope(
     name = f"{reach}_factor"
     factors = _divisors(parameters.get(name), dims, name)
     steps = [step / divisor for step, divisor in zip(_plain(dims, theta), factors, strict=True)]
-    return RotaryFrequencies(tuple(steps), attention_factor)
+    return RotaryFrequencies(tuple(steps), attention_factor, original if reach == "short" else None)
 
 
 def _divisors(values: Any, dims: int, name: str) -> list[float]:

@@ -63,12 +63,16 @@ class Graph:
         self._constant: set[int] = set()  # those that were computed from constants
         self._memory: set[int] = set()  # identities of the memory of the others
         self._constants: dict[int, str] = {}
-        self._parameters = parameters
+        self._parameters, self._taken = parameters, {*parameters.values()}
         self._count = 0
 
     def fresh(self, stem: str) -> str:
-        self._count += 1
-        return f"{stem}_{self._count}"
+        """A name that no parameter and no input has."""
+        while True:
+            self._count += 1
+            name = f"{stem}_{self._count}"
+            if name not in self._taken and name not in self.shapes:
+                return name
 
     def give(self, x: Tensor, name: str, of_constants: bool = False) -> None:
         """Names a tensor: an input, or a result."""
@@ -186,7 +190,9 @@ class Graph:
         self._made_by.update(dict.fromkeys(node.outputs, node))
 
     def result(self, x: Tensor, name: str) -> None:
-        """Makes a tensor an output of the graph."""
+        """Makes a tensor an output of the graph. ModelError for the name of another result."""
+        if name in self._made_by:
+            raise ModelError(f"the output's name {name!r} is that of another result", hint="Choose another name")
         self.add(Node("Identity", [self.named(x)], [name], {}))
         self.shapes[name] = tuple(x.shape)
 

@@ -7,7 +7,7 @@ from math import log, pi, prod
 from typing import Any, TypeVar
 
 from pyapp.engine import Tensor, as_dtype
-from pyapp.engine.dtype import promote
+from pyapp.engine.dtype import DType, promote
 from pyapp.engine.lazy import np
 from pyapp.engine.op import Op
 
@@ -234,18 +234,26 @@ def _matmul(g: Graph, y: Tensor, a: Tensor, b: Tensor) -> str:
 
 @writes("_linear")
 def _linear(g: Graph, y: Tensor, x: Tensor, weight: Tensor, bias: Any = None, residual: Any = None) -> str:
-    w = g.named(weight)
+    inputs = [g.operand(x, y.dtype), _weight(g, weight, y.dtype)]
+    more = [] if bias is None else [g.operand(bias, y.dtype)]
     if x.ndim == 2:
-        name = g.node("Gemm", [g.named(x), w, *([] if bias is None else [g.named(bias)])], transB=1)
+        name = g.node("Gemm", [*inputs, *more], transB=1)
     else:
-        name = g.node("MatMul", [g.named(x), g.node("Transpose", [w], perm=[1, 0])])
-        name = name if bias is None else g.node("Add", [name, g.named(bias)])
-    return name if residual is None else g.node("Add", [name, g.named(residual)])
+        name = g.node("MatMul", [inputs[0], g.node("Transpose", [inputs[1]], perm=[1, 0])])
+        name = g.node("Add", [name, *more]) if more else name
+    return name if residual is None else g.node("Add", [name, g.operand(residual, y.dtype)])
+
+
+def _weight(g: Graph, weight: Tensor, kind: DType) -> str:
+    """A weight in the type that is computed with, which has more bits than one of 16. Blocks are written as float32."""
+    return g.named(weight) if weight.dtype.is_quantized else g.operand(weight, kind)
 
 
 @writes("_embedding")
 def _embedding(g: Graph, y: Tensor, weight: Tensor, ids: Tensor) -> str:
-    return g.node("Gather", [g.named(weight), g.named(ids)], axis=0)
+    found = g.node("Gather", [g.named(weight), g.named(ids)], axis=0)
+    stays = weight.dtype.is_quantized or weight.dtype is y.dtype
+    return found if stays else g.node("Cast", [found], to=element_code(y.dtype))
 
 
 WRITERS["_index_select"] = lambda g, y, x, dim, index: g.node(
@@ -464,7 +472,7 @@ def _pad(g: Graph, y: Tensor, x: Tensor, widths: Any, value: float) -> str:
 def _layer_norm(g: Graph, y: Tensor, x: Tensor, weight: Any, bias: Any, epsilon: float = 1e-5) -> str | None:
     if weight is None:
         return None
-    inputs = [g.named(x), g.named(weight), *([] if bias is None else [g.named(bias)])]
+    inputs = [g.operand(value, y.dtype) for value in (x, weight, bias) if value is not None]
     return g.node("LayerNormalization", inputs, axis=-1, epsilon=float(epsilon))
 
 
@@ -488,7 +496,8 @@ def _convolution(
 ) -> str | None:
     if min(_sides(sides), default=0) < 0:
         return None
-    inputs = [g.named(x), g.named(weight), *([] if bias is None else [g.named(bias)])]
+    inputs = [g.operand(x, y.dtype), _weight(g, weight, y.dtype)]
+    inputs += [] if bias is None else [g.operand(bias, y.dtype)]
     return g.node(
         "Conv", inputs, strides=list(stride), pads=_sides(sides), dilations=list(dilation), group=groups,
         kernel_shape=list(weight.shape[2:]),

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, wraps
 from itertools import chain
 from string import Formatter
 from typing import Any
@@ -246,8 +246,9 @@ class _Environment(ImmutableSandboxedEnvironment):
     def wrap_str_format(self, value: Any) -> Any:
         """What takes the place of a text's method `format`; None for other values."""
         own = getattr(value, "__self__", None)
-        named = isinstance(own, str) and getattr(value, "__name__", None) == "format"
-        return partial(_brace_format, str(own)) if named else None
+        if not isinstance(own, str) or getattr(value, "__name__", None) != "format":
+            return None
+        return lambda *args, **values: _brace_format(str(own), *args, **values)
 
     def _counted(self, items: Any) -> Iterator[Any]:
         for item in items:
@@ -308,22 +309,34 @@ def _check_replacement(text: str, old: Any = "", new: Any = "", *_: Any) -> None
 def _check_format(form: str, values: Any) -> None:
     """Checks `form % values`: widths are small, values are texts and numbers, and the text stays within the limit."""
     given = values if isinstance(values, tuple) else tuple(values.values()) if isinstance(values, dict) else (values,)
-    longest = 0
-    for value in given:
-        if not isinstance(value, str | int | float | None | jinja2.Undefined):
-            raise SecurityError("only texts and numbers can be formatted with %")
-        # `%r` writes a character as at most ten; a float has at most 309 digits before the point
-        longest = max(longest, value.bit_length() if isinstance(value, int) else 10 * len(str(value)) + 310)
-    parts = form.split("%")[1:]
-    for part in parts:
+    _check_formatted(form, form.count("%"), given)
+    for part in form.split("%")[1:]:
         directive = re.match(r"(?:\([^()]*\)|(?!\())([^A-Za-z]*)", part)
         if directive is None:
             raise SecurityError("a name in a format has brackets or a percent sign")
-        widths = re.findall(r"[0-9]+", directive[1])
-        if "*" in directive[1] or any(len(width.lstrip("0")) > len(str(WIDTH_LIMIT)) - 1 for width in widths):
-            raise TemplateLimit(f"a width has more than {len(str(WIDTH_LIMIT)) - 1} digits")
-    if len(form) + len(parts) * (longest + 2 * WIDTH_LIMIT) > TEXT_LIMIT:
+        if "*" in directive[1]:
+            raise TemplateLimit("a width in a format is a value")
+        _check_widths(directive[1])
+
+
+def _check_formatted(form: str, fields: int, values: Iterable[Any]) -> None:
+    """Checks that values are texts and numbers, and that a text with so many of them stays within the limit. It is
+    quick, so that the form may be read after it.
+    """
+    longest = 0
+    for value in values:
+        if not isinstance(value, str | int | float | None | jinja2.Undefined):
+            raise SecurityError("only texts and numbers can be formatted")
+        # `%r` writes a character as at most ten; a float has at most 309 digits before the point
+        longest = max(longest, value.bit_length() if isinstance(value, int) else 10 * len(str(value)) + 310)
+    if len(form) + fields * (longest + 2 * WIDTH_LIMIT) > TEXT_LIMIT:
         raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+
+
+def _check_widths(spec: str) -> None:
+    """TemplateLimit for a large width or precision. Python reads the digits of every script in them."""
+    if any(len(width.lstrip("0")) > len(str(WIDTH_LIMIT)) - 1 for width in re.findall(r"\d+", spec)):
+        raise TemplateLimit(f"a width has more than {len(str(WIDTH_LIMIT)) - 1} digits")
 
 
 def _percent_format(form: Any, *args: Any, **kwargs: Any) -> str:
@@ -335,20 +348,11 @@ def _percent_format(form: Any, *args: Any, **kwargs: Any) -> str:
 
 def _brace_format(form: str, *args: Any, **kwargs: Any) -> str:
     """form.format(...) of texts and numbers, without attributes and items of them, and with small widths."""
-    longest = 0
-    for value in (*args, *kwargs.values()):
-        if not isinstance(value, str | int | float | None | jinja2.Undefined):
-            raise SecurityError("only texts and numbers can be formatted")
-        longest = max(longest, value.bit_length() if isinstance(value, int) else 10 * len(str(value)) + 310)
-    fields = [part[1:] for part in Formatter().parse(form) if part[1] is not None]
-    for name, spec, _ in fields:
-        widths = re.findall(r"[0-9]+", spec or "")
+    _check_formatted(form, form.count("{") + form.count("}"), (*args, *kwargs.values()))
+    for _, name, spec, _ in Formatter().parse(form):
         if not re.fullmatch(r"\w*", name or "") or "{" in (spec or ""):
             raise SecurityError("a format names an attribute or an item, or has a name in a width")
-        if any(len(width.lstrip("0")) > len(str(WIDTH_LIMIT)) - 1 for width in widths):
-            raise TemplateLimit(f"a width has more than {len(str(WIDTH_LIMIT)) - 1} digits")
-    if len(form) + len(fields) * (longest + 2 * WIDTH_LIMIT) > TEXT_LIMIT:
-        raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+        _check_widths(spec or "")
     return form.format(*args, **kwargs)
 
 

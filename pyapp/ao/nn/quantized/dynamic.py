@@ -185,6 +185,8 @@ class _Recurrent(_Short):
 
     def _run(self, x: Tensor, name: str, state: Any, order: Any) -> tuple[Tensor, Any]:
         """x (L, B, I), the state of one direction → results (L, B, H), the last state."""
+        if not len(x):
+            raise RuntimeError(f"{type(self).__name__}: the sequence must not be empty, got {tuple(x.shape)}")
         of_input = getattr(self, f"matrix_ih_{name}").product(x)  # (L, B, gates * H), by the range of all steps
         matrix = getattr(self, f"matrix_hh_{name}")
         results: list[Any] = [None] * x.shape[0]
