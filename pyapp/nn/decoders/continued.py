@@ -43,7 +43,8 @@ def cache_shapes(model: CausalLanguageModel) -> list[tuple[int, int]] | None:
     if model.cached_text is not CachedText or model.whole_text.attention is not WholeText.attention:
         return None
     layers = model.new_cache(1).layers
-    if not all(type(layer) is FixedCache for layer in layers):
+    # More caches than layers hold what other states are made of.
+    if len(layers) > model.config.num_hidden_layers or not all(type(layer) is FixedCache for layer in layers):
         return None
     return [(layer.keys.shape[0], layer.keys.shape[2]) for layer in layers]
 
