@@ -509,8 +509,8 @@ class _Pending:
         known = self._sums.get(key)
         if known is not None and known.dtype is not gradient.dtype:
             return False
-        if key in self._own and known is not None:
-            node.op.forward(known, *where)._accumulate(gradient)
+        if key in self._own and known is not None and (known.is_contiguous() or known.strides == source.strides):
+            node.op.forward(known, *where)._accumulate(gradient)  # by the strides of the source, perhaps
             return True
         if known is None:
             slices = _Slices(_empty_as(source, gradient))

@@ -80,6 +80,13 @@ def test_slices_of_a_permuted_tensor() -> None:
     assert y.grad.tolist() == [[5, 0, 6, 0]] * 3
 
 
+def test_a_slice_is_added_to_a_gradient_of_another_layout() -> None:
+    """The sum of the gradients through transposes is laid out as they are, when that of the slice comes."""
+    x, a = pyapp.ones(2, 3).requires_grad_(), pyapp.arange(6.0).reshape(3, 2)
+    ((x.t() * a).sum() + (x.t() * a).sum() + x[:, :2].sum()).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [[1.0, 5.0, 8.0], [3.0, 7.0, 10.0]])
+
+
 def test_second_order_through_slices() -> None:
     x = leaf(1, 2, 3)
     (first,) = pyapp.grad((x[:2] ** 3 * x[1:]).sum(), x, create_graph=True)

@@ -132,6 +132,10 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda q, cache: F.scaled_dot_product_attention(q, cache[:, :, :6], cache[:, :, 1:7], enable_gqa=True),
         [normal(2, 4, 1, 8), normal(2, 2, 9, 8, seed=1)],
     ),
+    "attention_values_of_one_feature": (  # the transposed gradient is dense, with a stride of its own there
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v).mT,
+        [normal(2, 2, 3, 8), normal(2, 2, 5, 8, seed=1), normal(2, 2, 5, 1, seed=3)],
+    ),
     "attention_one_row_of_joined_queries": (  # a token of each of 3 texts, whose query, key and value lie together
         lambda qkv, keys: ops.attention(qkv.narrow(2, 0, 2), keys.transpose(1, 2), keys.transpose(1, 2)),
         [normal(3, 1, 6, 8), normal(3, 2, 6, 8, seed=1)],
@@ -520,11 +524,13 @@ def test_small_caches_are_nearly_exact(dtype: str, error: float) -> None:
     assert 0 < apart < error
 
 
-@pytest.mark.parametrize("texts", [None, 2])
-def test_cached_attention_by_the_rows_of_whole_attention(texts: int | None) -> None:
-    """With every option at once, each row of a cache sees what it sees in the whole text."""
+@pytest.mark.parametrize("texts, tokens", [(None, 11), (2, 11), (3, 1)])
+def test_cached_attention_by_the_rows_of_whole_attention(texts: int | None, tokens: int) -> None:
+    """With every option at once, each row of a cache sees what it sees in the whole text. Heads lie before tokens, as
+    in torch: of one token that is dense, with a stride of its own between tokens.
+    """
     lead = [] if texts is None else [texts]
-    q, k, v = normal(*lead, 11, 4, 8), normal(*lead, 11, 2, 8, seed=1), normal(*lead, 11, 2, 8, seed=2)
+    q, k, v = (normal(*lead, n, tokens, 8, seed=i).transpose(-3, -2) for i, n in enumerate((4, 2, 2)))
     caches = [pyapp.zeros(*lead, 2, 12, 8) for _ in range(2)]
     zeros = int32(*([0] * (texts or 1)))
     for cache, x in zip(caches, (k, v), strict=True):

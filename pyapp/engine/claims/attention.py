@@ -19,7 +19,7 @@ from ..ops.kv_cache import check_write
 from ..shape import contiguous_strides
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
-from .layouts import rows_of
+from .layouts import row_major, rows_of
 
 _F32 = _dtype.float32
 _I32 = _dtype.int32
@@ -34,7 +34,7 @@ def _heads(x: Tensor) -> Tensor:
     if x.strides[-1] == 1 and x.strides[-2] == x.shape[-1]:
         if len(x.shape) == 3 or (len(x.shape) == 4 and x.strides[0] == x.shape[1] * x.strides[1]):
             return x
-    return dense(x)
+    return row_major(x)
 
 
 def _are_caches(keys: Tensor, values: Tensor) -> bool:
@@ -236,7 +236,7 @@ def _turned(x: Tensor) -> Tensor:
 def _folded(x: Tensor) -> Tensor | None:
     """x (B, T, H, D) as (B H, T, 1, D), where its heads lie like batch entries, as in torch's layout; else None."""
     batch, tokens, heads, size = x.shape
-    if x.strides[3] != 1 or (batch != 1 and x.strides[0] != heads * x.strides[2]):
+    if (size != 1 and x.strides[3] != 1) or (batch != 1 and x.strides[0] != heads * x.strides[2]):
         return None
     return make(x.storage, (batch * heads, tokens, 1, size), (x.strides[2], x.strides[1], size, 1), x.dtype, x.offset)
 

@@ -16,6 +16,12 @@ from ..tensor import Tensor, empty_contiguous, make
 _FILL = KERNELS["fill_f32"]
 
 
+def row_major(x: Tensor) -> Tensor:
+    """x, dense, with the strides of that: what `dense` gives may have any where a dim has the size one."""
+    x, strides = dense(x), dense_layout(x.shape)[1]
+    return x if x.strides == strides else make(x.storage, x.shape, strides, x.dtype, x.offset)
+
+
 def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
     """(x, rows, columns, row stride): x itself if its rows are dense and evenly spaced, else a dense copy."""
     shape, strides = x.shape, x.strides

@@ -51,8 +51,10 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
     outputs, inputs = weight.shape if len(weight.shape) == 2 else (-1, -1)
     if not x.shape or x.shape[-1] != inputs:
         check_linear(x, weight)
-    if bias is not None and (bias.shape != (outputs,) or bias.dtype is not dtype or not bias.is_contiguous()):
-        return NotImplemented
+    if bias is not None:
+        if bias.shape != (outputs,) or bias.dtype is not dtype:
+            return NotImplemented
+        bias = dense(bias)
     x, rows, columns, x_stride = rows_of(x)
     added: Tensor | None = bias
     added_stride = 0
@@ -104,8 +106,10 @@ def _linear_activated(x: Tensor, weight: Tensor, bias: Tensor | None, activation
     outputs, inputs = weight.shape
     if x.shape[-1] != inputs:
         check_linear(x, weight)
-    if bias is not None and (bias.shape != (outputs,) or bias.dtype is not dtype or not bias.is_contiguous()):
-        return NotImplemented
+    if bias is not None:
+        if bias.shape != (outputs,) or bias.dtype is not dtype:
+            return NotImplemented
+        bias = dense(bias)
     x, rows, _, x_stride = rows_of(x)
     y = empty_contiguous(x.shape[:-1] + (outputs,), dtype, x.device)
     launch_all(

@@ -44,14 +44,14 @@ def _one_hot(x: Tensor, classes: int) -> Tensor:
 @op()
 def embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> tuple[Tensor, None]:
     """The gradient of embedding in its weight (V, D): the rows of g (..., D) added up by id."""
-    rows = g.reshape(-1, weight.shape[1])  # (N, D)
+    rows = g.reshape(ids.numel(), weight.shape[1])  # (N, D)
     return rows.new_zeros(weight.shape).index_add(0, ids.reshape(-1), rows).to(weight.dtype), None
 
 
 @embedding_backward.kernel("cpu")
 def _add_sorted_rows(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
     """Rows sorted by id first: np.add.at on rows is ten times slower."""
-    flat = array_of(g).reshape(-1, weight.shape[1])
+    flat = array_of(g).reshape(ids.numel(), weight.shape[1])
     order = np.argsort(ids.array().reshape(-1), kind="stable")
     sorted_ids = ids.array().reshape(-1)[order]
     whole = np.zeros(weight.shape, flat.dtype)
