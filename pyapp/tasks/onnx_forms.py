@@ -133,7 +133,7 @@ class EncoderDecoder:
 
 def _ids(batch: int, tokens: int) -> Tensor:
     """Words (B, T), which are no special tokens of most models."""
-    return (ops.arange(batch * tokens) % WORDS + FIRST_WORD).reshape(batch, tokens)
+    return (ops.arange(batch * tokens).remainder(WORDS) + FIRST_WORD).reshape(batch, tokens)
 
 
 def of_pictures(image: Any, task: str) -> Form:

@@ -11,6 +11,7 @@ import bisect
 import ctypes
 from typing import Any
 
+from pyapp.engine.claims.linear_algebra import FACTORS
 from pyapp.engine.device import Backend, HiddenAddress, as_device, register
 from pyapp.engine.launch import KERNELS
 from pyapp.engine.native import HOST_KERNELS, IN_BROWSER, POINTER_BYTES, RECORD_BYTES, library
@@ -27,7 +28,7 @@ class Mirror(Backend):
     host_visible = False
 
     def __init__(self) -> None:
-        self.kernels = set(HOST_KERNELS)
+        self.kernels = set(HOST_KERNELS) - set(FACTORS)  # of which the CPU has those for small matrices alone
         self.blocks: dict[int, tuple[int, Any]] = {}  # real address: (bytes, the memory)
         self.sorted: list[int] = []
         self.ran: list[str] = []  # the kernels that were run

@@ -25,9 +25,8 @@ from ..ops.view import expand
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, empty_contiguous
 
-_CHOLESKY, _EIGH, _LU, _QR, _SOLVE, _SVD = (
-    KERNELS[name] for name in ("cholesky", "eigh", "lu_factor", "qr", "solve_triangular", "svd")
-)
+FACTORS = ("cholesky", "eigh", "lu_factor", "qr", "solve_triangular", "svd")
+_CHOLESKY, _EIGH, _LU, _QR, _SOLVE, _SVD = (KERNELS[name] for name in FACTORS)
 MOST_ROWS = 512  # of linear_algebra.cu: rows of a panel, or pairs of rows, in shared memory
 PANEL = 64  # of the same: columns that one launch of lu_factor takes of a larger matrix
 SOLVED_ROWS = 256  # of a larger triangular system: what one launch solves
