@@ -10,8 +10,8 @@ from ...nn import Module
 __all__ = ["DeQuantStub", "QuantStub", "QuantWrapper"]
 
 
-class QuantStub(Module):
-    """Gives what it gets; `convert` replaces it by a layer that rounds."""
+class _Stub(Module):
+    """Gives what it gets, until `convert` replaces it."""
 
     def __init__(self, qconfig: Any = None) -> None:
         super().__init__()
@@ -22,16 +22,12 @@ class QuantStub(Module):
         return x
 
 
-class DeQuantStub(Module):
-    """Gives what it gets; `convert` replaces it by the end of the quantised part."""
+class QuantStub(_Stub):
+    """The beginning of the quantised part: `convert` makes it a layer that rounds."""
 
-    def __init__(self, qconfig: Any = None) -> None:
-        super().__init__()
-        if qconfig is not None:
-            self.qconfig = qconfig
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x
+class DeQuantStub(_Stub):
+    """The end of the quantised part."""
 
 
 class QuantWrapper(Module):

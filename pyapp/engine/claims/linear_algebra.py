@@ -47,8 +47,9 @@ ANY_ROWS = 1 << 40
 def _taken(*tensors: Tensor, rows: int = HOST_ROWS) -> bool:
     """Whether the device has these kernels, and they take such matrices; on a CPU those of up to `rows` rows."""
     device = tensors[0].device
-    # A Graph on the CPU has none of them: what a replay raises, the functions that return `info` could not tell.
-    if device is cpu and (IN_BROWSER or capturing() or any(n > rows for x in tensors for n in x.shape[-2:])):
+    # A Graph on the CPU has none of them: what a replay raises, the functions that return `info` could not tell. The
+    # libraries of browsers have none.
+    if IN_BROWSER or device is cpu and (capturing() or any(n > rows for x in tensors for n in x.shape[-2:])):
         return False
     return _CHOLESKY.name in device.backend.kernels and all(
         x.dtype.is_floating_point and not x.dtype.is_storage_only for x in tensors
