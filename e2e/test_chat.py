@@ -211,11 +211,13 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
 
 def test_each_answer_grows_while_it_is_written(chat: ChatPage) -> None:
     chat.page.evaluate(DRAW_AT_ONCE)  # a busy machine shows the page no frame between two words
+    chat.settings(max_new_tokens=160)  # the worker sends at intervals: a few words would come together
     for text in ("Once", "Again"):
         chat.page.evaluate(SHOWN, "chat-turns")
         chat.say(text)
         lengths = [len(shown) for shown in chat.page.evaluate("shown")]
         assert len({*lengths}) > 1, text
+    chat.settings(max_new_tokens=8)
     chat.page.evaluate(DRAW_LATER)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
-from pyapp.errors import ModelError
 from pyapp.export import ExportedProgram
 from pyapp.formats.sink import AnySink
 
 from .exporting.calls import Call, named_parameters, written_graph
-from .exporting.model_file import checked_opset, data_path, write_model
+from .exporting.model_file import checked_opset, write_model
 from .module import load
-from .verifying import check_sizes
+from .verifying import check_file, removed_if_wrong
 
 # torch's other arguments: the values of them that say what is done here.
 _OF_TORCH: dict[str, tuple[Any, ...]] = {
@@ -66,9 +64,5 @@ def export(
         written = written_graph(call, parameters, opset, output_names)
         write_model(written, file, external_data)
         if verify and isinstance(file, (str, os.PathLike)):
-            try:
-                check_sizes(load(file), call, [name for name, _, _ in written.outputs])
-            except ModelError:
-                for path in (Path(file), data_path(file)):
-                    path.unlink(missing_ok=True)
-                raise
+            with removed_if_wrong(file):
+                check_file(load(file), call, [name for name, _, _ in written.outputs])

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.errors import ModelError, PyappError
 
 from .exporting.calls import Call, tensors_of
+from .exporting.model_file import data_path
 from .module import OnnxModule
 
 APART = 1e-3  # how far numbers may be apart, of the largest number of an output: they are summed in other orders
 FAR = 256  # how much larger than the example's a size is tried, where this makes no large inputs
 LARGE = 1 << 16  # elements
 HINT = "Give the sizes that differ limits, or leave them out; or export a part of the module"
+
+
+@contextmanager
+def removed_if_wrong(file: str | os.PathLike[str]) -> Iterator[None]:
+    """Removes a written file, and its tensors beside it, where a check in this context fails."""
+    try:
+        yield
+    except ModelError:
+        for path in (Path(file), data_path(file)):
+            path.unlink(missing_ok=True)
+        raise
 
 
 def check_outputs(
@@ -47,7 +62,7 @@ def check_outputs(
             )
 
 
-def check_sizes(model: OnnxModule, call: Call, names: Sequence[str]) -> None:
+def check_file(model: OnnxModule, call: Call, names: Sequence[str]) -> None:
     """ModelError where the file gives other numbers than the module: with the example, and with each size that may
     differ 1, or far above the example's. What the module refuses is left out.
     """

@@ -23,7 +23,7 @@ from pyapp.nn.sequence_to_sequence.continued import continued_logits as continue
 from pyapp.onnx import export, load
 from pyapp.onnx.exporting.branches import export_either
 from pyapp.onnx.exporting.calls import Call
-from pyapp.onnx.verifying import check_outputs
+from pyapp.onnx.verifying import check_outputs, removed_if_wrong
 
 WRITING, ANSWERING, HEARING = "causal-lm", "seq2seq-lm", "speech-recognition"
 OF_TEXTS: Mapping[str, tuple[str, ...]] = {  # the outputs of the tasks
@@ -61,7 +61,7 @@ class Form:
             opset_version=opset, dynamic_axes=self.axes, verify=True,
         )  # fmt: skip
         if self.first:
-            with no_grad():
+            with removed_if_wrong(file), no_grad():
                 check_outputs(load(file), self.module, self.first, self.outputs)
         return [file]
 
@@ -97,7 +97,8 @@ class EncoderDecoder:
             call.vary({name: axes[name] for name in inputs}, outputs)
             calls.append(call)
         export_either(CONDITION, calls, outputs, file, unlike={SOURCE: f"{SOURCE}_out"}, opset_version=opset)
-        self._check(load(file), list(past), outputs)
+        with removed_if_wrong(file):
+            self._check(load(file), list(past), outputs)
         return [*self.encoder.write(folder, opset), file]
 
     def _example(self, batch: int, tokens: int, earlier: int, source: int) -> tuple[dict[str, Tensor], list[Tensor]]:
