@@ -45,7 +45,7 @@ INLINE int index_loss(const launch *record, int worker, int workers, const int o
         if (grad && (of_scores || target == ignored))
             memset(out, 0, (size_t)columns * sizeof *out);
         if (target != ignored && of_scores) {
-            of_row = -logits[row * columns + target];
+            of_row = loss ? -logits[row * columns + target] : 0; /* a gradient alone comes with any scores' memory */
             if (grad)
                 out[target] = -each;
         } else if (target != ignored) {

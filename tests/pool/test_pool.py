@@ -138,6 +138,13 @@ def test_too_much_memory_is_an_error() -> None:
 
 
 @in_the_page
+def test_what_the_pages_libraries_lack_is_said() -> None:
+    """A transform of Fourier's, which took all memory."""
+    with pytest.raises(NotImplementedError, match="pool has no kernel for 'dft'"):
+        pyapp.fft.fft(pyapp.ones(6, dtype="complex64").to("pool"))
+
+
+@in_the_page
 def test_an_index_out_of_range_is_an_error_also_in_a_helper() -> None:
     table = pyapp.zeros(50, 512).to("pool")
     ids = pyapp.zeros(4096, dtype="int32", device="pool")

@@ -136,7 +136,7 @@ def _dft(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
         return NotImplemented
     n = x.shape[dim]
     y = _run(_COMPLEX, x, dim, n, n, x.dtype, inverse, scale, 1.0)
-    if y is not NotImplemented or _FOURIER.name not in x.device.backend.kernels or x.device is cpu:
+    if y is not NotImplemented or x.device is cpu or IN_BROWSER or _FOURIER.name not in x.device.backend.kernels:
         return y
     return _by_chirps(x, dim, inverse, scale)
 

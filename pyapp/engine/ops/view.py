@@ -352,6 +352,11 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return _reshape.call(x, x.shape[:a] + (prod(x.shape[a : b + 1]),) + x.shape[b + 1 :])
 
 
+def _as_pairs(x: Tensor) -> Tensor:
+    """complex128 (...) as float64 (..., 2)."""
+    return make(x.storage, (*x.shape, 2), (*[2 * s for s in x.strides], 1), x.dtype.part, 2 * x.offset)
+
+
 def copy_strided(target: Tensor, source: Tensor) -> bool:
     """Copies elements of one dtype between layouts with a kernel; False when it cannot."""
     rank = len(target.shape)
@@ -364,6 +369,8 @@ def copy_strided(target: Tensor, source: Tensor) -> bool:
 
         copy_in_pieces(copy_strided, target, source)
         return True
+    if target.dtype.itemsize > 8 and rank < 6 and target.device is not cpu:  # WebGPU's elements have at most 8 bytes
+        return copy_strided(*[_as_pairs(x) for x in (target, source)])
     pad = (0,) * (6 - rank)
     _COPY.launch(target.numel() >> 10, target, source, target.dtype.itemsize, rank,
         *target.shape, *pad, *target.strides, *pad, *source.strides, *pad,
