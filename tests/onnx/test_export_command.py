@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from pyapp.formats import write_safetensors
 from pyapp.models import llama, load_model, load_speech_model, t5
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.nn.recurrent.continued import kept_parts
 from pyapp.onnx import load
 from tests.models.decoder_configs import SMALL
 from tests.models.picture_folders import write_picture_folder
 from tests.models.sequence_configs import CONFIGS as SEQUENCES
 from tests.models.test_whisper_files import write_folder
 from tests.models.whisper_model import SPEAKING
+from tests.onnx.steps import small_model, step_difference
 from tests.tasks.test_texts import folder as text_folder
 from tests.tasks.test_texts import folders as text_folders
 from tests.together import check_each
@@ -109,6 +111,35 @@ def test_pictures_and_language_models(tmp_path: Path) -> None:
     mask, places = tensor([[0, 1], [0, 1]]), tensor([[0, 0], [0, 0]])  # padding before a text is not seen
     logits, *_ = file(ids[:, :2].flip(1), mask, places, *[pyapp.zeros(2, 2, 0, 8)] * 4)
     np.testing.assert_allclose(logits[:, 1].numpy(), wanted[:, 0].numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_states_of_layers(tmp_path: Path) -> None:
+    """Of convolutions, Mamba 2, delta rules and RWKV, beside keys and values or alone."""
+
+    def opened(file: Path) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
+        model = load(file)
+        names = [info.name for info in model.inputs]
+
+        def run(given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+            with no_grad():
+                return [y.numpy() for y in model(**{name: tensor(given[name]) for name in names})]
+
+        return run
+
+    def check(name: str, past: list[str]) -> None:
+        model = small_model(name)
+        assert [part.past for part in kept_parts(model) or ()][: len(past)] == past
+        found = step_difference(model, tmp_path, opened)
+        assert found is not None and found < 1e-4
+
+    keys = [f"past_key_values.0.{part}" for part in ("key", "value")]
+    cases = [
+        ("falcon_h1", ["past_conv.0", "past_ssm.0", *keys, "past_conv.1"]),
+        ("qwen3_5", ["past_conv.0", "past_recurrent.0", "past_key_values.1.key"]),
+        ("rwkv", ["past_shift.0.0", "past_recurrent.0", "past_shift.0.1", "past_shift.1.0"]), ("rwkv6", []),
+        ("rwkv7", []), ("lfm2-bias", []),
+    ]  # fmt: skip
+    check_each(check, cases)
 
 
 def check_decoding(
