@@ -58,7 +58,7 @@ class Form:
         file = folder / self.name
         export(
             self.module, list(self.inputs.values()), file, input_names=list(self.inputs), output_names=self.outputs,
-            opset_version=opset, dynamic_axes=self.axes, verify=True,
+            opset_version=opset, dynamic_axes=self.axes, verify=True, blocks=True,
         )  # fmt: skip
         if self.first:
             with removed_if_wrong(file), no_grad():
@@ -99,7 +99,7 @@ class EncoderDecoder:
         export_either(CONDITION, calls, outputs, file, unlike={SOURCE: f"{SOURCE}_out"}, opset_version=opset)
         with removed_if_wrong(file):
             self._check(load(file), list(past), outputs)
-        return [*self.encoder.write(folder, opset), file]
+            return [*self.encoder.write(folder, opset), file]
 
     def _example(self, batch: int, tokens: int, earlier: int, source: int) -> tuple[dict[str, Tensor], list[Tensor]]:
         """The inputs without those that are kept, and those."""

@@ -96,10 +96,17 @@ def test_pictures_and_language_models(tmp_path: Path) -> None:
     (writer / "config.json").write_text(json.dumps(config))
     assert run(writer, tmp_path / "half", "--type", "float16") == 0  # it is run beside the model
     assert run(writer, tmp_path / "written") == 0
+    assert run(writer, tmp_path / "blocks", "--type", "q8_0") == 0
     ids = tensor([[1, 5, 6, 7, 2], [1, 9, 5, 8, 6]])
     with no_grad():
         wanted = load_model(writer, dtype="float32").model(ids)  # (2, 5, V)
     file, past = load(tmp_path / "written" / "model.onnx"), [pyapp.zeros(2, 2, 0, 8)] * 4
+    places, full = pyapp.arange(5).expand(2, 5), pyapp.ones(2, 5, dtype="int64")
+    with no_grad():
+        quantized = load_model(writer, dtype="q8_0").model(ids)
+        found, *_ = load(tmp_path / "blocks" / "model.onnx")(ids, full, places, *past)
+    np.testing.assert_allclose(found.numpy(), quantized.numpy(), rtol=1e-3, atol=1e-4)
+    assert abs(found.numpy() - wanted.numpy()).max() > 1e-3  # these are other weights
     assert [info.name for info in file.inputs[:4]] == [
         "input_ids", "attention_mask", "position_ids", "past_key_values.0.key",
     ]  # fmt: skip
@@ -167,7 +174,8 @@ def test_encoders_with_decoders(tmp_path: Path, capsys: pytest.CaptureFixture[st
     config = SEQUENCES["t5"] | {"architectures": ["T5ForConditionalGeneration"]}
     write_safetensors(texts / "model.safetensors", t5.TASKS["seq2seq-lm"](t5.Config.from_dict(config)).state_dict())
     (texts / "config.json").write_text(json.dumps(config))
-    assert run(texts, tmp_path / "half", "--type", "float16") == 0
+    for kind in ("float16", "q4_0"):
+        assert run(texts, tmp_path / kind, "--type", kind) == 0
     capsys.readouterr()
     assert run(texts, tmp_path / "t5") == 0
     assert "encoder_model.onnx, " in capsys.readouterr().out
@@ -196,6 +204,7 @@ def test_mistakes(folders: dict[str, Path], tmp_path: Path, capsys: pytest.Captu
         ((folders["classify"], folders["classify"]), "this is the folder of the model"),
         ((folders["classify"], tmp_path / "a", "--task", "masked-lm"), "made for sequence-classification"),
         ((folders["classify"], tmp_path / "a", "--task", "poems"), "'poems' is none of features"),
+        ((folders["classify"], tmp_path / "a", "--type", "q4_K"), "'q4_K' is none of float32"),
         ((other, tmp_path / "a"), "this model is for object-detection"),
         ((tmp_path / "empty", tmp_path / "a"), "empty"),
     ):
