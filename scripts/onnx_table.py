@@ -34,11 +34,11 @@ Whisper as a folder with ONNX files, config.json and the tokenizer, which Optimu
 sentence-transformers read. Language models and decoders take the keys and values of earlier tokens, and give those
 with the new ones; what other layers keep has transformers.js's names: `past_conv.0` the last inputs of a convolution
 (batch, channels, width), `past_ssm.0` the state of Mamba and its kin, `past_recurrent.0` that of delta rules, RWKV and
-others. Zeros begin a text. Models that choose the tokens that they see (sparse DeepSeek V3.2 and GLM 5, DeepSeek V4,
-LongT5) are refused. Rotary positions of the type "dynamic" are those of the length that the model was trained for. With
-`--type float16` weights have 16 bits, and the file computes in float32; with `--type q8_0` or `q4_0` linear layers and
-embeddings have 8 or 4 bits in blocks of 32, for onnxruntime's `MatMulNBits` and `GatherBlockQuantized` (a 135M model:
-540 MB become 152 or 84 MB).
+others. Zeros begin a text. Sparse DeepSeek V3.2 and GLM 5 read whole texts, and DeepSeek V4 and LongT5 are refused.
+Rotary positions of the type "dynamic" are those of the length that the model was trained for. With `--type float16`
+weights have 16 bits, and the file computes in float32; with `--type q8_0` or `q4_0` linear layers and embeddings have 8
+or 4 bits in blocks of 32, for onnxruntime's `MatMulNBits` and `GatherBlockQuantized` (a 135M model: 540 MB become 152
+or 84 MB).
 
 - **What runs**: every operator below, in all opsets up to {newest}; functions of the file; If, Loop, Scan, sequences,
   optionals, texts, sparse tensors, symbolic shapes, external data in the folder of the model.
