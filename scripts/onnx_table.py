@@ -40,6 +40,12 @@ weights have 16 bits, and the file computes in float32; with `--type q8_0` or `q
 or 4 bits in blocks of 32, for onnxruntime's `MatMulNBits` and `GatherBlockQuantized` (a 135M model: 540 MB become 152
 or 84 MB).
 
+```js
+import {{ AutoModelForCausalLM }} from "@huggingface/transformers";            // 4.3 writes pyapp's tokens: LFM2, Falcon H1 …
+
+const model = await AutoModelForCausalLM.from_pretrained("FOLDER", {{ subfolder: "", dtype: "fp32" }});   // any --type
+```
+
 - **What runs**: every operator below, in all opsets up to {newest}; functions of the file; If, Loop, Scan, sequences,
   optionals, texts, sparse tensors, symbolic shapes, external data in the folder of the model.
 - **How**: the first run with inputs of new shapes goes node by node and notes what is known: constants, and what

@@ -4,6 +4,7 @@ transformers.js read them, with config.json and the files of the tokenizer or th
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -118,8 +119,22 @@ def write_onnx(
         form = of_texts(load_task_model(source, chosen, dtype=dtype, report=report, cancel=cancel).model, chosen)
     report(steps)
     written = form.write(target, opset_version)
+    if isinstance(form, EncoderDecoder):
+        _say_two_parts(target / "config.json")
     size = sum(path.stat().st_size for file in written for path in target.glob(f"{file.name}*"))
     return {"files": list(map(str, written)), "size": size, "task": chosen}
+
+
+def _say_two_parts(config: Path) -> None:
+    """Completes a configuration of an encoder and a decoder by what other runtimes read the names of the caches from,
+    which older files leave out.
+    """
+    settings = json.loads(config.read_text(encoding="utf-8"))
+    more = {"is_encoder_decoder": True}
+    if "num_layers" in settings:
+        more["num_decoder_layers"] = settings["num_layers"]
+    if not more.keys() <= settings.keys():
+        config.write_text(json.dumps({**more, **settings}, indent=2) + "\n", encoding="utf-8")
 
 
 def _copy_files(files: Mapping[str, Any], target: Path) -> None:

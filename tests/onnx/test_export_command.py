@@ -184,6 +184,8 @@ def test_encoders_with_decoders(tmp_path: Path, capsys: pytest.CaptureFixture[st
     mask = tensor([[1] * 5, [1, 1, 1, 0, 0]])
     with no_grad():
         wanted = model(source, ids, mask)  # (2, 6, V)
+    written = json.loads((tmp_path / "t5" / "config.json").read_text())
+    assert (written["is_encoder_decoder"], written["num_decoder_layers"]) == (True, config["num_layers"])
     masks = {"encoder_attention_mask": mask}
     check_decoding(tmp_path / "t5", {"input_ids": source, "attention_mask": mask}, masks, wanted, ids)
 
