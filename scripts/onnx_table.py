@@ -40,10 +40,14 @@ weights have 16 bits, and the file computes in float32; with `--type q8_0` or `q
 or 4 bits in blocks of 32, for onnxruntime's `MatMulNBits` and `GatherBlockQuantized` (a 135M model: 540 MB become 152
 or 84 MB).
 
-```js
-import {{ AutoModelForCausalLM }} from "@huggingface/transformers";            // 4.3 writes pyapp's tokens: LFM2, Falcon H1 …
+transformers.js 4.3 writes the tokens that pyapp writes (tried: Llama, GPT-2, LFM2, LFM3, Falcon H1, Nemotron H,
+Qwen3-Next, T5, BART and Marian):
 
-const model = await AutoModelForCausalLM.from_pretrained("FOLDER", {{ subfolder: "", dtype: "fp32" }});   // any --type
+```js
+import {{ AutoModelForCausalLM }} from "@huggingface/transformers";
+
+// dtype names the file, model.onnx, whatever type its weights have
+const model = await AutoModelForCausalLM.from_pretrained("FOLDER", {{ subfolder: "", dtype: "fp32" }});
 ```
 
 - **What runs**: every operator below, in all opsets up to {newest}; functions of the file; If, Loop, Scan, sequences,
