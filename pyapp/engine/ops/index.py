@@ -171,7 +171,7 @@ def _take(x: Tensor, entries: tuple[Any, ...]) -> Tensor:
         raise IndexError(f"index: {error} (tensor: {describe(x)})") from None
 
 
-@primitive(name="_write", saves="none")
+@primitive(name="_write", saves="none", writes=True)
 def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Tensor:
     """Writes a tensor or a number where _take would read, in place; returns x."""
     kind = x.dtype
