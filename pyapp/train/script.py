@@ -26,7 +26,7 @@ from pyapp.events import Cancel
 from pyapp.formats.torch_files import load, save
 
 from . import curves
-from .resumable import prepare_folder
+from .folders import prepare_folder
 
 FILE_NAME = "checkpoint.pt"
 _current: list[Run] = []
