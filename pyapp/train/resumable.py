@@ -114,9 +114,9 @@ class ResumableTraining(ABC):
         if evaluate_every < 1 or save_every < 1:
             raise OptionError("evaluate_every and save_every must be at least 1")
         with used_alone(self.folder) if self.trainer.ranks.first else nullcontext():
-            yield from self._run(evaluate_every, save_every, cancel)
+            yield from self._until_done(evaluate_every, save_every, cancel)
 
-    def _run(self, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
+    def _until_done(self, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
         steps: int = self.settings.steps
         default_generator.manual_seed(self.settings.seed)  # for layers that draw random numbers, such as dropout
         ranks = self.trainer.ranks
