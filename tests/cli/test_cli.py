@@ -193,6 +193,8 @@ def test_named_models_are_inspected_and_converted(tmp_path: Path, here: Here) ->
     assert code == 0 and not error and "llama2.c" in out and "tok_embeddings.weight" in out
     target = tmp_path / "stories.gguf"
     assert here("quantize", "stories", target, "-t", "q8_0")[0] == 0 and "q8_0" in here("inspect", target)[1]
+    texts = [here("generate", model, "-p", "Once", "-n", "4", "--seed", "1") for model in ("stories", target)]
+    assert [(code, out) for code, out, _ in texts] == [(0, texts[0][1])] * 2  # with its tokenizer
     for arguments in (["inspect", "storys"], ["quantize", "storys", target, "-t", "q8_0"]):
         code, _, error = here(*arguments)
         assert code == 1 and "no model has this name" in error and "Did you mean stories?" in error
