@@ -5,7 +5,8 @@
  */
 import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
-import { commaOf, tableRows } from "../../shared/tables.js";
+import { Slices } from "../../shared/slices.js";
+import { commaOf, rowsOf } from "../../shared/tables.js";
 import { elsewhere } from "../../page/file-kinds.js";
 
 const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
@@ -19,10 +20,11 @@ const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/") 
 
 /**
  * @param {File[]} files @param {string} encoding of texts that are not in UTF-8 or UTF-16
+ * @param {{signal?: AbortSignal, onProgress?: (what: string, done: number, total: number) => void}} [watch] long tables and lists are read in slices
  * @returns {Promise<{texts: NamedText[], skipped: string[], assumed: {file: File, texts: NamedText[]}[]}>} `skipped`: names and why; `assumed`: what was read
  *   in this encoding
  */
-export async function readTexts(files, encoding) {
+export async function readTexts(files, encoding, { signal, onProgress = () => {} } = {}) {
   const texts = [];
   const assumed = [];
   const skipped = [];
@@ -38,7 +40,7 @@ export async function readTexts(files, encoding) {
     if (found === null) skipped.push(`${name} (no text)`);
     else if (!found.text.trim()) skipped.push(`${name} (empty)`);
     else {
-      const parts = split(name, found.text);
+      const parts = [{ name, text: await textOf(name, found.text, new Slices({ signal, onProgress: (done, total) => onProgress(`Reading ${name}…`, done, total) })) }];
       texts.push(...parts);
       if (found.assumed) assumed.push({ file, texts: parts });
     }
@@ -51,13 +53,24 @@ export async function readTexts(files, encoding) {
   return { texts, skipped, assumed };
 }
 
-/** @param {string} name @param {string} text @returns {NamedText[]} */
-function split(name, text) {
-  if (/\.html?$/i.test(name)) return [{ name, text: fromPage(text) || text }];
-  if (/\.jsonl$/i.test(name)) return [{ name, text: text.split("\n").map((line) => fromJson(line) ?? line).join("\n\n") }];
-  if (/\.json$/i.test(name)) return [{ name, text: fromJson(text) ?? text }];
-  if (/\.(csv|tsv)$/i.test(name)) return [{ name, text: fromTable(text) }];
-  return [{ name, text }];
+/** What is searched of a file. @param {string} name @param {string} text @param {Slices} slices */
+async function textOf(name, text, slices) {
+  if (/\.html?$/i.test(name)) return fromPage(text) || text;
+  if (/\.jsonl$/i.test(name)) return (await each(text.split("\n"), (line) => fromJson(line) ?? line, slices)).join("\n\n");
+  if (/\.json$/i.test(name)) return (await fromLongJson(text, slices)) || text;
+  if (/\.(csv|tsv)$/i.test(name)) return (await fromTable(text, slices)) || text;
+  return text;
+}
+
+/** Something of each element, in slices. @template T @param {T[]} elements @param {(element: T) => string} made @param {Slices} slices */
+async function each(elements, made, slices) {
+  const found = [];
+  for (const element of elements) {
+    found.push(made(element));
+    const pause = slices.step(found.length, elements.length);
+    if (pause) await pause;
+  }
+  return found;
 }
 
 /** The words of a page of HTML, its blocks as paragraphs. Nothing in it is run or fetched. @param {string} html */
@@ -92,6 +105,18 @@ function fromJson(text) {
   }
 }
 
+/** As fromJson, a list in slices. @param {string} text @param {Slices} slices */
+async function fromLongJson(text, slices) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  if (!Array.isArray(value)) return paragraphsOf(value);
+  return (await each(value, (one) => paragraphsOf(one, 1), slices)).filter(Boolean).join("\n\n");
+}
+
 /** @param {unknown} value @param {number} [level] @returns {string} */
 function paragraphsOf(value, level = 0) {
   if (value === null || typeof value === "boolean" || level > DEEPEST) return "";
@@ -102,9 +127,16 @@ function paragraphsOf(value, level = 0) {
   return inner.filter(Boolean).join(Array.isArray(value) ? "\n\n" : "\n");
 }
 
-/** The rows of a table as paragraphs, with the names of the columns. @param {string} text */
-function fromTable(text) {
-  const [head = [], ...rows] = tableRows(text, commaOf(text));
-  return rows.map((row) => row.map((cell, i) => (cell.trim() ? `${head[i]?.trim() ? `${head[i].trim()}: ` : ""}${cell.trim()}` : "")).filter(Boolean).join("\n"))
-    .filter(Boolean).join("\n\n") || text;
+/** The rows of a table as paragraphs, with the names of the columns. @param {string} text @param {Slices} slices */
+async function fromTable(text, slices) {
+  /** @type {string[] | null} */
+  let names = null;
+  const paragraphs = [];
+  for (const { cells, end } of rowsOf(text, commaOf(text))) {
+    if (names) paragraphs.push(cells.map((cell, i) => (cell.trim() ? `${names?.[i] ?? ""}${cell.trim()}` : "")).filter(Boolean).join("\n"));
+    else names = cells.map((cell) => (cell.trim() ? `${cell.trim()}: ` : ""));
+    const pause = slices.step(end, text.length);
+    if (pause) await pause;
+  }
+  return paragraphs.filter(Boolean).join("\n\n");
 }
