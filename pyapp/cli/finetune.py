@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from pyapp import tasks
-from pyapp.cli.grouped import command, option
+from pyapp.cli.grouped import MODELS, TRAINING, command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option
 from pyapp.cli.together import hosts_option, processes_option, shard_option, train_together
 from pyapp.cli.views import JsonView, QuantizeView, SilentView, TrainView, View, plain, size
@@ -238,3 +238,6 @@ def merge(model: str, adapter: str, out: str, tokenizer: str | None, dtype: str 
     return forward(
         lambda cancel: tasks.merge(model, adapter, out, tokenizer=tokenizer, dtype=dtype, cancel=cancel), view
     )
+
+
+__commands__ = {TRAINING: (finetune,), MODELS: (merge,)}

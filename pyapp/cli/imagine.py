@@ -10,7 +10,7 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.drawn import drawing, png_writer
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import PICTURES, command
 from pyapp.cli.items import model_option
 from pyapp.cli.running import WORDS, check_folder_of, forward_items, usual_options
 
@@ -101,3 +101,6 @@ def imagine(prompts: tuple[str, ...], output: str, as_json: bool, **settings: An
     return forward_items(
         drawing(draw, png_writer(targets)), as_json, lambda index, values: [str(targets[index])]
     )  # fmt: skip
+
+
+__commands__ = {PICTURES: (imagine,)}

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import SOUNDS, command
 from pyapp.cli.items import (
     files_argument,
     label_lines,
@@ -130,4 +130,4 @@ def compose(
     )  # fmt: skip
 
 
-COMMANDS = (classify_sound, label_sound, compose, embed_sound)
+__commands__ = {SOUNDS: (classify_sound, label_sound, compose, embed_sound)}
