@@ -36,23 +36,25 @@ class GroupedOption(click.Option):
 NUMBER = r"-?[\d.]+"
 # As click ends a help with the range of a number.
 RANGE = re.compile(rf"(?<=[\[ ])(?:({NUMBER})(<=?))?x(?:([<>]=?)({NUMBER}))?(?=\]$)")
+LARGEST = 1e18  # bounds above say nothing to a reader
+BRACKETS = re.compile(r"\[default: \(([^()]*)\)")  # as click puts them around a default in words
 ENDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
 
 def in_words(record: tuple[str, str]) -> tuple[str, str]:
-    """An option's line of the help, with the kind and the range of its number in words."""
+    """An option's line of the help, with the kind, the range and the default of its number in words."""
 
     def words(found: re.Match[str]) -> str:
         low, open_low, sign, bound = found.groups()
         if low is None:
             return f"{ENDS[sign]} {bound}"
-        if open_low == "<=" and sign == "<=":
+        if open_low == "<=" and sign == "<=" and float(bound) < LARGEST:
             return f"from {low} to {bound}"
         start = f"{ENDS['>' if open_low == '<' else '>=']} {low}"
-        return start if bound is None else f"{start} and {ENDS[sign]} {bound}"
+        return start if bound is None or float(bound) >= LARGEST else f"{start} and {ENDS[sign]} {bound}"
 
     names, text = record
-    return re.sub("(INTEGER|FLOAT)( RANGE)?", "NUMBER", names), RANGE.sub(words, text)
+    return re.sub("(INTEGER|FLOAT)( RANGE)?", "NUMBER", names), BRACKETS.sub(r"[default: \1", RANGE.sub(words, text))
 
 
 class GroupedCommand(click.Command):
@@ -202,7 +204,7 @@ def _of_denoising() -> list[Callable[[F], F]]:
         option(DENOISING, "--steps", type=click.IntRange(min=1), metavar="N",
                help="Passes of the model; fewer are faster. [default: one for each new token]"),
         option(DENOISING, "--block-length", type=click.IntRange(min=1), metavar="N",
-               help="Write N tokens after N tokens. [default: as the model does]"),
+               help="Write in blocks of N tokens. [default: as the model does]"),
         option(DENOISING, "--remasking", metavar="NAME",
                help="Which predictions stay: low_confidence, random, maskgit_plus, topk_margin, entropy or origin. "
                "[default: as the model does]"),

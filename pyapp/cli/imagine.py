@@ -33,17 +33,19 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="imagined.png", show_default=True,
               help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …")  # fmt: skip
 @click.option("--negative-prompt", type=WORDS, metavar="TEXT", default="", help="What the pictures should not show.")
-@click.option("-s", "--steps", type=click.IntRange(min=1), help="Steps. [default: what suits the model]")
+@click.option(
+    "-s", "--steps", type=click.IntRange(min=1), help="Steps in which noise is removed. [default: what suits the model]"
+)
 @click.option(
     "--guidance", type=click.FloatRange(0, 100), help="How much the prompt counts. [default: what suits the model]"
 )
 @click.option("--true-cfg-scale", type=click.FloatRange(1, 100), default=1.0, show_default=True,
               help="How much the prompt counts against the negative one, for models that read the guidance; two "
               "passes a step.")  # fmt: skip
-@click.option("--height", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
-@click.option("--width", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
+@click.option("--height", type=click.IntRange(min=8), help="Height in pixels. [default: the model's]")
+@click.option("--width", type=click.IntRange(min=8), help="Width in pixels. [default: the model's]")
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same paths."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same pictures."
 )
 @click.option("--schedule", metavar="NAME",
               help="How noise is removed: ddim, dpm++, dpm++-karras, euler, euler-ancestral, heun, lcm, unipc …  "

@@ -334,7 +334,7 @@ def areas_of(values: Any) -> Any:
 @box_option
 @click.option("--everything", is_flag=True, help="Cut out all objects, with a model such as SAM.")
 @click.option("--points-per-side", type=click.IntRange(1, 256),
-              help="With --everything: of the grid of points that are asked for.  [default: 32]")  # fmt: skip
+              help="With --everything: points on each side of the grid that is asked for.  [default: 32]")  # fmt: skip
 @folder_option
 @usual_options
 def segment(

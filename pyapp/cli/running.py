@@ -88,7 +88,7 @@ def _set_threads(context: click.Context, parameter: click.Parameter, threads: in
 
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 64), callback=_set_threads, expose_value=False,
-    help="Kernel threads. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",
+    help="Threads that compute. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
 type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")

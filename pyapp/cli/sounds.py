@@ -101,7 +101,9 @@ class MusicView(SpeakView):
 @model_option
 @click.option("--melody", type=click.Path(exists=True, dir_okay=False), metavar="SOUND",
               help="A recording whose notes the music follows (facebook/musicgen-melody).")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(0.05, 30), default=8.0, show_default=True, help="How long it is.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.05, 30), default=8.0, show_default=True, help="How long the music is."
+)
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed makes the same sound."
 )

@@ -91,7 +91,8 @@ def test_the_help_has_ranges_in_words(here: Here) -> None:
     for command in ("generate", "serve", "finetune", "embed"):
         assert "--threads NUMBER" in helps[command,] and "[from 1 to 64]" in helps[command,]
     assert "[above 0]" in helps["finetune",] and "[at least 0 and below 1]" in helps["finetune",]
-    assert "0 to 18446744073709551615]" in helps["train", "story"] and "[at least 1]" in helps["train", "reader"]
+    assert "same model. [at least 0]" in helps["train", "story"] and "[at least 1]" in helps["train", "reader"]
+    assert "[default: the model's own, else 0.9; from 0 to 1]" in helps["generate",]
 
 
 def test_generate(model: Path, here: Here) -> None:
