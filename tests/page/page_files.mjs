@@ -3,9 +3,11 @@ import { pathToFileURL } from "node:url";
 
 const [modules] = process.argv.slice(2);
 const part = (path) => import(pathToFileURL(`${modules}/${path}`));
+globalThis.Node = { TEXT_NODE: 3 };
 globalThis.DOMParser = class {
   parseFromString(html) {
-    return { body: { querySelectorAll: () => [], textContent: html } };
+    const body = { localName: "body" };
+    return { body: Object.assign(body, { firstChild: { nodeType: 3, nodeValue: html, parentNode: body } }) };
   }
 };
 globalThis.Image = class {

@@ -13,7 +13,9 @@ const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|
 const FILE_LIMIT = 32 * 2 ** 20; // bytes
 const TOO_LARGE = `larger than ${FILE_LIMIT >> 20} MB`;
 const DEEPEST = 100; // levels of JSON
-const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, li, tr, blockquote, pre, section, article, header, footer, dt, dd, figcaption";
+const BLOCKS = new Set("p div h1 h2 h3 h4 h5 h6 li tr blockquote pre section article header footer dt dd figcaption".split(" "));
+const GAPS = new Set(["br", "td", "th"]);
+const SILENT = new Set(["script", "style", "template", "noscript"]);
 
 /** Whether a file may hold a text: also one without an ending, such as README. @param {File} file */
 const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/") || !file.name.includes(".");
@@ -55,7 +57,7 @@ export async function readTexts(files, encoding, { signal, onProgress = () => {}
 
 /** What is searched of a file. @param {string} name @param {string} text @param {Slices} slices */
 async function textOf(name, text, slices) {
-  if (/\.html?$/i.test(name)) return fromPage(text) || text;
+  if (/\.html?$/i.test(name)) return (await fromPage(text, slices)) || text;
   if (/\.jsonl$/i.test(name)) return (await each(text.split("\n"), (line) => fromJson(line) ?? line, slices)).join("\n\n");
   if (/\.json$/i.test(name)) return (await fromLongJson(text, slices)) || text;
   if (/\.(csv|tsv)$/i.test(name)) return (await fromTable(text, slices)) || text;
@@ -73,27 +75,50 @@ async function each(elements, made, slices) {
   return found;
 }
 
-/** The words of a page of HTML, its blocks as paragraphs. Nothing in it is run or fetched. @param {string} html */
-function fromPage(html) {
+/** The words of a page of HTML, its blocks as paragraphs. Nothing in it is run or fetched. @param {string} html @param {Slices} slices */
+async function fromPage(html, slices) {
   const { body } = new DOMParser().parseFromString(html, "text/html");
-  for (const one of body.querySelectorAll("script, style, template, noscript")) one.remove();
-  for (const one of body.querySelectorAll("br, td, th")) one.after(" ");
-  for (const one of body.querySelectorAll(BLOCKS)) {
-    one.before("\n\n");
-    one.after("\n\n");
+  const words = [];
+  let done = 0;
+  for (let node = /** @type {Node | null} */ (body); node;) {
+    if (node.nodeType === Node.TEXT_NODE) {
+      words.push(node.nodeValue ?? "");
+      done += node.nodeValue?.length ?? 0;
+    } else if (BLOCKS.has(nameOf(node))) words.push("\n\n");
+    /** @type {Node | null} */
+    let next = SILENT.has(nameOf(node)) ? null : node.firstChild;
+    while (node && !next) { // to what follows, out of what ends here
+      if (BLOCKS.has(nameOf(node))) words.push("\n\n");
+      else if (GAPS.has(nameOf(node))) words.push(" ");
+      next = node === body ? null : node.nextSibling;
+      node = node === body ? null : node.parentNode;
+    }
+    node = next;
+    const pause = slices.step(done, html.length);
+    if (pause) await pause;
   }
-  return paragraphed(body.textContent);
+  return paragraphed(words.join(""), slices);
 }
 
-/** A text with one empty line between its paragraphs, in one pass over its lines. @param {string} text */
-function paragraphed(text) {
-  /** @type {string[][]} */
-  const paragraphs = [[]];
-  for (const line of text.split("\n")) {
-    if (line.trim()) paragraphs[paragraphs.length - 1].push(line);
-    else if (paragraphs[paragraphs.length - 1].length) paragraphs.push([]);
+/** The name of an element; "": it is none. @param {Node} node */
+const nameOf = (node) => /** @type {Element} */ (node).localName ?? "";
+
+/** A text with one empty line between its paragraphs, in one pass over its lines. @param {string} text @param {Slices} slices */
+async function paragraphed(text, slices) {
+  const lines = text.split("\n");
+  /** @type {string[]} */
+  const paragraphs = [];
+  let last = "";
+  for (let i = 0; i <= lines.length; i += 1) {
+    if (lines[i]?.trim()) last += last ? `\n${lines[i]}` : lines[i];
+    else if (last) {
+      paragraphs.push(last.trim());
+      last = "";
+    }
+    const pause = slices.step(i, lines.length);
+    if (pause) await pause;
   }
-  return paragraphs.map((lines) => lines.join("\n").trim()).filter(Boolean).join("\n\n");
+  return paragraphs.join("\n\n");
 }
 
 /** The values of a JSON text as paragraphs, one for each element of its lists; null if it is no JSON. @param {string} text */
