@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import MODELS, NUMBERS, command
 from pyapp.cli.running import forward, json_option, threads_option
 from pyapp.cli.views import JsonView, QuantizeView, View, size
 from pyapp.events import Done, Event, Item, Metric
@@ -97,3 +97,6 @@ def export_onnx(model: str, out: str, task: str | None, opset: int | None, dtype
         lambda cancel: onnx.export_onnx(model, out, task=task, dtype=dtype, opset_version=opset, cancel=cancel),
         JsonView() if as_json else ExportView(),
     )
+
+
+__commands__ = {NUMBERS: (run_onnx,), MODELS: (export_onnx,)}
