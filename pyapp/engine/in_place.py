@@ -220,7 +220,11 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
             elif not kwargs:
                 if op.claim_in_place is not None and op.claim_in_place(x, *args):
                     return x
-            elif op.by_name_in_place is not None and kwargs.keys() == {"alpha"} and op.by_name_in_place(x, *args, **kwargs):
+            elif (
+                op.by_name_in_place is not None
+                and kwargs.keys() == {"alpha"}
+                and op.by_name_in_place(x, *args, **kwargs)
+            ):
                 return x
             with no_grad():
                 return _finish(x, own, call(x, *args, **kwargs))
