@@ -43,8 +43,10 @@ def test_parameters_of_one_step_are_each_stepped_as_alone() -> None:
 
     def made() -> list[Any]:
         found = []
-        for at, (shape, dtype) in enumerate([((4, 3), "float32"), ((4, 3), "float64"), ((5,), "float32"),
-                                             ((3, 4), "float16"), ((300, 300), "float32"), ((2, 6), "float32")]):  # fmt: skip
+        kinds = ("float32", "float64", "float32", "float16", "float32", "float32")
+        for at, (shape, dtype) in enumerate(
+            zip(((4, 3), (4, 3), (5,), (3, 4), (300, 300), (2, 6)), kinds, strict=True)
+        ):
             parameter = nn.Parameter((ones(*shape) * 0.1 * (at + 1)).to(dtype))
             numbers = np.arange(parameter.numel(), dtype="float32").reshape(shape[::-1])
             grad = (from_numpy(numbers) / 7).to(dtype)
