@@ -159,11 +159,12 @@ class EmulatedCard(cards.Card):
 
     def check(self) -> None:
         """AssertionError where a kernel has written outside a block of memory."""
-        for address, (nbytes, _) in self.blocks.items():
+        for address, (nbytes, _) in list(self.blocks.items()):
             _check(address, nbytes)
 
     def _inside(self, address: int, nbytes: int) -> int:
-        assert any(at <= address and address + nbytes <= at + size for at, (size, _) in self.blocks.items())
+        blocks = list(self.blocks.items())  # a garbage collection may free some meanwhile
+        assert any(at <= address and address + nbytes <= at + size for at, (size, _) in blocks)
         return address
 
     def write(self, address: int, source: int, nbytes: int) -> None:
