@@ -171,7 +171,7 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
     chat.field.fill("the fox ran. " * 200)
     chat.field.press("Enter")
     expect(chat.error).to_contain_text("there is room for 128")
-    expect(chat.error).to_contain_text("edit earlier messages")
+    expect(chat.error).to_contain_text("Shorten the message, or set")
     expect(chat.error).to_contain_text("set “Leave out the oldest text when the context is full”")
     expect(chat.error.locator(".error-where")).to_have_count(0)  # no name of the engine for what was sent
     box, composer = chat.error.bounding_box(), chat.page.locator("#chat-form").bounding_box()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 HEAD = 64  # bytes needed to detect the format of a file
 WAV_HEAD_LIMIT = 1 << 24  # bytes before the samples of a WAVE file in a pipe
+PIECE = 1 << 13  # frames that libsndfile reads together: a damaged recording loses no more of what is before the damage
 FRAMES_LIMIT = 1 << 48  # libsndfile reports 2^63 - 1 if the length is unknown
 # The signature of a kind of file and its place, the kind, and FFmpeg's name of it.
 CONTAINERS = (
@@ -219,18 +220,24 @@ class SoundFileDecoder:
         self._seen = 0
 
     def read(self, count: int) -> NDArray[np.float32]:
-        try:
-            block: NDArray[np.float32] = self._file.read(count, dtype="float32", always_2d=True)
-        except self._error as error:
-            if not self._seen:
-                raise unreadable(self.name, "", reason(error)) from error
-            self.ended_early = reason(error)
-            return np.empty((0, self.channels), np.float32)
-        self._seen += len(block)
+        blocks: list[NDArray[np.float32]] = []
+        left = 0 if self.ended_early else count
+        while left:
+            wanted = min(left, PIECE)
+            try:
+                block = self._file.read(wanted, dtype="float32", always_2d=True)
+            except self._error as error:
+                if not self._seen:
+                    raise unreadable(self.name, "", reason(error)) from error
+                self.ended_early = reason(error)
+                break
+            blocks.append(block)
+            self._seen += len(block)
+            left = left - wanted if len(block) == wanted else 0
         # libsndfile's own guess of an MP3's length may be a few frames off
-        if not len(block) and self.frames and self._seen < 0.99 * self.frames - self.rate / 10:
-            self.ended_early = f"its header announces {self.frames / self.rate:.1f} s"
-        return block
+        if not any(map(len, blocks)) and self.frames and self._seen < 0.99 * self.frames - self.rate / 10:
+            self.ended_early = self.ended_early or f"its header announces {self.frames / self.rate:.1f} s"
+        return np.concatenate(blocks or [np.empty((0, self.channels), np.float32)])
 
     def close(self) -> None:
         self._file.close()

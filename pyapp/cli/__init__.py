@@ -19,7 +19,7 @@ import click
 
 from pyapp import __version__
 from pyapp.cli._index import COMMANDS
-from pyapp.cli.grouped import SOUNDS, CommandGroup
+from pyapp.cli.grouped import OUTSIDE, SOUNDS, CommandGroup, range_in_words
 from pyapp.cli.running import (
     READER_LEFT,
     open_closed_streams,
@@ -102,6 +102,7 @@ def explained(error: click.UsageError) -> click.UsageError:
     text = original = error.format_message()
     for kind, wanted in (("float", "number"), ("integer", "whole number")):
         text = re.sub(rf"is not a valid {kind}( range)?\.$", f"is not a {wanted}.", text)
+    text = OUTSIDE.sub(lambda found: f"it must be {range_in_words(*found.groups()[1:])}, not {found[1]}.", text)
     if error.ctx is not None:
         command = error.ctx.command
         arguments = {parameter.name for parameter in command.params if isinstance(parameter, click.Argument)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import json
@@ -34,27 +35,31 @@ class GroupedOption(click.Option):
 
 
 NUMBER = r"-?[\d.]+"
-# As click ends a help with the range of a number.
-RANGE = re.compile(rf"(?<=[\[ ])(?:({NUMBER})(<=?))?x(?:([<>]=?)({NUMBER}))?(?=\]$)")
+RANGE = rf"(?:({NUMBER})(<=?))?x(?:([<>]=?)({NUMBER}))?"  # as click writes it
+IN_HELP = re.compile(rf"(?<=[\[ ]){RANGE}(?=\]$)")
+OUTSIDE = re.compile(rf"(\S+) is not in the range {RANGE}\.$")
 LARGEST = 1e18  # bounds above say nothing to a reader
 BRACKETS = re.compile(r"\[default: \(([^()]*)\)")  # as click puts them around a default in words
 ENDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
 
+def range_in_words(low: str | None, open_low: str, sign: str | None, bound: str | None) -> str:
+    """The groups of RANGE in words, such as "at least 1"."""
+    if bound is not None and float(bound) >= LARGEST:
+        sign = bound = None
+    if low is None:
+        return f"{ENDS[str(sign)]} {bound}"
+    if open_low == "<=" and sign == "<=":
+        return f"from {low} to {bound}"
+    start = f"{ENDS['>' if open_low == '<' else '>=']} {low}"
+    return start if bound is None else f"{start} and {ENDS[str(sign)]} {bound}"
+
+
 def in_words(record: tuple[str, str]) -> tuple[str, str]:
     """An option's line of the help, with the kind, the range and the default of its number in words."""
-
-    def words(found: re.Match[str]) -> str:
-        low, open_low, sign, bound = found.groups()
-        if low is None:
-            return f"{ENDS[sign]} {bound}"
-        if open_low == "<=" and sign == "<=" and float(bound) < LARGEST:
-            return f"from {low} to {bound}"
-        start = f"{ENDS['>' if open_low == '<' else '>=']} {low}"
-        return start if bound is None or float(bound) >= LARGEST else f"{start} and {ENDS[sign]} {bound}"
-
     names, text = record
-    return re.sub("(INTEGER|FLOAT)( RANGE)?", "NUMBER", names), BRACKETS.sub(r"[default: \1", RANGE.sub(words, text))
+    text = IN_HELP.sub(lambda found: range_in_words(*found.groups()), text)
+    return re.sub("(INTEGER|FLOAT)( RANGE)?", "NUMBER", names), BRACKETS.sub(r"[default: \1", text)
 
 
 class GroupedCommand(click.Command):
@@ -91,6 +96,17 @@ class CommandGroup(click.Group):
                 module, _, attribute = names[cmd_name].partition(".")
                 self.add_command(getattr(importlib.import_module(f"pyapp.cli.{module}"), attribute))
         return self.commands.get(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+            if not near or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {near[0]}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.list_commands(ctx)))

@@ -71,6 +71,9 @@ def test_version_and_usage(here: Here) -> None:
         assert code == 2 and not out and error.startswith("Usage: pyapp") and "Error:" in error
     for command in ("generate", "models", "inspect", "train"):
         assert here(command, "--help")[0] == 0
+    assert here("genrate")[2].endswith("Did you mean generate?\n")
+    assert here("serve", "--port", "99999")[2].endswith("it must be from 0 to 65535, not 99999.\n")
+    assert here("generate", "-n", "0")[2].endswith("it must be at least 1, not 0.\n")
 
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:

@@ -96,7 +96,7 @@ def test_wrong_usage(here: Here, tmp_path: Path) -> None:
         (["-f", text, "-f", text, "-o", tmp_path / "a.wav"], "several texts need a folder"),
         (["-f", text, "-f", tmp_path / "folder" / "a.txt", "-o", tmp_path], "same file"),
         (["-", "-f", "-"], "stdin holds one text"), (["it", "-o", "-", "--json"], "takes one text, and no --json"),
-        (["it", "--rate", 0], "0.1"), (["it", "--speaker", -1], "not in the"), (["it", "--rate", "x"], "not a number"),
+        (["it", "--rate", 0], "0.1"), (["it", "--speaker", -1], "at least 0"), (["it", "--rate", "x"], "not a number"),
     ):  # fmt: skip
         code, out, error = here(*arguments)
         assert (code, out) == (2, "") and told.lower() in error.lower(), arguments

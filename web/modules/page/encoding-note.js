@@ -1,8 +1,9 @@
 /**
- * Texts of the user whose encoding the bytes do not tell: what is assumed, in a sentence with a list of others. The choice
- * is remembered: files of one person are often alike.
+ * Text files of the user. Where the bytes do not tell the encoding: what is assumed, in a sentence with a list of others. The
+ * choice is remembered: files of one person are often alike.
  */
-import { ENCODINGS } from "../shared/decoded.js";
+import { ENCODINGS, decoded } from "../shared/decoded.js";
+import { UserError } from "../shared/protocol.js";
 import { h, memory } from "./dom.js";
 
 const REMEMBERED = "encoding";
@@ -12,6 +13,19 @@ const [USUAL] = Object.keys(ENCODINGS);
 export function assumedEncoding() {
   const name = memory.get(REMEMBERED, USUAL);
   return Object.hasOwn(ENCODINGS, name) ? name : USUAL;
+}
+
+/**
+ * What is in a text file, without spaces around it.
+ * @param {File} file @param {{other?: string, empty: string}} hints what to do with a file of another kind, and with one without a text
+ * @returns {Promise<import("../shared/decoded.js").Decoded>}
+ */
+export async function readText(file, { other = "Save it as plain text, then drop it again.", empty }) {
+  const found = decoded(await file.arrayBuffer(), assumedEncoding());
+  if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: other });
+  const text = found.text.trim();
+  if (!text) throw new UserError("There is no text in this file.", { where: file.name, hint: empty });
+  return { text, assumed: found.assumed };
 }
 
 /**

@@ -1,10 +1,9 @@
 /**
  * The field for the text of a view: what is typed stays over a reload, Control and Enter submit it, a text file takes its place.
  */
-import { decoded } from "../shared/decoded.js";
 import { UserError, megabytes } from "../shared/protocol.js";
 import { byId, h, tabMemory } from "./dom.js";
-import { assumedEncoding, encodingNote } from "./encoding-note.js";
+import { encodingNote, readText } from "./encoding-note.js";
 import { insertText } from "./insert-text.js";
 import { fitting, limitText } from "./text-limit.js";
 
@@ -62,12 +61,10 @@ export class TextField {
   async take(file) {
     this.note.querySelector("p")?.remove(); // of the text before
     if (file.size > LARGEST_FILE) throw new UserError(`This file has ${megabytes(file.size)}: the page reads texts up to ${megabytes(LARGEST_FILE)}.`, { where: file.name, hint: `Divide it, then drop a part to ${this.name}.` });
-    const found = decoded(await file.arrayBuffer(), assumedEncoding());
-    if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save it as plain text, then drop it again." });
-    if (!found.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: `Drop a text to ${this.name}.` });
-    this.type(found.text.trim());
+    const { text, assumed } = await readText(file, { empty: `Drop a text to ${this.name}.` });
+    this.type(text);
     this.focus();
-    this.note.replaceChildren(...(found.assumed ? [encodingNote([file.name], async () => {
+    this.note.replaceChildren(...(assumed ? [encodingNote([file.name], async () => {
       await this.take(file);
       this.note.querySelector("select")?.focus(); // where the reader was
     })] : []));

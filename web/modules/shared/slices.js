@@ -30,7 +30,12 @@ export class Slices {
   }
 
   async #pause() {
-    await new Promise((resolve) => setTimeout(resolve));
+    const { port1, port2 } = new MessageChannel(); // in a tab behind others a timer waits for a second
+    await new Promise((resolve) => {
+      port1.onmessage = resolve;
+      port2.postMessage(null);
+    });
+    port1.close();
     throwIfCancelled(this.signal);
     this.begun = performance.now();
   }

@@ -7,12 +7,12 @@
  * @typedef {import("./conversation.js").Turn} Turn
  * @typedef {{signal: AbortSignal, onEvent: (event: TaskEvent) => void, files: Map<string, Blob>}} Asking `files`: the pictures of the conversation
  */
-import { ENCODINGS, decoded } from "../../shared/decoded.js";
+import { ENCODINGS } from "../../shared/decoded.js";
 import { UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { byId, find, memory, showRows, tabMemory } from "../../page/dom.js";
 import { kindOf } from "../../page/file-kinds.js";
-import { assumedEncoding } from "../../page/encoding-note.js";
+import { assumedEncoding, readText } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { insertText } from "../../page/insert-text.js";
 import { listenButton } from "../../page/listen-button.js";
@@ -123,13 +123,11 @@ export default class ChatView extends WorkingView {
       await this.attachments.add(files);
       return this.field.focus();
     }
-    const found = decoded(await file.arrayBuffer(), assumedEncoding());
-    if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save it as plain text, then drop it again." });
-    if (!found.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text for your message." });
+    const { text, assumed } = await readText(file, { empty: "Drop a text for your message." });
     await this.ready; // what was typed at the last visit is in the field
     this.field.focus();
-    insertText(this.field, found.text.trim());
-    if (found.assumed) this.#tell(`${file.name} is not in UTF-8. It was read as ${ENCODINGS[assumedEncoding()]}.`);
+    insertText(this.field, text);
+    if (assumed) this.#tell(`${file.name} is not in UTF-8. It was read as ${ENCODINGS[assumedEncoding()]}.`);
   }
 
   /** Adds what an exported file has. @param {File} file */

@@ -9,14 +9,13 @@
  * @typedef {{text: string, series: Series, forecast: number[], quantiles: Record<string, number[]>, reason: string, model: string}} Forecast what is
  *   kept; `text`: the table; `quantiles` by level
  */
-import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
+import { encodingNote, readText } from "../../page/encoding-note.js";
 import { byId, copyText, h } from "../../page/dom.js";
 import { clearError } from "../../page/errors.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { fetchSample, sampleButton } from "../../page/sample.js";
 import { saveFile } from "../../page/save-file.js";
 import { TextView } from "../../page/text-view.js";
-import { decoded } from "../../shared/decoded.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
 import { csvCell } from "../../shared/tables.js";
 import { counted } from "../../shared/words.js";
@@ -193,11 +192,9 @@ export default class ForecastView extends TextView {
     if (file.size > LARGEST_FILE) {
       throw new UserError(`This file has ${megabytes(file.size)}: the page reads tables up to ${megabytes(LARGEST_FILE)}.`, { where: file.name, hint: `Keep its first line and the last ones: models read at most ${LONGEST.toLocaleString("en")} values.` });
     }
-    const found = decoded(await file.arrayBuffer(), assumedEncoding());
-    if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save the table as CSV, then drop that." });
-    if (!found.text.trim()) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a table with numbers." });
-    this.#put(found.text, file.name);
-    if (found.assumed) byId("forecast-note").append(encodingNote([file.name], () => this.attempt(() => this.#take(file))));
+    const { text, assumed } = await readText(file, { other: "Save the table as CSV, then drop that.", empty: "Choose a table with numbers." });
+    this.#put(text, file.name);
+    if (assumed) byId("forecast-note").append(encodingNote([file.name], () => this.attempt(() => this.#take(file))));
   }
 
   /** Puts a table into the field: its first line, and as many of the last ones as models read. @param {string} text @param {string} name what it comes from */

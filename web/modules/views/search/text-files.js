@@ -84,12 +84,12 @@ async function fromPage(html, slices) {
     if (node.nodeType === Node.TEXT_NODE) {
       words.push(node.nodeValue ?? "");
       done += node.nodeValue?.length ?? 0;
-    } else if (BLOCKS.has(nameOf(node))) words.push("\n\n");
+    } else if (BLOCKS.has(elementName(node))) words.push("\n\n");
     /** @type {Node | null} */
-    let next = SILENT.has(nameOf(node)) ? null : node.firstChild;
+    let next = SILENT.has(elementName(node)) ? null : node.firstChild;
     while (node && !next) { // to what follows, out of what ends here
-      if (BLOCKS.has(nameOf(node))) words.push("\n\n");
-      else if (GAPS.has(nameOf(node))) words.push(" ");
+      if (BLOCKS.has(elementName(node))) words.push("\n\n");
+      else if (GAPS.has(elementName(node))) words.push(" ");
       next = node === body ? null : node.nextSibling;
       node = node === body ? null : node.parentNode;
     }
@@ -101,7 +101,7 @@ async function fromPage(html, slices) {
 }
 
 /** The name of an element; "": it is none. @param {Node} node */
-const nameOf = (node) => /** @type {Element} */ (node).localName ?? "";
+const elementName = (node) => /** @type {Element} */ (node).localName ?? "";
 
 /** A text with one empty line between its paragraphs, in one pass over its lines. @param {string} text @param {Slices} slices */
 async function paragraphed(text, slices) {

@@ -12,9 +12,7 @@ import { RunButton } from "../../page/run-button.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
 import { fitting, limitText } from "../../page/text-limit.js";
-import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
-import { decoded } from "../../shared/decoded.js";
-import { UserError } from "../../shared/protocol.js";
+import { encodingNote, readText } from "../../page/encoding-note.js";
 import { titleOf } from "../../shared/words.js";
 import { StoryOutput } from "./story-output.js";
 
@@ -255,12 +253,9 @@ export class StoryView {
 
   /** Begins the story with a text file. The field can undo it. @param {File[]} files one file */
   async drop([file]) {
-    const found = decoded(await file.arrayBuffer(), assumedEncoding());
-    if (found === null) throw new UserError("This file is not a text file.", { where: file.name, hint: "Save it as plain text, then drop it again." });
-    const text = found.text.trim();
-    if (!text) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text that begins a story." });
+    const { text, assumed } = await readText(file, { empty: "Drop a text that begins a story." });
     this.#begins(text);
-    this.promptNote.replaceChildren(...(found.assumed ? [encodingNote([file.name], async () => {
+    this.promptNote.replaceChildren(...(assumed ? [encodingNote([file.name], async () => {
       await this.drop([file]);
       this.promptNote.querySelector("select")?.focus(); // where the reader was
     })] : []));
