@@ -143,7 +143,7 @@ def test_norms_of_16_bits_take_one_launch(dtype: str) -> None:
         backend: Any = there.device.backend
         count = 0 if emulated.REAL else len(backend.card.launched)
         y = norm(there)
-        assert emulated.REAL or backend.card.launched[count:] == ["rms_norm_halves"]
+        assert emulated.REAL or backend.card.launched[count:] == ["rms_norm_typed"]
     assert y.dtype is pyapp.float32
     np.testing.assert_allclose(y.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
     emulated.check()
