@@ -175,10 +175,7 @@ def pytest_configure(config: pytest.Config) -> None:
     import pyapp
 
     name = os.environ.get("PYAPP_ON_CARD", "emulated")
-    if name == "mirror":
-        pass  # registers it
-    else:
-        pass
+    importlib.import_module("tests.mirror.device" if name == "mirror" else "tests.cuda.emulated")  # registers it
     place = pyapp.device(name)
     place.backend  # noqa: B018 - opens it
     _patch(place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from struct import Struct
 from typing import Any
@@ -118,6 +118,18 @@ def peak(logits: Tensor) -> tuple[int, float]:
     index = buffers.read_place()
     (largest,) = _float.unpack(logits.storage.read(4 * (logits.offset + index), 4))
     return index, largest if largest == -inf else largest + buffers.read_excess()
+
+
+def peaks(rows: Sequence[Tensor]) -> list[int]:
+    """The index of the first largest of each of these logits (V,) float32, with one wait for the device."""
+    every = [_checked_logits("peak", logits) for logits in rows]
+    device = every[0].device
+    places = empty_contiguous((len(every),), _dtype.int32, device)
+    excess = empty_contiguous((len(every),), _dtype.float32, device)
+    for i, logits in enumerate(every):
+        _peak(places.narrow(0, i, 1), excess.narrow(0, i, 1), logits)
+    found: list[int] = places.tolist()
+    return found
 
 
 @function()
