@@ -35,7 +35,7 @@ TAIL, FAILURES = 12, 40  # lines of a step in the report
 _FAILED = re.compile(r"^(FAILED|ERROR) |: raises |problems$|: off by|^    \S+: ", re.MULTILINE)
 TESTS = {"PYAPP_TEST_CUDA": "1", "PYAPP_EMULATED": "all"}
 OURS = {"PYAPP_CUBLASLT": "none"}  # products of matrices by the kernels here
-PYTEST = "python -m pytest -q --tb=short -p no:cacheprovider -n 0"
+PYTEST = "python -m pytest -q --tb=short -p no:cacheprovider"
 
 
 @dataclass(frozen=True)

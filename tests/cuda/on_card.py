@@ -180,6 +180,8 @@ def pytest_configure(config: pytest.Config) -> None:
     place.backend  # noqa: B018 - opens it
     _patch(place)
     pyapp.set_default_device(place)
+    threads = type(importlib.import_module("pyapp.engine.device")._default)
+    threads.device = place  # of those that tests start, as ranks are, too
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
