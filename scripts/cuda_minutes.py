@@ -89,13 +89,13 @@ def steps_of(folder: Path) -> list[Step]:
     ]  # fmt: skip
 
 
-def run(step: Step, command: str, log: Path, seconds: float) -> tuple[str, float]:
+def run(command: str, environment: dict[str, str], log: Path, seconds: float) -> tuple[str, float]:
     """Runs a command for so many seconds at most, with all that it prints in a file; (how it ended, its seconds)."""
     own = command.replace(f"{PYTHON} -m", f"{shlex.quote(sys.executable)} -m")
     began = time.monotonic()
     with log.open("wb") as out:
         process = subprocess.Popen(
-            ["bash", "-c", own], cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, env=os.environ | step.environment,
+            ["bash", "-c", own], cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, env=os.environ | environment,
             start_new_session=True,
         )  # fmt: skip
         try:
@@ -176,7 +176,8 @@ def go(folder: Path, steps: Sequence[Step], minutes: float, emulated: bool, anew
             continue
         print(f"{step.name}: {step.why}, at most {left / 60:.1f} minutes", flush=True)
         note(step, ended="interrupted", command=command)
-        ended, seconds = run(step, command, folder / f"{step.name}.log", left)
+        environment = {} if emulated else step.environment
+        ended, seconds = run(command, environment, folder / f"{step.name}.log", left)
         note(step, ended=ended, seconds=seconds, command=command)
         print(f"{step.name}: {ended} after {seconds} s", flush=True)
     write_report(folder, steps, done)
