@@ -150,10 +150,20 @@ def _patch(place: Any) -> None:
 
     for name in ("eval", "load_state_dict"):
         settling(name)
-    for function in (models.load_model,):
+    for function in (models.load_model, models.load_speech_model):
         assert function.__kwdefaults__ and "device" in function.__kwdefaults__
         function.__kwdefaults__["device"] = place
+    for name in ("llama2c", "whisper"):
+        _read_to(place, *vars(importlib.import_module(f"pyapp.models.{name}")).values())
     _count(type(place.backend))
+
+
+def _read_to(place: Any, *classes: Any) -> None:
+    """Models of these classes that are read from a file are moved to a place."""
+    for each in classes:
+        if isinstance(each, type) and "from_checkpoint" in vars(each):
+            read = each.from_checkpoint
+            each.from_checkpoint = lambda *args, _read=read, **kwargs: _read(*args, **kwargs).to(place)
 
 
 def _count(backend: Any) -> None:
