@@ -66,6 +66,20 @@ def story(model: Llama2c) -> tuple[list[np.ndarray], list[int]]:
     return found, tokens
 
 
+def test_a_model_is_made_where_new_tensors_are() -> None:
+    """Its table of angles, too."""
+    expected = Session(llama(), cache_type="f32").feed(TEXT).numpy()
+    pyapp.set_default_device(DEVICE)
+    try:
+        model = llama()
+        tokens = pyapp.tensor([TEXT])
+        logits = model(tokens)
+    finally:
+        pyapp.set_default_device(None)
+    assert {each.device for each in (logits, model.table, *model.parameters())} == {pyapp.device(DEVICE)}
+    np.testing.assert_allclose(logits[0, -1].detach().cpu().numpy(), expected, rtol=1e-3, atol=1e-4)
+
+
 def test_pictures_are_prepared_where_they_lie() -> None:
     """On the CPU too, where new tensors are made on a card."""
     kind, settings = CASES["vit"]
