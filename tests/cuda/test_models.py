@@ -80,6 +80,13 @@ def test_a_model_is_made_where_new_tensors_are() -> None:
     np.testing.assert_allclose(logits[0, -1].detach().cpu().numpy(), expected, rtol=1e-3, atol=1e-4)
 
 
+def test_a_sampler_of_another_device_is_refused() -> None:
+    """Its kernel would write where the other device cannot."""
+    logits = pyapp.zeros(80).to(DEVICE)
+    with pytest.raises(ValueError, match="the logits are on .*the buffers on cpu"):
+        Sampler(SamplingOptions(), 80, 4).sample(logits)
+
+
 def test_pictures_are_prepared_where_they_lie() -> None:
     """On the CPU too, where new tensors are made on a card."""
     kind, settings = CASES["vit"]

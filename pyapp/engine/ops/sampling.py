@@ -188,6 +188,11 @@ def start_sample(
     vocabulary = row.shape[0]
     if buffers.candidates.shape[0] < 2 * vocabulary:
         raise ValueError(f"sample: the buffers were made for {buffers.candidates.shape[0] // 2} of {vocabulary} logits")
+    if row.device is not buffers.token.device:
+        raise ValueError(
+            f"sample: the logits are on {row.device}, the buffers on {buffers.token.device}; give them, or the "
+            "Sampler, the device of the logits"
+        )
     if history_count and (history is None or history.dtype is not _dtype.int32 or history.numel() < history_count):
         raise ValueError(f"sample: the history is {history_count} int32 ids, got {describe(history)}")
     if temperature > 0:
