@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
-.PHONY: help run site page wheel wheel-windows test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-windows test-cuda test-cuda-sanitize test-cuda-compile lint generated format bench bench-cuda lock clean \
+.PHONY: help run site page wheel wheel-windows test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-windows test-cuda test-cuda-sanitize test-cuda-compile lint generated format bench bench-cuda cuda-minutes lock clean \
 	ready browser-ready lint-ready cuda-ready
 
 help: ## list the targets
@@ -99,6 +99,9 @@ format: lint-ready ready ## format everything
 bench: browser-ready ready site ## measure speed beside peers (BENCH_OPTIONS="--only stories15M"; see bench/)
 	@$(SETUP) bench
 	$(RUN) -m bench $(BENCH_OPTIONS)
+
+cuda-minutes: cuda-ready ## all that a card is wanted for, the most telling first, with one report (MINUTES=30)
+	$(RUN) -m scripts.cuda_minutes --minutes $(or $(MINUTES),60)
 
 bench-cuda: cuda-ready ## measure a card's speed beside torch's, where that is installed (BENCH_OPTIONS="--only decode")
 	$(RUN) -m bench.cuda $(BENCH_OPTIONS)

@@ -473,11 +473,17 @@ KERNEL(matmul_integer,
 
 /* y = x / sqrt(mean(x^2) + epsilon) * weight, for each row. */
 KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride | epsilon")
-/* The same with a weight of `type` float16 or bfloat16. */
-CUDA_KERNEL(rms_norm_halves, "y x weight | rows columns y_stride x_stride type | epsilon")
+/* The same with a weight of `type`, float32, float16 or bfloat16, to whose elements `offset` is added. */
+CUDA_KERNEL(rms_norm_typed, "y x weight | rows columns y_stride x_stride type | epsilon offset")
+/* The same, and sum = y + residual, both dense: for CUDA's Graphs, as kernels below. */
+CUDA_KERNEL(rms_norm_add, "y x weight residual sum | rows columns y_stride x_stride type | epsilon offset")
+/* [queries, keys, values] x (rows, heads + 2 kv_heads, head_dim), rows x_stride apart, to y, dense: each query and key by
+ * rms_norm with its weight of `type` plus `offset`; values as they are. */
+CUDA_KERNEL(normalize_heads,
+            "y x query_weight key_weight | rows heads kv_heads head_dim x_stride type | epsilon offset")
 /* CUDA's Graphs join launches (pyapp/engine/gpu/fusion.py): the kernels from here to quantize_linear_blocks write the results
- * of several. rms_norm with a weight of `type`, float32, float16 or bfloat16, and quantize_rows of y. */
-CUDA_KERNEL(rms_norm_quantize_rows, "y x weight xq | rows columns y_stride x_stride type | epsilon")
+ * of several. rms_norm_typed and quantize_rows of y. */
+CUDA_KERNEL(rms_norm_quantize_rows, "y x weight xq | rows columns y_stride x_stride type | epsilon offset")
 /* silu_mul_f32, and quantize_rows of y. */
 CUDA_KERNEL(silu_mul_quantize_rows, "y x xq | rows columns y_stride x_stride |")
 /* rms_norm of one row, y = normed w^T with weights w of `type`, and if `gated` activated = silu_mul of y. Rows begin where

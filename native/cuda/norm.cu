@@ -24,16 +24,19 @@ template <bool OF_WARP> DEVICE void quantize_row(activations *to, const float *y
     }
 }
 
-/* Of rms_norm_f32, rms_norm_halves or, where QUANTIZED, rms_norm_quantize_rows: slots that they share have the same
- * numbers. */
-template <bool OF_WARP, bool HALVES, bool QUANTIZED> DEVICE void rms_norm_row(const launch &record, int64_t row)
+/* Of rms_norm_f32 or, where the weights have an OFFSET, rms_norm_typed or, where QUANTIZED, rms_norm_quantize_rows: slots
+ * that they share have the same numbers. */
+template <bool OF_WARP, bool HALVES, bool QUANTIZED, bool OFFSET = true>
+DEVICE void rms_norm_row(const launch &record, int64_t row)
 {
-    _Static_assert((int)rms_norm_halves_x_stride == (int)rms_norm_f32_x_stride, "the slots differ");
-    _Static_assert((int)rms_norm_halves_type == (int)rms_norm_quantize_rows_type, "the slots differ");
+    _Static_assert((int)rms_norm_typed_x_stride == (int)rms_norm_f32_x_stride, "the slots differ");
+    _Static_assert((int)rms_norm_typed_type == (int)rms_norm_quantize_rows_type, "the slots differ");
+    _Static_assert((int)rms_norm_typed_offset == (int)rms_norm_quantize_rows_offset, "the slots differ");
     const int64_t *d = record.dims, columns = d[rms_norm_f32_columns];
     const void *weight = record.pointers[rms_norm_f32_weight];
-    const int type = HALVES ? (int)d[rms_norm_halves_type] : TYPE_float32;
+    const int type = HALVES ? (int)d[rms_norm_typed_type] : TYPE_float32;
     const float epsilon = record.floats[rms_norm_f32_epsilon];
+    const float offset = OFFSET ? record.floats[rms_norm_typed_offset] : 0.0f;
     const float *x = (const float *)record.pointers[rms_norm_f32_x] + row * d[rms_norm_f32_x_stride];
     float *y = (float *)record.pointers[rms_norm_f32_y] + row * d[rms_norm_f32_y_stride], sum = 0;
     activations *xq =
@@ -51,7 +54,7 @@ template <bool OF_WARP, bool HALVES, bool QUANTIZED> DEVICE void rms_norm_row(co
         const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(sum) / (float)columns + epsilon);
 #pragma unroll
         for (int i = 0; i < 4 * KEPT; i++)
-            own.x[i] = own.x[i] * inverse * factors.x[i];
+            own.x[i] = own.x[i] * inverse * (OFFSET ? factors.x[i] + offset : factors.x[i]);
         own.store(y, columns);
 #pragma unroll
         for (int i = 0; i < KEPT; i++) {
@@ -63,7 +66,11 @@ template <bool OF_WARP, bool HALVES, bool QUANTIZED> DEVICE void rms_norm_row(co
     }
     FOR_ROW(i, columns) sum += x[i] * x[i];
     const float inverse = 1.0f / sqrtf(row_sum<OF_WARP>(sum) / (float)columns + epsilon);
-    FOR_ROW(i, columns) y[i] = x[i] * inverse * load_float(weight, i, type);
+    FOR_ROW(i, columns)
+    {
+        const float factor = load_float(weight, i, type);
+        y[i] = x[i] * inverse * (OFFSET ? factor + offset : factor);
+    }
     if (QUANTIZED) {
         if (OF_WARP)
             __syncwarp();
@@ -75,24 +82,84 @@ template <bool OF_WARP, bool HALVES, bool QUANTIZED> DEVICE void rms_norm_row(co
 
 template <bool OF_WARP> DEVICE void rms_norm_row_f32(const launch &record, int64_t row)
 {
-    rms_norm_row<OF_WARP, false, false>(record, row);
+    rms_norm_row<OF_WARP, false, false, false>(record, row);
 }
 KERNEL(rms_norm_f32, ROW_BLOCKS, 512, 0)
 {
     FOR_ROWS(record.dims[rms_norm_f32_rows], record.dims[rms_norm_f32_columns], rms_norm_row_f32);
 }
 
-template <bool OF_WARP> DEVICE void rms_norm_row_halves(const launch &record, int64_t row)
+template <bool OF_WARP> DEVICE void rms_norm_row_typed(const launch &record, int64_t row)
 {
-    rms_norm_row<OF_WARP, true, false>(record, row);
+    if (record.dims[rms_norm_typed_type] == TYPE_float32)
+        rms_norm_row<OF_WARP, false, false>(record, row);
+    else
+        rms_norm_row<OF_WARP, true, false>(record, row);
 }
-KERNEL(rms_norm_halves, ROW_BLOCKS, 512, 0)
+KERNEL(rms_norm_typed, ROW_BLOCKS, 512, 0)
 {
-    if (!type_in(record.dims[rms_norm_halves_type], TYPES_HALF)) {
+    if (!type_in(record.dims[rms_norm_typed_type], TYPES_HALF | BIT(TYPE_float32))) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
-    FOR_ROWS(record.dims[rms_norm_halves_rows], record.dims[rms_norm_halves_columns], rms_norm_row_halves);
+    FOR_ROWS(record.dims[rms_norm_typed_rows], record.dims[rms_norm_typed_columns], rms_norm_row_typed);
+}
+
+/* The sum is read from memory, so that its product is rounded before. */
+template <bool OF_WARP> DEVICE void rms_norm_added_row(const launch &record, int64_t row)
+{
+    _Static_assert((int)rms_norm_typed_type == (int)rms_norm_add_type &&
+                       (int)rms_norm_typed_offset == (int)rms_norm_add_offset,
+                   "the slots differ");
+    const int64_t columns = record.dims[rms_norm_add_columns];
+    rms_norm_row_typed<OF_WARP>(record, row);
+    if (OF_WARP)
+        __syncwarp();
+    else
+        __syncthreads();
+    const float *y = (const float *)record.pointers[rms_norm_add_y] + row * record.dims[rms_norm_add_y_stride];
+    const float *residual = (const float *)record.pointers[rms_norm_add_residual] + row * columns;
+    float *sum = (float *)record.pointers[rms_norm_add_sum] + row * columns;
+    FOR_ROW(i, columns) sum[i] = y[i] + residual[i];
+}
+KERNEL(rms_norm_add, ROW_BLOCKS, 512, 0)
+{
+    if (!type_in(record.dims[rms_norm_add_type], TYPES_HALF | BIT(TYPE_float32))) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    FOR_ROWS(record.dims[rms_norm_add_rows], record.dims[rms_norm_add_columns], rms_norm_added_row);
+}
+
+/* A warp has a head. */
+KERNEL(normalize_heads, PARTS(rows *(heads + 2 * kv_heads), 8), 256, 0)
+{
+    const int64_t *d = record.dims, heads = d[normalize_heads_heads], kv_heads = d[normalize_heads_kv_heads];
+    const int64_t each = heads + 2 * kv_heads, head_dim = d[normalize_heads_head_dim];
+    const int64_t units = d[normalize_heads_rows] * each;
+    const int type = (int)d[normalize_heads_type];
+    const float epsilon = record.floats[normalize_heads_epsilon], offset = record.floats[normalize_heads_offset];
+    if (!type_in(type, TYPES_HALF | BIT(TYPE_float32)) || heads < 0 || kv_heads < 0) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    for (int64_t unit = (int64_t)blockIdx.x * WARPS + WARP; unit < units; unit += (int64_t)gridDim.x * WARPS) {
+        const int64_t row = quotient(unit, each), head = unit - row * each;
+        const float *x =
+            (const float *)record.pointers[normalize_heads_x] + row * d[normalize_heads_x_stride] + head * head_dim;
+        float *y = (float *)record.pointers[normalize_heads_y] + unit * head_dim, sum = 0;
+        if (head >= heads + kv_heads) {
+            for (int64_t i = LANE; i < head_dim; i += 32)
+                y[i] = x[i];
+            continue;
+        }
+        const void *weight = record.pointers[head < heads ? normalize_heads_query_weight : normalize_heads_key_weight];
+        for (int64_t i = LANE; i < head_dim; i += 32)
+            sum += x[i] * x[i];
+        const float inverse = 1.0f / sqrtf(warp_reduce(sum, Sum()) / (float)head_dim + epsilon);
+        for (int64_t i = LANE; i < head_dim; i += 32)
+            y[i] = x[i] * inverse * (load_float(weight, i, type) + offset);
+    }
 }
 
 template <bool OF_WARP> DEVICE void rms_norm_quantized_row(const launch &record, int64_t row)

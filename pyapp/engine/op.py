@@ -210,6 +210,9 @@ class Op:
         if self.host is not None:
             if device is cpu and not capturing():
                 return self.host(*args, **kwargs)
+            for x in (*_flatten(args), *_flatten(tuple(kwargs.values()))):
+                if not x.dense:
+                    _ = x.strides  # NotDense, as in the host's function: its own form computes it where its parts lie
             if any(map(_is_complex, args)) or any(map(_is_complex, _flatten(args))):
                 parts = parts_of(self.name)
                 if parts is not None:

@@ -167,7 +167,8 @@ class Llama2c(Module):
         self.layers = ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm = RMSNorm(config.dim, EPSILON)
         self.output: Linear | None = None if config.tied else Linear(config.dim, config.vocab_size, bias=False)
-        self.register_buffer("table", ops.rope_table(config.max_seq_len, config.head_dim, THETA), persistent=False)
+        table = ops.rope_table(config.max_seq_len, config.head_dim, THETA).to(self.device)
+        self.register_buffer("table", table, persistent=False)
         if initialize:
             self.initialize(generator)
 
@@ -268,6 +269,7 @@ class Llama2c(Module):
             done += sum(checkpoint.tensors[source].nbytes for source in sources)
             if progress is not None:
                 progress(done, total)
+        model.table = model.table.to(model.device)  # new tensors may be made elsewhere
         return model
 
     def slots(self) -> Iterator[tuple[str, Module, tuple[int, ...]]]:

@@ -17,6 +17,8 @@ from pyapp.engine.gpu.fusion import fuse
 from pyapp.engine.native import DIMS, FLOATS, POINTERS, RECORD, RECORD_BYTES, SIGNATURES
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.nn import quantize
+from pyapp.nn.decoders.decoder import normalized_heads
+from pyapp.nn.heads import Heads
 from pyapp.text.generation.generate import Session
 
 from . import emulated
@@ -77,6 +79,46 @@ def test_a_norm_a_linear_layer_and_a_gated_activation(
         return (normed, y, pyapp.ops.silu_mul(y)) if gated else (normed, y)
 
     assert_fused(compute, ["rms_norm_linear"])
+
+
+@pytest.mark.parametrize("weight", ["float32", "bfloat16"])
+def test_a_norm_with_an_offset_and_what_is_added_to_its_result(weight: str) -> None:
+    """One launch for the three."""
+    norm = nn.OffsetRMSNorm(544)
+    norm.weight.data.copy_(pyapp.arange(544) / 544 - 0.3)
+    norm.to(weight).to(DEVICE)
+    x, residual = normal(1, 544), normal(1, 544, seed=3)
+
+    def compute() -> tuple[Tensor, ...]:
+        y = norm(x)
+        return y, residual + y, y + residual
+
+    assert_fused(compute, ["rms_norm_add", "add_f32"])
+    with pyapp.no_grad():
+        expected = pyapp.ops.rms_norm(x, norm.weight.float() + 1.0, norm.eps)
+        np.testing.assert_allclose(norm(x).cpu().numpy(), expected.cpu().numpy(), rtol=1e-6, atol=1e-7)
+    norm(x.clone().requires_grad_()).sum().backward()  # by the ops that have gradients
+    assert norm.weight.grad is not None
+
+
+@pytest.mark.parametrize("kind", [nn.RMSNorm, nn.OffsetRMSNorm])
+def test_heads_are_normalized_in_one_launch(kind: Any) -> None:
+    """Of one token and of several; where gradients are recorded, or the norms differ, by the ops."""
+    heads, (q_norm, k_norm) = Heads(4, 2, 16), (kind(16, 1e-5).to(DEVICE) for _ in range(2))
+    for norm, first in ((q_norm, 0.5), (k_norm, -0.2)):
+        norm.weight.data.copy_(pyapp.arange(16) / 16 + first)
+    x = normal(3, 128)
+    expected = normalized_heads(x, heads, q_norm, k_norm).detach()
+    for rows in (1, 3):
+        with pyapp.no_grad():
+            found, names = launched(partial(normalized_heads, x.narrow(0, 0, rows), heads, q_norm, k_norm))
+        assert emulated.REAL or names == ["normalize_heads"]
+        np.testing.assert_allclose(found.cpu().numpy(), expected[:rows].cpu().numpy(), rtol=1e-5, atol=1e-6)
+    k_norm.eps = 1e-6
+    with pyapp.no_grad():
+        _, names = launched(partial(normalized_heads, x, heads, q_norm, k_norm))
+    assert "normalize_heads" not in names
+    emulated.check()
 
 
 @pytest.mark.parametrize("cache", ["float16", "bfloat16", "float32"])

@@ -66,6 +66,27 @@ def story(model: Llama2c) -> tuple[list[np.ndarray], list[int]]:
     return found, tokens
 
 
+def test_a_model_is_made_where_new_tensors_are() -> None:
+    """Its table of angles, too."""
+    expected = Session(llama(), cache_type="f32").feed(TEXT).numpy()
+    pyapp.set_default_device(DEVICE)
+    try:
+        model = llama()
+        tokens = pyapp.tensor([TEXT])
+        logits = model(tokens)
+    finally:
+        pyapp.set_default_device(None)
+    assert {each.device for each in (logits, model.table, *model.parameters())} == {pyapp.device(DEVICE)}
+    np.testing.assert_allclose(logits[0, -1].detach().cpu().numpy(), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_sampler_of_another_device_is_refused() -> None:
+    """Its kernel would write where the other device cannot."""
+    logits = pyapp.zeros(80).to(DEVICE)
+    with pytest.raises(ValueError, match="the logits are on .*the buffers on cpu"):
+        Sampler(SamplingOptions(), 80, 4).sample(logits)
+
+
 def test_pictures_are_prepared_where_they_lie() -> None:
     """On the CPU too, where new tensors are made on a card."""
     kind, settings = CASES["vit"]
@@ -143,7 +164,7 @@ def test_norms_of_16_bits_take_one_launch(dtype: str) -> None:
         backend: Any = there.device.backend
         count = 0 if emulated.REAL else len(backend.card.launched)
         y = norm(there)
-        assert emulated.REAL or backend.card.launched[count:] == ["rms_norm_halves"]
+        assert emulated.REAL or backend.card.launched[count:] == ["rms_norm_typed"]
     assert y.dtype is pyapp.float32
     np.testing.assert_allclose(y.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
     emulated.check()

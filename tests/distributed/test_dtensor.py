@@ -46,6 +46,7 @@ from pyapp.nn.fully_sharded import full_state_dict, fully_shard
 from pyapp.nn.parallel import DistributedDataParallel
 from pyapp.nn.utils import clip_grad_norm_
 from tests.distributed.thread_ranks import in_grid, in_ranks
+from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 
 pytestmark = pytest.mark.native_only
 WIDTH, HEADS, WORDS = 12, 4, 11
@@ -512,3 +513,16 @@ def test_what_is_refused_is_told() -> None:
         assert repr(rows).startswith("DTensor(local_tensor=") and rows.tolist() == x.tolist()
 
     in_ranks(2, run)
+
+
+def test_rows_of_a_divided_table_on_a_device_without_the_kernel() -> None:
+    """Each process finds those of its part: an op that has no kernel for a DTensor is not left to the host."""
+    table, ids = pyapp.arange(132).reshape(11, 12).float(), pyapp.tensor([[1, 2, 3], [4, 5, 10]])
+
+    def work(group: ProcessGroup) -> None:
+        mesh = mesh_of(group)
+        divided = distribute_tensor(table.to("mirror"), mesh, [Shard(0)])
+        found = F.embedding(distribute_tensor(ids.to("mirror"), mesh, [Replicate()]), divided)
+        assert found.device.type == "mirror" and found.full_tensor().tolist() == table[ids].tolist()
+
+    in_ranks(2, work)

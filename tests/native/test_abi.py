@@ -117,7 +117,8 @@ def test_every_kernel_does_nothing_with_nothing(kernels: Kernels, name: str) -> 
     """All sizes zero: valid for every kernel, and an error for a missing kernel, as those of CUDA alone are here."""
     _, _, dims, _ = HEADER[name]
     positive = {dim: 1 for dim in dims if dim in ("element_bytes", "group", "kv_heads", "a_period", "b_period", "rank")}
-    positive |= {"type": TYPES["float16"]} if name.startswith("rms_norm_") and "type" in dims else {}
+    typed = name.startswith(("rms_norm_", "normalize_heads")) and "type" in dims
+    positive |= {"type": TYPES["float16"]} if typed else {}
     missing = name in CUDA_KERNELS and not isinstance(kernels, EmulatedKernels)
     assert kernels.run(name, **positive) == (BAD_ARGUMENT if missing else OK)
 

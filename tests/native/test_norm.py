@@ -62,13 +62,56 @@ def test_rms_norm_by_a_weight_of_16_bits(
     sizes = {"rows": rows, "columns": columns, "y_stride": columns, "x_stride": columns, "epsilon": EPSILON}
     y, expected = (place(np.zeros((rows, columns), np.float32)) for _ in range(2))
     if not isinstance(kernels, EmulatedKernels):
-        assert kernels.run("rms_norm_halves", y=y, x=x, weight=halves, type=TYPES[name], **sizes) == BAD_ARGUMENT
+        assert kernels.run("rms_norm_typed", y=y, x=x, weight=halves, type=TYPES[name], **sizes) == BAD_ARGUMENT
         return
-    run_checked(kernels, "rms_norm_halves", "y", y=y, x=x, weight=halves, type=TYPES[name], **sizes)
-    assert kernels.run("rms_norm_halves", y=y, x=x, weight=halves, type=TYPES["float32"], **sizes) == BAD_ARGUMENT
+    run_checked(kernels, "rms_norm_typed", "y", y=y, x=x, weight=halves, type=TYPES[name], **sizes)
+    assert kernels.run("rms_norm_typed", y=y, x=x, weight=halves, type=TYPES["float64"], **sizes) == BAD_ARGUMENT
     weight = place(values_of(name, halves).astype(np.float32))
     run_checked(kernels, "rms_norm_f32", "y", y=expected, x=x, weight=weight, **sizes)
     assert y.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+@pytest.mark.parametrize("rows, columns, place", [(3, 64, aligned), (2, 2048, aligned), (3, 33, unaligned)])
+def test_a_norm_with_an_offset_plus_a_residual(
+    kernels: Kernels, name: str, rows: int, columns: int, place: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    """CUDA alone has it."""
+    x, stored = place(normal(rows, columns, scale=3)), place(store_as(name, normal(columns, seed=4)))
+    y, total = (place(np.zeros((rows, columns), np.float32)) for _ in range(2))
+    residual = place(normal(rows, columns, seed=5))
+    sizes = {"rows": rows, "columns": columns, "y_stride": columns, "x_stride": columns, "epsilon": EPSILON}
+    arguments = {"x": x, "weight": stored, "type": TYPES[name], "offset": 1.0, **sizes}
+    if not isinstance(kernels, EmulatedKernels):
+        assert kernels.run("rms_norm_add", y=y, sum=total, residual=residual, **arguments) == BAD_ARGUMENT
+        return
+    run_checked(kernels, "rms_norm_add", "y", "sum", y=y, sum=total, residual=residual, **arguments)
+    np.testing.assert_allclose(y, rms_norm(x, values_of(name, stored).astype(np.float32) + 1.0), rtol=1e-5, atol=1e-30)
+    assert (y + residual).tobytes() == total.tobytes()
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("rows, heads, kv_heads, size", [(1, 4, 2, 64), (3, 2, 1, 33), (2, 1, 0, 256)])
+def test_heads_are_normalized(
+    kernels: Kernels, name: str, rows: int, heads: int, kv_heads: int, size: int
+) -> None:  # fmt: skip
+    """CUDA alone has it."""
+    width = (heads + 2 * kv_heads) * size
+    x, _ = strided(normal(rows, width, scale=3), extra=3)
+    weights = [unaligned(store_as(name, normal(size, seed=seed))) for seed in (4, 5)]
+    y = np.zeros((rows, width), np.float32)
+    arguments = {"rows": rows, "heads": heads, "kv_heads": kv_heads, "head_dim": size, "x_stride": x.shape[1]}
+    arguments |= {"query_weight": weights[0], "key_weight": weights[1], "type": TYPES[name], "x": x}
+    if not isinstance(kernels, EmulatedKernels):
+        assert kernels.run("normalize_heads", y=y, epsilon=EPSILON, **arguments) == BAD_ARGUMENT
+        return
+    run_checked(kernels, "normalize_heads", "y", y=y, epsilon=EPSILON, offset=0.5, **arguments)
+    parts = np.split(x[:, :width].reshape(rows, -1, size), [heads, heads + kv_heads], 1)
+    own = [values_of(name, weight).astype(np.float32) + 0.5 for weight in weights]
+    expected = [rms_norm(part, weight) for part, weight in zip(parts, own, strict=False)] + parts[2:]
+    np.testing.assert_allclose(y, np.concatenate(expected, 1).reshape(rows, width), rtol=1e-5, atol=1e-30)
+    arguments["type"] = TYPES["int64"]
+    assert kernels.run("normalize_heads", y=y, epsilon=EPSILON, **arguments) == BAD_ARGUMENT
 
 
 def test_rms_norm_in_place_and_special_rows(kernels: Kernels) -> None:

@@ -22,7 +22,7 @@ from .layouts import in_type, rows_of
 _F32 = _dtype.float32
 _FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
 
-_RMS_NORM, _RMS_NORM_HALVES, _LAYER_NORM = K["rms_norm_f32"], K["rms_norm_halves"], K["layer_norm_f32"]
+_RMS_NORM, _RMS_NORM_TYPED, _LAYER_NORM = K["rms_norm_f32"], K["rms_norm_typed"], K["layer_norm_f32"]
 _LAYER_NORM_BACKWARD, _WEIGHTS_BACKWARD = K["layer_norm_backward_f32"], K["layer_norm_weights_backward_f32"]
 
 
@@ -61,7 +61,7 @@ def _halves_by_rows(kernel: Any, x: Tensor, weights: tuple[Tensor, ...], epsilon
 
 @claims("_rms_norm")
 def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
-    as_it_is = weight.dtype in WIDENING and weight.is_contiguous() and _RMS_NORM_HALVES.name in x.device.backend.kernels
+    as_it_is = weight.dtype in WIDENING and weight.is_contiguous() and _RMS_NORM_TYPED.name in x.device.backend.kernels
     if not as_it_is:
         weight = _widened(x, weight)  # type: ignore[assignment]
     if x.dtype in WIDENING and not as_it_is:
@@ -72,9 +72,46 @@ def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
     y = empty_contiguous(x.shape, _F32, x.device)
     sizes = rows, columns, columns, stride
     if as_it_is:
-        _RMS_NORM_HALVES.launch(rows * columns >> 10, y, x, weight, *sizes, CODES[weight.dtype], epsilon)
+        _RMS_NORM_TYPED.launch(rows * columns >> 10, y, x, weight, *sizes, CODES[weight.dtype], epsilon, 0.0)
     else:
         _RMS_NORM.launch(rows * columns >> 10, y, x, weight, *sizes, epsilon)
+    return y
+
+
+@claims("_offset_rms_norm")
+def _offset_rms_norm(x: Tensor, weight: Tensor, offset: float, epsilon: float) -> Any:
+    if x.dtype is not _F32 or not _are_weights(x, weight) or weight.shape != x.shape[-1:]:
+        return NotImplemented
+    x, rows, columns, stride = rows_of(x)
+    y = empty_contiguous(x.shape, _F32, x.device)
+    _RMS_NORM_TYPED.launch(
+        rows * columns >> 10, y, x, weight, rows, columns, columns, stride, CODES[weight.dtype], epsilon, offset
+    )
+    return y
+
+
+def _are_weights(x: Tensor, *weights: Tensor) -> bool:
+    """Whether a kernel of the device adds an offset to such weights of a norm of x."""
+    return _RMS_NORM_TYPED.name in x.device.backend.kernels and all(
+        (weight.dtype is _F32 or weight.dtype in WIDENING) and weight.is_contiguous() for weight in weights
+    )
+
+
+@claims("_normalized_heads")
+def _normalized_heads(
+    qkv: Tensor, query_weight: Tensor, key_weight: Tensor, heads: int, kv_heads: int, epsilon: float, offset: float
+) -> Any:
+    if qkv.dtype is not _F32 or not _are_weights(qkv, query_weight, key_weight):
+        return NotImplemented
+    size = qkv.shape[-1] // max(heads + 2 * kv_heads, 1)
+    if query_weight.dtype is not key_weight.dtype or not (query_weight.shape == key_weight.shape == (size,)):
+        return NotImplemented
+    qkv, rows, columns, stride = rows_of(qkv)
+    y = empty_contiguous(qkv.shape, _F32, qkv.device)
+    K["normalize_heads"].launch(
+        rows * columns >> 10, y, qkv, query_weight, key_weight, rows, heads, kv_heads, size, stride,
+        CODES[query_weight.dtype], epsilon, offset,
+    )  # fmt: skip
     return y
 
 

@@ -5,6 +5,7 @@ The kernel that stands for several writes all that they write, with the same bit
 it. They are
 
 - a root-mean-square norm, or a gated activation, and the quantisation of its result after it;
+- such a norm and the addition of its result to a residual;
 - of a single row that, or the quantisation alone, and the linear layer after it;
 - the norm of a single row, the linear layer with weights in floats after it, and the gated activation after that; or,
   where the layer makes queries, keys and values, their rotation and the writes to a cache of floats that is not in
@@ -25,7 +26,7 @@ from ..native import DIMS, FLOATS, POINTERS, RECORD, RECORD_BYTES, SIGNATURES
 
 _NAMES = list(SIGNATURES)
 _SLOTS = {name: [part.replace("?", "").split() for part in text.split("|")] for name, text in SIGNATURES.items()}
-_NORMS = ("rms_norm_f32", "rms_norm_halves")
+_NORMS = ("rms_norm_f32", "rms_norm_typed")
 _LINEAR = {"linear_f32": float32, "linear_f16": float16, "linear_bf16": bfloat16}
 _IN_BLOCKS = {"linear_q8_0": "quantize_linear_q8_0", "linear_blocks": "quantize_linear_blocks"}
 _BEFORE = {"quantize_rows": 0, "rms_norm_quantize_rows": 1, "silu_mul_quantize_rows": 2}  # native/cuda/int8_rows.h
@@ -110,12 +111,36 @@ def _quantized(first: _Record, second: _Record) -> _Record | None:
         return None
     if first.name == "silu_mul_f32":
         return _Record("silu_mul_quantize_rows", {**first.values_of, "xq": second.xq})
-    return _Record("rms_norm_quantize_rows", {**first.values_of, "xq": second.xq, "type": _norm_weight(first)})
+    more = {"xq": second.xq, "type": _norm_weight(first), "offset": first.values_of.get("offset", 0.0)}
+    return _Record("rms_norm_quantize_rows", {**first.values_of, **more})
+
+
+def _added(first: _Record, second: _Record) -> _Record | None:
+    """A norm, and its result plus a residual."""
+    if first.name not in _NORMS or second.name != "add_f32":
+        return None
+    count, columns = first.rows * first.columns, first.columns
+    if (second.count, second.a_period, second.b_period) != (count, count, count) or first.y_stride != columns:
+        return None
+    if max(second.a_repeat, second.b_repeat) > 1 or not count or not (second.a and second.b):
+        return None
+    if second.a == second.b or first.y not in (second.a, second.b):
+        return None
+    residual = second.b if second.a == first.y else second.a
+    read = {first.x: _rows_bytes(first.rows, columns, first.x_stride), residual: 4 * count}
+    read[first.weight] = columns * _weight_bytes(_norm_weight(first))
+    # The sum of a row is written where its residual, or the row itself, lies: these have been read by then.
+    same = {residual} | ({first.x} if first.x_stride == columns else set())
+    others = {at: size for at, size in read.items() if at != second.y or at not in same}
+    if not _apart({first.y: 4 * count}, read) or not _apart({first.y: 4 * count, second.y: 4 * count}, others):
+        return None
+    more = {"residual": residual, "sum": second.y, "type": _norm_weight(first)}
+    return _Record("rms_norm_add", {**first.values_of, **more})
 
 
 def _normed_linear(first: _Record, second: _Record) -> _Record | None:
     """The norm of a row, and a linear layer."""
-    if first.name not in _NORMS or second.name not in _LINEAR:
+    if first.name not in _NORMS or second.name not in _LINEAR or first.values_of.get("offset"):
         return None
     inputs, outputs = second.inputs, second.outputs
     if (first.rows, second.rows, second.x, second.residual) != (1, 1, first.y, 0) or first.columns != inputs:
@@ -193,6 +218,8 @@ def _quantized_linear(first: _Record, second: _Record) -> _Record | None:
     if (first.xq, first.columns) != (second.xq, inputs) or not 0 < inputs <= _MOST_OWN or outputs <= 0:
         return None
     normed = before == _BEFORE["rms_norm_quantize_rows"]
+    if normed and first.values_of.get("offset"):
+        return None
     if normed and (not _FEWEST <= inputs <= _MOST or inputs % 4 or first.x % _ALIGNMENT or first.weight % _ALIGNMENT):
         return None
     made = first.values_of.get("y", 0)
@@ -216,7 +243,7 @@ def _quantized_linear(first: _Record, second: _Record) -> _Record | None:
     return _Record(_IN_BLOCKS[second.name], values)
 
 
-_PAIRS = (_quantized, _quantized_linear, _normed_linear, _gated_linear, _rotated_linear)
+_PAIRS = (_quantized, _added, _quantized_linear, _normed_linear, _gated_linear, _rotated_linear)
 
 
 def _each(records: bytes | bytearray, count: int) -> Iterator[bytes]:

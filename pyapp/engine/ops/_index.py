@@ -1686,6 +1686,8 @@ OP_MODULES: dict[str, str] = {
     "_narrow": "view",
     "_ndtri": "elementwise.special",
     "_nll_loss": "cross_entropy_loss",
+    "_normalized_heads": "normalization",
+    "_offset_rms_norm": "normalization",
     "_one_hot": "embedding_lookup",
     "_p_norm": "norms",
     "_pack_keys_int8": "int8_attention",

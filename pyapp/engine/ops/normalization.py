@@ -17,6 +17,7 @@ from ..user_errors import describe
 from .composite_gradient import fused_gradient
 from .create import full
 from .elementwise.compare import maximum
+from .stacking import cat
 
 
 def standardized(x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -43,6 +44,28 @@ def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 
 rms_norm_backward = fused_gradient(_rms_norm)
+
+
+@op(name="_offset_rms_norm")
+def offset_rms_norm(x: Tensor, weight: Tensor, offset: float, epsilon: float) -> Tensor:
+    """x / sqrt(mean(x²) + epsilon) * (weight + offset) over the last dim."""
+    return _rms_norm(x, weight + offset, epsilon)
+
+
+@op(name="_normalized_heads")
+def normalized_heads(
+    qkv: Tensor, query_weight: Tensor, key_weight: Tensor, heads: int, kv_heads: int, epsilon: float, offset: float
+) -> Tensor:
+    """[queries, keys, values] (..., (H + 2 KV) * D) with a root mean square norm of each head's query and key, by
+    weights (D,) to which `offset` is added.
+    """
+    x = qkv.reshape(*qkv.shape[:-1], heads + 2 * kv_heads, -1)  # (..., H + 2 KV, D)
+    parts = [
+        offset_rms_norm(x.narrow(-2, 0, heads), query_weight, offset, epsilon),
+        offset_rms_norm(x.narrow(-2, heads, kv_heads), key_weight, offset, epsilon),
+        x.narrow(-2, heads + kv_heads, kv_heads),
+    ]
+    return cat(parts, -2).reshape(qkv.shape)
 
 
 @op(name="layer_norm")
@@ -112,6 +135,8 @@ def rms_norm(x: Tensor, normalized_shape: Any, weight: Any = None, eps: float | 
         return _rms_norm(x, weight, epsilon)
     if is_half(x):
         return rms_norm(x.to(float32), shape, None if weight is None else weight.to(float32), epsilon).to(x.dtype)
+    if len(shape) == 1 and x.dtype is float32:
+        return _rms_norm(x, _no_affine(shape[0], float32, x.device)[0], epsilon)
     dims = list(range(x.ndim - len(shape), x.ndim))
     y = x * ((x * x).mean(dims, True) + epsilon).rsqrt()
     return y if weight is None else y * weight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from struct import Struct
 from typing import Any
@@ -120,6 +120,18 @@ def peak(logits: Tensor) -> tuple[int, float]:
     return index, largest if largest == -inf else largest + buffers.read_excess()
 
 
+def peaks(rows: Sequence[Tensor]) -> list[int]:
+    """The index of the first largest of each of these logits (V,) float32, with one wait for the device."""
+    every = [_checked_logits("peak", logits) for logits in rows]
+    device = every[0].device
+    places = empty_contiguous((len(every),), _dtype.int32, device)
+    excess = empty_contiguous((len(every),), _dtype.float32, device)
+    for i, logits in enumerate(every):
+        _peak(places.narrow(0, i, 1), excess.narrow(0, i, 1), logits)
+    found: list[int] = places.tolist()
+    return found
+
+
 @function()
 class SampleBuffers:
     """The memory of `sample` on the device of the logits, allocated once for a vocabulary. Draws from the same logits
@@ -176,6 +188,11 @@ def start_sample(
     vocabulary = row.shape[0]
     if buffers.candidates.shape[0] < 2 * vocabulary:
         raise ValueError(f"sample: the buffers were made for {buffers.candidates.shape[0] // 2} of {vocabulary} logits")
+    if row.device is not buffers.token.device:
+        raise ValueError(
+            f"sample: the logits are on {row.device}, the buffers on {buffers.token.device}; give them, or the "
+            "Sampler, the device of the logits"
+        )
     if history_count and (history is None or history.dtype is not _dtype.int32 or history.numel() < history_count):
         raise ValueError(f"sample: the history is {history_count} int32 ids, got {describe(history)}")
     if temperature > 0:

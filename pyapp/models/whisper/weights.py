@@ -110,17 +110,18 @@ def fill(
             )
         part = (taken or {}).get(id(getattr(owner, attribute)))
         height = (shape if part is None else part.shape)[0] // len(sources)
-        found = []
+        found: list[Tensor | None] = []
         for i, source in enumerate(sources):
             own = None if part is None else part.of_rows(i * height, height)
             rows = (height, *shape[1:]) if own is None else own.own_shape
+            given = None
             if source:
-                value = read(source) if own is None else read(source, own)
-                found.append(_checked(source, value, rows, where))
-            else:
-                found.append(ops.zeros(rows, device=device or "cpu"))
+                given = _checked(source, read(source) if own is None else read(source, own), rows, where)
+            found.append(given)
+        place = next((each.device for each in found if each is not None), device or "cpu")
+        values = [ops.zeros(rows, device=place) if each is None else each for each in found]  # of one height
         matrix = isinstance(owner, Linear | Embedding) and attribute == "weight"
-        value = _joined([converted(part, dtype) if matrix else _dense(part) for part in found])
+        value = _joined([converted(part, dtype) if matrix else _dense(part) for part in values])
         setattr(owner, attribute, Parameter(value, requires_grad=False))
         if isinstance(owner, Embedding):
             owner.float32_rows = True

@@ -20,6 +20,7 @@ from ..layers.embedding import Embedding
 from ..layers.experts import Experts
 from ..layers.joined import JoinedLinear
 from ..layers.linear import Linear, ResidualLinear
+from ..layers.normalization import heads_at_once
 from ..module import Module
 from ..parameter import Parameter
 from ..positions.rotary import RotaryFrequencies, rotary_frequencies
@@ -395,6 +396,9 @@ def normalized_heads(qkv: Tensor, heads: Heads, q_norm: Module, k_norm: Module) 
     """[q, k, v] (..., (H + 2 KV) * D) with each head's query and key normalised (Dehghani et al. 2023, arXiv
     2302.05442).
     """
+    found = heads_at_once(qkv, heads.heads, heads.kv_heads, q_norm, k_norm)
+    if found is not None:
+        return found
     q, k, v = split_heads(qkv, heads)
     return cat([q_norm(q), k_norm(k), v], -2).reshape(qkv.shape)
 

@@ -193,14 +193,15 @@ class Experts(Module):
             return ops.stack(every, 1).gather(1, places).squeeze(1)
         experts = ids.tolist()
         order = sorted(range(len(experts)), key=experts.__getitem__)
-        by_expert = ops.index_select(x, 0, ops.tensor(order, device=x.device))  # (M, K)
+        back = sorted(range(len(order)), key=order.__getitem__)
+        numbers = ops.tensor([*order, *back], device=x.device)  # (2 M,)
+        by_expert = ops.index_select(x, 0, numbers.narrow(0, 0, len(order)))  # (M, K)
         parts, first = [], 0
         for expert in sorted({*experts}):
             count = experts.count(expert)
             parts.append(self._of_expert(name, expert, by_expert.narrow(0, first, count)))
             first += count
-        back = sorted(range(len(order)), key=order.__getitem__)
-        return ops.index_select(ops.cat(parts), 0, ops.tensor(back, device=x.device))
+        return ops.index_select(ops.cat(parts), 0, numbers.narrow(0, len(order), len(order)))
 
     def _of_expert(self, name: str, expert: int, x: Tensor) -> Tensor:
         """x (n, K) → (n, N)."""
@@ -224,13 +225,18 @@ class Experts(Module):
         for place, expert in enumerate(chosen.reshape(-1).tolist()):
             rows[expert].append(place)
         parts: list[Any] = []
+        by_expert = [place for places in rows for place in places]
+        order = sorted(range(chosen.numel()), key=by_expert.__getitem__)
+        # One tensor of numbers, which goes to the device at once.
+        numbers = ops.tensor([*(place // chosen.shape[1] for place in by_expert), *order], device=x.device)  # (2 N K,)
+        first = 0
         for expert, places in enumerate(rows):
             if places:
-                ids = ops.tensor([place // chosen.shape[1] for place in places], device=x.device)
-                inner = self.gated(self._of_expert(self.STACKS[0], expert, ops.index_select(x, 0, ids)))
+                own = ops.index_select(x, 0, numbers.narrow(0, first, len(places)))
+                first += len(places)
+                inner = self.gated(self._of_expert(self.STACKS[0], expert, own))
                 parts.append(self._of_expert("down_proj", expert, inner))
-        order = sorted(range(chosen.numel()), key=[place for places in rows for place in places].__getitem__)
-        found = ops.index_select(ops.cat(parts), 0, ops.tensor(order, device=x.device))  # (N K, D)
+        found = ops.index_select(ops.cat(parts), 0, numbers.narrow(0, len(order), len(order)))  # (N K, D)
         return (found.reshape(*chosen.shape, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
 
     def extra_repr(self) -> str:

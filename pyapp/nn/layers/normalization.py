@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
+from ...engine.grad_mode import STATE
 from ...engine.ops import normalization as engine
 from ...engine.ops import ones, zeros
 from ..module import Module
@@ -78,7 +79,31 @@ class OffsetRMSNorm(_Norm):
         self.offset = offset
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.rms_norm(input, self.get_parameter("weight") + self.offset, self.eps)
+        weight = self.get_parameter("weight")
+        if not STATE.enabled and _has_kernel(input):
+            return engine.offset_rms_norm(input, weight, self.offset, self.eps)
+        return ops.rms_norm(input, weight + self.offset, self.eps)
+
+
+def _has_kernel(x: Tensor) -> bool:
+    """Whether the device adds offsets to weights, and normalises heads, in the kernel of the norm."""
+    return "normalize_heads" in x.device.backend.kernels
+
+
+def heads_at_once(qkv: Tensor, heads: int, kv_heads: int, *norms: Module) -> Tensor | None:
+    """[queries, keys, values] (..., (H + 2 KV) * D) with each head's query and key normalised by the two norms, in one
+    kernel. None where gradients are recorded, the device has no such kernel or the norms are not alike.
+    """
+    if STATE.enabled or not _has_kernel(qkv) or not all(isinstance(norm, RMSNorm | OffsetRMSNorm) for norm in norms):
+        return None
+    first, second = norms
+    if any(norm._hooks is not None for norm in norms) or type(first) is not type(second):
+        return None
+    offsets = {getattr(norm, "offset", 0.0) for norm in norms}
+    weights = [norm.weight for norm in norms]
+    if len(offsets) != 1 or first.eps != second.eps or first.eps is None or any(w is None for w in weights):
+        return None
+    return engine.normalized_heads(qkv, *weights, heads, kv_heads, first.eps, offsets.pop())
 
 
 class LayerNorm(_Norm):

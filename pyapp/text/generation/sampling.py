@@ -58,7 +58,7 @@ class Uniform:
     def draw(self) -> float:
         for value in self._values:
             return value
-        self._values = iter(rand(DRAWS, generator=self._generator).read_values())
+        self._values = iter(rand(DRAWS, generator=self._generator, device="cpu").read_values())
         return next(self._values)
 
 

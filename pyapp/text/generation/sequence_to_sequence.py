@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
-from pyapp.engine.ops.sampling import peak
+from pyapp.engine.ops.sampling import peaks
 from pyapp.errors import OptionError, check_settings
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, Decoding, SequenceToSequence
 from pyapp.text.generation.beams import BeamSearch
@@ -204,11 +204,12 @@ class _Greedy:
 
     def advance(self, logits: Tensor) -> list[int] | None:
         """Takes the next tokens; returns the rows that go on, or None at the end."""
-        for i, rules in enumerate(self._rules):
-            if self._ended[i]:
-                continue  # computed for nothing, beside the open ones
-            token = self.tokens[i] = peak(rules.apply(logits[i]))[0]
-            rules.accept(token)
+        # The ended ones are computed for nothing, beside the open ones.
+        going = [i for i, ended in enumerate(self._ended) if not ended]
+        best = peaks([self._rules[i].apply(logits[i]) for i in going])
+        for i, token in zip(going, best, strict=True):
+            self.tokens[i] = token
+            self._rules[i].accept(token)
             self._texts[i].append(token)
             self._ended[i] = token in self._options.eos_token_ids or len(self._texts[i]) >= self._options.max_new_tokens
         return None if all(self._ended) else list(range(len(self.tokens)))

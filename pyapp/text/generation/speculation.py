@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pyapp.engine.ops.sampling import peak
+from pyapp.engine.ops.sampling import peaks
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError
 from pyapp.text.generation.session import Session
@@ -65,9 +65,9 @@ class DraftModel:
         if most < 1:
             return []
         logits = self.session.continue_from(ids)
-        guesses = [peak(logits)[0]]
+        guesses = peaks([logits])
         while len(guesses) < most:
-            guesses.append(peak(self.session.step(guesses[-1]))[0])
+            guesses += peaks([self.session.step(guesses[-1])])
         return guesses
 
 
