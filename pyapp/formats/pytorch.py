@@ -203,9 +203,7 @@ def _ordered(pairs: Any = ()) -> dict[str, Any]:
 
 def _counter(counts: Any = ()) -> Counter[Any]:
     """A Counter; schedules keep their milestones in one."""
-    if type(counts) not in (dict, tuple) or not all(
-        type(key) in (int, str) and hashes_well(key) for key in counts
-    ):
+    if type(counts) not in (dict, tuple) or not all(type(key) in (int, str) and hashes_well(key) for key in counts):
         raise ValueError("not counts")
     return Counter(counts)
 
@@ -426,7 +424,8 @@ class PyTorchFile(Checkpoint):
                 visits += len(inner)
                 pairs = inner.items() if type(inner) is dict else enumerate(inner)
                 if visits <= VISITS_LIMIT:  # counted before they are listed: they may be the same ones each time
-                    waiting += reversed([(f"{name}.{key}" if name else str(key), part, depth + 1) for key, part in pairs])
+                    parts = [(f"{name}.{key}" if name else str(key), part, depth + 1) for key, part in pairs]
+                    waiting += reversed(parts)
         if not found:
             raise FileFormatError(
                 "this is a TorchScript program without weights of its own: they are constants of its code",

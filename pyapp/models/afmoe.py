@@ -30,7 +30,7 @@ from .loading.gguf import (
     Gguf,
     key_lengths,
 )
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("afmoe",)
 

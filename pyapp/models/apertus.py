@@ -19,7 +19,7 @@ from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import HEAD_NORMS, NAMES, TENSOR_SCALINGS, Gguf, key_lengths
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("apertus", "apertus1p5", "apertus1p5_text")
 IGNORED = r"(model\.)?(vision|audio)_tokenizer\..*"  # of Apertus 1.5

@@ -17,7 +17,8 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, check_choice, check_form
 from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, pairs_of_llama
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("arctic",)
 GATES = ("w1", "w3", "w2")  # the names of gate, values and output

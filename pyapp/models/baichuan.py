@@ -17,7 +17,7 @@ from pyapp.nn.positions.linear_biases import slopes
 
 from .loading.config import DecoderConfig
 from .loading.gguf import Gguf, pairs_of_llama
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = ("baichuan",)
 DEEP = 40  # the layers of the models of 13B, by which llama.cpp knows them

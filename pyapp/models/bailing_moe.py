@@ -30,7 +30,8 @@ from .loading.gguf import (
     neighbouring_pairs,
     without_layers_ahead,
 )
-from .loading.weights import Stored, gated_experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("bailing_moe", "bailing_moe_v2")
 SECOND = "bailing_moe_v2"

@@ -26,8 +26,8 @@ from pyapp.nn.layers.linear import ResidualLinear
 
 from .loading.config import check_depth, check_fields, check_heads, object_of, read_config, require
 from .loading.sound_parts import codec_of, module_of_part
+from .loading.stored import Stored
 from .loading.weight_norms import normed_weights
-from .loading.weights import Stored
 
 MODEL_TYPES = ("bark",)
 SPEAKS = "stages"  # in pyapp.models.loading.voice

@@ -21,7 +21,7 @@ from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 from pyapp.nn.recurrent.state_space import causal_convolution
 
 from .loading.config import LIMITS, DecoderConfig, as_object, require
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = ("based",)
 FIELDS = {

@@ -19,7 +19,7 @@ from pyapp.nn.layers.gated import GatedFeedForward, gated
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import KEYS, NAMES, Gguf
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("bitnet",)
 PROJECTIONS = "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"

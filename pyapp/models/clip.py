@@ -13,8 +13,8 @@ from pyapp.engine import Tensor
 from pyapp.nn import Module
 from pyapp.nn.vision.towers import ProjectedTowers, TextTower, at_ends
 
+from .loading.stored import Stored, cut_apart
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
-from .loading.weights import Stored, cut_apart
 
 MODEL_TYPES = ("clip", "metaclip_2")
 IMAGE_PROCESSOR = "CLIP"  # of files that name none

@@ -28,7 +28,7 @@ from .loading.config import (
     require,
 )
 from .loading.gguf import EXPERTS, KEYS, NAMES, PATTERN, SHARED_EXPERTS, SIGMOID, WINDOW, Gguf, key_lengths, leading
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("cohere2_moe",)
 SOFTMAX = 1  # expert_gating_func of files

@@ -22,7 +22,7 @@ from pyapp.nn.parameter import new_parameter
 from .loading.architectures import architecture
 from .loading.config import object_of, require, stated
 from .loading.sound_parts import codec_of, module_of_part
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("csm",)
 SPEAKS = "frames"  # in pyapp.models.loading.voice

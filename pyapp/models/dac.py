@@ -20,8 +20,8 @@ from pyapp.nn.audio.sound_codes import Codes, DirectionQuantizer, Snake, check_c
 
 from .loading.codec_config import LARGEST, MOST_CODEBOOKS, MonoConfig, check_codec, check_numbers, check_sizes
 from .loading.config import check_fields, require
+from .loading.stored import Stored
 from .loading.weight_norms import normed_weights
-from .loading.weights import Stored
 
 MODEL_TYPES = ("dac", "dac_on_the_hub")
 BASE = "dac"

@@ -18,7 +18,7 @@ from pyapp.nn.layers.experts import SparseFeedForward
 
 from .loading.config import DecoderConfig, check_choice, check_positive, optional_object, require
 from .loading.gguf import KEYS, Gguf
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("dbrx",)
 EPSILON = 1e-5

@@ -27,7 +27,8 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from .loading.config import check_divides, layers_in, query_growth, require
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf, without_layers_ahead
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 # The layers of the published models that guess tokens ahead; a norm of A.X K1 that its layer without experts has not.
 IGNORED = r"(model\.)?layers\.((47|61|78)\..*|0\.post_mlp_layernorm\.weight)"

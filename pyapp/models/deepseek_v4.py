@@ -25,7 +25,8 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, check_kinds, check_positive, layers_in, require
-from .loading.weights import Stored, experts_apart, renaming
+from .loading.stored import Stored, renaming
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("deepseek_v4",)
 IGNORED = r"(model\.)?mtp\..*"  # the layers that guess tokens ahead

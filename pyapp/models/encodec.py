@@ -21,8 +21,8 @@ from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples
 
 from .loading.codec_config import MOST_CODEBOOKS, MOST_LAYERS, SeanetConfig
 from .loading.config import require
+from .loading.stored import Stored
 from .loading.weight_norms import normed_weights
-from .loading.weights import Stored
 
 MODEL_TYPES = ("encodec",)
 BASE = "encodec"

@@ -18,7 +18,8 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, SHARED_EXPERTS, Gguf, GgufForm
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("ernie4_5_moe",)
 IGNORED = r"(model\.)?mtp_.*"  # the layers that guess tokens ahead

@@ -31,7 +31,8 @@ from .loading.gguf import (
     leading,
     without_layers_ahead,
 )
-from .loading.weights import Stored, gated_experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("exaone_moe",)
 IGNORED = r"(model\.)?mtp\..*"  # the layers that guess tokens ahead

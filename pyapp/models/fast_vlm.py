@@ -20,8 +20,8 @@ from .loading.architectures import architecture
 from .loading.config import as_object, require
 from .loading.picture_text import PictureTextConfig
 from .loading.pictures_config import pair
+from .loading.stored import Stored
 from .loading.timm import family_of
-from .loading.weights import Stored
 
 MODEL_TYPES = ("fast_vlm",)
 IMAGE_PROCESSOR = "Llava"  # of files that name none

@@ -22,8 +22,8 @@ from pyapp.nn.positions.sinusoids import interleaved_sinusoids
 
 from .loading.architectures import architecture
 from .loading.config import FileConfig, check_depth, object_of, read_config, require
+from .loading.stored import Stored
 from .loading.weight_norms import normed_weights
-from .loading.weights import Stored
 
 MODEL_TYPES = ("fastspeech2_conformer", "fastspeech2_conformer_with_hifigan")
 SPEAKS = "durations"  # in pyapp.models.loading.voice

@@ -18,7 +18,8 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import SLIDING, DecoderConfig, check_choice, layer_types
-from .loading.weights import gated_experts_apart, renaming
+from .loading.stored import renaming
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("flint",)
 

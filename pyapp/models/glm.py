@@ -16,7 +16,7 @@ from pyapp.nn.layers.gated import JoinedGatedFeedForward
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import NAMES, Gguf, biases
-from .loading.weights import Stored, rows_of
+from .loading.stored import Stored, rows_of
 
 MODEL_TYPES = ("glm", "chatglm")
 IGNORED = r"transformer\.(rotary_pos_emb|vision)\..*"

@@ -32,7 +32,8 @@ from .loading.gguf import (
     refuse_windows,
     without_layers_ahead,
 )
-from .loading.weights import Stored, experts_apart, renaming, rows_of
+from .loading.stored import Stored, renaming, rows_of
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("glm4_moe", "dots1", "solar_open", "sarvam_moe")
 IGNORED = r"(model\.)?layers\.(46|92)\..*"  # the layers of the published models that guess tokens ahead

@@ -23,7 +23,8 @@ from .loading import picture_text
 from .loading.config import FileConfig, read_config, require
 from .loading.picture_text import GridConfig
 from .loading.pictures_config import pair
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("glm4v", "glm4v_moe", "glm46v", "glm_ocr")
 IMAGE_PROCESSOR = "Glm4v"  # of files that name none

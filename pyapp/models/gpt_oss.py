@@ -21,7 +21,7 @@ from pyapp.nn.layers.experts import ClampedExperts, Experts, RoutedFeedForward, 
 
 from .loading.config import DecoderConfig, check_choice, layer_types, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, WINDOW, Gguf, GgufForm, key_lengths
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("gpt_oss",)
 LIMIT, ALPHA = 7.0, 1.702  # of the published models' gates, which llama.cpp takes for granted

@@ -18,7 +18,7 @@ from pyapp.nn.positions.linear_biases import slopes
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import Gguf
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = ("gpt_refact",)
 STEP = 256  # the features of feed-forward parts are a multiple of it

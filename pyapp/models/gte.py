@@ -18,7 +18,7 @@ from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import LARGEST, LIMITS, optional_object, read_config, require, rope_parameters
 from .loading.encoder_config import RotaryEncoderConfig
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = ("gte", "new")
 BASE = "gte"  # the encoder's name in files with a head

@@ -20,7 +20,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import Parameter
 
 from .loading.config import DecoderConfig, check_positive, layers_in, require
-from .loading.weights import Stored, cut_apart, renaming
+from .loading.stored import Stored, cut_apart, renaming
 
 MODEL_TYPES = ("hrm_text",)
 MOST_CYCLES = 1 << 6

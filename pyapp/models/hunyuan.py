@@ -20,7 +20,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, check_choice, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, biases
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("hunyuan_v1_dense", "hunyuan_v1_moe", "maincoder")
 

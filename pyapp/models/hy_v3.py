@@ -28,7 +28,8 @@ from .loading.gguf import (
     leading,
     without_layers_ahead,
 )
-from .loading.weights import gated_experts_apart, renaming
+from .loading.stored import renaming
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("hy_v3",)
 IGNORED = r"(model\.)?layers\.80\..*"  # the layer that guesses tokens ahead

@@ -17,7 +17,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
 from .loading.gguf import TENSOR_SCALINGS, Gguf, biases, grouped_rows, pairs_of_llama
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("internlm2",)
 # The names of parameters in its own files.

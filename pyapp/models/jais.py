@@ -20,7 +20,7 @@ from pyapp.nn.positions.linear_biases import slopes
 
 from .loading.config import DecoderConfig, check_form, require
 from .loading.gguf import KEYS, NAMES, Gguf
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("jais",)
 IGNORED = r"(transformer\.)?relative_pe\.slopes"  # which follow from the number of heads

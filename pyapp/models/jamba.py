@@ -19,7 +19,8 @@ from pyapp.nn.recurrent.mamba import MambaMixer, MambaSettings
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, require
 from .loading.gguf import KEYS, MAMBA_FORMS, NAMES, Gguf, attending
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("jamba",)
 LARGEST_EXPANSION = 1 << 8

@@ -21,7 +21,7 @@ from pyapp.nn.encoders.rotary_encoder import RotaryEncoder
 from .loading.config import require, rope_parameters
 from .loading.encoder_config import RotaryEncoderConfig
 from .loading.gguf import ENCODER_KEYS, JOINED_QKV, ROTARY_ENCODER, Gguf, encoder_settings, rows_in
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = ("jina_embeddings_v3",)
 BASE = "roberta"  # the encoder's name in files with a head

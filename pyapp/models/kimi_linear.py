@@ -26,7 +26,8 @@ from pyapp.nn.recurrent.state_space import causal_convolution
 from .loading.config import LIMITS, check_choice, check_groups, check_kinds, layers_in, optional_object, require
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SHARED_EXPERTS, SIGMOID, Gguf, GgufForm, attending, leading
 from .loading.latent import LATENT_FORM, LatentConfig, latent_heads, latent_sizes
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("kimi_linear", "bailing_hybrid")
 LING = "bailing_hybrid"

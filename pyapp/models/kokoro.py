@@ -40,8 +40,8 @@ from .loading.codec_config import check_sizes
 from .loading.config import FileConfig, read_config, require
 from .loading.encoder_config import EncoderConfig
 from .loading.hifi_gan_config import LARGEST, check_hifi_gan
+from .loading.stored import Stored
 from .loading.weight_norms import normed_weights
-from .loading.weights import Stored
 
 MODEL_TYPES = ("kokoro",)
 SPEAKS = "styles"  # in pyapp.models.loading.voice

@@ -17,7 +17,8 @@ from pyapp.nn.layers.experts import Experts, GroupedRouter, RoutedFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import SLIDING, DecoderConfig, check_choice, layer_types, require
-from .loading.weights import gated_experts_apart, renaming
+from .loading.stored import renaming
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("kolibri1",)
 

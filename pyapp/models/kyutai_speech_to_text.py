@@ -20,7 +20,7 @@ from pyapp.nn.audio.synchronous import SynchronousModel
 from .loading.architectures import architecture
 from .loading.config import object_of, require, stated
 from .loading.sound_parts import MOST_CODEBOOKS, codec_of, module_of_part
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = ("kyutai_speech_to_text",)
 BASE = ""

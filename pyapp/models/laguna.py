@@ -43,7 +43,8 @@ from .loading.gguf import (
     key_lengths,
     leading,
 )
-from .loading.weights import Stored, gated_experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("laguna",)
 ROTARY = {

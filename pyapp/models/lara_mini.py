@@ -21,7 +21,8 @@ from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 
 from .loading.config import SLIDING, check_choice, layers_in, require
 from .loading.delta_config import ATTENTION, LINEAR, DeltaConfig
-from .loading.weights import Stored, gated_experts_apart, renaming, rows_of
+from .loading.stored import Stored, renaming, rows_of
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("lara_mini",)
 PATTERN = LINEAR, SLIDING, LINEAR, ATTENTION, SLIDING  # of layers, where a config.json says none

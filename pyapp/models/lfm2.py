@@ -21,7 +21,8 @@ from pyapp.nn.recurrent.short_convolution import ShortConvolution
 from .loading.config import LARGEST, LIMITS, DecoderConfig, check_choice, require
 from .loading.gguf import BIAS_FORM, KEYS, SIGMOID, Gguf, GgufForm, attending
 from .loading.qwen_experts import GGUF_KEYS
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("lfm2", "lfm2_moe")
 CONVOLUTION, ATTENTION = "conv", "full_attention"  # kinds of layers

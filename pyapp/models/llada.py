@@ -28,7 +28,7 @@ from .loading.gguf import (
     pairs_of_llama,
     with_mask,
 )
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("llada", "lladamoe")
 BLOCK_LENGTH = 32  # of the texts that its authors measured

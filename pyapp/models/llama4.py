@@ -22,7 +22,8 @@ from .loading import picture_text
 from .loading.config import require, rope_parameters
 from .loading.picture_text import PictureTextConfig
 from .loading.pictures_config import WIDEST, PatchConfig
-from .loading.weights import Stored, experts_transposed, with_experts_transposed
+from .loading.stored import Stored
+from .loading.stored_experts import experts_transposed, with_experts_transposed
 
 MODEL_TYPES = ("llama4",)
 IMAGE_PROCESSOR = "Llama4"  # of files that name none

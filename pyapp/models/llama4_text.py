@@ -19,7 +19,8 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, check_choice, require
 from .loading.gguf import KEYS, NAMES, Gguf, key_lengths
-from .loading.weights import Stored, experts_transposed, with_experts_transposed
+from .loading.stored import Stored
+from .loading.stored_experts import experts_transposed, with_experts_transposed
 
 MODEL_TYPES = ("llama4_text",)
 KINDS = ("full_attention", "chunked_attention")

@@ -531,7 +531,7 @@ def build(
         if dtype is None:
             model = _build_llama2c(checkpoint, progress, device)
         else:
-            from pyapp.models.loading.weights import convert_matrices, matrix_types
+            from pyapp.models.loading.matrix_types import convert_matrices, matrix_types
 
             matrix_types({}, dtype, {})  # an unknown type is refused before the weights are read
             model = _build_llama2c(checkpoint, progress, device)
@@ -587,7 +587,9 @@ def read_model(
     """A model of the class `kind` of an architecture's module, with the weights of a checkpoint. `group`: processes
     that compute it together.
     """
-    from pyapp.models.loading.weights import check_left, ignored_by, load_buffers, load_weights
+    from pyapp.models.loading.matching import check_left
+    from pyapp.models.loading.stored import ignored_by
+    from pyapp.models.loading.weights import load_buffers, load_weights
 
     config, model, stored = empty_model(module, kind, checkpoint, settings)
     base, renames = getattr(kind, "base_model_prefix", ""), getattr(module, "renamed", None)
@@ -624,12 +626,12 @@ def settings_name(checkpoint: Checkpoint) -> str:
 
 
 def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoint) -> Mapping[str, Any]:
-    """How a checkpoint stores the parameters of a model of an architecture's module (loading.weights.Stored)."""
+    """How a checkpoint stores the parameters of a model of an architecture's module (loading.stored.Stored)."""
     if hasattr(module, "GGUF") and is_llama_cpps(checkpoint):
-        from .loading import reading_gguf, weights
+        from .loading import reading_gguf, slots
 
         values = checkpoint.values  # type: ignore[attr-defined]
-        return reading_gguf.stored_in(module.GGUF, config, dict(weights.slots(model)), checkpoint.tensors, values)
+        return reading_gguf.stored_in(module.GGUF, config, dict(slots.slots(model)), checkpoint.tensors, values)
     found: Mapping[str, Any] = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
     return found
 

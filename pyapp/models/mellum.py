@@ -26,7 +26,7 @@ from .loading.config import (
 )
 from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, PATTERN, WINDOW, Gguf, key_lengths
 from .loading.qwen_experts import GGUF_KEYS
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("mellum",)
 IGNORED = r"(model\.)?mtp\..*"  # the layers that guess tokens ahead

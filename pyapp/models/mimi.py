@@ -22,7 +22,7 @@ from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples, count_
 
 from .loading.codec_config import MOST_CODEBOOKS, SeanetConfig, check_sizes
 from .loading.config import check_divides, check_heads, read_config, require, rope_parameters
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("mimi",)
 BASE = "mimi"

@@ -33,7 +33,8 @@ from .loading.config import (
     require,
 )
 from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, LENGTHS, NAMES, PATTERN, WINDOW, Gguf, without_layers_ahead
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("mimo_v2_flash",)
 IGNORED = r"(model\.)?mtp\..*"  # the layers that guess tokens ahead

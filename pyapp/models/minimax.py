@@ -20,7 +20,8 @@ from pyapp.nn.recurrent.state_space import chunked_scan
 
 from .loading.config import DecoderConfig, check_choice, check_form, check_kinds, layers_in, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, key_lengths
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("minimax", "minimax_text_01", "minimax_m1")
 IGNORED = r".*\.self_attn\.(slope_rate|query_decay|key_decay|diagonal_decay)"  # which follow from the layer's number

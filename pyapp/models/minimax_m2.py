@@ -15,7 +15,8 @@ from pyapp.nn.layers.experts import BiasedFeedForward, Experts, GroupedRouter
 
 from .loading.config import DecoderConfig, check_choice, require
 from .loading.gguf import BIAS_FORM, EXPERTS, HEAD_NORMS, KEYS, NAMES, SIGMOID, Gguf, key_lengths
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("minimax_m2",)
 # The layers that guess tokens ahead.

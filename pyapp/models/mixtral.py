@@ -15,7 +15,8 @@ from pyapp.nn.layers.experts import SparseFeedForward
 
 from .loading.config import DecoderConfig, check_choice
 from .loading.gguf import EXPERTS, KEYS, NAMES, TENSOR_SCALINGS, WINDOW, WITH_EXPERTS, Gguf, pairs_of_llama
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("mixtral",)
 

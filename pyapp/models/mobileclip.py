@@ -23,8 +23,8 @@ from pyapp.nn.vision.vision import check_pictures
 from .loading.architectures import architecture
 from .loading.config import object_of, read_config, require
 from .loading.pictures_config import pair
+from .loading.stored import Stored
 from .loading.towers_config import ClipTextConfig
-from .loading.weights import Stored
 
 MODEL_TYPES = ("mobileclip",)
 BASE = ""

@@ -22,7 +22,7 @@ from pyapp.text.tokenization.tokenizer import Tokenizer
 from .loading import phi_form, picture_text
 from .loading.config import as_object, optional_object
 from .loading.picture_text import PictureTextConfig
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = ("moondream1",)
 IMAGE_PROCESSOR = "Siglip"  # of files that name none

@@ -19,7 +19,8 @@ from pyapp.nn.recurrent.mamba2 import Mamba2Mixer, Mamba2Settings
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, check_divides, check_groups, require, step_limits
 from .loading.gguf import BIAS_FORM, KEYS, Gguf, attending, key_lengths, mamba2_forms, mamba2_names, pairs_of_llama
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("nemotron_h",)
 IGNORED = r"mtp\..*"  # the layers that guess tokens ahead

@@ -22,7 +22,7 @@ from pyapp.nn.parameter import new_parameter
 from .loading.config import FileConfig, check_heads, optional_object, read_config, require
 from .loading.gguf import ENCODER_KEYS, JOINED_QKV, ROTARY_ENCODER, Gguf, encoder_settings, rows_in
 from .loading.labels import Labelled
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = ("nomic_bert",)
 BASE = "nomic_bert"  # the encoder's name in files with a head

@@ -21,7 +21,7 @@ from pyapp.nn.recurrent.hybrid import HybridLanguageModel
 
 from .loading.config import layers_in
 from .loading.delta_config import ATTENTION, LINEAR, DeltaConfig
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("olmo_hybrid",)
 EPSILON = 1e-5  # of the norms of what states give

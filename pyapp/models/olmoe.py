@@ -17,7 +17,7 @@ from pyapp.nn.layers.experts import SparseFeedForward
 
 from .loading.config import DecoderConfig, check_choice
 from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, Gguf
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("olmoe", "flex_olmo")
 

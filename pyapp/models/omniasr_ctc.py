@@ -18,7 +18,7 @@ from pyapp.nn.audio.sound import MomentClassifier, SoundEncoder, SoundLayers, pl
 
 from .loading.config import object_of, read_config, require
 from .loading.sound_config import SoundConfig
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("omniasr_ctc",)
 BASE = ""

@@ -20,7 +20,8 @@ from pyapp.nn.layers.experts import ClampedExperts, RoutedFeedForward, Router
 
 from .loading.config import DecoderConfig, check_choice, check_padding, require
 from .loading.labels import Labelled
-from .loading.weights import Stored, experts_transposed, with_experts_transposed
+from .loading.stored import Stored
+from .loading.stored_experts import experts_transposed, with_experts_transposed
 
 MODEL_TYPES = ("openai_privacy_filter",)
 BASE = "model"  # the encoder's name in files with a head

@@ -24,7 +24,7 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import CachedMemory, Fix
 
 from .loading.config import check_fields, check_heads, object_of, read_config, require, stated
 from .loading.sound_parts import CODEC, TEXT, CodesConfig, check_code_decoder, part_config, part_of, stored_codec
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("parler_tts",)
 SPEAKS = "descriptions"  # in pyapp.models.loading.voice

@@ -17,7 +17,7 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from .loading import phi_form
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, NAMES, Gguf
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("phi", "phi-msft", "mixformer-sequential")
 

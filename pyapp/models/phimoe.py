@@ -17,7 +17,8 @@ from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, TENSOR_SCALINGS, WINDOW, Gguf
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("phimoe",)
 CHOSEN = 2  # experts of a token

@@ -16,7 +16,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import NAMES, Gguf
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = ("qwen",)
 FIELDS = {"layer_norm_epsilon": "rms_norm_eps", "seq_length": "max_position_embeddings", "kv_channels": "head_dim"}

@@ -17,7 +17,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from .loading.config import layer_types
 from .loading.gguf import DENSE_LAYERS, EXPERTS, KEYS, NAMES, WINDOWS, Gguf
 from .loading.qwen_experts import GGUF_KEYS, SHARED_EXPERT, QwenExpertsConfig, to_gguf
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("qwen2_moe",)
 

@@ -29,7 +29,8 @@ from pyapp.vision.processors.patches import as_videos
 from .loading import picture_text
 from .loading.config import FileConfig, read_config, require
 from .loading.picture_text import GridConfig
-from .loading.weights import Stored, experts_apart, experts_transposed
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart, experts_transposed
 
 MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
 IGNORED = r"(model\.)?mtp\..*"  # what guesses several tokens at once

@@ -12,7 +12,7 @@ from pyapp.nn.decoders.expert_blocks import HeadNormBlock
 
 from .loading.gguf import DENSE_LAYERS, EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOWS, Gguf, with_sections
 from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("qwen3_moe",)
 

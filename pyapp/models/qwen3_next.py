@@ -36,7 +36,7 @@ from .loading.gguf import (
     without_layers_ahead,
 )  # fmt: skip
 from .loading.qwen_experts import GGUF_KEYS, SHARED_EXPERT
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe")
 # The tensors of a model that also sees pictures, and those that guess several tokens at once.

@@ -41,7 +41,8 @@ from .loading.architectures import architecture, seeing_architecture
 from .loading.config import as_object, object_of, require
 from .loading.omni_speech_config import NEWER_CODES, NEWER_TOKENS, TOKENS, OmniSpeechConfig
 from .loading.sound_text import EncoderConfig, SoundTextConfig
-from .loading.weights import Stored, gated_experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("qwen2_5_omni", "qwen2_5_omni_thinker", "qwen3_omni_moe", "qwen3_omni_moe_thinker")
 SPEAKS = "replies"  # in pyapp.models.loading.voice

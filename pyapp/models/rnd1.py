@@ -26,7 +26,7 @@ from .loading.gguf import (
     with_mask,
 )
 from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
-from .loading.weights import gated_experts_apart
+from .loading.stored_experts import gated_experts_apart
 
 MODEL_TYPES = ("rnd1",)
 

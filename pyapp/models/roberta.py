@@ -33,7 +33,7 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import Memory
 from .loading.config import require
 from .loading.encoder_config import DecoderPart, EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
-from .loading.weights import Stored, cut_apart
+from .loading.stored import Stored, cut_apart
 
 MODEL_TYPES = (
     "roberta",

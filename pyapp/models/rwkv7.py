@@ -25,7 +25,7 @@ from pyapp.nn.recurrent.recurrent import RecurrentLanguageModel, StateText, toke
 from .loading.config import FileConfig, check_divides, read_config, require
 from .loading.gguf import Gguf, GgufForm
 from .loading.rwkv_files import sizes_of, version_of
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("rwkv7",)
 # The first layer has no part of the values of a layer before it; some files have it, and readers ignore it.

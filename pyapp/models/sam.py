@@ -29,9 +29,9 @@ from pyapp.nn.vision.vision import check_pictures
 from .loading import segment_anything
 from .loading.config import optional_object, read_config, require
 from .loading.masks_config import LAYER_RATE, MaskConfig, PromptConfig
+from .loading.stored import Stored
 from .loading.tiny_vit_config import MobileSamVisionConfig
 from .loading.towers_config import SamVisionConfig
-from .loading.weights import Stored
 
 MODEL_TYPES = ("sam", "mobile_sam", "sam_hq")
 IMAGE_PROCESSOR = "Sam"  # of files that name none

@@ -16,7 +16,8 @@ from pyapp.nn.layers.experts import Experts, GroupedRouter
 
 from .loading.config import DecoderConfig, check_choice, layers_in, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, SIGMOID, Gguf, key_lengths
-from .loading.weights import Stored, experts_apart
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 
 MODEL_TYPES = ("smallthinker",)
 WINDOW, EVERY = 4096, 4  # in GGUF files: the window, of layers but every fourth, the first included

@@ -21,8 +21,8 @@ from pyapp.nn.encoders.encoders import attend
 
 from .loading.codec_config import MOST_CODEBOOKS, MonoConfig, check_codec, check_numbers, check_sizes
 from .loading.config import check_fields, require
+from .loading.stored import Stored
 from .loading.weight_norms import normed_weights
-from .loading.weights import Stored
 
 MODEL_TYPES = ("snac",)
 BASE = "snac"

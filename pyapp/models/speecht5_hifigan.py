@@ -14,8 +14,8 @@ from pyapp.nn.audio.hifi_gan import HifiGan
 
 from .loading.config import FileConfig, require
 from .loading.hifi_gan_config import LARGEST, check_hifi_gan
+from .loading.stored import Stored
 from .loading.weight_norms import normed_weights
-from .loading.weights import Stored
 
 MODEL_TYPES = ("speecht5_hifigan", "hifigan")  # the second is that of older files
 BASE = ""

@@ -49,7 +49,7 @@ from .loading.gguf import (
     leading,
     without_layers_ahead,
 )
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("step3p5",)
 FIELDS = {  # of the first config.json

@@ -15,8 +15,9 @@ from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.sequence_to_sequence.t5 import T5, Dense, Stack, T5Encoder
 
 from .loading.config import LIMITS, require
+from .loading.stored import Stored
+from .loading.stored_experts import experts_apart
 from .loading.t5_config import T5Config, t5_adapted
-from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("switch_transformers",)
 BASE = "transformer"  # what some files put before the names

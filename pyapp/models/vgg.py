@@ -16,7 +16,7 @@ from pyapp.nn.vision.vision import ImageModel, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers
-from .loading.weights import Stored
+from .loading.stored import Stored
 
 MODEL_TYPES = ("vgg",)
 IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none

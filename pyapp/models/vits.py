@@ -25,8 +25,8 @@ from pyapp.nn.parameter import new_parameter
 
 from .loading.config import FileConfig, check_divides, require
 from .loading.hifi_gan_config import LARGEST, MOST_LAYERS, check_hifi_gan
+from .loading.stored import Stored
 from .loading.weight_norms import normed_weights
-from .loading.weights import Stored
 
 MODEL_TYPES = ("vits",)
 BASE = "vits"

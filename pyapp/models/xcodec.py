@@ -23,8 +23,8 @@ from pyapp.nn.audio.sound_codes import Codes, check_codes, check_samples, count_
 from .loading.architectures import architecture
 from .loading.codec_config import LARGEST, MOST_CODEBOOKS, check_codec, check_numbers, check_sizes
 from .loading.config import FileConfig, object_of, read_config, require
+from .loading.stored import Stored
 from .loading.weight_norms import normed_weights
-from .loading.weights import Stored
 
 MODEL_TYPES = ("xcodec",)
 BASE = "xcodec"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import pyapp
-from pyapp.models.loading.weights import join
+from pyapp.models.loading.joining import join
 from pyapp.nn import quantize
 from pyapp.text.generation.generate import Session
 from tests.models.decoder_configs import OTHER_DEVICE

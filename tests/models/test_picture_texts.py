@@ -21,7 +21,7 @@ from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models._index import SEEING
 from pyapp.models.load import read_model
-from pyapp.models.loading.weights import ignored_by
+from pyapp.models.loading.stored import ignored_by
 from pyapp.nn.vision_language.picture_text import Seen, grid_positions, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 from tests.models.picture_text_configs import (

@@ -76,6 +76,7 @@ def run(data: bytes) -> None:
     [
         ([b.node("Constant", [], ["s"], value_ints=[7, 9]), b.node("Reshape", ["x", "s"], ["y"], "bend")],
             "'bend'.*7, 9"),
+        ([b.node("Split", ["x"], ["y"], num_outputs=1 << 30)], "num_outputs is 1,073,741,824, the node has 1 outputs"),
         ([b.node("Constant", [], ["s"], value_ints=[1 << 40, 1 << 20]), b.node("Expand", ["x", "s"], ["y"])],
             "Expand|broadcast"),
         ([b.node("Constant", [], ["s"], value_ints=[1 << 45]), b.node("ConstantOfShape", ["s"], ["y"])],

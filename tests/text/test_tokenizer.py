@@ -215,6 +215,11 @@ def test_malformed_documents() -> None:
         (json.dumps({"model": model, "decoder": {"type": "CTC"}}), ModelError, "'CTC'"),
         (json.dumps({"model": model, "decoder": {"type": "Replace"}}), FileFormatError, "pattern"),
         (json.dumps({"model": model, "post_processor": {"single": [{}]}}), FileFormatError, "SpecialToken"),
+        (
+            json.dumps({"model": model, "post_processor": {"single": [{"Sequence": {}}] * 65}}),
+            FileFormatError,
+            "65 parts and tokens",
+        ),
     ]
     for text, error, message in cases:
         with pytest.raises(error, match=message):

@@ -20,7 +20,7 @@ from pyapp.nn.layers.convolution import BlockConv2d
 from pyapp.nn.parameter import new_parameter
 
 from ..loading.config import check_fields, read_config, require
-from ..loading.weights import Stored
+from ..loading.stored import Stored
 from .autoencoder import LEAST, MOST, check_latents, check_pixels
 from .schedules import Noise
 from .unet import WIDEST

@@ -13,7 +13,7 @@ from pyapp.engine import Tensor, ops, quant
 from pyapp.formats.checkpoint import Checkpoint
 
 from ..loading.config import require
-from ..loading.weights import Stored
+from ..loading.stored import Stored
 from .flux import Flux
 from .flux2 import Flux2
 from .joint import LastNorm

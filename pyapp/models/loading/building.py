@@ -21,7 +21,8 @@ from .heads import FEATURES
 from .labels import labels_of
 from .quantised.methods import as_floats
 from .sentence_folders import PROJECTION
-from .weights import IGNORED, base_of, ignored_by, load_buffers, load_weights
+from .stored import IGNORED, base_of, ignored_by
+from .weights import load_buffers, load_weights
 
 DEVIATION = 0.02  # of new layers' matrices, where config.json says no initializer_range
 # Classes in `auto_map` of language models that see the whole text: that of GTE-Qwen2 and Stella.

@@ -18,8 +18,11 @@ from pyapp.nn import Module
 from pyapp.nn.positions.rotary import rotary_frequencies
 
 from .gguf import BETAS, LENGTHS, NEVER, TENSOR_SCALINGS, Gguf, ordering, yarn_growth
+from .matching import plans_of
+from .reading import read_plan
 from .reading_gguf import is_vector
-from .weights import Slot, Stored, plans_of, read_plan
+from .slots import Slot
+from .stored import Stored
 
 
 class AsGguf(Checkpoint):

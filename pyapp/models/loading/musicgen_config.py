@@ -10,8 +10,8 @@ from pyapp.formats.checkpoint import TensorInfo
 
 from .config import check_fields, object_of, read_config, require
 from .sound_parts import CODEC, TEXT, CodesConfig, check_code_decoder, part_config
+from .stored import Stored
 from .weight_norms import normed_weights
-from .weights import Stored
 
 IGNORED = (
     r"audio_encoder\.quantizer\.layers\.\d+\.codebook\.(inited|cluster_size|embed_avg)|"

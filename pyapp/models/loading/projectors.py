@@ -29,7 +29,9 @@ from .gguf import Gguf, GgufForm, neighbouring_pairs
 from .image_processors import usual_processor
 from .picture_text import TASK
 from .reading_gguf import stored_in
-from .weights import IGNORED, Stored, load_weights, slots
+from .slots import slots
+from .stored import IGNORED, Stored
+from .weights import load_weights
 
 ARCHITECTURE = "clip"
 LAYER, BLOCK = "vision_tower.encoder.layers.{}.", "v.blk.{}."

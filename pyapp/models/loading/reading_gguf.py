@@ -28,7 +28,8 @@ from .gguf import (
     path_and_layer,
     yarn_growth,
 )
-from .weights import Slot, Stored
+from .slots import Slot
+from .stored import Stored
 
 ANY_TENSOR = "output_norm.weight"  # that all files have
 

@@ -15,7 +15,7 @@ from pyapp.formats import Checkpoint
 from pyapp.formats.checkpoint import TensorInfo
 
 from .masks_config import LAYER_RATE
-from .weights import Stored
+from .stored import Stored
 
 OWN = "image_encoder."  # the first part of the names that Hugging Face's files do not have
 UNSTRIDED = (320, 448, 576)  # channels of MobileSAM's stages that keep the sides of the one before

@@ -37,7 +37,8 @@ from pyapp.nn.parameter import skip_initialization
 from pyapp.text.tokenization.whitespace_tokenizer import FILE as WORD_LIST
 from pyapp.text.tokenization.whitespace_tokenizer import WhitespaceTokenizer
 
-from .weights import Stored, load_weights
+from .stored import Stored
+from .weights import load_weights
 
 SETTINGS = "config_sentence_transformers.json"
 LIMITS = re.compile(r"sentence_[\w-]+_config\.json")  # of the encoder, by its architecture's name

@@ -28,7 +28,8 @@ from pyapp.text.tokenization.tokenizer_files import MERGES, load_tokenizer
 
 from .architectures import architecture
 from .quantised.methods import as_floats
-from .weights import base_of, ignored_by, load_buffers, load_weights
+from .stored import base_of, ignored_by
+from .weights import load_buffers, load_weights
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device

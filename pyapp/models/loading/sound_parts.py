@@ -12,7 +12,7 @@ from pyapp.formats.checkpoint import TensorInfo
 
 from .architectures import architecture, architecture_for
 from .config import object_of, require
-from .weights import Stored
+from .stored import Stored
 
 TEXT, CODEC = "text_encoder", "audio_encoder"
 MOST_CODEBOOKS, MOST_POSITIONS = 64, 1 << 20

@@ -21,8 +21,8 @@ from . import imagenet, timm_networks
 from .config import as_object, optional_object, require
 from .labels import LARGEST
 from .pictures_config import TIMM_RESNETS, WIDTHS
+from .stored import Stored
 from .timm_blocks import described
-from .weights import Stored
 
 RESAMPLING = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "random": 2}
 # Arguments that change training only, or that config.json says elsewhere.

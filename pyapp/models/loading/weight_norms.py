@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pyapp.engine import Tensor
 from pyapp.formats.checkpoint import TensorInfo
 
-from .weights import Stored
+from .stored import Stored
 
 # The names of a weight's norms and direction: of today, and of older files.
 NORMS = (("parametrizations.weight.original0", "parametrizations.weight.original1"), ("weight_g", "weight_v"))

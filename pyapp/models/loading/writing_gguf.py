@@ -33,8 +33,8 @@ from .gguf_view import AsGguf, turned
 from .heads import own_task
 from .quantised.methods import as_floats, unquantised
 from .sentence_folders import sentence_parts
+from .stored import base_of, ignored_by
 from .task_files import MORE_FILES
-from .weights import base_of, ignored_by
 
 # Fields that readers find in the tensors, or that tell nothing of the outputs.
 UNSAID = ("tie_word_embeddings", "pad_token_id", "id2label", "label2id")

@@ -154,7 +154,9 @@ def split(x: Any, sizes: Any = None, *, axis: int = 0, num_outputs: int | None =
     """Parts along an axis: of the sizes given, else equal ones, the last one smaller."""
     if sizes is not None:
         return tuple(parts_of(x, ints(sizes), axis))
-    return _equal_parts(x, axis, num_outputs or outputs)
+    if num_outputs not in (None, outputs):
+        raise ValueError(f"num_outputs is {num_outputs:,}, the node has {outputs:,} outputs")
+    return _equal_parts(x, axis, outputs)
 
 
 @operator("Split")

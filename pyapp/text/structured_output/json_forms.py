@@ -91,7 +91,7 @@ SHUFFLED = 6  # different items that come in any order; more come in the order o
 MOST_ITEMS = 300  # that are counted in an array
 LAST_DIGIT, EXACT = Decimal(1).scaleb(-DIGITS), Context(prec=3 * DIGITS)
 MOST_SCHEMAS = 20_000  # that are read: references to one another multiply
-MOST_STATES = NFA_STATES  # of the strings and numbers that are read: others than these are refused before they take long
+MOST_STATES = NFA_STATES  # of the strings and numbers that are read, together
 NESTING = 4  # of values of which the schema says nothing, and of a reference in itself
 
 SPACE = optional(literal(" "))

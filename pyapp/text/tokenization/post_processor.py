@@ -13,7 +13,7 @@ from pyapp.dataclass import dataclass
 from pyapp.formats.safe_json import malformed
 
 LARGEST_ID = 1 << 22  # larger ids are not plausible, and a list of them would waste memory
-PARTS_LIMIT = 64  # of a template
+PARTS_LIMIT = 64  # of a template, and special tokens in all of them: each could repeat the text
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,10 @@ def _read(settings: Mapping[str, Any] | None, number_of: Mapping[str, int]) -> P
         return PostProcessor(single, (*single, Part(0, sep), Part(0, text=1), Part(0, sep)))
     given = {name: tuple(map(_id, entry["ids"])) for name, entry in (settings.get("special_tokens") or {}).items()}
     parts = [tuple(_part(entry, given, number_of) for entry in settings.get(name) or ()) for name in ("single", "pair")]
+    for name, template in zip(("single", "pair"), parts, strict=True):
+        count = sum(max(1, len(part.ids)) for part in template)
+        if count > PARTS_LIMIT:
+            raise ValueError(f"its template {name!r} has {count:,} parts and tokens, expected at most {PARTS_LIMIT}")
     return PostProcessor(parts[0] or (FIRST,), parts[1] or (FIRST, SECOND))
 
 
