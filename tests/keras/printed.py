@@ -166,6 +166,7 @@ def configurations(keras: Any) -> list[str]:
         layers.Add(), layers.Concatenate(), layers.Identity(), layers.Dense(2), layers.Flatten(), layers.Cropping2D(),
         layers.Conv2D(2, 3), layers.AveragePooling1D(2), layers.MaxPooling2D(3), layers.GlobalMaxPooling2D(),
         layers.ZeroPadding1D((1, 2)), layers.ZeroPadding2D(), layers.SimpleRNN(2), layers.LSTM(2),
+        layers.Conv1D(2, 3, padding="SAME"), layers.MelSpectrogram(),
         losses.MeanSquaredError(), losses.BinaryCrossentropy(), losses.Dice(), metrics.Mean(), metrics.AUC(name="auc"),
         metrics.MeanSquaredError(dtype="float64"), metrics.MeanIoU(2), metrics.Precision(),
     ]  # fmt: skip
