@@ -867,6 +867,8 @@ class Layer(Configured, Module):
                 value = whole  # a number for every dim, as Keras writes it
             if key == "data_format" and value is None:
                 value = SETTINGS.data_format
+            if key == "padding" and isinstance(value, str):
+                value = value.lower()
             if (key in _UNWRITTEN and value == _UNWRITTEN[key]) or (value is None and key in self.unwritten):
                 continue
             part = next((part for end, part in _BY_KEY.items() if key.endswith(end)), None)

@@ -401,10 +401,12 @@ def number_of_steps(value: Any) -> int:
     return int(value)
 
 
-def scaling_of(values: Any) -> dict[str, float]:
-    """The numbers of the scaling of losses that a file has. ValueError, or another one of _DAMAGE, for others."""
+def scaling_of(values: Any) -> dict[str, Any]:
+    """The numbers of the scaling of losses that a file has, and the learning rates of several optimisers, a list.
+    ValueError, or another one of _DAMAGE, for others."""
     found = dict(values)
-    if not all(type(number) in (int, float) and 0 <= number < 1 << 63 for number in found.values()):
+    numbers = [one for key, value in found.items() for one in (value if key == "learning_rates" else [value])]
+    if not all(type(number) in (int, float) and 0 <= number < 1 << 63 for number in numbers):
         raise ValueError(f"{values!s:.60} are no numbers of a scaling")
     return found
 

@@ -78,6 +78,8 @@ from .losses import (
 from .losses import (
     squared_hinge as squared_hinge,
 )
+from .masking import mask_of as _mask_of
+from .masking import masked_weights as _masked_weights
 
 
 def _pair(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
@@ -102,6 +104,15 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
     return (2 * both / (spread + (mean_a - mean_b).square() + 1e-7)).mean(axis)
 
 
+class _MeanOfLoss(MeanMetricWrapper):
+    """The mean of a loss. Where examples have weights, those that the loss masks (`ignore_class`) weigh nothing."""
+
+    def gather(self, values: Tensor, sample_weight: Any = None) -> None:
+        if sample_weight is not None:
+            sample_weight = _masked_weights(sample_weight, _mask_of(values), self.dtype, mean=False)
+        super().gather(values, sample_weight)
+
+
 def _of_loss(
     name: str, fn: Callable[..., Tensor], own_name: str | None = None, **defaults: Any
 ) -> type[MeanMetricWrapper]:
@@ -115,7 +126,7 @@ def _of_loss(
 
     return type(
         name,
-        (MeanMetricWrapper,),
+        (_MeanOfLoss,),
         {"__init__": __init__, "__doc__": f"The mean of {fn.__name__}.", "__module__": __name__},
     )
 

@@ -169,6 +169,7 @@ def gelu(x: Tensor, approximate: bool = True) -> Tensor:
 
 def normalize(x: Tensor, axis: Any = -1, order: float = 2, epsilon: float | None = None) -> Tensor:
     """x divided by its norm along an axis."""
+    x = as_tensor(x)
     x = x if x.dtype.is_floating_point or x.dtype.is_complex else x.to(floatx())
     return F.normalize(x, order, axis, EPSILON if epsilon is None else epsilon)
 
@@ -237,6 +238,7 @@ def dot_product_attention(
 
 def binary_crossentropy(target: Tensor, output: Tensor, from_logits: bool = False) -> Tensor:
     """-log of the probability of each label."""
+    target, output = as_tensor(target), as_tensor(output)
     if from_logits:
         return F.binary_cross_entropy_with_logits(output, target.to(output.dtype), reduction="none")
     p, t = output.clamp(1e-7, 1 - 1e-7), target.to(output.dtype)

@@ -117,12 +117,12 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def concatenate(xs: Any, axis: int = 0) -> Tensor:
     """Tensors joined along an axis that they have."""
-    return pyapp.cat(list(xs), axis)
+    return pyapp.cat([as_tensor(x) for x in xs], axis)
 
 
 def stack(x: Any, axis: int = 0) -> Tensor:
     """Tensors of one shape joined along a new axis."""
-    return pyapp.stack(list(x), axis)
+    return pyapp.stack([as_tensor(one) for one in x], axis)
 
 
 def expand_dims(x: Any, axis: Any) -> Tensor:
@@ -170,7 +170,7 @@ def split(x: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
 
 def take(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
     """The entries at `indices` along an axis, negative ones from the end; of all elements as a vector for None."""
-    ids = as_tensor(indices).to("int64")
+    x, ids = as_tensor(x), as_tensor(indices).to("int64")
     if axis is None:
         return x.reshape(-1)[ids]
     ids = pyapp.where(ids < 0, ids + x.shape[axis], ids)
@@ -201,7 +201,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: float |
 
 def roll(x: Tensor, shift: Any, axis: Any = None) -> Tensor:
     """Elements moved along an axis or several; what leaves at the end comes in at the beginning."""
-    return pyapp.roll(x, shift, axis)
+    return pyapp.roll(as_tensor(x), shift, axis)
 
 
 def flip(x: Tensor, axis: Any = None) -> Tensor:
@@ -218,9 +218,9 @@ def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
 
 def take_along_axis(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
     """x at indices along an axis; the other dims of both are broadcast, as NumPy does it."""
-    ids = as_tensor(indices).to("int64")
+    x, ids = as_tensor(x), as_tensor(indices).to("int64")
     if axis is None:
-        return x.reshape(-1).gather(0, ids.reshape(-1))
+        x, ids, axis = x.reshape(-1), ids.reshape(-1), 0
     at = dim_of(axis, x.ndim)
     if ids.ndim != x.ndim:
         raise ValueError(
@@ -234,7 +234,7 @@ def take_along_axis(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
 
 def unstack(x: Tensor, num: int | None = None, axis: int = 0) -> list[Tensor]:
     """The entries along an axis, without it."""
-    return list(x.unbind(axis))
+    return list(as_tensor(x).unbind(axis))
 
 
 def copy(x: Tensor) -> Tensor:
@@ -259,8 +259,10 @@ def ndim(x: Any) -> int:
 
 
 def round(x: Tensor, decimals: int = 0) -> Tensor:
-    """Rounded to so many decimals, halves to even."""
+    """Rounded to so many decimals, halves to even; whole numbers stay whole."""
     x = as_tensor(x)
+    if decimals and not x.dtype.is_floating_point:
+        return x if decimals > 0 else pyapp.round(x.to("float64"), decimals=decimals).to(x.dtype)
     return pyapp.round(x, decimals=decimals) if decimals else pyapp.round(x)
 
 

@@ -75,12 +75,19 @@ class _Windows(BatchedSource):
         return x if self.targets is None else (x, self.targets[places])
 
 
+def _check_format(name: str, format: str | None) -> None:
+    """ValueError for a form of datasets that Keras does not have either."""
+    if format not in (None, "tf", "grain"):
+        raise ValueError(f"{name}: format is tf or grain, whose place a dataset of pyapp takes, not {format!r}")
+
+
 def timeseries_dataset_from_array(
     data: Any, targets: Any, sequence_length: int, sequence_stride: int = 1, sampling_rate: int = 1,
     batch_size: int = 128, shuffle: bool = False, seed: int | None = None, start_index: int | None = None,
-    end_index: int | None = None,
+    end_index: int | None = None, format: str | None = None,
 ) -> BatchedSource:  # fmt: skip
     """Windows of a series (T, ...) as batches: x (B, sequence_length, ...), and the target of each first step."""
+    _check_format("timeseries_dataset_from_array", format)
     count = len(data)
     first, last = start_index or 0, count if end_index is None else end_index
     if not 0 <= first < last <= count:
@@ -134,8 +141,7 @@ class _FolderOfClasses:
         root = Path(directory)
         if not root.is_dir():
             raise FileNotFoundError(f"{name}: there is no folder {root}")
-        if format not in (None, "tf", "grain"):
-            raise ValueError(f"{name}: format is tf or grain, whose place a dataset of pyapp takes, not {format!r}")
+        _check_format(name, format)
         if label_mode not in ("int", "binary", "categorical", None):
             raise ValueError(f"label_mode is int, binary, categorical or None, not {label_mode!r}")
         if (validation_split is None) != (subset is None) or subset not in ("training", "validation", "both", None):

@@ -48,7 +48,7 @@ def shown(value: Any) -> str:
     """A number as Keras prints it."""
     if not isinstance(value, (int, float)):
         return "[" + ", ".join(map(shown, value)) + "]"
-    return f"{value:.4f}" if abs(value) > 1e-3 or value == 0 else f"{value:.4e}"
+    return f"{value:.4f}" if abs(value) >= 1e-3 else f"{value:.4e}"  # Keras has 0.001 as float32, which is larger
 
 
 class ProgressBar:

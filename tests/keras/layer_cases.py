@@ -281,3 +281,65 @@ def reversible_embedding(keras: Any) -> Any:
     ):
         found += [with_numbers(keras, layer, ids), layer(vectors, reverse=True)]
     return found
+
+
+@case("masked recurrent layers of short floats")
+def masked_in_short_floats(keras: Any) -> Any:
+    layers, x, found = keras.layers, noise(2, 4, 3), []
+    mask = keras.ops.convert_to_tensor(np.array([[True, True, False, False], [False, False, True, True]]))
+    for kind in (layers.LSTM, layers.GRU, layers.SimpleRNN):
+        layer = kind(2, return_sequences=True, return_state=True, dtype="mixed_float16")
+        layer.build((2, 4, 3))
+        start(layer, 5)
+        found.append(list(layer(x, mask=mask)))
+    return found
+
+
+@case("Bidirectional without a merge, with states")
+def both_ways_with_states(keras: Any) -> Any:
+    layer = keras.layers.Bidirectional(keras.layers.LSTM(2, return_sequences=True, return_state=True), merge_mode=None)
+    layer.build((2, 4, 3))
+    start(layer, 5)
+    return list(layer(noise(2, 4, 3)))
+
+
+@case("Discretization")
+def ranges(keras: Any) -> Any:
+    """Boundaries that are chosen of one array and of batches, and outputs in the layer's dtype."""
+    layers, found = keras.layers, []
+    for batches, settings in (
+        ([noise(900)], {"num_bins": 5}),
+        ([noise(70), noise(2, 95, seed=1), noise(3, seed=2)], {"num_bins": 4, "epsilon": 0.05}),
+        ([noise(9)], {"num_bins": 3}),
+    ):
+        layer = layers.Discretization(**settings)
+        if keras.__name__ == "keras":  # its adapt needs TensorFlow
+            layer.reset_state()
+            for batch in batches:
+                layer.update_state(batch)
+            layer.finalize_state()
+        else:
+            layer.adapt(batches)
+        found.append(layer.bin_boundaries)
+    for mode in ("int", "one_hot", "multi_hot", "count"):
+        made = layers.Discretization([-0.5, 0.0, 0.5], output_mode=mode, dtype="float16")
+        found.append(made(np.array([[-0.7, 0.5], [0.0, 0.2]], "float32")))
+    return found
+
+
+@case("MaxNumBoundingBoxes")
+def number_of_boxes(keras: Any) -> Any:
+    found = []
+    for most in (2, 5):
+        layer = keras.layers.MaxNumBoundingBoxes(most, fill_value=-1, bounding_box_format="xyxy")
+        boxes = {"boxes": noise(2, 3, 4), "labels": np.array([[1, 2, 3], [4, 5, 6]])}
+        y = layer({"images": pictures(), "bounding_boxes": boxes})["bounding_boxes"]
+        found += [y["boxes"], y["labels"]]
+    return found
+
+
+@case("a metric with weights and a class that does not count")
+def weighted_without_a_class(keras: Any) -> Any:
+    metric = keras.metrics.SparseCategoricalCrossentropy(ignore_class=0)
+    metric.update_state(np.array([0, 1, 2, 0]), pictures(1.0, (4, 3)), sample_weight=np.array([1.0, 2.0, 0.5, 3.0]))
+    return metric.result()

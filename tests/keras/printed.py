@@ -150,6 +150,11 @@ def lines_of_callbacks(keras: Any) -> list[str]:
             shown(lambda: model.evaluate(x, y, verbose=2)),
             shown(lambda: model.predict(x, verbose=2)),
         ]
+        model.compile("adam", "mse", metrics=["accuracy"])  # a rate of 0.001, and an accuracy of 0
+        model.set_weights([np.zeros((2, 1), "float32"), np.ones(1, "float32")])
+        texts.append(
+            shown(lambda: model.fit(x, y * 0, verbose=2, callbacks=[calls.LearningRateScheduler(lambda _, rate: rate)]))
+        )
     return [re.sub(r"\d+s - \S+/(step|epoch)", "TIME", text.replace(folder, "FOLDER")) for text in texts]
 
 
@@ -161,6 +166,7 @@ def configurations(keras: Any) -> list[str]:
         layers.Add(), layers.Concatenate(), layers.Identity(), layers.Dense(2), layers.Flatten(), layers.Cropping2D(),
         layers.Conv2D(2, 3), layers.AveragePooling1D(2), layers.MaxPooling2D(3), layers.GlobalMaxPooling2D(),
         layers.ZeroPadding1D((1, 2)), layers.ZeroPadding2D(), layers.SimpleRNN(2), layers.LSTM(2),
+        layers.Conv1D(2, 3, padding="SAME"), layers.MelSpectrogram(),
         losses.MeanSquaredError(), losses.BinaryCrossentropy(), losses.Dice(), metrics.Mean(), metrics.AUC(name="auc"),
         metrics.MeanSquaredError(dtype="float64"), metrics.MeanIoU(2), metrics.Precision(),
     ]  # fmt: skip

@@ -94,6 +94,11 @@ class _ConvLSTM(DataFormatLayer, RNN):
         )  # fmt: skip
         self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
 
+    def settings(self) -> dict[str, Any]:
+        """The arguments, with a number for each dim of space, as Keras writes them."""
+        names = ("kernel_size", "strides", "dilation_rate", "padding")
+        return {**super().settings(), **{name: getattr(self.cell, name) for name in names}}
+
     def _check(self, sequences: Tensor) -> None:
         if sequences.ndim != self.rank + 3:
             raise ValueError(

@@ -15,7 +15,7 @@ from ..bounding_boxes import FORMATS, clip_to_image_size, convert_format
 from ..call_state import inherited_training
 from .channels import DataFormatLayer
 
-__all__ = ["CenterCrop", "Resizing"]
+__all__ = ["CenterCrop", "MaxNumBoundingBoxes", "Resizing"]
 
 MODES = {"bilinear": "bilinear", "nearest": "nearest-exact", "bicubic": "bicubic"}
 _PARTS = ("images", "labels", "segmentation_masks", "bounding_boxes")
@@ -335,3 +335,26 @@ class CenterCrop(PictureLayer):
         if x.shape[1] >= self.height and x.shape[2] >= self.width:
             return centre(x, self.height, self.width)
         return resized(of_shape(x, self.height, self.width), self.height, self.width, interpolation)
+
+
+class MaxNumBoundingBoxes(PictureLayer):
+    """The first `max_number` bounding boxes of each picture; rows of `fill_value` fill up where there are fewer. Takes
+    a dict of `images` and `bounding_boxes`: `boxes` (B, N, 4) and `labels` (B, N)."""
+
+    def __init__(self, max_number: int, fill_value: int = -1, **settings: Any) -> None:
+        super().__init__(**settings)
+        if max_number < 0:
+            raise ValueError(f"MaxNumBoundingBoxes: max_number is at least 0, not {max_number}")
+        self.max_number, self.fill_value = int(max_number), int(fill_value)
+
+    def changed(self, x: Tensor, drawn: Any, training: bool) -> Tensor:
+        return x
+
+    def transform_bounding_boxes(self, bounding_boxes: Any, transformation: Any = None, training: bool = True) -> Any:
+        """{"boxes": (B, max_number, 4), "labels": (B, max_number)}."""
+        found = dict(bounding_boxes)
+        for name in ("boxes", "labels"):
+            rows = ops.as_tensor(found[name])[:, : self.max_number]  # (B, n, 4) or (B, n)
+            missing = self.max_number - rows.shape[1]
+            found[name] = ops.pad(rows, [0, 0] * (rows.ndim - 2) + [0, missing], value=self.fill_value)
+        return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 from math import log
 from typing import Any
 
 from ...engine import Tensor, ops
 from ...engine.lazy import np
+from ...engine.ops.sorted_search import bucketize
 from ..core import Layer
 from ..fingerprints import fingerprint
 from ..symbolic_tensors import KerasTensor, record
@@ -241,8 +242,45 @@ class IntegerLookup(_Lookup):
         return token
 
 
+class _Quantiles:
+    """The quantiles of numbers that come in batches, by pairs of a value and of how many numbers it stands for.
+
+    Keras' approximation, so that `adapt` chooses the ranges that it chooses there: a batch is told by about
+    1 / `epsilon` of its numbers, and so are all batches together. Source: keras.layers.Discretization.
+    """
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+        self._values = self._counts = np.zeros(0, "float32")
+
+    def add(self, batch: Any) -> None:
+        """Takes the numbers of an array of any shape."""
+        numbers = np.sort(np.asarray(batch, dtype="float32").reshape(-1))
+        step = max(len(numbers) * self.epsilon, 1.0)
+        values = numbers[int(step - 1) :: int(step)]
+        values, counts = np.concatenate([values, self._values]), np.concatenate([values * 0 + step, self._counts])
+        order = np.argsort(values)
+        self._values, self._counts = self._merged(values[order], counts[order], self.epsilon)
+
+    def edges(self, count: int) -> list[float]:
+        """The count - 1 numbers between ranges of equal content."""
+        found: list[float] = self._merged(self._values, self._counts, 1.0 / count)[0][:-1].tolist()
+        return found
+
+    @staticmethod
+    def _merged(values: Any, counts: Any, share: float) -> tuple[Any, Any]:
+        """Values, each of which stands for a share of all numbers, and these numbers."""
+        if len(values) * share < 1:
+            return values, counts
+        up_to = counts.cumsum()
+        shares = share + np.arange(0.0, 1.0, share)
+        chosen, reached = (np.interp(shares, up_to / up_to[-1], y) for y in (values, up_to))
+        return chosen.astype("float32"), np.diff(reached, prepend=0.0).astype("float32")
+
+
 class Discretization(Layer):
-    """Numbers to the ranges between `bin_boundaries`, which `adapt` chooses for `num_bins` ranges of equal content."""
+    """Numbers to the ranges between `bin_boundaries`, which `adapt` chooses for `num_bins` ranges of equal content.
+    Each range has its lower boundary. `output_mode`: int, one_hot, multi_hot or count."""
 
     unknown_to_keras = ("trainable",)
 
@@ -254,31 +292,39 @@ class Discretization(Layer):
         refuse_sparse("Discretization", sparse)
         if bin_boundaries is None and num_bins is None:
             raise ValueError("Discretization: takes bin_boundaries, or num_bins and then adapt()")
+        if num_bins is not None and num_bins < 1:
+            raise ValueError(f"Discretization: num_bins is at least 1, not {num_bins}")
+        if not 0 < epsilon <= 1:
+            raise ValueError(f"Discretization: epsilon is above 0 and at most 1, not {epsilon}")
         if output_mode not in _MODES[:-1]:
             raise ValueError(f"Discretization: output_mode is one of {', '.join(_MODES[:-1])}, not {output_mode!r}")
         self.bin_boundaries = None if bin_boundaries is None else sorted(float(edge) for edge in bin_boundaries)
-        self.num_bins, self.output_mode = num_bins, output_mode
+        self.num_bins, self.epsilon, self.output_mode = num_bins, epsilon, output_mode
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor, with the ranges that were chosen."""
-        config, edges = super().get_config(), self.bin_boundaries
-        return config if edges is None else {**config, "bin_boundaries": edges, "num_bins": len(edges) + 1}
+        """The arguments of the constructor, with the boundaries that were chosen."""
+        return {**super().get_config(), "bin_boundaries": self.bin_boundaries}
 
-    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
-        """Measures the boundaries."""
-        if self.num_bins is not None:
-            values = np.asarray(data.numpy() if isinstance(data, Tensor) else data, dtype="float64").reshape(-1)
-            shares = np.arange(1, self.num_bins) / self.num_bins
-            self.bin_boundaries = np.quantile(values, shares, method="inverted_cdf").tolist()
+    def adapt(self, data: Any, steps: int | None = None) -> None:
+        """Chooses the boundaries, by quantiles to about `epsilon`. `data`: an array or tensor, or batches, of which
+        `steps` are taken. ValueError where the boundaries were given."""
+        if self.num_bins is None:
+            raise ValueError("Discretization: adapt() goes with num_bins; bin_boundaries are given here")
+        quantiles = _Quantiles(self.epsilon)
+        is_whole = isinstance(data, Tensor) or hasattr(data, "__array__") or not isinstance(data, Iterable)
+        for batch in [data] if is_whole else islice(data, steps):
+            quantiles.add(batch.numpy() if isinstance(batch, Tensor) else batch)
+        self.bin_boundaries = quantiles.edges(self.num_bins)
 
     def call(self, inputs: Any) -> Tensor:
         edges = self.bin_boundaries
         if edges is None:
             raise ValueError(f"layer {self.name} (Discretization) has no boundaries: call adapt() first")
         values = ops.as_tensor(inputs).to("float32")
-        places = [bisect_right(edges, value) for value in values.reshape(-1).tolist()]
-        return encoded(ops.tensor(places, dtype="int32").reshape(values.shape), len(edges) + 1, self.output_mode)
+        places = bucketize(values, ops.tensor(edges, device=values.device), out_int32=True, right=True)
+        found = encoded(places, len(edges) + 1, self.output_mode)
+        return found if self.output_mode == "int" else found.to(self.compute_dtype)
 
 
 def values_of(given: Any) -> Any:

@@ -359,7 +359,7 @@ class _Packing:
         if self.reverse:
             order = steps - 1 - order
         first = ops.arange(0, batch * steps, steps, dtype="int32", device=x.device).unsqueeze(1)
-        return ops.embedding(x.reshape(batch * steps, -1), order + first)
+        return ops.embedding(x.reshape(batch * steps, -1), order + first).to(x.dtype)
 
     def outputs(self, first: Tensor, after: Tensor) -> Tensor:
         """The states (B, steps, units) after each step of the mask, of those before the first (B, units) and after each
@@ -375,7 +375,7 @@ class _Packing:
         every = ops.cat([first.unsqueeze(0), after]).flatten(0, 1)  # (B * (1 + steps), units)
         batch = first.shape[0]
         rows = ops.arange(batch, dtype="int32", device=first.device).unsqueeze(1)
-        return ops.embedding(every, counts.to("int32") * batch + rows)
+        return ops.embedding(every, counts.to("int32") * batch + rows).to(every.dtype)
 
 
 class RNN(Layer):
@@ -617,8 +617,9 @@ for _kind in (SimpleRNN, GRU, LSTM):
 
 
 class Bidirectional(Layer):
-    """A recurrent layer over sequences and another over reversed ones. `merge_mode`: concat, sum, mul, ave or None.
-    `weights` are arrays that both begin with, those of the layer first."""
+    """A recurrent layer over sequences and another over reversed ones. `merge_mode`: concat, sum, mul, ave, or None
+    for both outputs; with return_state, the states come after them. `weights` are arrays that both begin with, those of
+    the layer first."""
 
     initial_weights: Any = None
     supports_masking = True
@@ -674,7 +675,9 @@ class Bidirectional(Layer):
         if self.forward_layer.return_sequences:
             z = z.flip(1)
         result = self._merged(y, z)
-        return (result, *states) if states else result
+        if not states:
+            return result
+        return (*result, *states) if self.merge_mode is None else (result, *states)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         mask = self.forward_layer.compute_mask(inputs, mask)

@@ -119,6 +119,10 @@ class MelSpectrogram(Layer):
         self.power_to_db, self.top_db, self.mag_exp = power_to_db, top_db, mag_exp
         self.min_power, self.ref_power = min_power, ref_power
 
+    def settings(self) -> dict[str, Any]:
+        """The arguments, with the numbers that stand for those of None."""
+        return {**super().settings(), "sequence_length": self.sequence_length, "max_freq": self.max_freq}
+
     def call(self, inputs: Tensor) -> Tensor:
         x = in_float32(inputs.to(self.compute_dtype))
         real, imaginary = stft(x, self.sequence_length, self.sequence_stride, self.fft_length, self.window)
