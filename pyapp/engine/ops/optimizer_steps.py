@@ -32,6 +32,27 @@ def adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, n
     return parameter.sub_((mean / root).mul_(rate / mean_correction))
 
 
+class Step(NamedTuple):
+    """The step of one parameter: by a program as update_elements takes it; without one by adamw_step."""
+
+    program: ElementProgram | None
+    grad: Tensor
+    states: tuple[Tensor, ...]  # of adamw_step: mean and squares
+    numbers: Numbers
+
+
+@op()
+def optimizer_steps(parameters: list[Tensor], steps: list[Step]) -> Tensor:
+    """The steps of several parameters, one after the other, in place; returns the first. To be called inside
+    no_grad()."""
+    for parameter, (program, grad, states, numbers) in zip(parameters, steps, strict=True):
+        if program is None:
+            adamw_step(parameter, *states, grad, numbers)
+        else:
+            update_elements(parameter, (grad, *states), program, numbers)
+    return parameters[0]
+
+
 class AdafactorNumbers(NamedTuple):
     """The numbers of a step of Adafactor, for each of its programs. R and C are the sizes of the last dims, `share` is
     the part of the new squares in their moving means."""
@@ -108,7 +129,7 @@ def muon_step(
     singular values of the momentum near 1: x <- a x + (b G + c G G) x with G = x x^T.
     """
     a, b, c = coefficients
-    step = update_elements(grad.clone(), (momentum,), MOMENTUM, numbers.momentum)  # (R, C)
+    step = update_elements(grad._row_major(), (momentum,), MOMENTUM, numbers.momentum)  # (R, C)
     tall = step.shape[0] > step.shape[1]
     x = step.mT.contiguous() if tall else step  # (r, c), r <= c
     x = update_elements(x, (sum_squares(x),), NORMALIZED, numbers.floor)
