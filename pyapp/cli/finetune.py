@@ -115,7 +115,7 @@ class FinetuneView(TrainView):
         help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of judged answers 1e-5, 1e-6; "
         "of models that name characters 1e-4]")  # fmt: skip
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1),
-        help="By what share of the rate weights shrink in each step, except norms and biases. [default: 0]")  # fmt: skip
+        help="Share of the rate by which weights shrink in a step, except norms and biases. [default: 0]")  # fmt: skip
 @option(STEPS, "--batch", "rows", type=click.IntRange(min=1),
         help="Examples at a time. [default: 4; of other models 16, of recordings 8]")  # fmt: skip
 @option(STEPS, "--accumulate", type=click.IntRange(min=1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,10 @@ class BackupAndRestore(Callback):
         arrays: dict[str, Any] = {}
         for place, other in enumerate(self.others):
             kept = {name: getattr(other, name, None) for name in getattr(other, "backed_up", ())}
-            for name in [name for name, value in kept.items() if isinstance(value, list)]:
-                arrays |= {f"{place}.{name}.{i}": array for i, array in enumerate(kept.pop(name))}
+            for name, value in list(kept.items()):
+                if isinstance(value, list):
+                    del kept[name]
+                    arrays |= {f"{place}.{name}.{i}": array for i, array in enumerate(value)}
             counted.append([type(other).__name__, kept])
         return counted, arrays
 
@@ -100,16 +102,15 @@ class BackupAndRestore(Callback):
         """Gives the other callbacks what they had counted, if they are those of the training that was kept."""
         if [type(other).__name__ for other in self.others] != [kind for kind, _ in counted]:
             return
-        lists: dict[tuple[int, str], list[Any]] = {}
-        with open_checkpoint(file) if file is not None else nullcontext() as arrays:
-            keys = [key.split(".") for key in arrays.tensors] if arrays is not None else []
-            for place, name, number in sorted(keys, key=lambda key: int(key[2])):
-                array = arrays.read(f"{place}.{name}.{number}").numpy()
-                lists.setdefault((int(place), name), []).append(array)
+        lists: dict[str, list[Any]] = {}  # by the place of the callback and the attribute
+        if file is not None:
+            with open_checkpoint(file) as arrays:
+                for key in sorted(arrays.tensors, key=lambda key: int(key.rpartition(".")[2])):
+                    lists.setdefault(key.rpartition(".")[0], []).append(arrays.read(key).numpy())
         for place, (other, (_, kept)) in enumerate(zip(self.others, counted, strict=True)):
             for name in getattr(other, "backed_up", ()):
-                if (place, name) in lists or name in kept:
-                    setattr(other, name, lists.get((place, name), kept.get(name)))
+                if f"{place}.{name}" in lists or name in kept:
+                    setattr(other, name, lists.get(f"{place}.{name}", kept.get(name)))
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         if self._done and self.delete_checkpoint:
