@@ -817,7 +817,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--seconds", type=float, default=90.0)
         command.add_argument("--load", type=float, default=0.66, help="of what the replicas can do (default: 0.66)")
     given = parser.parse_args(arguments)
+    if given.command in ("table", "rack") and not Path(given.service).is_file():
+        parser.error(f"there is no file {given.service}: `simulate.py measure MODEL {given.service}` writes it")
     if given.command == "page":
+        if not Path(given.folder, "index.html").is_file():
+            parser.error(f"{given.folder} has no page: `make site` writes it")
         visits = visits_of(Path(given.folder))
         print(f"first visit: {visits.first / 1e6:.2f} MB in {visits.first_requests} requests")
         print(f"later visit: {visits.later / 1e3:.1f} kB in {visits.later_requests} requests")

@@ -211,6 +211,10 @@ def test_the_times_of_a_measurement_are_read_again(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and lines[2].startswith("| 20 | round robin | ")
     assert len(lines[2].split("|")) == len(lines[0].split("|"))
+    for command, told in (("table", "measure MODEL"), ("page", "make site")):
+        with pytest.raises(SystemExit):
+            sim.main([command, str(tmp_path / "missing")])
+        assert told in capsys.readouterr().err
 
 
 # -- files

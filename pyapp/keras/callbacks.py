@@ -11,8 +11,8 @@ from urllib import request
 from urllib.parse import urlencode
 
 from ..engine import no_grad
+from ..train.backups import BackupAndRestore
 from ..train.callbacks import (
-    BackupAndRestore,
     Callback,
     CSVLogger,
     EarlyStopping,

@@ -5,26 +5,19 @@ batch, with the losses and metrics so far as `logs`.
 from __future__ import annotations
 
 import csv
-import json
 import math
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..engine.lazy import np
-from ..engine.ops.random import default_generator
-from ..errors import FileFormatError
-from ..formats.folders import made_folder
-from ..formats.safe_json import parse_json
-from ..formats.sink import full_disk_named, open_sink
+from ..formats.sink import full_disk_named
 from ..formats.tfevents import EventWriter
 
 __all__ = [
-    "BackupAndRestore", "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",
+    "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",
     "LearningRateScheduler", "ModelCheckpoint", "ReduceLROnPlateau", "TensorBoard", "TerminateOnNaN",
 ]  # fmt: skip
 
@@ -33,9 +26,11 @@ Logs = Mapping[str, Any]
 
 class Callback:
     """Base: override the events that you want to see. `self.model` is the model, `self.params` a dict with the numbers
-    of epochs and steps. `self.model.stop_training = True` ends the training after the batch.
+    of epochs and steps. `self.model.stop_training = True` ends the training after the batch. `backed_up` names the
+    attributes that BackupAndRestore keeps: numbers, None, and lists of arrays.
     """
 
+    backed_up: tuple[str, ...] = ()
     model: Any = None
     params: Mapping[str, Any] = {}
 
@@ -69,11 +64,11 @@ class Callback:
 
 
 class CallbackList:
-    """Several callbacks; calls only those that listen to an event. `reads_batches` says whether one of them wants the
-    numbers after each batch."""
+    """Several callbacks; calls only those that listen to an event, and those last that keep what the `others` have done
+    (`keeps_others`). `reads_batches` says whether one of them wants the numbers after each batch."""
 
     def __init__(self, callbacks: Iterable[Any], model: Any, params: Mapping[str, Any]) -> None:
-        self.callbacks = list(callbacks)
+        self.callbacks = sorted(callbacks, key=lambda one: getattr(one, "keeps_others", False))
         self._listeners: dict[str, list[Any]] = {}  # of each event that was told
         for callback in self.callbacks:
             for method in ("set_model", "set_params", "on_epoch_end"):
@@ -81,6 +76,8 @@ class CallbackList:
                     raise TypeError(f"a callback is an object of a subclass of Callback, not {callback!r:.60}")
             callback.set_params(params)
             callback.set_model(model)
+            if getattr(callback, "keeps_others", False):
+                callback.others = [other for other in self.callbacks if other is not callback]
         self.reads_batches = any(self._listens(c, "on_train_batch_end") for c in self.callbacks)
         self.reads_test_batches = any(self._listens(c, "on_test_batch_end") for c in self.callbacks)
 
@@ -176,6 +173,8 @@ class _Monitor(Callback):
 class EarlyStopping(_Monitor):
     """Ends the training when a number has not become better by `min_delta` for `patience` epochs."""
 
+    backed_up = ("wait", "stopped_epoch", "best", "best_epoch", "best_weights")
+
     def __init__(
         self, monitor: str = "val_loss", min_delta: float = 0, patience: int = 0, verbose: int = 0, mode: str = "auto",
         baseline: float | None = None, restore_best_weights: bool = False, start_from_epoch: int = 0,
@@ -218,6 +217,8 @@ class EarlyStopping(_Monitor):
 
 class ReduceLROnPlateau(_Monitor):
     """Multiplies the learning rate by `factor` when a number has not become better for `patience` epochs."""
+
+    backed_up = ("best", "wait", "cooldown_counter")
 
     def __init__(
         self, monitor: str = "val_loss", factor: float = 0.1, patience: int = 10, verbose: int = 0, mode: str = "auto",
@@ -348,6 +349,8 @@ class ModelCheckpoint(_Monitor):
     """Saves the model (or its weights) after each epoch, or after `save_freq` batches; with `save_best_only` only when
     a number became better, or is not there. `filepath` may have {epoch:02d}, {batch:04d} and {val_loss:.2f}.
     """
+
+    backed_up = ("best", "_seen")
 
     def __init__(
         self, filepath: str | Path, monitor: str = "val_loss", verbose: int = 0, save_best_only: bool = False,
@@ -510,64 +513,3 @@ def weight_pictures(values: Any) -> Any:
     if values.ndim == 3:
         return values.transpose(2, 0, 1)[..., None]
     return values if values.ndim == 4 and shape[-1] in (1, 3, 4) else None
-
-
-class BackupAndRestore(Callback):
-    """Keeps the state of a training in a folder after each epoch: weights, optimiser, random numbers. `fit` with the
-    same folder goes on after the last epoch that was kept; what was done of an epoch that was interrupted is done
-    again, so the result is that of one run on arrays. (A `datasets.Pipeline` has a state_dict() of its own.) At the end
-    the files are removed, and the folder if it is then empty, unless `delete_checkpoint` is False.
-
-    StorageFullError, or another OSError; FileFormatError for a damaged file.
-    """
-
-    def __init__(
-        self, backup_dir: str | Path, save_freq: str | int = "epoch", double_checkpoint: bool = False,
-        delete_checkpoint: bool = True,
-    ) -> None:  # fmt: skip
-        if not str(backup_dir):
-            raise ValueError("BackupAndRestore: backup_dir is a folder")
-        if save_freq != "epoch":
-            raise ValueError(f"BackupAndRestore: save_freq is 'epoch', not {save_freq!r}: an epoch is done as a whole")
-        self.backup_dir, self.delete_checkpoint = Path(backup_dir), delete_checkpoint
-        self._note = self.backup_dir / "training_metadata.json"
-
-    def on_train_begin(self, logs: Logs | None = None) -> None:
-        self._done = False
-        if not self._note.is_file():
-            return
-        try:
-            note = parse_json(self._note.read_bytes())
-            epoch, file, random = int(note["epoch"]), str(note["file"]), note["random"]
-            default = [int(random[0]), int(random[1])]
-            if Path(file).name != file:
-                raise ValueError(f"{file!r} is not a file of the folder")
-        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
-            hint = "Delete the folder to start again"
-            raise FileFormatError(f"this is not what BackupAndRestore writes ({error})", where=str(self._note),
-                                  hint=hint) from error  # fmt: skip
-        self.model.restore_training(self.backup_dir / file)
-        default_generator.set_state((default[0], default[1]))
-        self.model.resume_epoch = epoch + 1
-
-    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        self._keep(epoch)
-        self._done = epoch + 1 >= self.params.get("epochs", 0) or self.model.stop_training
-
-    def _keep(self, epoch: int) -> None:
-        state = default_generator.get_state()
-        name = f"training-{uuid.uuid4().hex[:12]}.safetensors"
-        with made_folder(self.backup_dir):
-            before = set(self.backup_dir.glob("training-*.safetensors"))
-            self.model.save_training(self.backup_dir / name)
-        with open_sink(self._note) as file:  # from here on the new file counts
-            file.write(json.dumps({"epoch": epoch, "file": name, "random": list(state)}).encode())
-        for path in before:
-            path.unlink(missing_ok=True)
-
-    def on_train_end(self, logs: Logs | None = None) -> None:
-        if self._done and self.delete_checkpoint:
-            for path in (self._note, *self.backup_dir.glob("training-*.safetensors")):
-                path.unlink(missing_ok=True)
-            with suppress(OSError):  # files of others, which keep their folder
-                self.backup_dir.rmdir()

@@ -77,6 +77,12 @@ class ResumableTraining(ABC):
         """Whether there are held-out data."""
         return True
 
+    def prepared(self, cancel: Cancel) -> Iterator[Event]:
+        """What takes time before the first step, by the weights as they were before the training, also when it goes on.
+        Cancelled is raised if it is stopped.
+        """
+        yield from ()
+
     def evaluated(self, cancel: Cancel) -> Iterator[Event]:
         """More events at each evaluation."""
         yield from ()
@@ -120,6 +126,7 @@ class ResumableTraining(ABC):
         steps: int = self.settings.steps
         default_generator.manual_seed(self.settings.seed)  # for layers that draw random numbers, such as dropout
         ranks = self.trainer.ranks
+        yield from self.prepared(cancel)
         self.trainer.begin()
         if self.checkpoint.exists():
             with ranks.together():

@@ -387,7 +387,7 @@ def test_training_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here
     assert "note: no curve\n  take another\n" in error
     assert "preparing …" in error and "step 1 of 2  loss 3.000  1.0 min left" in error
     assert "1,000 parameters" in out and "1.2500 per token" in out
-    code, out, error = here("train", "story", "--out-dir", tmp_path, "--seed", "9", "--no-resume")
+    code, out, error = here("train", "story", "-o", tmp_path, "--seed", "9", "--no-resume")
     assert code == 130 and "stopped at step 2; the same command continues" in error
     assert not checkpoint.exists() and len(list(tmp_path.iterdir())) == 1
 

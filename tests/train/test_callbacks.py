@@ -318,6 +318,40 @@ def test_an_interrupted_training_gives_the_result_of_one_run(tmp_path: Path, fir
     assert not tmp_path.exists()  # it is done: as in Keras the folder goes, too
 
 
+def test_an_interrupted_training_counts_on(tmp_path: Path) -> None:
+    """What the other callbacks count goes on: when to stop, when to lower the rate, which model is the best so far."""
+
+    def train(model: Any, place: Path, *more: Any) -> Any:
+        follow = {"monitor": "loss", "min_delta": 0.5}  # more than the loss falls: the first epoch stays the best
+        listeners = [
+            keras.callbacks.BackupAndRestore(place / "kept"),  # wherever it stands, it keeps what the others have done
+            keras.callbacks.EarlyStopping(patience=4, restore_best_weights=True, **follow),
+            keras.callbacks.ReduceLROnPlateau(patience=3, **follow),
+            keras.callbacks.ModelCheckpoint(place / "best.keras", monitor="lr", mode="min", save_best_only=True),
+            keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(lr=abs(epoch - 1))),
+            *more,
+        ]
+        listeners[3], listeners[4] = listeners[4], listeners[3]
+        return model.fit(X, Y, epochs=20, batch_size=16, verbose=0, callbacks=listeners)
+
+    def stop(epoch: int, logs: Any) -> None:
+        if epoch == 3:
+            raise Interrupted
+
+    whole = small()
+    train(whole, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        train(small(), tmp_path / "parts", keras.callbacks.LambdaCallback(on_epoch_begin=stop))
+    best = (tmp_path / "parts/best.keras").read_bytes()
+    resumed = small(seed=9)
+    later = train(resumed, tmp_path / "parts", keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: None))
+    assert later.epoch == [3, 4]
+    assert all((a == b).all() for a, b in zip(resumed.get_weights(), whole.get_weights(), strict=True))
+    assert float(resumed.optimizer.learning_rate) == float(whole.optimizer.learning_rate) < 0.01
+    assert (tmp_path / "parts/best.keras").read_bytes() == best
+    assert not (tmp_path / "parts/kept").exists()
+
+
 def test_backups_that_do_not_fit(tmp_path: Path) -> None:
     keep = keras.callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
     small().fit(X, Y, epochs=1, verbose=0, callbacks=[keep])

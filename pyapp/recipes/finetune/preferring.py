@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
 from pyapp.adapters import disabled_adapters
 from pyapp.engine import Tensor, no_grad, ops
-from pyapp.events import Cancel, Event, Metric
+from pyapp.events import Cancel, Event, Metric, Progress
 from pyapp.models.load import LoadedModel
 from pyapp.train.preferences import (
     OF_MEANS,
@@ -45,6 +46,14 @@ class AnswerTraining(FinetuneTraining):
     def _add_reference(self, examples: Sequence[Any]) -> None:
         """Computes what the reference says of examples of which that is not known."""
         raise NotImplementedError
+
+    def prepared(self, cancel: Cancel) -> Iterator[Event]:
+        """With `full`, what the reference says of all examples."""
+        examples, size = [*self.examples.rows, *self.held_out_rows], self.settings.rows
+        for first in range(0, len(examples) if self.settings.full and self.compares else 0, size):
+            cancel.check()
+            self._add_reference(examples[first : first + size])
+            yield Progress("asking the reference", min(first + size, len(examples)), len(examples), "examples")
 
     def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
         trainer = self.trainer
@@ -99,8 +108,6 @@ class PreferenceTraining(AnswerTraining):
     ) -> None:  # fmt: skip
         super().__init__(folder, settings, loaded, examples, held_out)
         self._reference: dict[Pair, tuple[float, float]] = {}
-        if settings.full and self.compares:
-            self._add_reference([*examples.rows, *held_out])
 
     def _add_reference(self, pairs: Sequence[Pair]) -> None:
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._reference]
@@ -194,14 +201,20 @@ class UnpairedTraining(AnswerTraining):
         super().__init__(folder, settings, loaded, examples, held_out)
         self._reference: dict[Judged, float] = {}
         self._mismatched: dict[tuple[Judged, Judged], float] = {}  # log p by the reference, with `full`
-        if settings.full:
-            self._add_reference([*examples.rows, *held_out])
-            ahead = Shuffled(examples.rows, settings.rows, settings.seed)  # the batches of the training
-            batches = (ahead.batch() for _ in range(settings.steps * settings.accumulate))
-            for batch in (held_out, *batches):
-                missing = [pair for pair in self._mismatches(batch) if pair not in self._mismatched]
-                values = self._values(self._rows_of(missing), reference=True)
-                self._mismatched |= dict(zip(missing, values, strict=True))
+
+    def prepared(self, cancel: Cancel) -> Iterator[Event]:
+        """With `full`, what the reference says of all examples, and of the prompts with the answers to others."""
+        yield from super().prepared(cancel)
+        if not self.settings.full or self.settings.preference != "kto":
+            return
+        count = self.settings.steps * self.settings.accumulate
+        ahead = Shuffled(self.examples.rows, self.settings.rows, self.settings.seed)  # the batches of the training
+        for done, batch in enumerate(chain([self.held_out_rows], (ahead.batch() for _ in range(count)))):
+            cancel.check()
+            missing = [pair for pair in self._mismatches(batch) if pair not in self._mismatched]
+            values = self._values(self._rows_of(missing), reference=True)
+            self._mismatched |= dict(zip(missing, values, strict=True))
+            yield Progress("asking the reference", done, count, "batches")
 
     def _mismatches(self, answers: Sequence[Judged]) -> list[tuple[Judged, Judged]]:
         """(whose prompt, whose answer): each prompt gets the answer before its own, the first one gets the last. None

@@ -13,7 +13,7 @@ import pytest
 from pyapp import no_grad, tensor
 from pyapp.adapters.adapting import adapter_state
 from pyapp.errors import FileFormatError, OptionError
-from pyapp.events import Done, Event, Metric, Notice
+from pyapp.events import Done, Event, Metric, Notice, Progress
 from pyapp.models import load_model
 from pyapp.recipes.finetune import FinetuneSettings
 from pyapp.recipes.finetune.examples import read_examples
@@ -162,7 +162,10 @@ def test_a_whole_model_keeps_its_reference_when_it_continues(place: Path) -> Non
         ("full kto", {"data": "labelled.jsonl", "preference": "kto", "beta": 0.5}, 0.48),
     ):
         given: dict[str, Any] = {"full": True, "rate": 1e-3, "steps": 4, **settings}
-        whole = losses_of(run(place, name, **given))[-1]
+        events = run(place, name, **given)
+        whole = losses_of(events)[-1]
+        asked = [event for event in events if isinstance(event, Progress) and event.what == "asking the reference"]
+        assert asked and asked[-1].done == asked[-1].total  # it takes time, so it is told
         run(place, f"{name} parts", 2, **given)
         assert losses_of(run(place, f"{name} parts", **given))[-1] == whole < most
 
