@@ -37,8 +37,8 @@ class ScriptFunction:
         raise NotImplementedError("ScriptFunction: pyapp does not compile functions; see pyapp.compile")
 
 
-class TracerWarning(Warning):
-    """The category of torch's warnings about traces, for filters: none is given here."""
+class TracerWarning(UserWarning):
+    """What a trace, such as that of an export to ONNX, writes may be another computation for other inputs."""
 
 
 class Error(Exception):

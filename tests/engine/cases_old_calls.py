@@ -63,6 +63,9 @@ OLD_CALLS: dict[str, Callable[[Any], Any]] = {
         wave(P, 2, 2, 6), (4, 1, 3), wave(P, 2, 4, 2), stride=2, groups=2
     ),
     "sparse.FloatTensor": _sparse,
+    "sparse zeros": lambda P: (P.zeros(2, 3, layout=P.sparse_coo).is_sparse, P.zeros(2, layout=P.strided).is_sparse),
+    "sparse random numbers": lambda P: P.randn(3, layout=P.sparse_coo),
+    "a sparse window": lambda P: P.signal.windows.hann(3, layout=P.sparse_coo),
     "divergences": _divergences,
     "deterministic modes": _kept_mode,
     "a deterministic mode that is none": lambda P: P.set_deterministic_debug_mode("often"),
