@@ -1,7 +1,7 @@
 """Functions of functions, by torch.func's names: gradients, Jacobians, vmap; and calling a module with other weights.
 
-They can be nested. vmap calls the function once for each example and stacks the results. This is correct for every
-function, but no faster than a loop.
+They can be nested. vmap computes one example after the other and stacks the results. Where no gradient passes through,
+it calls the function for the first two only, and runs the kernels of the second call for the others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from .engine import autograd
+from .engine.launch import capture_or_run, recorder
 from .engine.ops import stack, zeros, zeros_like
 from .engine.ops.random import default_generator
 from .engine.tensor import Tensor
@@ -288,9 +289,10 @@ def _sizes(value: Any, dims: Any) -> list[tuple[Any, int | None]]:
 def vmap(
     func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Function:
-    """A function over whole batches: `func` is called with each example along `in_dims` (None: the same for all; one
-    number for all arguments, or in their structure), its results are stacked along `out_dims`. Gradients pass through.
-    Keyword arguments are the same for all examples.
+    """A function over whole batches: what `func` gives for each example along `in_dims` (None: the same for all; one
+    number for all arguments, or in their structure), stacked along `out_dims`. Gradients pass through.
+    Keyword arguments are the same for all examples. `func` may not be called for every example: it should do nothing
+    beside its results.
     With randomness="same" each call draws the same numbers, with "different" others; with "error" it is a RuntimeError
     to draw any, in the first call already.
     """
@@ -311,9 +313,14 @@ def vmap(
         count, state, made = counts.pop(), default_generator.get_state(), []
         if not count:
             raise ValueError("vmap: there is no example, so the shape of the results is not known")
+        versions = [leaf.storage.version if dim is not None and leaf.dense else 0 for leaf, dim in pairs]
         for i in range(count):
             if randomness == "same":
                 default_generator.set_state(state)
+            if i == 1 and count >= _FROM and randomness == "error" and _may_be_recorded(pairs, versions, made[0]):
+                made += _of_the_others(lambda given: func(*_like(args, given), **kwargs), pairs, count)
+            if i < len(made):
+                continue
             leaves = iter([leaf if dim is None else leaf.select(dim, i) for leaf, dim in pairs])
             given = _like(args, leaves)
             with autograd.keep_graphs() if i < count - 1 else nullcontext():  # made outside, they serve all examples
@@ -324,6 +331,38 @@ def vmap(
         return _stacked(made, out_dims)
 
     return wrapped
+
+
+_FROM = 6  # examples, from which a recording takes less time than calls
+
+
+def _may_be_recorded(pairs: list[tuple[Any, int | None]], versions: list[int], first: Any) -> bool:
+    """Whether the kernels of one call can serve other examples, after the first gave `first`: the results have no
+    graph, and no example was written."""
+    for (leaf, dim), version in zip(pairs, versions, strict=True):
+        if dim is not None and (not leaf.dense or leaf.dtype.is_quantized or leaf.storage.version != version):
+            return False
+    results = tree_leaves(first)
+    return recorder() is None and all(isinstance(x, Tensor) and x.dense and not x._requires_grad for x in results)
+
+
+def _of_the_others(call: Function, pairs: list[tuple[Any, int | None]], count: int) -> list[Any]:
+    """What `call(leaves)` gives for the examples from the second on, by its kernels; for the second alone where it
+    computes anything without them."""
+    held = [leaf if dim is None else leaf.detach().select(dim, 1).clone() for leaf, dim in pairs]
+    outputs, graph, recording = capture_or_run(lambda: call(iter(held)))
+    leaves = tree_leaves(outputs)
+    if graph is None or recording.gradients or any(not isinstance(x, Tensor) or x._requires_grad for x in leaves):
+        return [outputs]
+    moving = [(to, leaf.detach(), dim) for to, (leaf, dim) in zip(held, pairs, strict=True) if dim is not None]
+    found = [_like(outputs, iter([x.clone() for x in leaves]))]
+    with autograd.no_grad():
+        for i in range(2, count):
+            for to, leaf, dim in moving:
+                to.copy_(leaf.select(dim, i))
+            graph.replay()
+            found.append(_like(outputs, iter([x.clone() for x in leaves])))
+    return found
 
 
 def _stacked(made: list[Any], out_dims: Any) -> Any:

@@ -217,7 +217,14 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
                 claim = claim_in_place_of(name)
                 if claim is not None and claim(x, *args, **kwargs):
                     return x
-            elif op.claim_in_place is not None and not kwargs and op.claim_in_place(x, *args):
+            elif not kwargs:
+                if op.claim_in_place is not None and op.claim_in_place(x, *args):
+                    return x
+            elif (
+                op.by_name_in_place is not None
+                and kwargs.keys() == {"alpha"}
+                and op.by_name_in_place(x, *args, **kwargs)
+            ):
                 return x
             with no_grad():
                 return _finish(x, own, call(x, *args, **kwargs))

@@ -240,6 +240,13 @@ def launch_all(work: int, *calls: tuple[Any, ...]) -> None:
         fail(status, calls[status >> 8][0].name)
 
 
+def launch_records(records: list[bytes], kernels: list[Kernel]) -> None:
+    """Records of these kernels (Kernel.record), of the CPU and outside captures, in one call."""
+    status = library.pyapp_run(b"".join(records), len(records))
+    if status:
+        fail(status, kernels[status >> 8].name)
+
+
 class Recorder:
     """Collects the records of a function while it runs, the memory that they point to, and what a replay depends on."""
 
@@ -523,6 +530,7 @@ __all__ = [
     "capturing",
     "constants",
     "launch_all",
+    "launch_records",
     "note_gradient",
     "note_setting",
     "record_call",

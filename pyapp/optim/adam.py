@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from ..engine import Tensor
 from ..engine.element_programs import ElementProgram, Numbers
-from ..engine.ops.optimizer_steps import adamw_step
+from ..engine.ops.optimizer_steps import Step
 from .optimizer import Group, Optimizer, counted, decayed
 
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
@@ -66,7 +66,7 @@ class Adam(_AdamVariant):
         if group["amsgrad"] or _decay_of(group)[1]:
             super()._launch(group, parameter, grad, states, numbers)
         else:
-            adamw_step(parameter, *states, grad, *numbers)
+            self._run(parameter, Step(None, grad, states, *numbers))
 
     def _program(self, group: Group) -> ElementProgram:
         return adam_program(group["amsgrad"], bool(_decay_of(group)[1]))

@@ -21,7 +21,7 @@ from ..engine.element_programs import ElementProgram, HeldNumbers, Numbers
 from ..engine.launch import Recorder, recorder, stop_capture
 from ..engine.operands import is_half
 from ..engine.ops import full_like, sparse_coo_tensor, tensor, view_as_real, zeros_like
-from ..engine.ops.element_updates import update_elements
+from ..engine.ops.optimizer_steps import Step, optimizer_steps
 from ..engine.user_errors import describe
 from ..errors import shown
 
@@ -115,6 +115,7 @@ _KINDS = (float32, float64, float16, bfloat16)  # of parameters
 _FREE = {"lr", "initial_lr", "betas"}  # settings that never decide which kernels run
 _COUNTS = {"step", "mu_product", "eta", "mu"}  # Python numbers in `state`, tensors of one element in state dicts
 _EXACT = 1 << 24  # as a float32 has each whole number up to here
+_SMALL = 1 << 16  # elements of a parameter, whose step takes less time than its Python
 MOST_STEPS = 1 << 53  # as a float has each whole number up to here
 
 
@@ -146,6 +147,7 @@ class Optimizer:
     saves_tensors = True  # whether torch's state dicts of this class have tensors for the numbers of `_COUNTS`
     of_pyapp = False  # whether settings, parameters and states are those that pyapp's own steps take
     _opt_called: bool | None = None  # whether it has stepped since a schedule was made for it; torch's name
+    _steps: tuple[list[Tensor], list[Step]] | None = None  # parameters and their steps that wait for others
     _within: str | None = None  # what is under way: the same of a base class inside calls no hooks
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -313,7 +315,7 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles are without the hooks, as torch's are."""
-        return {name: value for name, value in vars(self).items() if name != "_hooks"}
+        return {name: value for name, value in vars(self).items() if name not in ("_hooks", "_steps")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Takes what __getstate__ gave, or a part of it. Classes override it for settings that older states lack."""
@@ -349,7 +351,7 @@ class Optimizer:
             form = self._form()
             recording.conditions.append(lambda: self._form() == form)
             recording.shared["steps", id(self)] = []
-        with no_grad():
+        with no_grad(), self._together(recording is None):
             for group in self.param_groups:
                 for parameter in group["params"]:
                     grad = parameter.grad
@@ -357,6 +359,25 @@ class Optimizer:
                         update = self._update if grad.dense else self._update_kept
                         update(group, parameter, -grad if group.get("maximize") else grad)
         return loss
+
+    @contextmanager
+    def _together(self, collects: bool) -> Iterator[None]:
+        """Steps that `_run` gets in this block are run at its end, in their order: one call of all takes less time."""
+        before, self._steps = self._steps, ([], []) if collects else None
+        try:
+            yield
+        finally:
+            steps, self._steps = self._steps, before
+            if steps is not None and steps[0]:
+                optimizer_steps(*steps)
+
+    def _run(self, parameter: Tensor, step: Step) -> None:
+        """A step by the kernels of `optimizer_steps`, now or, of a small parameter, at the end of `_together`."""
+        if self._steps is None or not parameter.dense or parameter.numel() > _SMALL:
+            optimizer_steps.definition([parameter], [step])  # type: ignore[misc]
+        else:
+            self._steps[0].append(parameter)
+            self._steps[1].append(step)
 
     def _update_kept(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         """One step of the elements of a parameter that a sparse gradient keeps. RuntimeError where there is none."""
@@ -375,7 +396,7 @@ class Optimizer:
         values = self._advance(group, parameter, entry)
         if made:
             self.state[parameter] = made
-        recording = recorder()
+        recording = recorder() if self._steps is None else None
         numbers = values if recording is None else self._held(recording, group, parameter, entry, values)
         self._write(group, parameter, grad, states, numbers)
 
@@ -386,7 +407,8 @@ class Optimizer:
         computed in float32, and they and their states are rounded once."""
         if is_half(parameter):
             wide = parameter.float(), *[state.float() for state in states]
-            self._launch(group, wide[0], grad.float(), wide[1:], numbers)
+            with self._together(True):
+                self._launch(group, wide[0], grad.float(), wide[1:], numbers)
             for rounded, exact in zip((parameter, *states), wide, strict=True):
                 rounded.copy_(exact)
             return
@@ -409,7 +431,8 @@ class Optimizer:
     ) -> None:
         """The step by kernels: unless a class has its own, one runs `_program` for all elements. Which ones depends on
         `_form` alone."""
-        update_elements(parameter, (grad, *states), self._program(group), *numbers)
+        (of_program,) = numbers
+        self._run(parameter, Step(self._program(group), grad, states, of_program))
 
     def _program(self, group: Group) -> ElementProgram:
         """The step of one element: (parameter, gradient, states, numbers) → (parameter, None, states)."""

@@ -118,6 +118,27 @@ def test_batch_norms_that_keep_nothing() -> None:
     assert found.mean(0).abs().max().item() < 1e-5
 
 
+def test_many_examples_are_computed_by_the_kernels_of_one() -> None:
+    x, y = pyapp.randn(9, 4), pyapp.randn(4, 9)
+    calls = []
+
+    def slope(a: pyapp.Tensor, b: pyapp.Tensor) -> pyapp.Tensor:
+        calls.append(1)
+        return pyapp.func.grad(lambda a: (a * b).sum().square())(a)
+
+    found = pyapp.func.vmap(slope, (0, 1), 1)(x, y)  # (4, 9)
+    assert len(calls) == 2 and found.shape == (4, 9)
+    assert pyapp.allclose(found, 2 * (x.T * y).sum(0) * y, rtol=1e-4, atol=1e-5)
+    nested = pyapp.vmap(lambda a: pyapp.vmap(lambda b: b * a.sum())(a))(x)
+    assert pyapp.allclose(nested, x * x.sum(1, keepdim=True), rtol=1e-5, atol=1e-6)
+    # Each is called where values decide, where an example is written, and where a gradient passes through.
+    assert pyapp.vmap(lambda a: a if a > 2 else -a)(pyapp.arange(7.0)).tolist() == [0, -1, -2, 3, 4, 5, 6]
+    assert pyapp.vmap(lambda a: a.add_(1).clone())(z := pyapp.zeros(7)).tolist() == z.tolist() == [1] * 7
+    w = pyapp.ones(4, requires_grad=True)
+    pyapp.vmap(lambda a: (a * w).sum())(x).sum().backward()
+    assert w.grad is not None and pyapp.allclose(w.grad, x.sum(0), rtol=1e-4, atol=1e-5)
+
+
 def test_mistakes_are_named() -> None:
     x = tensor([1.0, 2.0], requires_grad=True)
     y = (x**3).sum()

@@ -89,6 +89,34 @@ def test_functions_written_in_place() -> None:
     check_each(agrees, fewer_in_browser(cases, 5))
 
 
+BLENDS: dict[str, Callable[..., Any]] = {
+    "add": lambda call, y, z: call(y, alpha=-0.3), "sub": lambda call, y, z: call(y, alpha=2),
+    "lerp": lambda call, y, z: call(y, 0.3), "lerp_back": lambda call, y, z: call(y, weight=0.75),
+    "addcmul": lambda call, y, z: call(y, z, value=0.4), "addcdiv": lambda call, y, z: call(y, z + 3),
+}  # fmt: skip
+
+
+def test_blends_written_in_place() -> None:
+    """To the bit what the out-of-place form gives, with tensors of their own, of the same memory and beside it."""
+
+    def agrees(name: str, layout: str, dtype: str) -> None:
+        whole = (pyapp.arange(30.0).reshape(5, 6) / 13 - 1.1).to(dtype)
+        y, z = (whole.clone() * 0.7).requires_grad_(False), whole.flip(0)
+        x = LAYOUTS[layout](whole)
+        given = {"own": (x, x), "beside": (LAYOUTS[layout](whole.roll(1, 0)), LAYOUTS[layout](z))}
+        for others in ((LAYOUTS[layout](y), LAYOUTS[layout](z)), *given.values()):
+            op = name.removesuffix("_back")
+            expected, version = BLENDS[name](getattr(x, op), *others), x._version
+            assert BLENDS[name](getattr(x, op + "_"), *others) is x and x._version > version
+            np.testing.assert_array_equal(x.float().numpy(), expected.float().numpy())
+
+    cases = [(n, layout, t) for n in BLENDS for layout in LAYOUTS for t in ("float32", "float16", "float64")]
+    check_each(agrees, fewer_in_browser(cases, 5))
+    rows = pyapp.arange(10.0)
+    rows[:-1].add_(rows[1:], alpha=2)  # what it reads is written before it
+    assert rows.tolist() == [2, 5, 8, 11, 14, 17, 20, 23, 26, 9]
+
+
 def test_limits_in_place() -> None:
     x = tensor([-2.0, 0.5, 3.0])
     assert x.clone().clamp_(max=1, min=-1).tolist() == [-1, 0.5, 1]

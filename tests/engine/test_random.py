@@ -73,6 +73,8 @@ def test_multinomial() -> None:
     counts = np.bincount(drawn, minlength=3)
     assert counts[0] == 0 and abs(counts[2] / counts[1] - 3) < 0.2
     assert sorted(pyapp.multinomial(weights, 2, generator=Generator(0)).tolist()) == [1, 2]
+    one = pyapp.multinomial(weights.expand(4000, 3), 1, generator=Generator(5))
+    assert one.shape == (4000, 1) and abs((one == 2).sum().item() / (one == 1).sum().item() - 3) < 0.5
     with pytest.raises(ValueError, match="different indices"):
         pyapp.multinomial(weights, 3)
     with pytest.raises(ValueError, match="finite"):
@@ -85,6 +87,23 @@ def test_in_place_fills() -> None:
     assert -2 <= x.min().item() < -1.9 and -1.1 < x.max().item() < -1
     x.normal_(5, 0.1, generator=Generator(0))
     assert abs(x.mean().item() - 5) < 0.02
+
+
+def test_fills_in_place_are_the_numbers_of_new_tensors() -> None:
+    """Also where the memory has gaps, and of other dtypes."""
+    for dtype in ("float32", "float16", "float64"):
+        for x in (
+            pyapp.ones(6, 5, dtype=dtype),
+            pyapp.ones(5, 6, dtype=dtype).mT,
+            pyapp.ones(6, 9, dtype=dtype)[:, :5],
+        ):
+            wanted = pyapp.rand(6, 5, generator=Generator(3)) * 3 - 2, pyapp.randn(6, 5, generator=Generator(4)) * 2 + 1
+            version = x._version
+            assert x.uniform_(-2, 1, generator=Generator(3)).tolist() == wanted[0].to(dtype).tolist()
+            assert x.normal_(1, 2, generator=Generator(4)).tolist() == wanted[1].to(dtype).tolist()
+            assert x._version >= version + 2
+    with pytest.raises(RuntimeError, match="a leaf"):
+        pyapp.ones(2, requires_grad=True).normal_()
 
 
 def test_uniform_and_normal_take_torchs_names() -> None:

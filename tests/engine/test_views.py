@@ -89,6 +89,25 @@ def test_expand_refuses_a_new_dim_without_a_size() -> None:
         pyapp.tensor(1.0).expand(-1)
 
 
+def test_numbers_beside_tensors_choose_a_view_first() -> None:
+    """As in torch, whose order of the dims is not NumPy's; also of memory with gaps and with gradients."""
+    i, mask = pyapp.tensor([1, 0, -1]), pyapp.tensor([True, False, True, True, False])
+    for whole in (pyapp.randn(5, 6, 4), pyapp.randn(6, 5, 4).transpose(0, 1)):
+        x = whole.requires_grad_()
+        for found, expected in (
+            (x[i, 0], x[:, 0][i]), (x[0, i], x[0][i]), (x[0, :, i], x[0].T[i].T), (x[i, 1:3, 2], x[:, 1:3, 2][i]),
+            (x[mask, 1], x[:, 1][mask]), (x[i, 0, i], x[:, 0][i, i]), (x[[0, 1], 2], x[:, 2][:2]),
+            (x[:, 1, 2][i], x[:, 1, 2].contiguous()[i]), (x[0, 0, 0].expand(3)[i], x[0, 0, 0].repeat(3)),
+        ):  # fmt: skip
+            assert found.tolist() == expected.tolist()
+            slopes = [pyapp.autograd.grad((y * y).sum(), x)[0].tolist() for y in (found, expected)]
+            assert slopes[0] == slopes[1]
+        with pytest.raises(IndexError, match="index 7 is out of"):
+            x[:, 0, 0][pyapp.tensor([7])]
+        with pytest.raises(IndexError, match="index 9 is out of"):
+            x[i, 9]
+
+
 def test_a_window_far_from_the_next_is_an_array() -> None:
     """NumPy takes no stride of 2**66 bytes, though a dim of one element never goes on."""
     x = pyapp.arange(6.0).reshape(2, 3)

@@ -38,6 +38,37 @@ def test_steps_are_those_of_torch(name: str) -> None:
             np.testing.assert_allclose(parameter.detach().numpy(), GOLDEN[f"{name}/{step}/{i}"], rtol=2e-5, atol=2e-6)
 
 
+def test_parameters_of_one_step_are_each_stepped_as_alone() -> None:
+    """Small and large ones, of other dtypes, and with gradients in another order of memory, in one call or several."""
+
+    def made() -> list[Any]:
+        found = []
+        kinds = ("float32", "float64", "float32", "float16", "float32", "float32")
+        for at, (shape, dtype) in enumerate(
+            zip(((4, 3), (4, 3), (5,), (3, 4), (300, 300), (2, 6)), kinds, strict=True)
+        ):
+            parameter = nn.Parameter((ones(*shape) * 0.1 * (at + 1)).to(dtype))
+            numbers = np.arange(parameter.numel(), dtype="float32").reshape(shape[::-1])
+            grad = (from_numpy(numbers) / 7).to(dtype)
+            parameter.grad = grad.T if at % 2 else grad.T.contiguous()
+            found.append(parameter)
+        return found
+
+    for kind, settings in OPTIMIZERS.values():
+        if kind in ("Adafactor", "LBFGS", "Muon"):
+            continue
+        together, alone = made(), made()
+        of_all = getattr(optim, kind)(together, **settings)
+        of_each = [getattr(optim, kind)([parameter], **settings) for parameter in alone]
+        for _ in range(2):
+            of_all.step()
+            for optimizer in of_each:
+                optimizer.step()
+        for a, b in zip(together, alone, strict=True):
+            assert a.detach().numpy().tobytes() == b.detach().numpy().tobytes(), (kind, a.shape, a.dtype)
+            assert a._version == b._version > 0
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_saved_state_continues_bit_by_bit(name: str) -> None:
     kind, settings = OPTIMIZERS[name]

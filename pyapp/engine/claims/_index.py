@@ -46,7 +46,7 @@ LATE = {
         weighted_cross_entropy_backward
     """,
     "optimizer_steps": """
-        adafactor_step adamw_step muon_step scale_all sums_of_squares
+        adafactor_step adamw_step muon_step optimizer_steps scale_all sums_of_squares
     """,
     "pooling": """
         _max_of_windows _mean_of_windows _places_of_max max_of_windows_backward mean_of_windows_backward

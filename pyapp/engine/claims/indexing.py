@@ -170,11 +170,29 @@ def _get_along(x: Tensor, dim: int, index: Tensor, negative: bool) -> Any:
     return y
 
 
+def _get_strided(x: Tensor, index: Tensor) -> Any:
+    """As _get, of a vector of any stride by one tensor of int64, of the CPU."""
+    y = empty_contiguous(index.shape, x.dtype)
+    try:
+        _GET.launch(
+            y.numel() >> 8, y, x, index, None, None, None, x.dtype.itemsize, 1, index.numel(), 1, 0, 1,
+            x.shape[0], 0, 0, 0, x.strides[0], 0, 0, 0,
+        )  # fmt: skip
+    except IndexError:
+        return NotImplemented  # NumPy's way says which index it is
+    return y
+
+
+def _is_dense_index(index: Any) -> bool:
+    """Whether the kernels read it where it lies."""
+    if not isinstance(index, Tensor) or index.dtype is not _dtype.int64:
+        return False
+    return index.device is cpu and index.is_contiguous()
+
+
 def _is_plain_index(x: Tensor, index: Any) -> bool:
     """Whether _get_along takes them."""
-    if not isinstance(index, Tensor) or index.dtype is not _dtype.int64 or not index.is_contiguous():
-        return False
-    return x.device is cpu is index.device and x.dtype in CODES and x.is_contiguous()
+    return _is_dense_index(index) and x.device is cpu and x.dtype in CODES and x.is_contiguous()
 
 
 def _put(chosen: _Chosen, source: Tensor, opcode: str) -> bool:
@@ -219,8 +237,11 @@ def _walks(source: Tensor, shape: Shape, first: int, last: int) -> tuple[Tensor,
 
 @claims("_take")
 def _take(x: Tensor, entries: tuple[Any, ...]) -> Any:
-    if _is_plain_index(x, entries[0]) and len(entries) == len(x.shape) and entries.count(_ALL) == len(entries) - 1:
-        return _get_along(x, 0, entries[0], True)
+    if _is_plain_index(x, entries[0]):
+        if len(entries) == len(x.shape) and entries.count(_ALL) == len(entries) - 1:
+            return _get_along(x, 0, entries[0], True)
+    elif len(entries) == len(x.shape) == 1 and _is_dense_index(entries[0]) and x.device is cpu and x.dtype in CODES:
+        return _get_strided(x, entries[0])
     return _get(x, entries, True) if (points := _points(x, entries)) is None else points
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
+from ..device import cpu
 from ..dtype import float32
-from ..element_programs import HeldNumbers, Numbers
+from ..element_programs import TENSORS, HeldNumbers, Numbers
 from ..element_types import CODES, opcodes
-from ..launch import KERNELS, Part, launch_all
+from ..launch import KERNELS, LARGEST_WORK, Part, launch_all, launch_records
 from ..op import claims
 from ..operands import dense, is_half, is_plain
 from ..ops.optimizer_steps import (
@@ -20,12 +21,17 @@ from ..ops.optimizer_steps import (
     STEP,
     AdafactorNumbers,
     MuonNumbers,
+    Step,
+    optimizer_steps,
 )
+from ..shape import dense_layout
+from ..storage import CAPTURES
 from ..tensor import Tensor, empty_contiguous
 from .element_updates import record
 from .layouts import is_packed, laid_as
 
 _ADAMW, _REDUCE, _SUM_ROWS, _MUL = (KERNELS[name] for name in ("adamw_f32", "reduce", "sum_rows_f32", "mul_f32"))
+_COMPUTE = KERNELS["compute_f32"]
 _LINEAR, _MATMUL, _COPY = (KERNELS[name] for name in ("linear_f32", "matmul_f32", "copy_strided"))
 _SQUARES = (opcodes("reduce")["sum_squares"].code, CODES[float32], CODES[float32])
 
@@ -47,6 +53,45 @@ def _adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, 
     mean.storage.version += 1
     squares.storage.version += 1
     return parameter
+
+
+@claims("optimizer_steps")
+def _optimizer_steps(parameters: list[Tensor], steps: list[Step]) -> Any:
+    """Steps of dense float32 tensors of the CPU in one call. The loop is written for few calls of Python, which take
+    longer than the step of a small parameter."""
+    if CAPTURES.count or any(x.device is not cpu for x in parameters):
+        return NotImplemented
+    records: list[bytes] = []
+    kernels: list[Any] = []
+    known: Any = None  # the program and the numbers of the step before
+    for parameter, step in zip(parameters, steps, strict=True):
+        program, grad, states, numbers = step
+        tensors = (parameter, *states, grad) if program is None else (parameter, grad, *states)
+        shape = parameter.shape
+        count, strides = dense_layout(shape)
+        for x in tensors:
+            if x.dtype is not float32 or x.shape != shape or x.strides != strides or x.device is not cpu:
+                launch_records(records, kernels)  # those before it
+                records, kernels = [], []
+                optimizer_steps.definition([parameter], [step])  # type: ignore[misc]
+                break
+        else:
+            if known is None or known[0] is not program or known[1] != numbers:
+                known = program, numbers
+                if program is None:
+                    kernel, pointers, cost, rest, written = _ADAMW, (0,), 64, _bits(numbers), (0, 1, 2)
+                else:
+                    code, kernel, written = program.on(cpu), _COMPUTE, program.written
+                    cost, pointers = code.shape[0], (*(0,) * (TENSORS - len(tensors)), code.address, 0)
+                    rest = (cost // 5, 0, 0, *program.slots(numbers), 0)
+                pack, index = kernel.layout.pack, kernel.index
+            work = min(count * cost >> 14, LARGEST_WORK)
+            records.append(pack(index, work, *[x.address for x in tensors], *pointers, count, *rest))
+            kernels.append(kernel)
+            for at in written:
+                tensors[at].storage.version += 1
+    launch_records(records, kernels)
+    return parameters[0]
 
 
 _NUMBERS = Struct("7d"), Struct("7q")

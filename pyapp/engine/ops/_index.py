@@ -1892,6 +1892,7 @@ OP_MODULES: dict[str, str] = {
     "neg": "elementwise.arithmetic",
     "nextafter": "elementwise.arithmetic",
     "nll_loss_backward": "cross_entropy_loss",
+    "optimizer_steps": "optimizer_steps",
     "pow": "elementwise.arithmetic",
     "rad2deg": "elementwise.trigonometry",
     "reciprocal": "elementwise.arithmetic",

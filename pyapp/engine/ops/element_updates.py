@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..autocast import REGIONS
+from ..dtype import float32
 from ..element_programs import ElementProgram, HeldNumbers, Numbers
 from ..op import op
 from ..operands import is_half
@@ -54,3 +56,33 @@ def element_function(function: Callable[..., Any], tensors: int, numbers: int = 
         return found
 
     return compute
+
+
+def element_update(function: Callable[..., Any], tensors: int, numbers: int) -> Callable[..., bool]:
+    """What writes such a function of so many tensors and numbers into the first tensor, without a temporary one: for
+    claims_in_place. The call returns False, and writes nothing, unless the tensors are of one shape, dense and float32.
+    """
+
+    def written(*given: Any) -> tuple[Any, ...]:
+        return (function(*given), *(None,) * (tensors - 1))
+
+    program = ElementProgram(written, tensors, numbers)
+
+    def update(first: Tensor, *rest: Any) -> bool:
+        others, values = rest[: tensors - 1], rest[tensors - 1 :]
+        if first.dtype is not float32 or REGIONS.count or not first.is_contiguous():
+            return False
+        for value in values:
+            if type(value) is not float and type(value) is not int:
+                return False
+        for x in others:
+            if not isinstance(x, Tensor) or x.dtype is not float32 or x.shape != first.shape:
+                return False
+            if x.device is not first.device or not x.is_contiguous():
+                return False
+            if x.storage.address == first.storage.address and x.offset != first.offset:
+                return False  # they may overlap
+        update_elements.call(first, others, program, values)
+        return True
+
+    return update

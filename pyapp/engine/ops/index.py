@@ -171,7 +171,7 @@ def _take(x: Tensor, entries: tuple[Any, ...]) -> Tensor:
         raise IndexError(f"index: {error} (tensor: {describe(x)})") from None
 
 
-@primitive(name="_write", saves="none")
+@primitive(name="_write", saves="none", writes=True)
 def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Tensor:
     """Writes a tensor or a number where _take would read, in place; returns x."""
     kind = x.dtype
@@ -215,14 +215,19 @@ def getitem(x: Tensor, index: Any) -> Tensor:
             entries, basic = _entries(x, index)
             if not basic:
                 if any(map(_is_int, entries)):
-                    return getitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)))
+                    x, entries = _view(x, _ints_of(entries)), [e for e in entries if not _is_int(e)]
                 return _take(x, _listed(x, entries))
-        if STATE.enabled and not x.is_contiguous():
-            return _index_view(x, tuple(entries))
-        return strided_slice(x, *_basic(x, entries))
+        return _view(x, entries)
     except MISTAKES as error:
         tell(error, "index", (x, index), {})
         raise
+
+
+def _view(x: Tensor, entries: Sequence[Any]) -> Tensor:
+    """The view by ints, slices and None."""
+    if STATE.enabled and not x.is_contiguous():
+        return _index_view(x, tuple(entries))
+    return strided_slice(x, *_basic(x, entries))
 
 
 @view_op(None, name="_index_view")

@@ -32,6 +32,27 @@ def adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, n
     return parameter.sub_((mean / root).mul_(rate / mean_correction))
 
 
+class Step(NamedTuple):
+    """The step of one parameter: by a program as update_elements takes it; without one by adamw_step."""
+
+    program: ElementProgram | None
+    grad: Tensor
+    states: tuple[Tensor, ...]  # of adamw_step: mean and squares
+    numbers: Numbers
+
+
+@op()
+def optimizer_steps(parameters: list[Tensor], steps: list[Step]) -> Tensor:
+    """The steps of several parameters, one after the other, in place; returns the first. To be called inside
+    no_grad()."""
+    for parameter, (program, grad, states, numbers) in zip(parameters, steps, strict=True):
+        if program is None:
+            adamw_step(parameter, *states, grad, numbers)
+        else:
+            update_elements(parameter, (grad, *states), program, numbers)
+    return parameters[0]
+
+
 class AdafactorNumbers(NamedTuple):
     """The numbers of a step of Adafactor, for each of its programs. R and C are the sizes of the last dims, `share` is
     the part of the new squares in their moving means."""

@@ -5,12 +5,14 @@ platform.
 from __future__ import annotations
 
 import os
+from math import inf
 from operator import index
 from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
 from ..device import Device, cpu
+from ..in_place import tracked
 from ..launch import KERNELS, Recorder, recorder, stop_capture
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
@@ -67,9 +69,11 @@ class Generator:
         return self._seed, self.offset
 
     def set_state(self, state: tuple[int, int]) -> None:
-        """Restores (seed, offset) of `get_state`. TypeError for anything else."""
+        """Restores (seed, offset) of `get_state`. TypeError for anything else, ValueError for numbers that cannot be."""
         if not isinstance(state, (tuple, list)) or len(state) != 2 or not all(isinstance(n, int) for n in state):
             raise TypeError(f"set_state: takes (seed, offset) of get_state(), not {state!r:.60}")
+        if not (0 <= state[0] < 1 << 64 and 0 <= state[1] < 1 << 63):
+            raise ValueError(f"set_state: the seed has 64 bits, the offset 63; got {state!r:.60}")
         self._seed, self.offset = int(state[0]), int(state[1])
 
     def fill(self, kernel: Any, target: Tensor) -> None:
@@ -289,6 +293,7 @@ def randperm(n: int, generator: Generator | None = None, dtype: Any = None, devi
     return _finish(argsort(tensor_of(keys)), dtype, check_device(device), False)
 
 
+_SHORTEST = 1e-290  # a time to wait, which is not 0: divided by a weight of 0, that is not a number
 _FEW_COMPARED = 1 << 16  # weights and draws of which all are compared: a call of searchsorted costs more
 
 
@@ -301,12 +306,12 @@ def multinomial(
         raise TypeError(f"multinomial: takes floating-point weights (C,) or (R, C), not {describe(weights)}")
     rows = array_of(weights).astype("float64").reshape(-1, weights.shape[-1])
     totals = rows.sum(-1)
-    if len(rows) and not (rows.size and rows.min() >= 0 and totals.min() > 0 and np.isfinite(totals).all()):
+    if len(rows) and not (rows.size and rows.min() >= 0 and totals.min() > 0 and totals.max() < inf):
         raise ValueError(
             "multinomial: probability tensor contains either `inf`, `nan` or element < 0: weights must be finite, not "
             "negative, and not all zero in a row"
         )
-    if not replacement and ((rows > 0).sum(-1) < num_samples).any():
+    if not replacement and num_samples > 1 and ((rows > 0).sum(-1) < num_samples).any():
         raise ValueError(
             "multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: cannot draw "
             f"{num_samples} different indices where fewer weights are above zero"
@@ -321,14 +326,17 @@ def multinomial(
         picked = np.minimum(picked, rows.shape[-1] - 1)
     else:  # exponential races: the first num_samples arrivals (Efraimidis & Spirakis 2006)
         draws = _words(rows.size, generator).reshape(rows.shape)
-        with np.errstate(divide="ignore"):
-            arrival = -np.log1p(-draws) / rows
+        waiting = np.maximum(-np.log1p(-draws), _SHORTEST)
+        with np.errstate(divide="ignore", over="ignore"):
+            arrival = waiting / rows  # infinite for a weight of 0
         picked = _first_places(arrival, num_samples)
     return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64)
 
 
 def _first_places(rows: Any, count: int) -> Any:
     """The places of the `count` smallest numbers of each row, in their order; of equal numbers the first ones."""
+    if count == 1:
+        return rows.argmin(-1)
     if rows.shape[1] > 4 * count:
         least = np.partition(rows, count, -1)[:, : count + 1]
         if (least[:, :count].max(-1) < least[:, count]).all():  # no number beyond them is as small
@@ -336,6 +344,17 @@ def _first_places(rows: Any, count: int) -> Any:
             order = np.argsort(np.take_along_axis(rows, places, -1), -1, kind="stable")
             return np.take_along_axis(places, order, -1)
     return np.argsort(rows, -1, kind="stable")[:, :count]
+
+
+def _draw_into(x: Tensor, kernel: Any, generator: Generator | None, factor: Any, shift: Any) -> Tensor:
+    """Writes factor * number + shift into x. Float32 tensors are drawn where they lie: weights are large."""
+    if x.dtype is not _dtype.float32 or not x.is_contiguous() or tracked(x, factor, shift):
+        return x.copy_(_draw(kernel, x.shape, generator, x.device) * factor + shift)
+    (generator or default_generator).fill(kernel, x)
+    x.storage.version += 1
+    if isinstance(factor, Tensor) or factor != 1:
+        x.mul_(factor)
+    return x.add_(shift) if isinstance(shift, Tensor) or shift != 0 else x
 
 
 def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
@@ -346,7 +365,7 @@ def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator:
     if x.dtype.is_complex:
         drawn = _drawn(_UNIFORM, x.shape, generator, x.dtype, x.device)
         return x.copy_(drawn * (high - low) + complex(low, low))
-    return x.copy_(_draw(_UNIFORM, x.shape, generator, x.device) * (high - low) + low)
+    return _draw_into(x, _UNIFORM, generator, high - low, low)
 
 
 @method("normal_")
@@ -355,8 +374,9 @@ def _normal_in_place(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: 
     _check_float("normal_", x.dtype)
     if not std >= 0:
         raise ValueError(f"normal_: the standard deviation is not negative, got {std}")
-    drawn = _drawn(_NORMAL, x.shape, generator, x.dtype if x.dtype.is_complex else _dtype.float32, x.device)
-    return x.copy_(drawn * std + mean)
+    if x.dtype.is_complex:
+        return x.copy_(_drawn(_NORMAL, x.shape, generator, x.dtype, x.device) * std + mean)
+    return _draw_into(x, _NORMAL, generator, std, mean)
 
 
 @method("uniform_")

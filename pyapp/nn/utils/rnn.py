@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from ...engine import Tensor
 from ...engine.lazy import np
-from ...engine.ops import from_numpy, stack
-from ...engine.ops import pad as pad_sides
+from ...engine.ops import cat, from_numpy
 from ...engine.ops.scattering import index_copy
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
@@ -130,13 +129,15 @@ def pad_sequence(
         raise ArgumentError(f"pad_sequence: tensors may differ in their first dim, not so {list(map(describe, every))}")
     if padding_side not in ("right", "left"):
         raise ArgumentError(f"pad_sequence: padding_side is 'right' or 'left', not {padding_side!r}")
-    longest = max(x.shape[0] for x in every)
-    rows = []
-    for x in every:
-        missing = longest - x.shape[0]
-        sides = [0, 0] * (x.ndim - 1) + ([0, missing] if padding_side == "right" else [missing, 0])
-        rows.append(pad_sides(x, sides, value=padding_value))
-    return stack(rows, 0 if batch_first else 1)
+    sizes = np.array([x.shape[0] for x in every], np.int64)
+    batch, steps, ends = len(every), int(sizes.max()), sizes.cumsum()
+    data = cat(every)  # (sum of L, ...)
+    row = np.repeat(np.arange(batch), sizes)
+    step = np.arange(ends[-1]) - np.repeat(ends - (sizes if padding_side == "right" else steps), sizes)
+    places = from_numpy(row * steps + step if batch_first else step * batch + row).to(data.device)
+    shape = (batch, steps) if batch_first else (steps, batch)
+    empty = data.new_full((batch * steps, *data.shape[1:]), padding_value)
+    return index_copy(empty, 0, places, data).reshape(*shape, *data.shape[1:])
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:

@@ -16,7 +16,7 @@ from ...operands import as_tensor, common_dtype, is_half, unbroadcast
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..dtype_limits import finfo
-from ..element_updates import element_function
+from ..element_updates import element_function, element_update
 from .builders import binary, no_slope, unary, vjp_of_slopes
 from .limits import limited
 from .rounding import trunc
@@ -165,7 +165,20 @@ def _rounded_number(x: float, kind: DType) -> float:
     return found
 
 
-_plus_scaled = element_function(lambda a, b, share: a + b * share, 2, 1)
+def _plus_share(a: Any, b: Any, share: Any) -> Any:
+    return a + b * share
+
+
+_plus_scaled = element_function(_plus_share, 2, 1)
+_add_scaled = element_update(_plus_share, 2, 1)
+
+
+def _add_scaled_in_place(x: Tensor, other: Any, *, alpha: Any) -> bool:
+    return _add_scaled(x, other, alpha)
+
+
+def _sub_scaled_in_place(x: Tensor, other: Any, *, alpha: Any) -> bool:
+    return type(alpha) in (float, int) and _add_scaled(x, other, -alpha)
 
 
 def _in_float32(compute: Any, *given: Any) -> Tensor:
@@ -191,6 +204,7 @@ def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
 
 
 add.by_name, sub.by_name, div.by_name = _scaled(add), _scaled(sub), _rounded
+add.by_name_in_place, sub.by_name_in_place = _add_scaled_in_place, _sub_scaled_in_place
 pow.by_name = lambda x, exponent: pow(x, exponent)
 signbit = unary("signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0, None, out="bool", in_place=False)
 fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y, a, b: -trunc(a / b)), divides=True)

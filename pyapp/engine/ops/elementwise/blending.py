@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...declare import function
-from ...op import op
+from ...op import claims_in_place, op
 from ...operands import common_dtype, unbroadcast
 from ...tensor import Tensor
 from ...user_errors import describe
-from ..element_updates import element_function
+from ..element_updates import element_function, element_update
 from .arithmetic import _IN_PROGRAMS, _in_float32
 
 
@@ -18,11 +18,46 @@ def _lerp_by_tensor_values(x: Any, end: Any, weight: Any) -> Any:
     return x.where(near, end) + (end - x) * weight.where(near, weight - 1.0)
 
 
-_lerp_from_start = element_function(lambda x, end, weight: x + (end - x) * weight, 2, 1)
-_lerp_from_end = element_function(lambda x, end, weight: end - (end - x) * weight, 2, 1)
+def _from_start(x: Any, end: Any, weight: Any) -> Any:
+    return x + (end - x) * weight
+
+
+def _from_end(x: Any, end: Any, weight: Any) -> Any:
+    return end - (end - x) * weight
+
+
+def _with_product(x: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+    return x + tensor1 * value * tensor2
+
+
+def _with_quotient(x: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+    return x + tensor1 * value / tensor2
+
+
+_lerp_from_start = element_function(_from_start, 2, 1)
+_lerp_from_end = element_function(_from_end, 2, 1)
 _lerp_by_tensor = element_function(_lerp_by_tensor_values, 3)
-_addcmul = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * value * tensor2, 3, 1)
-_addcdiv = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * value / tensor2, 3, 1)
+_addcmul = element_function(_with_product, 3, 1)
+_addcdiv = element_function(_with_quotient, 3, 1)
+_move_from_start, _move_from_end = element_update(_from_start, 2, 1), element_update(_from_end, 2, 1)
+_add_product, _add_quotient = element_update(_with_product, 3, 1), element_update(_with_quotient, 3, 1)
+
+
+@claims_in_place("lerp")
+def _lerp_in_place(x: Tensor, end: Any, weight: Any) -> bool:
+    if type(weight) is not float and type(weight) is not int:
+        return False
+    return _move_from_start(x, end, weight) if abs(weight) < 0.5 else _move_from_end(x, end, 1 - weight)
+
+
+@claims_in_place("addcmul")
+def _addcmul_in_place(x: Tensor, tensor1: Any, tensor2: Any, value: float = 1) -> bool:
+    return _add_product(x, tensor1, tensor2, value)
+
+
+@claims_in_place("addcdiv")
+def _addcdiv_in_place(x: Tensor, tensor1: Any, tensor2: Any, value: float = 1) -> bool:
+    return _add_quotient(x, tensor1, tensor2, value)
 
 
 def _d_lerp_of_alike(g: Tensor, _: Any, x: Tensor, end: Tensor, weight: Any) -> Any:
