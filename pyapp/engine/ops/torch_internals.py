@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from ..declare import function
+from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
 from .channel_norms import group_norm
@@ -68,7 +69,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """The norms, of order `pow`, of the slices along a dim, with ones for the other dims; of dim -1 the norm of all."""
     if dim == -1:
         return v.norm(pow)
-    d = dim % v.ndim
+    d = normalize_dim(dim, v.ndim, "norm_except_dim")
     rows = reshape(v.movedim(d, 0), (v.shape[d], -1)).norm(pow, 1)
     return reshape(rows, tuple(n if i == d else 1 for i, n in enumerate(v.shape)))
 
