@@ -34,11 +34,12 @@ DTYPES = "float32 float64 complex64 complex128 int64 int32 int16 int8 uint8 bool
 MOST = 6  # samples of an op in a dtype
 Way = Callable[[Any, Any, list[Any], list[Any], dict[str, Any], dict[str, Any]], None]
 
+CALLS = ("laid", "method", "out")
 # Why an op differs in a way, by (way, name) or by the way and the beginning of the name.
 DIFFERENT = {
     ("laid", "as_strided"): "it reads the memory itself",
-    **{("laid", f"polygamma.polygamma_n_{n}"): "poles of short integers" for n in range(5)},
-    **{("method", f"polygamma.polygamma_n_{n}"): "poles of short integers" for n in range(5)},
+    **{(way, name): "poles of short integers" for way in CALLS for name in ("polygamma", "special.polygamma")},
+    **{(way, "histogramdd"): "torch's edges have no order" for way in CALLS},
     ("in_place", "addbmm"): "the first matrix does not grow",
     ("in_place", "float_power"): "the result is rounded to the dtype that is there",
     ("out", "nonzero"): "the tuple may have an out, too", ("out", "normal"): "out takes the shape of the result",
