@@ -39,7 +39,7 @@ CALLS = ("laid", "method", "out")
 DIFFERENT = {
     ("laid", "as_strided"): "it reads the memory itself",
     **{(way, name): "poles of short integers" for way in CALLS for name in ("polygamma", "special.polygamma")},
-    **{(way, "histogramdd"): "torch's edges have no order" for way in CALLS},
+    **{(way, "histogramdd"): "torch's edges have no order" for way in (*CALLS, "twice", "along")},
     ("in_place", "addbmm"): "the first matrix does not grow",
     ("in_place", "float_power"): "the result is rounded to the dtype that is there",
     ("out", "nonzero"): "the tuple may have an out, too", ("out", "normal"): "out takes the shape of the result",
