@@ -23,7 +23,7 @@ TOP_LEVEL = {
         compile
     """,
     "control_flow": """
-        cond
+        cond while_loop
     """,
     "engine.display": """
         set_printoptions
@@ -64,11 +64,12 @@ TOP_LEVEL = {
     """,
     "settings": """
         OutOfMemoryError are_deterministic_algorithms_enabled get_autocast_cpu_dtype get_autocast_dtype
-        get_autocast_gpu_dtype get_default_device get_float32_matmul_precision get_num_interop_threads
-        is_anomaly_check_nan_enabled is_anomaly_enabled is_autocast_cpu_enabled is_autocast_enabled
-        is_deterministic_algorithms_warn_only_enabled is_inference_mode_enabled is_storage set_anomaly_enabled
-        set_default_device set_default_tensor_type set_float32_matmul_precision set_flush_denormal
-        set_num_interop_threads typename use_deterministic_algorithms
+        get_autocast_gpu_dtype get_default_device get_deterministic_debug_mode get_device_module
+        get_float32_matmul_precision get_num_interop_threads is_anomaly_check_nan_enabled is_anomaly_enabled
+        is_autocast_cpu_enabled is_autocast_enabled is_deterministic_algorithms_warn_only_enabled
+        is_inference_mode_enabled is_storage set_anomaly_enabled set_default_device set_default_tensor_type
+        set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal set_num_interop_threads typename
+        use_deterministic_algorithms
     """,
     "tasks.pipelines": """
         pipeline

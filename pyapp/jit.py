@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import UnionType
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin
 
+from .futures import Future
 from .nn.module import Module
+
+T = TypeVar("T")
 
 
 def _as_it_is(obj: Any = None, *_: Any, **__: Any) -> Any:
@@ -31,6 +35,43 @@ class ScriptFunction:
 
     def __init__(self) -> None:
         raise NotImplementedError("ScriptFunction: pyapp does not compile functions; see pyapp.compile")
+
+
+class TracerWarning(UserWarning):
+    """What a trace, such as that of an export to ONNX, writes may be another computation for other inputs."""
+
+
+class Error(Exception):
+    """torch's error in compiled code, for `except`: none is raised here."""
+
+
+class Attribute(NamedTuple):
+    """A value with the type that torch's compiler would not find by itself."""
+
+    value: Any
+    type: Any
+
+
+def fork(func: Callable[..., T], *args: Any, **kwargs: Any) -> Future[T]:
+    """A future of func(*args, **kwargs), which is called at once, as torch does outside of compiled code."""
+    found: Future[T] = Future()
+    found.set_result(func(*args, **kwargs))
+    return found
+
+
+def wait(future: Future[T]) -> T:
+    """The value of a future."""
+    return future.wait()
+
+
+def optimized_execution(should_optimize: bool) -> AbstractContextManager[None]:
+    """A context without effect: there is no optimiser of compiled code."""
+    return nullcontext()
+
+
+def fuser(name: str) -> AbstractContextManager[None]:
+    """A context without effect: there is no fuser of compiled code."""
+    return nullcontext()
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
@@ -76,6 +117,7 @@ def is_scripting() -> bool:
 is_tracing = is_scripting
 
 __all__ = [
-    "Final", "ScriptFunction", "ScriptModule", "annotate", "export", "ignore", "is_scripting", "is_tracing", "load",
-    "save", "script", "trace", "unused",
+    "Attribute", "Error", "Final", "Future", "ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export",
+    "fork", "fuser", "ignore", "is_scripting", "is_tracing", "load", "optimized_execution", "save", "script", "trace",
+    "unused", "wait",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -56,6 +57,32 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """The stored `warn_only`."""
     return _Kept.only_warns
+
+
+_MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """use_deterministic_algorithms by torch's other name: "default" or 0, "warn" or 1, "error" or 2. RuntimeError for
+    others."""
+    mode = _MODES.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if mode not in (0, 1, 2):
+        raise RuntimeError(f"set_deterministic_debug_mode: takes default, warn, error, 0, 1 or 2, not {debug_mode!r}")
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """The stored mode: 0, 1 or 2."""
+    return 0 if not _Kept.deterministic else 1 if _Kept.only_warns else 2
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The module of a device's type, such as pyapp.cuda; of the default device, unless one is given. RuntimeError for
+    a type that has none."""
+    kind = (get_default_device() if device is None else Device(device)).type
+    if kind not in ("cpu", "cuda", "mps", "xpu"):
+        raise RuntimeError(f"get_device_module: there is no module for {kind!r}; cpu, cuda, mps and xpu have one")
+    return importlib.import_module(f".{kind}", __package__)
 
 
 def set_flush_denormal(mode: bool) -> bool:
@@ -149,9 +176,10 @@ __all__ = [
 ]  # fmt: skip
 __top_level__ = [
     "OutOfMemoryError", "are_deterministic_algorithms_enabled", "get_autocast_cpu_dtype", "get_autocast_dtype",
-    "get_autocast_gpu_dtype", "get_default_device", "get_float32_matmul_precision", "get_num_interop_threads",
-    "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled",
-    "is_deterministic_algorithms_warn_only_enabled", "is_inference_mode_enabled", "is_storage", "set_anomaly_enabled",
-    "set_default_device", "set_default_tensor_type", "set_float32_matmul_precision", "set_flush_denormal",
-    "set_num_interop_threads", "typename", "use_deterministic_algorithms",
+    "get_autocast_gpu_dtype", "get_default_device", "get_deterministic_debug_mode", "get_device_module",
+    "get_float32_matmul_precision", "get_num_interop_threads", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
+    "is_autocast_cpu_enabled", "is_autocast_enabled", "is_deterministic_algorithms_warn_only_enabled",
+    "is_inference_mode_enabled", "is_storage", "set_anomaly_enabled", "set_default_device", "set_default_tensor_type",
+    "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads",
+    "typename", "use_deterministic_algorithms",
 ]  # fmt: skip

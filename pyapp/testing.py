@@ -42,6 +42,28 @@ def assert_close(
     _compare(actual, expected, "", settings)
 
 
+_OLD_TOLERANCES = {"float16": (1e-3, 1e-3), "float32": (1e-4, 1e-5), "float64": (1e-5, 1e-8)}
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: Any = "",
+) -> None:
+    """torch's older form of assert_close: numbers and lists become tensors, dtypes may differ, NaN are equal, and the
+    tolerances are wider.
+    """
+    one = actual if isinstance(actual, Tensor) else tensor(actual)
+    other = expected if isinstance(expected, Tensor) else tensor(expected, dtype=one.dtype)
+    if rtol is None and atol is None:
+        known = [_OLD_TOLERANCES.get(x.dtype.name, (0.0, 0.0)) for x in (one, other)]
+        rtol, atol = (max(pair) for pair in zip(*known, strict=True))
+    assert_close(one, other, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, msg=msg or None)
+
+
 def _compare(actual: Any, expected: Any, where: str, settings: tuple[Any, ...]) -> None:
     msg = settings[-1]
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
@@ -119,4 +141,4 @@ def make_tensor(
     return found.requires_grad_(requires_grad)
 
 
-__all__ = ["assert_close", "make_tensor"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]

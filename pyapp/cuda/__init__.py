@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 from .. import random as _random
 from ..engine.device import Device, as_device, choose
 from ..engine.gpu import nvidia
+from ..engine.ops.create import construct
 from ..engine.ops.random import default_generator
 from ..engine.storage import kept_bytes, trim_pool
 from ..engine.tensor import Tensor
+from ..engine.typed_tensors import typed_of
 from .streams import (
     Event,
     Stream,
@@ -25,6 +27,9 @@ from .streams import (
 )
 
 OutOfMemoryError = MemoryError
+globals().update(
+    typed_of(__name__, lambda args, kind: construct(args, kind).to("cuda"), lambda x: x.is_cuda, "Tensors on a card")
+)
 
 
 class DeviceProperties(NamedTuple):

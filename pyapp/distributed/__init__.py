@@ -32,7 +32,8 @@ __all__ = [
     *_calls, "DeviceMesh", "ProcessGroup", "ReduceOp", "Work", "destroy_process_group", "get_backend",
     "get_global_rank", "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank",
     "get_world_size", "group", "init_device_mesh", "init_process_group", "is_available", "is_initialized",
-    "is_mpi_available", "is_nccl_available", "new_group",
+    "is_backend_available", "is_gloo_available", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",
+    "is_ucc_available", "is_xccl_available", "new_group",
 ]  # fmt: skip
 
 
@@ -54,6 +55,24 @@ def is_nccl_available() -> bool:
     except ProcessError:
         return False
     return True
+
+
+def is_gloo_available() -> bool:
+    """Whether the backend Gloo is there: always False; MPI serves CPUs."""
+    return False
+
+
+is_ucc_available = is_xccl_available = is_gloo_available
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether a backend is there: "mpi" or "nccl", where they are installed."""
+    return {"mpi": is_mpi_available, "nccl": is_nccl_available}.get(backend.lower(), is_gloo_available)()
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether torchrun has started the process: TORCHELASTIC_RUN_ID is set."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def is_available() -> bool:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..engine.ops import digamma, lgamma, solve_triangular, where
+from ..engine.ops import arange, digamma, lgamma, mvlgamma, solve_triangular, where
 from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.tensor import Tensor
-from .continuous import Exponential, Laplace, LogNormal, Normal, Uniform
+from .continuous import EULER, Exponential, Laplace, LogNormal, Normal, Uniform
 from .counts import Geometric, Poisson
 from .discrete import Bernoulli, Categorical, OneHotCategorical
 from .distribution import Distribution, Independent
@@ -17,7 +17,8 @@ from .divergence_of_kinds import divergence_of_kinds
 from .gamma import Beta, Chi2, Dirichlet, Gamma
 from .low_rank import LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal
-from .of_positive_numbers import HalfNormal
+from .of_matrices import Wishart
+from .of_positive_numbers import HalfCauchy, HalfNormal, InverseGamma, Weibull
 from .transformed import TransformedDistribution
 from .transforms import sum_last
 
@@ -90,11 +91,31 @@ def _multivariate(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
     return half + 0.5 * (moved + apart - p.event_shape[0])
 
 
+def _weibull(p: Weibull, q: Weibull) -> Tensor:
+    """Bauckhage 2013, arXiv 1310.3713."""
+    ratio = q.concentration / p.concentration
+    logs = (p.concentration / q.concentration).log() + q.concentration * q.scale.log() - p.concentration * p.scale.log()
+    spread = (p.concentration - q.concentration) * (p.scale.log() - EULER / p.concentration)
+    return logs + spread + ((p.scale / q.scale).log() * q.concentration + lgamma(ratio + 1)).exp() - 1
+
+
+def _wishart(p: Wishart, q: Wishart) -> Tensor:
+    """Penny 2001, "KL-divergences of Normal, Gamma, Dirichlet, and Wishart densities"."""
+    size = p.event_shape[0]
+    moved = solve_triangular(q.scale_tril, p.scale_tril, upper=False).square().sum((-2, -1))
+    logs = 2 * (q.scale_tril.diagonal(0, -2, -1).log() - p.scale_tril.diagonal(0, -2, -1).log()).sum(-1)
+    slope = digamma(p.df.unsqueeze(-1) / 2 - arange(size, dtype=p.df.dtype) / 2).sum(-1)
+    apart = mvlgamma(q.df / 2, size) - mvlgamma(p.df / 2, size) + (p.df - q.df) / 2 * slope
+    return q.df / 2 * logs + p.df / 2 * (moved - size) + apart
+
+
 _KINDS: dict[type, Callable[[Any, Any], Tensor]] = {
     Bernoulli: _bernoulli, Beta: _beta, Categorical: _categorical, Chi2: _gamma, Dirichlet: _dirichlet,
     Exponential: _exponential, Gamma: _gamma, Geometric: _geometric, HalfNormal: _half_normal,
     Laplace: _laplace, LogNormal: _normal, MultivariateNormal: _multivariate, Normal: _normal,
-    OneHotCategorical: _categorical, Poisson: _poisson, Uniform: _uniform,
+    OneHotCategorical: _categorical, Poisson: _poisson, Uniform: _uniform, Weibull: _weibull, Wishart: _wishart,
+    HalfCauchy: lambda p, q: kl_divergence(p._base, q._base),  # both numbers have the same two signs
+    InverseGamma: _gamma,  # of the same numbers' reciprocals
 }  # fmt: skip
 
 

@@ -129,7 +129,7 @@ class Tensor(_Slots, TensorMethods):
 
     __array_priority__ = 1000  # NumPy's operators leave the work to ours
 
-    if TYPE_CHECKING:  # what autograd.py, ops/create.py, ops/operators.py and ops/index.py give it
+    if TYPE_CHECKING:  # what autograd.py and ops/ (create, elementwise/cast, operators, index) give it
 
         def __init__(self, *args: Any, device: Any = None) -> None: ...
         def backward(
@@ -137,6 +137,7 @@ class Tensor(_Slots, TensorMethods):
             inputs: Tensor | Sequence[Tensor] | None = None,
         ) -> None: ...  # fmt: skip
         def _accumulate(self, other: Tensor) -> None: ...
+        def _row_major(self) -> Tensor: ...
 
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...

@@ -11,7 +11,7 @@ from typing import Any
 
 from .device import cpu, get_default_device
 from .dtype import as_dtype
-from .memory_format import preserve_format
+from .memory_format import layout, preserve_format, strided
 from .op import _NUMPY_NAMES, Op, named_first
 from .out_arguments import into_out
 from .shape import dense_layout, kept_strides
@@ -73,6 +73,7 @@ def _also(function: Any, first: str) -> Any:
     return call
 
 
+_OF_ZEROS = ("zeros", "zeros_like", "empty", "empty_like")  # which may be sparse
 _ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
 
 
@@ -107,7 +108,11 @@ def as_factory(function: Any) -> Any:
             learns = kwargs.pop("requires_grad", False)
             made = into_out(call, args, {**more, **kwargs})
             return made.requires_grad_() if learns else made
-        order = kwargs.get("memory_format")
+        order, kept = kwargs.get("memory_format"), kwargs.get("layout", strided)
+        if kept is not strided and kept is not None:
+            if call.__name__ not in _OF_ZEROS or not isinstance(kept, layout):
+                raise RuntimeError(f"{call.__name__}: makes strided tensors, not {kept!r:.40}; use to_sparse() of it")
+            return call(*args, **{**kwargs, "layout": strided}).to_sparse(layout=kept)
         for name in _ACCEPTED & kwargs.keys():
             del kwargs[name]
         if order is not None:

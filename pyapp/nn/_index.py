@@ -10,7 +10,7 @@ MODULES = {
         checkpoint_blocks
     """,
     "data_parallel": """
-        DataParallel
+        DataParallel data_parallel
     """,
     "decoders.caches": """
         BatchCache CrossCache FixedCache GrowingCache Int8CrossCache KVCache PackedCache PagedCache RotatingCache
@@ -24,6 +24,9 @@ MODULES = {
     """,
     "fully_sharded": """
         MixedPrecisionPolicy full_state_dict fully_shard load_full_state_dict register_fsdp_forward_method
+    """,
+    "grad": """
+        conv1d_input conv1d_weight conv2d_input conv2d_weight conv3d_input conv3d_weight
     """,
     "heads": """
         Heads split_heads
@@ -203,7 +206,7 @@ FUNCTIONS = {
 }
 UTILITIES = {
     "utils.clip_grad": """
-        clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm
+        clip_grad_norm clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm
     """,
     "utils.convert_parameters": """
         parameters_to_vector vector_to_parameters

@@ -7,7 +7,7 @@ from typing import Any
 
 from .module import Module
 
-__all__ = ["DataParallel"]
+__all__ = ["DataParallel", "data_parallel"]
 
 
 class DataParallel(Module):
@@ -29,3 +29,12 @@ class DataParallel(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
+
+
+def data_parallel(
+    module: Module, inputs: Any, device_ids: Sequence[Any] | None = None, output_device: Any = None, dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
+    """One call of DataParallel(module, …): `inputs` is the input, or a tuple of them."""
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    return DataParallel(module, device_ids, output_device, dim)(*given, **(module_kwargs or {}))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
@@ -25,13 +26,31 @@ _OF_TORCH: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+_running: list[None] = []
+
+
+def is_in_onnx_export() -> bool:
+    """Whether `export` is calling a module, which may then avoid what has no form in ONNX."""
+    return bool(_running)
+
+
+@contextmanager
+def _noted() -> Iterator[None]:
+    _running.append(None)
+    try:
+        yield
+    finally:
+        _running.pop()
+
+
 def export(
-    module: Any, inputs: Any, file: AnySink, *, kwargs: Mapping[str, Any] | None = None,
+    module: Any = None, inputs: Any = None, file: AnySink | None = None, *, kwargs: Mapping[str, Any] | None = None,
     input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
     opset_version: int | None = None, dynamic_axes: Mapping[str, Any] | None = None, dynamic_shapes: Any = None,
     external_data: bool | None = None, verify: bool = False, blocks: bool = False, **of_torch: Any,
 ) -> None:  # fmt: skip
-    """Writes a module, a function of tensors or an ExportedProgram as an ONNX file, by torch.onnx.export's names.
+    """Writes a module, a function of tensors or an ExportedProgram as an ONNX file, by torch.onnx.export's names: the
+    first three arguments are `model`, `args` and `f`, too.
 
     inputs: an example: a tensor or a sequence of arguments, of which a dict at the end and `kwargs` are those by name.
     Sizes are those of the example, except those that `dynamic_axes` ({"input_0": {0: "batch"}}, by `input_names`) or
@@ -48,6 +67,9 @@ def export(
     ModelError: an op has no form in ONNX, or the module computes something else for other sizes. Modules should be in
     evaluation mode: dropout would be a constant mask.
     """
+    module, inputs, file = of_torch.pop("model", module), of_torch.pop("args", inputs), of_torch.pop("f", file)
+    if module is None or file is None:
+        raise TypeError("export: takes a module, an example of its inputs and a file")
     for name, value in of_torch.items():
         if name not in _OF_TORCH:
             raise TypeError(f"export: got an unexpected keyword argument {name!r}")
@@ -63,7 +85,7 @@ def export(
     call.vary(dynamic_axes or {}, output_names)
     if verify and not isinstance(file, (str, os.PathLike)):
         raise ValueError("export: verify=True needs the path of a file")
-    with named_parameters(call.module, call.names) as parameters, no_grad():
+    with named_parameters(call.module, call.names) as parameters, no_grad(), _noted():
         written = written_graph(call, parameters, opset, output_names)
         if blocks:
             keep_blocks([written.graph], written.graph.tensors)

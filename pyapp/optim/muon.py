@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import sqrt
 from typing import Any
 
@@ -14,11 +14,17 @@ from .optimizer import Group, Optimizer
 
 __all__ = ["Muon"]
 
+_ADJUSTED: dict[str, Callable[[int, int], float]] = {  # factors of the rate, by rows and columns
+    "original": lambda rows, columns: sqrt(max(1, rows / columns)),
+    "match_rms_adamw": lambda rows, columns: 0.2 * sqrt(max(rows, columns)),
+    "spectral_unclamped": lambda rows, columns: sqrt(rows / columns),
+}
+
 
 class Muon(Optimizer):
     """Momentum of matrices made nearly orthogonal by a Newton-Schulz iteration, in float32 (Jordan 2024,
-    https://kellerjordan.github.io/posts/muon). `adjust_lr_fn`: "original" or "match_rms_adamw". Use another optimiser
-    for parameters that are not matrices.
+    https://kellerjordan.github.io/posts/muon). `adjust_lr_fn`: "original", "match_rms_adamw" or
+    "spectral_unclamped". Use another optimiser for parameters that are not matrices.
     """
 
     takes_complex = False
@@ -36,8 +42,8 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
-            raise ValueError(f"Muon: adjust_lr_fn is 'original' or 'match_rms_adamw', not {adjust_lr_fn!r}")
+        if adjust_lr_fn not in (None, *_ADJUSTED):
+            raise ValueError(f"Muon: adjust_lr_fn is one of {', '.join(_ADJUSTED)}, not {adjust_lr_fn!r}")
         settings = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov, "eps": eps}
         iteration = {"ns_coefficients": tuple(ns_coefficients), "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn}
         super().__init__(params, {**settings, **iteration})
@@ -53,10 +59,7 @@ class Muon(Optimizer):
 
     def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
         rows, columns = parameter.shape
-        if group["adjust_lr_fn"] == "match_rms_adamw":
-            factor = 0.2 * sqrt(max(rows, columns))
-        else:
-            factor = sqrt(max(1, rows / columns))
+        factor = _ADJUSTED[group["adjust_lr_fn"] or "original"](rows, columns)
         momentum, rate = group["momentum"], group["lr"]
         return (
             (1 - momentum, momentum if group["nesterov"] else 1.0), (group["eps"],),

@@ -11,6 +11,7 @@ from typing import Any
 from .cases_details import DETAILS
 from .cases_leaves import LEAVES
 from .cases_limits import LIMITS
+from .cases_old_calls import OLD_CALLS
 from .cases_orders import ORDERS
 from .cases_samples import SAMPLES, ramp
 
@@ -194,4 +195,5 @@ CASES = {
     **SAMPLES,
     **DETAILS,
     **ORDERS,
+    **OLD_CALLS,
 }

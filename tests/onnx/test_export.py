@@ -15,10 +15,10 @@ from pyapp import Tensor, nn, no_grad, randn, tensor
 from pyapp.engine.ops.full_attention import attention
 from pyapp.engine.ops.recurrences import linear_scan
 from pyapp.errors import ModelError
+from pyapp.jit import TracerWarning
 from pyapp.nn import functional as F
 from pyapp.nn.decoders.decoder import RotaryTable
-from pyapp.onnx import export, load
-from pyapp.onnx.exporting.tracing import TracerWarning
+from pyapp.onnx import export, is_in_onnx_export, load
 from pyapp.tasks.onnx_forms import of_writer
 from tests.models.test_decoders import make
 from tests.together import check_each
@@ -161,6 +161,23 @@ def test_names_and_parameters() -> None:
     np.testing.assert_allclose(load(written(owner, x))(x).numpy(), owner.forward(x).detach().numpy(), rtol=1e-6)
     with pytest.raises(ModelError, match="name 'add_2' is that of another result"):
         export(lambda x: (x + 1) * 2 + 3, x, io.BytesIO(), output_names=["add_2"])
+
+
+def test_torchs_names_of_the_arguments() -> None:
+    """`model`, `args` and `f`; the module learns that it is exported."""
+    seen = []
+
+    class Twice(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(is_in_onnx_export())
+            return x * 2
+
+    file = io.BytesIO()
+    export(model=Twice(), args=(pyapp.ones(2),), f=file)
+    assert seen and all(seen) and not is_in_onnx_export()
+    assert load(file.getvalue())(pyapp.ones(2)).tolist() == [2.0, 2.0]
+    with pytest.raises(TypeError, match="a file"):
+        export(Twice(), (pyapp.ones(2),))
 
 
 def test_layers_become_their_operators() -> None:

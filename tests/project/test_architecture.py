@@ -34,7 +34,7 @@ LAYERS = [
         *("sparse", "traced_numbers", "types", "utils", "version", "webgpu"),
     },
     {"ao", "optim", "adapters", "foreach", "nested", "overrides", "quasirandom", "serialization", "_C", "_utils"},
-    {"_dynamo", "_inductor", "fx", "mps", "quantization", "xpu"},
+    {"_dynamo", "_inductor", "cpu", "fx", "mps", "quantization", "xpu"},
     {"models", "text", "train", "audio", "cuda", "distributed", "export", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},
@@ -59,6 +59,7 @@ NEIGHBOURS = {
     ("utils", "formats"),  # a log for TensorBoard
     ("utils", "hub"),  # the older names of its functions
     ("jit", "nn"),  # the class that compiled modules have in torch
+    ("jit", "futures"),  # what fork gives
     ("utils", "nn"),  # which module computes, for counts of operations
     ("extension", "extension_arguments"), ("extension", "extension_cuda"),  # kernels of C, and of CUDA
     ("extension_cuda", "extension_arguments"),

@@ -448,6 +448,13 @@ if TYPE_CHECKING:
     from .torch_answers import dequantize as dequantize
     from .torch_answers import get_device as get_device
     from .torch_answers import is_same_size as is_same_size
+    from .torch_internals import affine_grid_generator as affine_grid_generator
+    from .torch_internals import conv_tbc as conv_tbc
+    from .torch_internals import convolution as convolution
+    from .torch_internals import grid_sampler as grid_sampler
+    from .torch_internals import native_group_norm as native_group_norm
+    from .torch_internals import native_layer_norm as native_layer_norm
+    from .torch_internals import norm_except_dim as norm_except_dim
     from .torch_synonyms import broadcast_shapes as broadcast_shapes
     from .torch_synonyms import chain_matmul as chain_matmul
     from .torch_synonyms import detach as detach
@@ -498,6 +505,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "addr": "linalg.products",
     "adjoint": "complex_numbers",
     "affine_grid": "resample",
+    "affine_grid_generator": "torch_internals",
     "all": "reduce",
     "allclose": "elementwise.compare",
     "amax": "reduce",
@@ -588,9 +596,11 @@ FUNCTION_MODULES: dict[str, str] = {
     "conv2d": "conv",
     "conv2d_channels_last": "channels_last",
     "conv3d": "conv",
+    "conv_tbc": "torch_internals",
     "conv_transpose1d": "conv",
     "conv_transpose2d": "conv",
     "conv_transpose3d": "conv",
+    "convolution": "torch_internals",
     "copysign": "elementwise.arithmetic",
     "corrcoef": "covariance",
     "cos": "elementwise.trigonometry",
@@ -685,6 +695,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "greater": "elementwise.compare",
     "greater_equal": "elementwise.compare",
     "grid_sample": "resample",
+    "grid_sampler": "torch_internals",
     "group_norm": "channel_norms",
     "gt": "elementwise.compare",
     "gumbel_softmax": "softmaxes",
@@ -823,6 +834,8 @@ FUNCTION_MODULES: dict[str, str] = {
     "nansum": "reduce",
     "narrow": "view",
     "narrow_copy": "view",
+    "native_group_norm": "torch_internals",
+    "native_layer_norm": "torch_internals",
     "ne": "elementwise.compare",
     "neg": "elementwise.arithmetic",
     "negative": "elementwise.arithmetic",
@@ -831,6 +844,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "nonzero": "selection",
     "nonzero_static": "selection",
     "norm": "norms",
+    "norm_except_dim": "torch_internals",
     "normal": "random",
     "normalize": "normalization",
     "not_equal": "elementwise.compare",

@@ -280,6 +280,7 @@ LogSigmoid = function_layer("LogSigmoid", logsigmoid)
 Mish = function_layer("Mish", mish)
 ReLU = function_layer("ReLU", relu)
 ReLU6 = function_layer("ReLU6", relu6)
+ReLU6.min_val, ReLU6.max_val = 0.0, 6.0
 SELU = function_layer("SELU", selu)
 SiLU = function_layer("SiLU", silu)
 Sigmoid = function_layer("Sigmoid", sigmoid)

@@ -61,6 +61,7 @@ class _ConvolutionBase(Module):
             raise ArgumentError(f"{type(self).__name__}: padding 'same' takes a stride of 1, not {self.stride}")
         self.padding: Any = padding if isinstance(padding, str) else _each(padding, self.dims)
         self.padding_mode = padding_mode
+        self.output_padding: Any = (0,) * self.dims
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         self.weight = new_parameter(empty, first, second // groups, *self.kernel_size, **made)
         self.bias = new_parameter(zeros, out_channels, **made) if bias else None

@@ -63,6 +63,8 @@ def _layers(kind: str, function: Any, shown: str = "=padding") -> list[Any]:
 
 
 ZeroPad1d, ZeroPad2d, ZeroPad3d = _layers("Zero", _pad_in_mode("constant"))
+for _zero in (ZeroPad1d, ZeroPad2d, ZeroPad3d):
+    _zero.value = 0.0
 ConstantPad1d, ConstantPad2d, ConstantPad3d = _layers("Constant", _pad_constant, "padding value")
 ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _layers("Reflection", _pad_in_mode("reflect"))
 ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _layers("Replication", _pad_in_mode("replicate"))

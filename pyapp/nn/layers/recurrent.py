@@ -341,7 +341,7 @@ class RNN(_Plain, RNNBase):
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
         )
-        self.nonlinearity = nonlinearity
+        self.nonlinearity, self.mode = nonlinearity, f"RNN_{nonlinearity.upper()}"
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         output, (last,) = self._run(input, None if hx is None else (hx,))

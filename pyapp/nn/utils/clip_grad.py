@@ -12,7 +12,7 @@ from ...engine.launch import capturing
 from ...engine.ops import add, maximum, minimum, tensor, zeros
 from ...engine.ops.optimizer_steps import scale_all, sums_of_squares
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
 _REDUCTIONS = {inf: "MAX", -inf: "MIN"}  # by the order of the norm
@@ -129,6 +129,9 @@ def clip_grad_norm_(
         _check_finite(total.item(), norm_type)
     clip_grads_with_norm_(every, max_norm, total)
     return total
+
+
+clip_grad_norm = clip_grad_norm_  # its older name
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: Any = None) -> None:

@@ -12,6 +12,7 @@ from pyapp.engine.ops.random import default_generator
 from pyapp.engine.tracing import observed
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
+from pyapp.jit import TracerWarning
 
 from .graph import Graph
 from .operators import MOVES, TAKING, moved
@@ -24,10 +25,6 @@ def _refuse_complex(op: Op, y: Any) -> None:
             f"the op {op.name.strip('_')!r} gives complex numbers, which ONNX cannot compute with",
             hint="Compute with their real and imaginary parts",
         )
-
-
-class TracerWarning(UserWarning):
-    """What is written may be another computation for other inputs."""
 
 
 class _Observer:

@@ -1,0 +1,58 @@
+"""Gradients of convolutions, as functions: torch.nn.grad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..engine import ops
+from ..engine.autograd import enable_grad, grad, is_grad_enabled
+from ..engine.tensor import Tensor
+
+__all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
+
+
+def _of_input(dims: int) -> Callable[..., Tensor]:
+    convolution = getattr(ops, f"conv{dims}d")
+
+    def function(
+        input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1,
+    ) -> Tensor:  # fmt: skip
+        record = is_grad_enabled()
+        with enable_grad():
+            x = weight.new_zeros(tuple(input_size)).requires_grad_()
+            y = convolution(x, weight, None, stride, padding, dilation, groups)
+            found = grad(y, x, grad_output, create_graph=record)[0]
+        assert found is not None
+        return found
+
+    function.__name__ = function.__qualname__ = f"conv{dims}d_input"
+    function.__doc__ = f"""The gradient of conv{dims}d in its input, of shape `input_size` (N, C, ...), from that of its
+    result (N, O, ...) and the weight (O, C / groups, ...)."""
+    return function
+
+
+def _of_weight(dims: int) -> Callable[..., Tensor]:
+    convolution = getattr(ops, f"conv{dims}d")
+
+    def function(
+        input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1,
+    ) -> Tensor:  # fmt: skip
+        record = is_grad_enabled()
+        with enable_grad():
+            weight = input.new_zeros(tuple(weight_size)).requires_grad_()
+            y = convolution(input, weight, None, stride, padding, dilation, groups)
+            found = grad(y, weight, grad_output, create_graph=record)[0]
+        assert found is not None
+        return found
+
+    function.__name__ = function.__qualname__ = f"conv{dims}d_weight"
+    function.__doc__ = f"""The gradient of conv{dims}d in its weight, of shape `weight_size` (O, C / groups, ...), from
+    that of its result (N, O, ...) and the input (N, C, ...)."""
+    return function
+
+
+conv1d_input, conv2d_input, conv3d_input = map(_of_input, (1, 2, 3))
+conv1d_weight, conv2d_weight, conv3d_weight = map(_of_weight, (1, 2, 3))
