@@ -269,18 +269,28 @@ def test_pages_and_tables_become_paragraphs_and_a_new_engine_gets_the_model_agai
 
     search.page.evaluate("pyappPage.app.restart()")  # the page has the model's files, and gives them again
     expect(search.model).to_have_text("mine")
+    (tmp_path / "other.txt").write_text("Bread is baked.")
     (tmp_path / "more.txt").write_bytes("The f\u0436x ran.".encode("koi8-u"))
-    search.page.locator("#search-files").set_input_files(tmp_path / "more.txt")
-    search.until("pyappPage.search.collection.texts.length === 5 && !pyappPage.search.collection.unfinished.length")
+    for name in ("other.txt", "more.txt"):  # the second while the first waits for the model
+        search.page.locator("#search-files").set_input_files(tmp_path / name)
+    search.until("pyappPage.search.collection.texts.length === 6 && !pyappPage.search.collection.unfinished.length")
     search.over()
     expect(search.note).to_contain_text("more.txt is not in UTF-8.")
     assert search.state("collection.texts.at(-1).text") == "The f\u00d6x ran."
     search.note.locator("select").select_option("koi8-u")
     search.until("pyappPage.search.collection.texts.at(-1).text === 'The f\u0436x ran.'")
-    search.until("pyappPage.search.collection.texts.length === 5 && !pyappPage.search.collection.unfinished.length")
+    search.until("pyappPage.search.collection.texts.length === 6 && !pyappPage.search.collection.unfinished.length")
     search.over()
     expect(search.note.locator("select")).to_have_value("koi8-u")
     search.page.evaluate("localStorage.removeItem('pyapp.encoding')")
+
+    # The page answers while it reads a long table, which Escape stops.
+    (tmp_path / "long.csv").write_text("name,city\n" + "Ann,Rome\n" * 3_000_000)
+    search.page.locator("#search-files").set_input_files(tmp_path / "long.csv")
+    expect(search.page.locator("#search-progress")).to_contain_text("Reading long.csv")
+    search.page.keyboard.press("Escape")
+    expect(search.page.locator("#search-find")).to_have_text("Search")
+    assert search.state("collection.texts.length") == 6
 
 
 # The request for passages of a number is stopped when nine of them have come.

@@ -13,7 +13,7 @@ from typing import Any
 
 from .engine import autograd
 from .engine.launch import capture_or_run, recorder
-from .engine.ops import stack, zeros_like
+from .engine.ops import stack, zeros, zeros_like
 from .engine.ops.random import default_generator
 from .engine.tensor import Tensor
 from .engine.user_errors import describe
@@ -43,8 +43,9 @@ class _Inputs:
 
     def __init__(self, value: Any, name: str) -> None:
         given = tree_leaves(value)
-        if any(not isinstance(x, Tensor) or not x.dtype.is_floating_point for x in given):
-            raise TypeError(f"{name}: differentiates floating-point tensors, got {', '.join(map(describe, given))}")
+        if any(not isinstance(x, Tensor) or not x.dtype.has_gradient for x in given):
+            shown = ", ".join(map(describe, given))
+            raise TypeError(f"{name}: differentiates floating-point and complex tensors, got {shown}")
         with autograd.enable_grad():
             self.tensors = [x.view_as(x) if x._requires_grad else x.detach().requires_grad_() for x in given]
         self.value = _like(value, iter(self.tensors))
@@ -228,7 +229,7 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
 
 def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, **_: Any) -> Function:
     """A function that gives the Jacobian of `func`: for each output and each argument in `argnums` a tensor of the
-    shapes of both, one after the other. One backward pass for each element of the outputs.
+    shapes of both, one after the other. One backward pass for each element of the outputs. All are real.
     """
 
     @functools.wraps(func)
@@ -237,6 +238,9 @@ def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
         inputs = _Inputs(chosen, "jacrev")
         result = _call(func, args, kwargs, every, inputs.value, isinstance(argnums, int))
         value, aux = result if has_aux else (result, None)
+        for y in (*inputs.tensors, *tree_leaves(value)):
+            if isinstance(y, Tensor) and y.dtype.is_complex:
+                raise RuntimeError(f"jacrev: takes real inputs and outputs, not {describe(y)}; use jvp or vjp")
 
         def rows(y: Tensor) -> Any:
             found = [_vjp([y], inputs.tensors, [_unit(y, i)]) for i in range(y.numel())]
@@ -254,9 +258,9 @@ def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
 
 def _unit(like: Tensor, i: int) -> Tensor:
     """Zeros with a one at a flat index."""
-    found = zeros_like(like)
-    found.reshape(-1)[i] = 1
-    return found
+    found = zeros(like.numel(), dtype=like.dtype, device=like.device)
+    found[i] = 1
+    return found.reshape(like.shape)
 
 
 def jacfwd(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, **_: Any) -> Function:

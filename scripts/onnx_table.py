@@ -32,10 +32,23 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
 `pyapp export-onnx MODEL FOLDER` writes an encoder, a classifier of texts or pictures, a language model, a translator or
 Whisper as a folder with ONNX files, config.json and the tokenizer, which Optimum, transformers.js and
 sentence-transformers read. Language models and decoders take the keys and values of earlier tokens, and give those
-with the new ones; models whose layers keep other states than keys and values read whole texts. RWKV, models with delta
-rules (Qwen3-Next, Qwen3.5, Kimi Linear, OLMo Hybrid) and those that choose the tokens that they see (DeepSeek V3.2,
-LongT5) are refused. Rotary positions of the type "dynamic" are those of the length that the model was trained for. With
-`--type float16` weights have 16 bits, and the file computes in float32.
+with the new ones; what other layers keep has transformers.js's names: `past_conv.0` the last inputs of a convolution
+(batch, channels, width), `past_ssm.0` the state of Mamba and its kin, `past_recurrent.0` that of delta rules, RWKV and
+others. Zeros begin a text. Sparse DeepSeek V3.2 and GLM 5 read whole texts, and DeepSeek V4 and LongT5 are refused.
+Rotary positions of the type "dynamic" are those of the length that the model was trained for. With `--type float16`
+weights have 16 bits, and the file computes in float32; with `--type q8_0` or `q4_0` linear layers and embeddings have 8
+or 4 bits in blocks of 32, for onnxruntime's `MatMulNBits` and `GatherBlockQuantized` (a 135M model: 540 MB become 152
+or 84 MB).
+
+transformers.js 4.3 writes the tokens that pyapp writes (tried: Llama, GPT-2, LFM2, LFM3, Falcon H1, Nemotron H,
+Qwen3-Next, T5, BART and Marian):
+
+```js
+import {{ AutoModelForCausalLM }} from "@huggingface/transformers";
+
+// dtype names the file, model.onnx, whatever type its weights have
+const model = await AutoModelForCausalLM.from_pretrained("FOLDER", {{ subfolder: "", dtype: "fp32" }});
+```
 
 - **What runs**: every operator below, in all opsets up to {newest}; functions of the file; If, Loop, Scan, sequences,
   optionals, texts, sparse tensors, symbolic shapes, external data in the folder of the model.
@@ -61,11 +74,11 @@ LongT5) are refused. Rotary positions of the type "dynamic" are those of the len
 - **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
   shape says, and errors name the node, the operator and the opset.
 - **Export** writes the ops that a call with example inputs runs: sorting, indexing by numbers that depend on the
-  inputs, and writes in place too; LSTM, GRU and RNN layers become ONNX's, the recurrences of Mamba and of
-  gated linear units a Scan. Opset 20, or `opset_version=` 17 to 23. A
-  model above 2 GB, or one with `external_data=True`, has its tensors in a file beside it, `model.onnx.data`. Complex
-  numbers (Fourier transforms), results whose sizes depend on values, and functions that compute without ops
-  (`bucketize`, `isin`) are refused. A warning tells where random numbers would be constants.
+  inputs, and writes in place too; LSTM, GRU and RNN layers become ONNX's, the recurrences of Mamba, RWKV
+  and delta rules a Scan over the tokens. Opset 20, or `opset_version=` 17 to 23. A model above 2 GB, or one with
+  `external_data=True`, has its tensors in a file beside it, `model.onnx.data`. Complex numbers (Fourier transforms),
+  results whose sizes depend on values, and functions that compute without ops (`bucketize`, `isin`) are refused. A
+  warning tells where random numbers would be constants.
 - **Sizes** are those of the example, except those that `dynamic_axes` or `dynamic_shapes` name, as in torch:
   `onnx.export(module, [x], "model.onnx", dynamic_axes={{"input_0": {{0: "batch"}}}})`. The module is then called with
   four sets of sizes, on both sides of the example's, or with ten where it rounds a quotient of sizes or limits a size.

@@ -173,6 +173,14 @@ def test_results_are_new_tensors_and_arguments_stay() -> None:
     assert not function.captured and function(x, x)[0].tolist() == [6.0, 6.0]
 
 
+def test_results_that_are_views_of_arguments_stay_as_they_were() -> None:
+    function = pyapp.compile(lambda x: (x * 2, x.T, x[1:]))
+    kept = [function(pyapp.full((2, 3), float(number))) for number in range(4)]
+    for number, (double, turned, rest) in enumerate(kept):
+        assert double.tolist() == [[2.0 * number] * 3] * 2
+        assert turned.tolist() == [[float(number)] * 2] * 3 and rest.tolist() == [[float(number)] * 3]
+
+
 def _reads(x: Tensor) -> Tensor:
     return x * 2 if x.sum() > 0 else x * 3
 

@@ -180,7 +180,7 @@ def _divide(
     for, and for other ranks than those of the settings.
     """
     modules = dict(model.named_modules())
-    own = dict(model.named_parameters())
+    own = dict(model.named_parameters(remove_duplicate=False))  # a head may share the embedding's weight
     layers: list[str] = []
     whole: list[str] = []
     for known, shape in shapes.items():

@@ -74,8 +74,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     if not is_grad_enabled():
         raise RuntimeError("make_dual: derivatives come from the graph of the ops, which no_grad does not record")
     for what in (tensor, tangent):
-        if not isinstance(what, Tensor) or not what.dtype.is_floating_point:
-            raise ValueError(f"make_dual: takes floating-point tensors, got {describe(what)}")
+        if not isinstance(what, Tensor) or not what.dtype.has_gradient:
+            raise ValueError(f"make_dual: takes floating-point and complex tensors, got {describe(what)}")
     if tensor.shape != tangent.shape or tensor.dtype is not tangent.dtype:
         raise RuntimeError(f"make_dual: the tangent is {describe(tangent)}, the tensor {describe(tensor)}")
     dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()

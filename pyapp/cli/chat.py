@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import FILE_LIMIT, command, generation_options, settings_of
+from pyapp.cli.grouped import FILE_LIMIT, TEXTS, command, generation_options, settings_of
 from pyapp.cli.running import (
     READER_LEFT,
     WORDS,
@@ -429,3 +429,6 @@ class Talk:
             self.conversation.undo()
             self._code = self._code if self._typed else 1
         return code
+
+
+__commands__ = {TEXTS: (chat,)}

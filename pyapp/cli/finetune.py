@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from pyapp import tasks
-from pyapp.cli.grouped import command, option
+from pyapp.cli.grouped import MODELS, TRAINING, command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option
 from pyapp.cli.together import hosts_option, processes_option, shard_option, train_together
 from pyapp.cli.views import JsonView, QuantizeView, SilentView, TrainView, View, plain, size
@@ -114,7 +114,8 @@ class FinetuneView(TrainView):
 @option(STEPS, "--rate", type=click.FloatRange(0, 1),
         help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of judged answers 1e-5, 1e-6; "
         "of models that name characters 1e-4]")  # fmt: skip
-@option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
+@option(STEPS, "--weight-decay", type=click.FloatRange(0, 1),
+        help="By what share of the rate weights shrink in each step, except norms and biases. [default: 0]")  # fmt: skip
 @option(STEPS, "--batch", "rows", type=click.IntRange(min=1),
         help="Examples at a time. [default: 4; of other models 16, of recordings 8]")  # fmt: skip
 @option(STEPS, "--accumulate", type=click.IntRange(min=1),
@@ -238,3 +239,6 @@ def merge(model: str, adapter: str, out: str, tokenizer: str | None, dtype: str 
     return forward(
         lambda cancel: tasks.merge(model, adapter, out, tokenizer=tokenizer, dtype=dtype, cancel=cancel), view
     )
+
+
+__commands__ = {TRAINING: (finetune,), MODELS: (merge,)}

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import NUMBERS, command
 from pyapp.cli.items import model_option
 from pyapp.cli.running import WORDS, device_option, forward, json_option, threads_option, type_option
 from pyapp.cli.texts import file_argument, named, read_text
@@ -136,4 +136,4 @@ def forecast(
     return forward(partial(tasks.forecast, series, **settings), view)
 
 
-COMMANDS = (forecast,)
+__commands__ = {NUMBERS: (forecast,)}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,11 @@ from pyapp.text.generation.options import CACHE_TYPES, SEEDS, SamplingOptions
 DEFAULTS = SamplingOptions()
 FILE_LIMIT = 16 << 20  # bytes
 F = TypeVar("F", bound=Callable[..., Any])
+# What commands are about, in the order of the help. A module says it of its commands in `__commands__`.
+SUBJECTS = TEXTS, PICTURES, PAGES, SOUNDS, NUMBERS, MODELS, TRAINING, SERVERS = (
+    "Texts", "Pictures and videos", "Pages of documents", "Speech, sound and music", "Numbers", "Models and files",
+    "Training", "Servers",
+)  # fmt: skip
 
 
 class GroupedOption(click.Option):
@@ -30,23 +36,25 @@ class GroupedOption(click.Option):
 NUMBER = r"-?[\d.]+"
 # As click ends a help with the range of a number.
 RANGE = re.compile(rf"(?<=[\[ ])(?:({NUMBER})(<=?))?x(?:([<>]=?)({NUMBER}))?(?=\]$)")
+LARGEST = 1e18  # bounds above say nothing to a reader
+BRACKETS = re.compile(r"\[default: \(([^()]*)\)")  # as click puts them around a default in words
 ENDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
 
 def in_words(record: tuple[str, str]) -> tuple[str, str]:
-    """An option's line of the help, with the kind and the range of its number in words."""
+    """An option's line of the help, with the kind, the range and the default of its number in words."""
 
     def words(found: re.Match[str]) -> str:
         low, open_low, sign, bound = found.groups()
         if low is None:
             return f"{ENDS[sign]} {bound}"
-        if open_low == "<=" and sign == "<=":
+        if open_low == "<=" and sign == "<=" and float(bound) < LARGEST:
             return f"from {low} to {bound}"
         start = f"{ENDS['>' if open_low == '<' else '>=']} {low}"
-        return start if bound is None else f"{start} and {ENDS[sign]} {bound}"
+        return start if bound is None or float(bound) >= LARGEST else f"{start} and {ENDS[sign]} {bound}"
 
     names, text = record
-    return re.sub("(INTEGER|FLOAT)( RANGE)?", "NUMBER", names), RANGE.sub(words, text)
+    return re.sub("(INTEGER|FLOAT)( RANGE)?", "NUMBER", names), BRACKETS.sub(r"[default: \1", RANGE.sub(words, text))
 
 
 class GroupedCommand(click.Command):
@@ -64,29 +72,35 @@ class GroupedCommand(click.Command):
 
 
 class CommandGroup(click.Group):
-    """Commands with such a help, which the group's own help shows by subjects."""
+    """Commands with such a help, which the group's own help shows by subjects. A command's module is imported when the
+    command is asked for: `index` says by subject which module of pyapp.cli has it, and under which name.
+    """
 
     command_class = GroupedCommand
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, *arguments: Any, index: Mapping[str, Mapping[str, str]], **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.subjects: dict[str, list[str]] = {}  # names of commands by subject, in the order of the help
+        self.index = index
 
-    def add(self, subject: str, *commands: click.Command) -> None:
-        """Adds commands, for the help under the heading `subject`."""
-        for entry in commands:
-            self.add_command(entry)
-            self.subjects.setdefault(subject, []).append(str(entry.name))
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(name for names in self.index.values() for name in names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for names in self.index.values():
+            if cmd_name in names and cmd_name not in self.commands:
+                module, _, attribute = names[cmd_name].partition(".")
+                self.add_command(getattr(importlib.import_module(f"pyapp.cli.{module}"), attribute))
+        return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rest = set(self.commands).difference(*self.subjects.values())
-        width = max(map(len, self.commands), default=0)
-        for subject, names in {**self.subjects, "Commands": sorted(rest)}.items():
-            limit = formatter.width - 6 - width
-            rows = [(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names]
-            if rows:
-                with formatter.section(subject):
-                    formatter.write_dl(rows)
+        width = max(map(len, self.list_commands(ctx)))
+        limit = formatter.width - 6 - width
+        for subject, names in self.index.items():
+            found = [self.get_command(ctx, name) for name in names]
+            with formatter.section(subject):
+                formatter.write_dl(
+                    [(str(one.name).ljust(width), one.get_short_help_str(limit)) for one in found if one is not None]
+                )
 
 
 command = functools.partial(click.command, cls=GroupedCommand)
@@ -190,7 +204,7 @@ def _of_denoising() -> list[Callable[[F], F]]:
         option(DENOISING, "--steps", type=click.IntRange(min=1), metavar="N",
                help="Passes of the model; fewer are faster. [default: one for each new token]"),
         option(DENOISING, "--block-length", type=click.IntRange(min=1), metavar="N",
-               help="Write N tokens after N tokens. [default: as the model does]"),
+               help="Write in blocks of N tokens. [default: as the model does]"),
         option(DENOISING, "--remasking", metavar="NAME",
                help="Which predictions stay: low_confidence, random, maskgit_plus, topk_margin, entropy or origin. "
                "[default: as the model does]"),

@@ -10,7 +10,7 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.drawn import drawing, png_writer
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import PICTURES, command
 from pyapp.cli.items import model_option
 from pyapp.cli.running import WORDS, check_folder_of, forward_items, usual_options
 
@@ -33,17 +33,19 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="imagined.png", show_default=True,
               help="The PNG file; of several prompts, NAME-1.png, NAME-2.png …")  # fmt: skip
 @click.option("--negative-prompt", type=WORDS, metavar="TEXT", default="", help="What the pictures should not show.")
-@click.option("-s", "--steps", type=click.IntRange(min=1), help="Steps. [default: what suits the model]")
+@click.option(
+    "-s", "--steps", type=click.IntRange(min=1), help="Steps in which noise is removed. [default: what suits the model]"
+)
 @click.option(
     "--guidance", type=click.FloatRange(0, 100), help="How much the prompt counts. [default: what suits the model]"
 )
 @click.option("--true-cfg-scale", type=click.FloatRange(1, 100), default=1.0, show_default=True,
               help="How much the prompt counts against the negative one, for models that read the guidance; two "
               "passes a step.")  # fmt: skip
-@click.option("--height", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
-@click.option("--width", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
+@click.option("--height", type=click.IntRange(min=8), help="Height in pixels. [default: the model's]")
+@click.option("--width", type=click.IntRange(min=8), help="Width in pixels. [default: the model's]")
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same paths."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same pictures."
 )
 @click.option("--schedule", metavar="NAME",
               help="How noise is removed: ddim, dpm++, dpm++-karras, euler, euler-ancestral, heun, lcm, unipc …  "
@@ -101,3 +103,6 @@ def imagine(prompts: tuple[str, ...], output: str, as_json: bool, **settings: An
     return forward_items(
         drawing(draw, png_writer(targets)), as_json, lambda index, values: [str(targets[index])]
     )  # fmt: skip
+
+
+__commands__ = {PICTURES: (imagine,)}

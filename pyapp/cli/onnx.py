@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import MODELS, NUMBERS, command
 from pyapp.cli.running import forward, json_option, threads_option
 from pyapp.cli.views import JsonView, QuantizeView, View, size
 from pyapp.events import Done, Event, Item, Metric
@@ -81,7 +81,9 @@ class ExportView(QuantizeView):
                    "seq2seq-lm, speech-recognition, image-classification or image-features. [default: what config.json "
                    "says]")  # fmt: skip
 @click.option("--opset", type=click.IntRange(17, 23), help="The opset of ONNX. [default: 20]")
-@click.option("--type", "dtype", metavar="TYPE", default="float32", show_default=True, help="float32 or float16.")
+@click.option("--type", "dtype", metavar="TYPE", default="float32", show_default=True,
+              help="Of the weights: float32, float16, bfloat16, or q8_0 or q4_0 for onnxruntime, in blocks of 8 or 4 "
+                   "bits.")  # fmt: skip
 @json_option
 def export_onnx(model: str, out: str, task: str | None, opset: int | None, dtype: str, as_json: bool) -> int:
     """Write MODEL, an encoder, a classifier, a language model, a translator or Whisper, into the folder OUT: as
@@ -95,3 +97,6 @@ def export_onnx(model: str, out: str, task: str | None, opset: int | None, dtype
         lambda cancel: onnx.export_onnx(model, out, task=task, dtype=dtype, opset_version=opset, cancel=cancel),
         JsonView() if as_json else ExportView(),
     )
+
+
+__commands__ = {NUMBERS: (run_onnx,), MODELS: (export_onnx,)}

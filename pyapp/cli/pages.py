@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import PAGES, command
 from pyapp.cli.items import files_argument, model_option, top_option, vector
 from pyapp.cli.running import WORDS, forward, forward_items, usual_options
 from pyapp.cli.views import JsonView, RankView
@@ -44,4 +44,4 @@ def embed_pages(files: tuple[str, ...], texts: tuple[str, ...], as_json: bool, *
     return forward_items(partial(tasks.embed_pages, list(files), texts, **settings), as_json, vector)
 
 
-COMMANDS = (embed_pages, rank_pages)
+__commands__ = {PAGES: (embed_pages, rank_pages)}

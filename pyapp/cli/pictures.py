@@ -14,7 +14,7 @@ import click
 
 from pyapp import tasks, vision
 from pyapp.cli.drawn import drawer, drawing, folder_option, made_files, png_writer, target_option
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import PICTURES, command
 from pyapp.cli.items import (
     beams_option,
     files_argument,
@@ -334,7 +334,7 @@ def areas_of(values: Any) -> Any:
 @box_option
 @click.option("--everything", is_flag=True, help="Cut out all objects, with a model such as SAM.")
 @click.option("--points-per-side", type=click.IntRange(1, 256),
-              help="With --everything: of the grid of points that are asked for.  [default: 32]")  # fmt: skip
+              help="With --everything: points on each side of the grid that is asked for.  [default: 32]")  # fmt: skip
 @folder_option
 @usual_options
 def segment(
@@ -437,7 +437,9 @@ def caption(files: tuple[str, ...], as_json: bool, **settings: Any) -> int:
     return forward_items(look, as_json, lambda index, values: [" ".join(values["text"].split())])
 
 
-COMMANDS = (
-    answer_image, caption, classify_image, classify_video, depth, detect, embed_image, follow, key_points,
-    match_points, pose, segment, upscale,
-)  # fmt: skip
+__commands__ = {
+    PICTURES: (
+        answer_image, caption, classify_image, classify_video, depth, detect, embed_image, follow, key_points,
+        match_points, pose, segment, upscale,
+    ),
+}  # fmt: skip

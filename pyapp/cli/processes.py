@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import TRAINING, command
 
 
 @command("run", short_help="Run a script in several processes.", context_settings={"allow_interspersed_args": False})
@@ -23,3 +23,6 @@ def run(processes: int, hosts: str | None, script: str, arguments: Sequence[str]
     from pyapp.distributed import launch
 
     return launch.run(script, arguments, processes, hosts, lambda line: click.echo(line, err=True))
+
+
+__commands__ = {TRAINING: (run,)}

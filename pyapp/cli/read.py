@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import PAGES, command
 from pyapp.cli.running import device_option, forward, json_option, threads_option, type_option
 from pyapp.cli.texts import INPUT_LIMIT
 from pyapp.cli.views import JsonView, View
@@ -153,3 +153,6 @@ def read(
         ),
         view,
     )
+
+
+__commands__ = {PAGES: (read,)}

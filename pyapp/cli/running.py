@@ -7,7 +7,8 @@ import io
 import os
 import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
@@ -87,7 +88,7 @@ def _set_threads(context: click.Context, parameter: click.Parameter, threads: in
 
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 64), callback=_set_threads, expose_value=False,
-    help="Kernel threads. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",
+    help="Threads that compute. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
 type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")
@@ -148,6 +149,41 @@ def silence(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):  # not a file of the system
         pass
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Within it, what C libraries print on standard error, as libsndfile's decoders do about damaged recordings, goes
+    to the null device; pyapp says what is wrong in words of its own. Python's standard error is where it was.
+    """
+    sys.stderr.flush()
+    before = sys.stderr
+    try:
+        own, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # closed, or too many files are open
+        yield
+        return
+    if _number_of(before) == 2:
+        sys.stderr = open(own, "w", buffering=1, encoding=before.encoding, errors=before.errors, closefd=False)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        if sys.stderr is not before:
+            with suppress(OSError):  # of a full disk behind it
+                sys.stderr.flush()
+            sys.stderr = before
+        os.dup2(own, 2)
+        os.close(own)
+        os.close(null)
+
+
+def _number_of(stream: Any) -> int | None:
+    """The number of the file behind a stream; None: there is none."""
+    try:
+        return int(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 def output_error(error: Exception, stream: TextIO) -> Exception:

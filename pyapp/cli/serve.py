@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pyapp.cli.grouped import command, option
+from pyapp.cli.grouped import SERVERS, command, option
 from pyapp.cli.running import device_of, threads_option
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.errors import PyappError
@@ -130,3 +130,6 @@ def read_keys(name: str | None) -> tuple[str, ...]:
     if not keys:
         raise PyappError("it has no key", where=name, hint="Write one key a line")
     return keys
+
+
+__commands__ = {SERVERS: (serve,)}

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import SOUNDS, command
 from pyapp.cli.items import (
     files_argument,
     label_lines,
@@ -101,7 +101,9 @@ class MusicView(SpeakView):
 @model_option
 @click.option("--melody", type=click.Path(exists=True, dir_okay=False), metavar="SOUND",
               help="A recording whose notes the music follows (facebook/musicgen-melody).")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(0.05, 30), default=8.0, show_default=True, help="How long it is.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.05, 30), default=8.0, show_default=True, help="How long the music is."
+)
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed makes the same sound."
 )
@@ -130,4 +132,4 @@ def compose(
     )  # fmt: skip
 
 
-COMMANDS = (classify_sound, label_sound, compose, embed_sound)
+__commands__ = {SOUNDS: (classify_sound, label_sound, compose, embed_sound)}

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pyapp import tasks
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import SOUNDS, command
 from pyapp.cli.items import optional_model
 from pyapp.cli.running import (
     WORDS,
@@ -221,3 +221,6 @@ def write_sound(view: SpeakView, events: Any, target: Path | None, quietly: bool
         sink.write(data)
     click.echo(path, err=quietly or code != 0)
     return code
+
+
+__commands__ = {SOUNDS: (speak,)}

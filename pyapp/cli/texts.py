@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from pyapp import tasks
-from pyapp.cli.grouped import command
+from pyapp.cli.grouped import TEXTS, command
 from pyapp.cli.items import (
     beams_option,
     label_lines,
@@ -354,4 +354,4 @@ def answer(
     return forward_items(partial(tasks.answer, [question], [context], **settings), as_json, lines)
 
 
-COMMANDS = (embed, classify, rerank, fill_mask, translate, label, answer)
+__commands__ = {TEXTS: (embed, classify, rerank, fill_mask, translate, label, answer)}

@@ -16,7 +16,7 @@ from pyapp.audio.options import AUTO, TASKS, TranscribeOptions
 from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript
 from pyapp.audio.transcript_writers import FORMATS, write_transcript
-from pyapp.cli.grouped import GroupedCommand
+from pyapp.cli.grouped import SOUNDS, GroupedCommand
 from pyapp.cli.running import (
     STOPPED,
     device_option,
@@ -366,3 +366,6 @@ def save(
             return False
         click.echo(path, err=stopped or as_json)
     return True
+
+
+__commands__ = {SOUNDS: (transcribe,)}

@@ -14,7 +14,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import ProcessError
@@ -97,18 +99,17 @@ def _run(
     try:
         started = subprocess.Popen(
             command(program, processes, hosts), env=environment, stderr=subprocess.PIPE, text=True, errors="replace",
-            start_new_session=led,  # so that Ctrl-C in a terminal does not end mpirun before the leader
+            start_new_session=True,  # so that Ctrl-C in a terminal does not end mpirun before the processes
             stdin=subprocess.DEVNULL if led else None,  # mpirun does not tell where it ends
         )  # fmt: skip
         assert started.stderr is not None
-        if led:
-            _forward_signals(Path(folder), started)
         try:
-            for line in started.stderr:
-                before = f"{before} {line}"[-_LONGEST:]  # mpirun breaks lines
-                killed = killed or _KILLED.search(before)
-                say(line.rstrip("\n"))
-            code = started.wait()
+            with _signals_forwarded(Path(folder), "pid-0" if led else "pid-*", started):
+                for line in started.stderr:
+                    before = f"{before} {line}"[-_LONGEST:]  # mpirun breaks lines
+                    killed = killed or _KILLED.search(before)
+                    say(line.rstrip("\n"))
+                code = started.wait()
         except BaseException:
             started.terminate()
             started.wait()
@@ -133,17 +134,38 @@ def _run(
     return code
 
 
-def _forward_signals(folder: Path, started: subprocess.Popen[str]) -> None:
-    """Gives signals to the leader, which ends the run; to mpirun if there is none yet."""
+@contextmanager
+def _signals_forwarded(folder: Path, files: str, started: subprocess.Popen[str]) -> Iterator[None]:
+    """A context in which Ctrl-C, SIGTERM and SIGHUP go to the processes of this machine that have written such files,
+    which may want to keep their state: mpirun would kill them after a second. It gets them if there are none yet, and
+    the third one. In other threads than the main one nothing is forwarded.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    count = 0
 
     def forward(number: int, frame: object) -> None:
-        try:
-            os.kill(int(Path(folder, "pid-0").read_text()), number)
-        except (OSError, ValueError):
+        nonlocal count
+        count += 1
+        found = 0
+        for file in folder.glob(files):
+            with suppress(OSError, ValueError):
+                os.kill(int(file.read_text()), number)
+                found += 1
+        if not found or count > 2:
             started.terminate()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in (getattr(signal, name) for name in names)}
+    ignored = {number for number, old in before.items() if old is signal.SIG_IGN}  # nohup ignores SIGHUP
+    for number in before.keys() - ignored:
         signal.signal(number, forward)
+    try:
+        yield
+    finally:
+        for number in before.keys() - ignored:
+            signal.signal(number, before[number])
 
 
 def _first_failure(folder: Path) -> tuple[int, int, str] | None:

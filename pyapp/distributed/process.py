@@ -50,10 +50,14 @@ def main() -> None:
         if code != left.code:
             print(left.code, file=sys.stderr)
         _fail(code, f"ended with exit code {code}")
+    except KeyboardInterrupt as stopped:
+        if not str(stopped):  # that of a run (pyapp.train.script) says how to go on
+            traceback.print_exc()
+        _fail(130, str(stopped) or "was stopped")
     except BaseException as error:
         traceback.print_exc()
         told = f"{type(error).__name__}: {error}".split("\n")[0]
-        _fail(130 if isinstance(error, KeyboardInterrupt) else 1, f"failed with {told[:200]}")
+        _fail(1, f"failed with {told[:200]}")
 
 
 def _take_stdin(process: str) -> None:

@@ -35,7 +35,7 @@ def _previous(x: Tensor, copy: bool) -> Tensor:
     """A tensor with the value and the node of x before the write. `copy`: in memory of its own, because the op saves
     it."""
     with no_grad():
-        old = x.clone() if copy else make(x.storage, x.shape, x.strides, x.dtype, x.offset)
+        old = x._row_major() if copy else make(x.storage, x.shape, x.strides, x.dtype, x.offset)
     old._requires_grad, old.node = x._requires_grad, x.node
     return old
 
@@ -76,7 +76,7 @@ def _check(x: Tensor, name: str) -> None:
 @op(name="_put_view", saves="none")
 def _put_view(x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Tensor:
     """A copy of x in which the elements that `op(x, *rest)` views are those of `part`."""
-    whole = x.clone()
+    whole = x._row_major()
     with no_grad():
         op.forward(whole, *rest).copy_(part)
     return whole

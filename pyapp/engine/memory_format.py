@@ -1,6 +1,7 @@
-"""torch's names for orders of elements in memory. Results of operations are dense and row-major (contiguous_format,
-strided). What is asked for another order by `memory_format` gives it: `to`, `contiguous`, `clone`, `resize_`, and the
-functions that make tensors; the operations that follow read it, and give row-major results.
+"""torch's names for orders of elements in memory. What is asked for an order by `memory_format` gives it: `to`,
+`contiguous`, `clone`, `resize_`, and the functions that make tensors. Copies, functions of single elements and
+`zeros_like` with its kin keep the order of their argument, as in torch (preserve_format). Convolutions, pools and
+normalisations read any order, and give row-major results (contiguous_format), where torch keeps channels_last.
 """
 
 from __future__ import annotations

@@ -126,6 +126,7 @@ class Op:
         self.slices = False  # a slice: every element of the result is a distinct element of the first argument
         self.kernels: dict[str, Kernel] = {}  # what runs it on one type of device
         self.host: Kernel | None = None  # a primitive's implementation in NumPy, on the CPU alone
+        self.writes = False  # whether that writes into its first argument, and returns it
         # What runs it by kernels of native/kernels.h, on any device that has them.
         ours = module.startswith("pyapp.")
         self.claim: Kernel | None = _claim_of(name) if ours else None
@@ -226,8 +227,9 @@ class Op:
         """The result by NumPy from copies of the tensors, moved to their device."""
         assert self.host is not None
         warn(by_the_host(self.name.lstrip("_"), device, *args))
-        copies = (moved(argument, cpu) for argument in args)
-        return moved(self.host(*copies, **{name: moved(value, cpu) for name, value in kwargs.items()}), device)
+        copies = [moved(argument, cpu) for argument in args]
+        result = self.host(*copies, **{name: moved(value, cpu) for name, value in kwargs.items()})
+        return args[0].detach().copy_(result) if self.writes else moved(result, device)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
@@ -490,15 +492,20 @@ def op(
 
 
 def primitive(
-    vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, autocast: Rule | None = None
+    vjp: Kernel | None = None,
+    saves: str = "inputs",
+    name: str | None = None,
+    autocast: Rule | None = None,
+    writes: bool = False,
 ) -> Callable[[Kernel], Op]:
     """Makes an op whose body is its implementation on the host, in NumPy: it serves the CPU where no kernel does. Other
     devices need a kernel: a claim's, or their own, registered with `.kernel(device)`. The arguments are those of `op`.
+    `writes`: the body writes into its first argument, and returns it.
     """
 
     def wrap(function: Kernel) -> Op:
         made = Op(name or function.__name__, None, vjp, saves, False, function.__module__)
-        made.host, made.autocast = function, autocast or made.autocast
+        made.host, made.autocast, made.writes = function, autocast or made.autocast, writes
         return _described(made, function)
 
     return wrap

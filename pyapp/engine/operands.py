@@ -185,7 +185,7 @@ def dense(x: Tensor) -> Tensor:
     """x itself if it is dense, otherwise a dense copy."""
     if x.strides == dense_layout(x.shape)[1] or x.is_contiguous():
         return x
-    return x.contiguous() if x.dtype.is_quantized else x.clone()
+    return x.contiguous() if x.dtype.is_quantized else x._row_major()
 
 
 def is_half(x: Tensor) -> bool:

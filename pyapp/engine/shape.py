@@ -57,6 +57,34 @@ def is_packed(shape: Shape, strides: Shape) -> bool:
     return True
 
 
+@lru_cache(4096)
+def kept_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
+    """The dims, the outermost in memory first, where a copy without gaps keeps an order that is not row-major; else
+    None. Dims that are repeated have no place in memory: with them a copy is row-major.
+    """
+    if any(stride == 0 for stride, size in zip(strides, shape, strict=True) if size > 1) or 0 in shape:
+        return None
+    order = sorted((i for i, n in enumerate(shape) if n != 1), key=lambda i: -strides[i])
+    if order == sorted(order):
+        return None
+    ones = [i for i, n in enumerate(shape) if n == 1]
+    for i in ones:  # beside the dim that lies next to it
+        order.insert(next((at for at, d in enumerate(order) if strides[d] < strides[i] or d == i + 1), len(order)), i)
+    return tuple(order)
+
+
+@lru_cache(4096)
+def kept_strides(shape: Shape, strides: Shape) -> Shape | None:
+    """The strides of a copy without gaps that keeps an order in memory which is not row-major; else None."""
+    order = kept_order(shape, strides)
+    if order is None or is_packed(shape, strides):
+        return None if order is None else strides
+    found = [0] * len(shape)
+    for stride, d in zip(contiguous_strides(tuple(shape[d] for d in order)), order, strict=True):
+        found[d] = stride
+    return tuple(found)
+
+
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
     """Whether the elements are dense in row-major order (strides of dims of size one do not matter)."""
     return strides == contiguous_strides(shape) or _is_dense(shape, strides)

@@ -11,9 +11,11 @@ from typing import Any
 
 from .device import cpu, get_default_device
 from .dtype import as_dtype
+from .memory_format import preserve_format
 from .op import _NUMPY_NAMES, Op, named_first
 from .out_arguments import into_out
-from .tensor import Tensor
+from .shape import dense_layout, kept_strides
+from .tensor import Tensor, make
 from .user_errors import MISTAKES, named, tell, unnamed
 
 _OWN = {"x", "a", "weights"}  # the engine's names of the argument that torch calls `input`
@@ -118,4 +120,23 @@ def as_factory(function: Any) -> Any:
         made = made.to(device=more["device"]) if more.get("device") is not None else placed(made, args)
         return made.requires_grad_() if more.get("requires_grad") else made
 
-    return call
+    return _in_order(call) if function.__name__.endswith("_like") else call
+
+
+def _in_order(call: Any) -> Any:
+    """Wraps a function that makes a tensor like its first argument: the dims have the order in memory that those of the
+    argument have, unless `memory_format` says another one."""
+
+    @functools.wraps(call)
+    def like(*args: Any, **kwargs: Any) -> Any:
+        x = args[0] if args else kwargs.get("input")
+        if not isinstance(x, Tensor) or x.strides == dense_layout(x.shape)[1]:
+            return call(*args, **kwargs)
+        kept = kept_strides(x.shape, x.strides) if kwargs.get("memory_format") in (None, preserve_format) else None
+        made = call(*args, **kwargs)
+        if kept is None or type(made) is not Tensor or made.dtype.is_quantized:
+            return made
+        turned = make(made.storage, made.shape, kept, made.dtype, made.offset)  # its values have no places yet
+        return turned.requires_grad_() if made._requires_grad else turned
+
+    return like

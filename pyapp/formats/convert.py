@@ -307,11 +307,9 @@ def _config_beside(source: AnySource) -> dict[str, Any]:
 
 def _metadata(checkpoint: Checkpoint, config: Mapping[str, Any], kind: str) -> tuple[dict[str, Any], dict[str, str]]:
     """(values, types) for a GGUF file: copied from a GGUF source, else the configuration as JSON and the metadata."""
-    values: dict[str, Any] = {}
-    types: dict[str, str] = {}
-    if "general.architecture" in getattr(checkpoint, "values", {}):
-        values, types = dict(checkpoint.values), dict(checkpoint.types)  # type: ignore[attr-defined]
-    else:
+    values: dict[str, Any] = dict(getattr(checkpoint, "values", {}))
+    types: dict[str, str] = dict(getattr(checkpoint, "types", {}))
+    if "general.architecture" not in values:
         # Other programs must not load the file as a known architecture: the tensors have the source's names.
         values["general.architecture"] = ARCHITECTURE
         values[CONFIG_KEY] = json.dumps(dict(config))

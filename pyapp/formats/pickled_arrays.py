@@ -8,6 +8,7 @@ bytes); with protocol 5 _frombuffer(bytes, dtype, shape, order). Arrays of objec
 from __future__ import annotations
 
 import struct
+from math import prod
 from typing import Any
 
 from pyapp.engine.dtype import DTYPES
@@ -57,11 +58,11 @@ class PickledArray(Stateful):
             raise ValueError("not an array's dtype and shape")
         if not dtype.name:
             return
-        count = dtype.itemsize
-        for size in shape:
-            if type(size) is not int or not 0 <= size < 1 << 48:
-                raise ValueError("not an array's shape")
-            count *= size
+        if not all(type(size) is int and 0 <= size < 1 << 48 for size in shape):
+            raise ValueError("not an array's shape")
+        count = dtype.itemsize * prod(shape)
+        if dtype.itemsize * prod(size for size in shape if size) >= 1 << 63:  # of an empty one, too: NumPy refuses it
+            raise ValueError("a shape that no array has")
         if type(data) is not bytes or count != len(data):
             raise ValueError("not the bytes of an array's shape")
         unit = dtype.itemsize // 2 if dtype.name.startswith("complex") else dtype.itemsize

@@ -31,7 +31,7 @@ from .checkpoint import Checkpoint, TensorInfo
 from .dense_tensors import read_storage
 from .foreign_dtypes import read_foreign
 from .row_major import as_tensor, read_strided
-from .safe_pickle import Builder, Class, Cursor, Machine, Stateful, refuse
+from .safe_pickle import Builder, Class, Cursor, Machine, Stateful, hashes_well, refuse
 from .source import ByteSource, BytesSource
 
 MAGIC_NUMBER, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
@@ -194,14 +194,18 @@ def _parameter(data: Any, grad: Any = True, *_: Any) -> _Strided | _Sparse:
 
 def _ordered(pairs: Any = ()) -> dict[str, Any]:
     """An OrderedDict; Python 2 pickles its items as a list."""
-    if type(pairs) not in (list, tuple) or not all(type(p) in (list, tuple) and type(p[0]) is str for p in pairs):
+    if type(pairs) not in (list, tuple) or not all(
+        type(pair) in (list, tuple) and len(pair) == 2 and type(pair[0]) is str for pair in pairs
+    ):
         raise ValueError("not pairs")
     return dict(pairs)
 
 
 def _counter(counts: Any = ()) -> Counter[Any]:
     """A Counter; schedules keep their milestones in one."""
-    if type(counts) not in (dict, tuple) or not all(type(key) in (int, str) for key in counts):
+    if type(counts) not in (dict, tuple) or not all(
+        type(key) in (int, str) and hashes_well(key) for key in counts
+    ):
         raise ValueError("not counts")
     return Counter(counts)
 
@@ -220,10 +224,17 @@ def _size(values: Any) -> tuple[int, ...]:
 
 
 def _set(values: Any = ()) -> set[Any]:
-    """A set of plain data."""
-    if type(values) not in (list, tuple) or not all(type(value) in _PLAIN for value in values):
+    """A set of texts, bytes and numbers."""
+    if type(values) not in (list, tuple) or not all(map(hashes_well, values)):
         raise ValueError("not plain data")
     return set(values)
+
+
+def _device(kind: Any, index: Any = None) -> str:
+    """A device's name."""
+    if type(kind) is not str or len(kind) > 50 or type(index) not in (int, type(None)):
+        raise ValueError("not a device")
+    return kind if index is None else f"{kind}:{index}"
 
 
 def _complex(real: Any = 0.0, imaginary: Any = 0.0) -> complex:
@@ -241,7 +252,6 @@ def _byte_array(text: Any = "", encoding: Any = "latin-1") -> bytearray:
     return bytearray(text.encode("latin1"))
 
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _BUILTINS: dict[str, Callable[..., Any]] = {"set": _set, "complex": _complex, "bytearray": _byte_array}
 _KNOWN: dict[str, Any] = {
     **{f"{m}.{name}": Builder(name, call) for m in ("builtins", "__builtin__") for name, call in _BUILTINS.items()},
@@ -255,7 +265,7 @@ _KNOWN: dict[str, Any] = {
     "torch.serialization._get_layout": Builder("_get_layout", _layout),
     "torch._utils._rebuild_parameter": Builder("_rebuild_parameter", _parameter),
     "torch.Size": Builder("Size", _size),
-    "torch.device": Builder("device", lambda *parts: ":".join(map(str, parts)) if len(str(parts)) < 50 else ""),
+    "torch.device": Builder("device", _device),
     "torch.storage.UntypedStorage": _StorageType(""),
     "torch.UntypedStorage": _StorageType(""),
     **pickled_arrays.KNOWN,
@@ -384,7 +394,8 @@ class PyTorchFile(Checkpoint):
         text = BytesSource(member.read(0, member.size), self.source.name)
         sizes: dict[str, int] = {}
         known = _SCRIPT_KNOWN if is_program else self.known
-        value = Machine(Cursor(text, 0, text.size), known, _persistent(self.source, sizes), self._versions).run()
+        make = _persistent(self.source, sizes)
+        value = Machine(Cursor(text, 0, text.size), known, make, self._versions, self.source.size).run()
         if is_program:
             self.format = "torchscript"
             value = self._weights_of(value)
@@ -401,10 +412,9 @@ class PyTorchFile(Checkpoint):
         parameters or buffers are among them: only the program's code tells them apart.
         """
         found: dict[str, _Strided] = {}
-        waiting, visits = [("", program, 0)], 0
+        waiting, visits = [("", program, 0)], 1
         while waiting:
             name, value, depth = waiting.pop()
-            visits += 1
             if depth > DEPTH_LIMIT or visits > VISITS_LIMIT or len(name) > NAME_LIMIT:
                 self._broken("its objects are nested too deeply, hold themselves, or have too many or too long names")
             if type(value) is _Strided:
@@ -413,9 +423,10 @@ class PyTorchFile(Checkpoint):
                 found[name] = value
             elif type(value) in (_ScriptObject, dict, list, tuple):
                 inner = value.attributes if type(value) is _ScriptObject else value
+                visits += len(inner)
                 pairs = inner.items() if type(inner) is dict else enumerate(inner)
-                parts = [(f"{name}.{key}" if name else str(key), part, depth + 1) for key, part in pairs]
-                waiting += reversed(parts)
+                if visits <= VISITS_LIMIT:  # counted before they are listed: they may be the same ones each time
+                    waiting += reversed([(f"{name}.{key}" if name else str(key), part, depth + 1) for key, part in pairs])
         if not found:
             raise FileFormatError(
                 "this is a TorchScript program without weights of its own: they are constants of its code",
@@ -430,7 +441,7 @@ class PyTorchFile(Checkpoint):
 
         def load() -> Any:
             cursor.end = min(self.source.size, cursor.at + PICKLE_LIMIT)
-            return Machine(cursor, self.known, make, self._versions).run()
+            return Machine(cursor, self.known, make, self._versions, self.source.size).run()
 
         if load() != MAGIC_NUMBER or load() != PROTOCOL:
             self._broken("the file begins like PyTorch's, but has another magic number or protocol")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pyapp.errors import FileFormatError
 
-from .pytorch import DEPTH_LIMIT, NOTES_LIMIT, TENSORS_LIMIT, VISITS_LIMIT, PyTorchFile
+from .pytorch import DEPTH_LIMIT, NAME_LIMIT, NOTES_LIMIT, TENSORS_LIMIT, VISITS_LIMIT, PyTorchFile
 from .safe_pickle import Builder, Class, Stateful
 
 if TYPE_CHECKING:
@@ -99,11 +99,12 @@ class PyTorchObjects(PyTorchFile):
         """The state_dict of a model."""
         self.objects: dict[str, InertObject] = {}
         tensors: dict[str, Any] = {}
-        waiting = [("", model, 0)]
+        waiting, visits = [("", model, 0)], 0
         while waiting:
             name, module, depth = waiting.pop()
-            if depth > DEPTH_LIMIT or len(self.objects) > VISITS_LIMIT or len(tensors) > TENSORS_LIMIT:
-                self._broken("its modules are nested too deeply, hold themselves, or are too many")
+            visits += 1 + sum(len(part) for part in self._dicts(module, (*PARTS, "_modules")))
+            if depth > DEPTH_LIMIT or visits > VISITS_LIMIT or len(tensors) > TENSORS_LIMIT or len(name) > NAME_LIMIT:
+                self._broken("its modules are nested too deeply, hold themselves, or have too many or too long names")
             self.objects[name] = module
             prefix = f"{name}." if name else ""
             for key, part in self._parts(module, PARTS):
@@ -113,11 +114,18 @@ class PyTorchObjects(PyTorchFile):
                     waiting.append((prefix + key, part, depth + 1))
         return {name: value for name, value in tensors.items() if value is not None}
 
+    def _dicts(self, module: InertObject, names: tuple[str, ...]) -> list[dict[Any, Any]]:
+        """The dicts of a module by their names."""
+        found = [module.attributes.get(name, {}) for name in names]
+        if not all(type(part) is dict for part in found):
+            self._broken("its modules are not as PyTorch keeps them")
+        return found
+
     def _parts(self, module: InertObject, names: tuple[str, ...]) -> list[tuple[str, Any]]:
         """What a module keeps in dicts by name."""
-        found = [module.attributes.get(name, {}) for name in names]
-        if not all(type(part) is dict and all(type(key) is str for key in part) for part in found):
-            self._broken("its modules are not as PyTorch keeps them")
+        found = self._dicts(module, names)
+        if not all(type(key) is str and len(key) <= NAME_LIMIT for part in found for key in part):
+            self._broken(f"its modules have names that are no texts of at most {NAME_LIMIT:,} characters")
         return [pair for part in found for pair in part.items()]
 
 

@@ -17,6 +17,9 @@ from pyapp.errors import FileFormatError
 from .source import ByteSource
 
 OPERATIONS_LIMIT = 4_000_000  # a tensor takes about 30
+# A pickle can be packed a thousand times smaller in its file, in which a tensor has 200 bytes: of small files fewer.
+OPERATIONS_OF_ANY, OPERATIONS_PER_BYTE = 1 << 18, 16
+MARKS_LIMIT = 1000  # of containers inside one another
 TEXT_LIMIT = 1 << 26  # bytes of one string: NumPy arrays are stored in strings
 INTEGER_BYTES = 16
 DAMAGED = "The file is damaged: download or copy it again"
@@ -91,16 +94,24 @@ def refuse(what: str, source: ByteSource, hint: str = HINT) -> NoReturn:
     raise FileFormatError(what, where=source.name, hint=hint)
 
 
+def hashes_well(value: Any) -> bool:
+    """Whether the value's hash is quick to compute and not one that a file can give to many values: those of complex
+    numbers and of integers beyond 64 bits would make a set of them take the square of its size.
+    """
+    return value is None or type(value) in (str, bool, bytes, float) or (type(value) is int and abs(value) < 1 << 63)
+
+
 class Machine:
     """Interprets one pickle. `known` maps "module.name" to plain values and Builders; `persistent` converts a
     persistent id (a tuple) to a value. `versions` gets, by the id of a state_dict, this dict and its `_metadata`: the
-    versions of the modules' states.
+    versions of the modules' states. `file_bytes`: the size of the file that the pickle is in.
     """
 
     def __init__(
         self, cursor: Cursor, known: Mapping[str, Any], persistent: Callable[[Any], Any],
-        versions: dict[int, tuple[Any, Any]] | None = None,
+        versions: dict[int, tuple[Any, Any]] | None = None, file_bytes: int = 0,
     ) -> None:  # fmt: skip
+        self.operations = min(OPERATIONS_LIMIT, OPERATIONS_OF_ANY + OPERATIONS_PER_BYTE * file_bytes)
         self.versions = {} if versions is None else versions
         self.cursor = cursor
         self.known = known
@@ -111,7 +122,7 @@ class Machine:
 
     def run(self) -> Any:
         """The value. FileFormatError for damaged, unknown or too large content."""
-        for _ in range(OPERATIONS_LIMIT):
+        for _ in range(self.operations):
             code = self.cursor.take(1)
             if code == b".":
                 value = self.pop()
@@ -122,7 +133,7 @@ class Machine:
             if handler is None:
                 self.refuse(f"uses the opcode {code!r}, which no file of tensors needs")
             handler(self)
-        self.refuse(f"has more than {OPERATIONS_LIMIT:,} operations")
+        self.refuse(f"has more than {self.operations:,} operations, which is too much for its file")
 
     def refuse(self, what: str) -> NoReturn:
         refuse(f"the pickle {what} (before byte {self.cursor.at:,})", self.cursor.source)
@@ -166,8 +177,10 @@ class Machine:
         return int.from_bytes(self.cursor.take(length), "little", signed=True)
 
     def find(self, module: Any, name: Any) -> Any:
-        full = f"{module}.{name}"[:200]
-        if not isinstance(module, str) or not isinstance(name, str) or full not in self.known:
+        if type(module) is not str or type(name) is not str:  # never written out: a list may hold itself many times
+            self.refuse("asks for something whose name is not a text")
+        full = f"{module[:200]}.{name[:200]}"[:200]
+        if full not in self.known:
             self.refuse(f"asks for {full}, which is neither a tensor nor plain data, so it is not run")
         return self.known[full]
 
@@ -178,12 +191,10 @@ class Machine:
             target[self.key(key)] = value
 
     def key(self, key: Any) -> Any:
-        """Checks a dictionary key: only types with cheap hashes that resist collisions. Nested tuples and huge integers
-        do not.
-        """
-        if key is None or type(key) in (str, bool, bytes, float) or (type(key) is int and abs(key) < 1 << 63):
-            return key
-        self.refuse(f"has a dictionary key of the type {type(key).__name__}")
+        """Checks a dictionary key. Nested tuples are refused, too."""
+        if not hashes_well(key):
+            self.refuse(f"has a dictionary key of the type {type(key).__name__}")
+        return key
 
 
 def _push(make: Callable[[Machine], Any]) -> Callable[[Machine], None]:
@@ -208,6 +219,8 @@ def _protocol(m: Machine) -> None:
 
 
 def _mark(m: Machine) -> None:
+    if len(m.marked) >= MARKS_LIMIT:
+        m.refuse("nests its containers too deeply")
     m.marked.append(m.stack)
     m.stack = []
 
@@ -282,7 +295,7 @@ def _reduce(m: Machine) -> None:
         m.refuse("calls something that is not a function")
     try:
         m.stack.append(function.call(*arguments))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         if isinstance(error, FileFormatError):
             raise
         m.refuse(f"calls {function.name} with arguments that do not fit it")

@@ -394,6 +394,21 @@ def read_optimizer(model: Model, file: WeightsFile) -> None:
         _read_values(optimizer, model.trainable_weights, file, (_OPTIMIZER, "vars"))
 
 
+def number_of_steps(value: Any) -> int:
+    """A number of steps that a file has. ValueError, or another one of _DAMAGE, for one that cannot be."""
+    if not 0 <= float(value) < 1 << 53:
+        raise ValueError(f"{value!s:.60} is no number of steps")
+    return int(value)
+
+
+def scaling_of(values: Any) -> dict[str, float]:
+    """The numbers of the scaling of losses that a file has. ValueError, or another one of _DAMAGE, for others."""
+    found = dict(values)
+    if not all(type(number) in (int, float) and 0 <= number < 1 << 63 for number in found.values()):
+        raise ValueError(f"{values!s:.60} are no numbers of a scaling")
+    return found
+
+
 def _read_scaled(optimizer: LossScaleOptimizer, weights: list[Tensor], file: WeightsFile) -> None:
     inside, counter, scale = _SCALED
     group = file.group((_OPTIMIZER, "vars"))
@@ -435,9 +450,17 @@ def read_optimizer_values(
     if any(math.prod(file.shape(group, name)) != 1 for name in names[:scalars]):  # as where a schedule gave the rate
         _warn_of_unfit_state(file, optimizer)
         return False
-    steps = int(np.asarray(file.read(group, names[0])).reshape(-1)[0])
+    first = [np.asarray(file.read(group, name)).reshape(-1)[0] for name in names[:scalars]]
+    try:
+        steps, rate = number_of_steps(first[0]), float(first[-1])
+        if scalars == 2 and not 0 <= rate < math.inf:
+            raise ValueError(f"{rate} is no rate")
+    except _DAMAGE as error:
+        raise FileFormatError(
+            f"the optimiser's state begins with {first!s:.80}, expected its steps and its rate", where=file.where,
+            hint=_HINT,
+        ) from error  # fmt: skip
     if scalars == 2:
-        rate = float(np.asarray(file.read(group, names[1])).reshape(-1)[0])
         if np.float32(optimizer.learning_rate) != np.float32(rate):  # the configuration has more digits
             optimizer.learning_rate = rate
     names = names[scalars:]
@@ -470,8 +493,8 @@ def _read_own_optimizer(model: Model, file: WeightsFile, group: Any) -> None:
     before = optimizer.state_dict()
     try:
         note = parse_json(group.attrs["steps"])
-        steps, scaling = int(note["steps"]), dict(note["scaling"])
-    except (AttributeError, KeyError, TypeError, ValueError, OSError, RuntimeError, OverflowError) as error:
+        steps, scaling = number_of_steps(note["steps"]), scaling_of(note["scaling"])
+    except (AttributeError, *_DAMAGE) as error:
         raise FileFormatError(f"{file.where}: the optimiser's state has no number of steps") from error
     held_by_name = {f"{k}.{name}": held for k, entry in enumerate(before["states"]) for name, held in entry.items()}
     fits = held_by_name.keys() == set(group) and all(

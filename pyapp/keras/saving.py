@@ -6,6 +6,7 @@ read by what they hold, whatever their name.
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ from . import losses, optimizers
 from .archives import is_archive, is_hdf5, load_archive, load_hdf5_weights, save_archive
 from .core import InputLayer, Layer
 from .hdf5_models import load_hdf5_model, save_hdf5_model
-from .hdf5_weights import has_hdf5, write_weights
+from .hdf5_weights import has_hdf5, number_of_steps, scaling_of, write_weights
 from .keras_configs import Reading, call_with_zeros, describe
 from .legacy_configs import as_keras_3
 from .lookup import CLASSES, as_json, registered
@@ -325,9 +326,12 @@ def _read_optimizer(model: Model, file: Any, steps: int, scaling: Mapping[str, A
         return
     model.optimizer.build(model.trainable_weights)
     states: list[dict[str, Tensor]] = [{} for _ in model.trainable_weights]
+    by_number = {str(number): state for number, state in enumerate(states)}
     for name in names:
-        _, number, key = name.split(".", 2)
-        states[int(number)][key] = file.read(name)
+        number, _, key = name.removeprefix("optimizer.").partition(".")
+        if number not in by_number:
+            raise ValueError(f"{file.source.name} has {name!r:.80}, {model.name} has {len(states)} weights to train")
+        by_number[number][key] = file.read(name)
     rate = model.optimizer.state_dict()["learning_rate"]
     model.optimizer.load_state_dict({"iterations": steps, "learning_rate": rate, "states": states, "scaling": scaling})
 
@@ -359,22 +363,29 @@ def restore_training(model: Model, filepath: str | Path) -> None:
     with open_checkpoint(os.fspath(filepath)) as file:
         try:
             note = parse_json(file.metadata["training"])
-            steps, states = int(note["steps"]), [tuple(map(int, state)) for state in note["generators"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileFormatError(f"{filepath} has no state of a training") from error
-        if not model.built and note["input_shape"] is not None:
-            model.build(tuple(note["input_shape"]))
+            steps, scaling = number_of_steps(note["steps"]), scaling_of(note.get("scaling", {}))
+            states = [(int(seed), int(drawn)) for seed, drawn in note["generators"]]
+            shape, rate = note["input_shape"], None if note["rate"] is None else float(note["rate"])
+            shape = None if shape is None else tuple(None if size is None else int(size) for size in shape)
+            if rate is not None and not 0 <= rate < math.inf:
+                raise ValueError(f"the rate is {rate}")
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise FileFormatError(
+                "it has no state of a training", where=str(filepath), hint="Give a file that this training has written"
+            ) from error
+        if not model.built and shape is not None:
+            model.build(shape)
         if not model.built:
             raise ValueError(f"{model.name} has no weights yet: call it with a batch before the training goes on")
         _read_weights(model, file, filepath, every=True)
-        if note["rate"] is not None:
-            model.optimizer.learning_rate = float(note["rate"])
-        _read_optimizer(model, file, steps, note.get("scaling", {}))
+        if rate is not None:
+            model.optimizer.learning_rate = rate
+        _read_optimizer(model, file, steps, scaling)
         own = _generators(model)
         if len(own) != len(states):
             raise ValueError(f"{filepath} has {len(states)} generators, the layers of {model.name} have {len(own)}")
-        for generator, state in zip(own, states, strict=True):
-            generator.set_state((state[0], state[1]))
+        for generator, (seed, drawn) in zip(own, states, strict=True):
+            generator.set_state((seed, drawn))
 
 
 def _losses(given: Any) -> Any:

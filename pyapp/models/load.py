@@ -634,14 +634,17 @@ def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoi
     return found
 
 
-def weights_of(source: Source, report: Callable[[Event], None] | None = None, cancel: Cancel | None = None) -> Source:
-    """The file of weights of a model's folder, or of a model by its name, downloaded with Progress for `report`; any
-    other source itself."""
+def files_to_convert(
+    source: Source, report: Callable[[Event], None] | None = None, cancel: Cancel | None = None
+) -> tuple[Source, Path | None]:
+    """The file of weights of a model's folder, or of a model by its name, downloaded with Progress for `report`, and
+    the tokenizer's; any other source itself."""
     from pyapp import hub
 
     if not isinstance(source, str | os.PathLike) or not hub.is_name(source):
-        return source
-    return hub.resolve(os.fspath(source), report=report, cancel=cancel).model
+        return source, None
+    found = hub.resolve(os.fspath(source), report=report, cancel=cancel)
+    return found.model, found.tokenizer
 
 
 def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = None) -> Tokenizer:

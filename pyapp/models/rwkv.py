@@ -12,6 +12,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
+from pyapp.engine.op import op
 from pyapp.engine.ops import arange, cat, empty, where
 from pyapp.engine.ops.recurrences import linear_scan
 from pyapp.nn import Linear
@@ -67,6 +68,17 @@ def adapted(settings: Mapping[str, Any], tensors: Mapping[str, Any]) -> Mapping[
     return {**settings, **sizes_of(tensors, sizes)}
 
 
+@op(saves="none")
+def _decayed_peaks(start: Tensor, keys: Tensor, decay: Tensor) -> Tensor:
+    """start (B, 1, C), then the larger of the one before, plus decay (C,), and a key (B, T, C) → (B, T + 1, C)."""
+    tops, tokens, step = cat([start, keys], 1), keys.shape[1], 1
+    while step <= tokens:
+        later = tops.narrow(1, 0, tokens + 1 - step) + decay * step
+        tops = cat([tops.narrow(1, 0, step), tops.narrow(1, step, tokens + 1 - step).maximum(later)], 1)
+        step *= 2
+    return tops
+
+
 def weighted_average(
     state: Tensor | None, keys: Tensor, values: Tensor, *, decay: Tensor, first: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -80,11 +92,7 @@ def weighted_average(
     sums = state.narrow(1, 0, 2).reshape(texts, 1, 2 * channels)
     start = where(state.narrow(1, 1, 1) > 0, state.narrow(1, 2, 1), LOWEST)  # (B, 1, C)
     with no_grad():  # sums are divided by exp(tops), which changes no average
-        tops, step = cat([start, keys], 1), 1  # (B, T + 1, C)
-        while step <= tokens:
-            later = tops.narrow(1, 0, tokens + 1 - step) + decay * step
-            tops = cat([tops.narrow(1, 0, step), tops.narrow(1, step, tokens + 1 - step).maximum(later)], 1)
-            step *= 2
+        tops = _decayed_peaks(start, keys, decay)  # (B, T + 1, C)
         old, new = tops.narrow(1, 0, tokens), tops.narrow(1, 1, tokens)
         top = old.maximum(keys + first)
     kept, added = (old + decay - new).exp(), (keys - new).exp()

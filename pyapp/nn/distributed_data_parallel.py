@@ -108,7 +108,10 @@ class DistributedDataParallel(Module):
         self.require_backward_grad_sync = True
         trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not trained:
-            raise ArgumentError("DistributedDataParallel: the module has no parameters that require gradients")
+            raise ArgumentError(
+                "DistributedDataParallel: the module has no parameters that require gradients; those of a model that "
+                "was loaded do after model.requires_grad_()"
+            )
         check_same_parameters("DistributedDataParallel", module.named_parameters(), self.process_group)
         if init_sync:
             for value in (*module.parameters(), *module.buffers()):

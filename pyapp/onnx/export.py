@@ -10,6 +10,7 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.export import ExportedProgram
 from pyapp.formats.sink import AnySink
 
+from .exporting.blocks import keep_blocks
 from .exporting.calls import Call, named_parameters, written_graph
 from .exporting.model_file import checked_opset, write_model
 from .module import load
@@ -28,7 +29,7 @@ def export(
     module: Any, inputs: Any, file: AnySink, *, kwargs: Mapping[str, Any] | None = None,
     input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
     opset_version: int | None = None, dynamic_axes: Mapping[str, Any] | None = None, dynamic_shapes: Any = None,
-    external_data: bool | None = None, verify: bool = False, **of_torch: Any,
+    external_data: bool | None = None, verify: bool = False, blocks: bool = False, **of_torch: Any,
 ) -> None:  # fmt: skip
     """Writes a module, a function of tensors or an ExportedProgram as an ONNX file, by torch.onnx.export's names.
 
@@ -37,7 +38,9 @@ def export(
     `dynamic_shapes` (as in pyapp.export) name: then the module is called with four sets of sizes, and the file computes
     what all of them have in common.
 
-    Parameters keep their names; block-quantised weights become float32. What Python decides by the values of tensors is
+    Parameters keep their names; block-quantised weights become float32. With `blocks`, those in q8_0 and q4_0 of linear
+    layers and embeddings stay as they are, for onnxruntime's MatMulNBits and GatherBlockQuantized: a weight W has the
+    tensors W_blocks and W_scales. What Python decides by the values of tensors is
     decided as for the example. What is written in place becomes a new tensor. `opset_version`: 17 to 23, 20 by default.
     `external_data`: the tensors are in a file of their own, FILE.data; by default those of a model above 2 GB.
     `verify`: the file at this path is run beside the module, with the example and with sizes of 1 and far above the
@@ -62,6 +65,8 @@ def export(
         raise ValueError("export: verify=True needs the path of a file")
     with named_parameters(call.module, call.names) as parameters, no_grad():
         written = written_graph(call, parameters, opset, output_names)
+        if blocks:
+            keep_blocks([written.graph], written.graph.tensors)
         write_model(written, file, external_data)
         if verify and isinstance(file, (str, os.PathLike)):
             with removed_if_wrong(file):

@@ -214,7 +214,7 @@ class Optimizer:
                 raise TypeError(f"{type(self).__name__} takes tensors, got {describe(parameter)}")
         params = [parameter._own_part for parameter in params]
         for parameter in params:
-            fits = not self.of_pyapp or (parameter.dtype.part in _KINDS and parameter.is_contiguous())
+            fits = not self.of_pyapp or (parameter.dtype.part in _KINDS and parameter.dense)
             if not (fits and parameter.is_leaf) or (parameter.dtype.is_complex and not self.takes_complex):
                 if not self.of_pyapp:
                     raise ValueError(

@@ -287,14 +287,14 @@ def quantize(
     a GGUF file of llama.cpp's.
     """
     from pyapp.formats.convert import quantize_file
-    from pyapp.models.load import weights_of
+    from pyapp.models.load import files_to_convert
     from pyapp.models.loading.writing_gguf import floats_view, gguf_view
 
     cancel = cancel or Cancel()
 
     def work(report: Callable[[Event], None]) -> dict[str, Any]:
-        file = weights_of(source, report, cancel)
-        view = gguf_view(file) if os.fspath(target).endswith(".gguf") else floats_view(file)
+        file, tokenizer = files_to_convert(source, report, cancel)
+        view = gguf_view(file, tokenizer) if os.fspath(target).endswith(".gguf") else floats_view(file)
         return quantize_file(file, target, kind, imatrix=imatrix, keep=keep, view=view, report=report, cancel=cancel)
 
     return done_with(work, cancel)

@@ -4,6 +4,7 @@ transformers.js read them, with config.json and the files of the tokenizer or th
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from pyapp.models.loading.heads import completed, known_tasks, own_task
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.models.loading.speech import load_speech_model
 from pyapp.models.loading.task_files import MORE_FILES, files_of
+from pyapp.onnx.exporting.blocks import BITS
 
 from .onnx_forms import (
     ANSWERING,
@@ -33,6 +35,8 @@ from .onnx_forms import (
     of_translator,
     of_writer,
 )
+
+TYPES = ("float32", "float16", "bfloat16", *BITS)
 
 
 def onnx_task(settings: Mapping[str, Any], where: str) -> str:
@@ -61,10 +65,12 @@ def write_onnx(
     config.json says. Batches and texts may have any size. Gives `files`, `size` in bytes and `task`.
 
     The inputs of model.onnx are input_ids, attention_mask and, where the model has types of tokens, token_type_ids (B,
-    T) int64, or pixel_values (B, 3, H, W) float32. A language model whose cache holds keys and values takes
+    T) int64, or pixel_values (B, 3, H, W) float32. A language model takes
     position_ids (B, T) and past_key_values.0.key (B, KV, P, D), past_key_values.0.value … of P earlier tokens, 0 or
-    more, and attention_mask (B, P + T); it gives logits (B, T, V) and present.0.key (B, KV, P + T, D) …. Another
-    language model takes input_ids of whole texts alone. With "features" of a sentence-transformers' folder there is
+    more, and attention_mask (B, P + T); it gives logits (B, T, V) and present.0.key (B, KV, P + T, D) …. Layers with
+    states take past_conv.0, past_ssm.0 or past_recurrent.0 …, zeros at the beginning, and give present_conv.0 …; where
+    no layer attends, attention_mask is (B, T), and there are no position_ids. A model that keeps something else takes
+    input_ids of whole texts alone. With "features" of a sentence-transformers' folder there is
     sentence_embedding (B, D) beside last_hidden_state (B, T, D).
 
     "seq2seq-lm" and "speech-recognition" give encoder_model.onnx, of input_ids and attention_mask or of Whisper's
@@ -73,9 +79,12 @@ def write_onnx(
     past_key_values.0.decoder.key (B, H, P, D) … and past_key_values.0.encoder.key (B, H, S, D) …. It gives logits (B,
     T, V) and all these as present.0.decoder.key ….
 
-    Each file is run beside the model. OptionError for another task, ModelError for a model that ONNX cannot express.
+    dtype: of the weights, one of TYPES; q8_0 and q4_0 are for onnxruntime (pyapp.onnx.export). Each file is run beside
+    the model. OptionError for another task or type, ModelError for a model that ONNX cannot express.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
+    if dtype not in TYPES:
+        raise OptionError(f"{dtype!r:.60} is none of {', '.join(TYPES)}", where="type")
     if task is not None and task not in TASKS:
         raise OptionError(f"{task!r:.60} is none of {', '.join(TASKS)}", where="task")
     found: dict[str, Any] = {}
@@ -110,8 +119,22 @@ def write_onnx(
         form = of_texts(load_task_model(source, chosen, dtype=dtype, report=report, cancel=cancel).model, chosen)
     report(steps)
     written = form.write(target, opset_version)
+    if isinstance(form, EncoderDecoder):
+        _say_two_parts(target / "config.json")
     size = sum(path.stat().st_size for file in written for path in target.glob(f"{file.name}*"))
     return {"files": list(map(str, written)), "size": size, "task": chosen}
+
+
+def _say_two_parts(config: Path) -> None:
+    """Completes a configuration of an encoder and a decoder by what other runtimes read the names of the caches from,
+    which older files leave out.
+    """
+    settings = json.loads(config.read_text(encoding="utf-8"))
+    more = {"is_encoder_decoder": True}
+    if "num_layers" in settings:
+        more["num_decoder_layers"] = settings["num_layers"]
+    if not more.keys() <= settings.keys():
+        config.write_text(json.dumps({**more, **settings}, indent=2) + "\n", encoding="utf-8")
 
 
 def _copy_files(files: Mapping[str, Any], target: Path) -> None:

@@ -17,7 +17,7 @@ from pyapp.errors import ModelError
 from pyapp.models.sentences.embedding import SentenceEmbedder
 from pyapp.models.whisper import Whisper
 from pyapp.models.whisper.continued import continued_logits as continued_speech
-from pyapp.nn.decoders.continued import cache_shapes, continued_logits
+from pyapp.nn.recurrent.continued import continued_logits, kept_parts
 from pyapp.nn.sequence_to_sequence.continued import Past
 from pyapp.nn.sequence_to_sequence.continued import continued_logits as continued_decoding
 from pyapp.onnx import export, load
@@ -58,7 +58,7 @@ class Form:
         file = folder / self.name
         export(
             self.module, list(self.inputs.values()), file, input_names=list(self.inputs), output_names=self.outputs,
-            opset_version=opset, dynamic_axes=self.axes, verify=True,
+            opset_version=opset, dynamic_axes=self.axes, verify=True, blocks=True,
         )  # fmt: skip
         if self.first:
             with removed_if_wrong(file), no_grad():
@@ -99,7 +99,7 @@ class EncoderDecoder:
         export_either(CONDITION, calls, outputs, file, unlike={SOURCE: f"{SOURCE}_out"}, opset_version=opset)
         with removed_if_wrong(file):
             self._check(load(file), list(past), outputs)
-        return [*self.encoder.write(folder, opset), file]
+            return [*self.encoder.write(folder, opset), file]
 
     def _example(self, batch: int, tokens: int, earlier: int, source: int) -> tuple[dict[str, Tensor], list[Tensor]]:
         """The inputs without those that are kept, and those."""
@@ -162,27 +162,36 @@ def of_texts(model: Any, task: str) -> Form:
 
 
 def of_writer(model: Any) -> Form:
-    """A language model: with a cache where that holds keys and values."""
-    shapes, ids = cache_shapes(model), _ids(2, EXAMPLE)
-    if shapes is None:
+    """A language model: with what it keeps of earlier tokens, where that is keys and values, and states."""
+    kept, ids = kept_parts(model), _ids(2, EXAMPLE)
+    if kept is None:
         return Form(model, {"input_ids": ids}, OF_TEXTS[WRITING], {"input_ids": TOKENS})
-    names = [f"{layer}.{part}" for layer in range(len(shapes)) for part in ("key", "value")]
-    axes = {"input_ids": TOKENS, "attention_mask": {0: TOKENS[0], 1: f"{PAST} + {TOKENS[1]}"}, "position_ids": TOKENS}
-    axes |= {f"past_key_values.{name}": {0: TOKENS[0], 2: PAST} for name in names}
+    attends = any(part.of_tokens for part in kept)
+    axes = {"input_ids": TOKENS, "attention_mask": TOKENS}
+    if attends:
+        axes["attention_mask"], axes["position_ids"] = {0: TOKENS[0], 1: f"{PAST} + {TOKENS[1]}"}, TOKENS
+    axes |= {part.past: {0: TOKENS[0], 2: PAST} if part.of_tokens else {0: TOKENS[0]} for part in kept}
     drawn, kind = Generator().manual_seed(0), model.embedding(ids).dtype  # weights may have fewer bits
 
     def example(earlier: int) -> dict[str, Tensor]:
-        places = ops.arange(earlier, earlier + EXAMPLE).expand(2, EXAMPLE).contiguous()  # (2, T)
-        past = [ops.randn(2, kv, earlier, size, generator=drawn).to(kind) for kv, size in shapes for _ in range(2)]
-        return dict(zip(axes, (ids, ops.ones(2, earlier + EXAMPLE, dtype="int64"), places, *past), strict=True))
+        given = [ids, ops.ones(2, EXAMPLE + (earlier if attends else 0), dtype="int64")]
+        if attends:
+            given.append(ops.arange(earlier, earlier + EXAMPLE).expand(2, EXAMPLE).contiguous())  # (2, T)
+        for part in kept:
+            sizes = (2, *(earlier if size is None else size for size in part.sizes))
+            # States are those before a text: others are not what every layer can have made.
+            new = ops.randn(*sizes, generator=drawn) if part.of_tokens else ops.zeros(*sizes)
+            given.append(new.to(kind) if part.of_tokens else new)
+        return dict(zip(axes, given, strict=True))
 
-    def function(ids: Tensor, mask: Tensor, places: Tensor, *past: Tensor) -> list[Tensor]:
-        pairs = list(zip(past[::2], past[1::2], strict=True))
-        logits, present = continued_logits(model, ids, mask, places, pairs)
-        return [logits, *(x for pair in present for x in pair)]
+    def function(ids: Tensor, mask: Tensor, *given: Tensor) -> list[Tensor]:
+        places, *past = given if attends else (ops.zeros_like(ids), *given)
+        held = {part.place: x for part, x in zip(kept, past, strict=True)}
+        logits, present = continued_logits(model, ids, mask, places, held)
+        return [logits, *(present[part.place] for part in kept)]
 
-    outputs = [*OF_TEXTS[WRITING], *(f"present.{name}" for name in names)]
-    return Form(_Named(model, function), example(EARLIER), outputs, axes, example(0))
+    outputs = [*OF_TEXTS[WRITING], *(part.present for part in kept)]
+    return Form(_Named(model, function), example(EARLIER), outputs, axes, example(0) if attends else {})
 
 
 def of_translator(model: Any) -> EncoderDecoder:

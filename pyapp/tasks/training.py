@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -120,10 +120,14 @@ async def _trained(
     settings: Mapping[str, Any],
 ) -> Events:  # fmt: skip
     from pyapp.train.checkpoints import FILE_NAME
+    from pyapp.train.folders import used_alone
 
     checkpoint = Path(out) / FILE_NAME
+    ranks = settings.get("ranks")
+    first = ranks is None or ranks.first
     if not resume:
-        with suppress(FileNotFoundError):  # also where another process of the same training was faster
+        # The file is not there, or another process of the same training was faster.
+        with suppress(FileNotFoundError), used_alone(Path(out)) if first else nullcontext():
             checkpoint.replace(checkpoint.with_suffix(".previous"))
     breath = Breath()
     for event in train(out, cancel=cancel or Cancel(), **settings):

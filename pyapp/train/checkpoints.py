@@ -12,10 +12,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from pyapp.engine import Tensor
+from pyapp.engine.dtype import as_dtype
 from pyapp.engine.ops.random import default_generator
 from pyapp.errors import FileFormatError, ModelError, PyappError
 from pyapp.formats import open_checkpoint, write_safetensors
@@ -39,17 +41,11 @@ def save(path: Path, trainer: Trainer, settings: Mapping[str, Any]) -> None:
     """
     if not (trainer.ranks.first or trainer.ranks.shard):
         return
-    state = trainer.model.state_dict(keep_vars=True)
-    tensors = {f"model.{name}": _whole(value, value) for name, value in state.items()}
-    numbers: dict[str, dict[str, Any]] = {}
-    parameters = _parameters(trainer)
-    for index, entry in trainer.optimizer.state_dict()["state"].items():
-        tensors |= {
-            f"optimizer.{index}.{name}": _whole(value, parameters[index])
-            for name, value in entry.items()
-            if isinstance(value, Tensor)
-        }
-        numbers[str(index)] = {name: value for name, value in entry.items() if not isinstance(value, Tensor)}
+    tensors = _tensors(trainer)
+    numbers = {
+        str(index): {name: value for name, value in entry.items() if not isinstance(value, Tensor)}
+        for index, entry in trainer.optimizer.state_dict()["state"].items()
+    }
     more = {
         "position": trainer.batches.position,
         "losses": trainer.losses,
@@ -60,6 +56,27 @@ def save(path: Path, trainer: Trainer, settings: Mapping[str, Any]) -> None:
     }
     texts = {"settings": json.dumps(settings), "training": json.dumps(more)}
     write_safetensors(path if trainer.ranks.first else os.devnull, tensors, texts)  # one of them writes
+
+
+def size_of(trainer: Trainer) -> int:
+    """The bytes of the tensors that `save` writes."""
+    return sum(
+        prod(value.shape) * as_dtype(value.dtype).itemsize if isinstance(value, Deferred) else value.nbytes
+        for value in _tensors(trainer).values()
+    )
+
+
+def _tensors(trainer: Trainer) -> dict[str, Any]:
+    """The tensors of a checkpoint by name, whole ones: the model's, then the optimiser's."""
+    state, parameters = trainer.model.state_dict(keep_vars=True), _parameters(trainer)
+    tensors = {f"model.{name}": _whole(value, value) for name, value in state.items()}
+    for index, entry in trainer.optimizer.state_dict()["state"].items():
+        tensors |= {
+            f"optimizer.{index}.{name}": _whole(value, parameters[index])
+            for name, value in entry.items()
+            if isinstance(value, Tensor)
+        }
+    return tensors
 
 
 def _parameters(trainer: Trainer) -> list[Tensor]:

@@ -150,3 +150,12 @@ class Ranks:
         broadcast_object_list(found, self.group.ranks[0], self.group)
         result: T = found[0]
         return result
+
+    def any(self, *flags: bool) -> tuple[bool, ...]:
+        """Whether each of the flags is set in one of the processes."""
+        if self.group is None:
+            return flags
+        told = tensor([float(flag) for flag in flags], dtype="float64")
+        with no_grad():
+            all_reduce(told, group=self.group)
+        return tuple(count > 0 for count in told.tolist())

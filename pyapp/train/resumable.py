@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import MISSING, asdict, fields
 from math import inf, isnan
 from pathlib import Path
@@ -14,13 +13,15 @@ from typing import Any, ClassVar, TypeVar
 
 from pyapp.engine import get_num_threads, instruction_set
 from pyapp.engine.ops.random import default_generator
-from pyapp.errors import OptionError, PyappError
+from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
-from pyapp.formats.folders import gone_if_empty
-from pyapp.formats.sink import full_disk_named
 
 from . import checkpoints, curves
+from .folders import check_room, prepare_folder, used_alone
 from .trainer import Trainer
+
+SAVE_SECONDS = 300.0  # after which a training is saved, whatever its steps are
+SAVE_SHARE = 0.05  # of the time that may go into these checkpoints
 
 S = TypeVar("S")
 
@@ -62,6 +63,7 @@ class ResumableTraining(ABC):
         self.patience: int = getattr(settings, "patience", 0)
         self.checkpoint = folder / checkpoints.FILE_NAME
         self.best = folder / checkpoints.BEST
+        self._save_at = 0.0  # the time of the next checkpoint, at the latest
         prepare_folder(folder)
         if self.checkpoint.exists():
             usual = {field.name: field.default for field in fields(settings) if field.default is not MISSING}
@@ -105,11 +107,17 @@ class ResumableTraining(ABC):
     def run(self, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
         """Trains until all steps are done, continuing an interrupted run; yields Progress, Metric and finally Done.
 
-        Cancelling saves a checkpoint. Without Pillow there is no loss curve; a Notice says so before the first step.
+        Saves a checkpoint every `save_every` steps, at the latest after SAVE_SECONDS, and when it is cancelled.
+        PyappError if another training uses the folder. Without Pillow there is no loss curve; a Notice says so before
+        the first step.
         """
-        steps: int = self.settings.steps
         if evaluate_every < 1 or save_every < 1:
             raise OptionError("evaluate_every and save_every must be at least 1")
+        with used_alone(self.folder) if self.trainer.ranks.first else nullcontext():
+            yield from self._until_done(evaluate_every, save_every, cancel)
+
+    def _until_done(self, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
+        steps: int = self.settings.steps
         default_generator.manual_seed(self.settings.seed)  # for layers that draw random numbers, such as dropout
         ranks = self.trainer.ranks
         self.trainer.begin()
@@ -151,10 +159,18 @@ class ResumableTraining(ABC):
         """The remaining steps, until cancelled."""
         trainer = self.trainer
         start, first = time.perf_counter(), trainer.step_count
+        self._save_at = start + SAVE_SECONDS
         yield Metric("threads", get_num_threads(), instruction_set())
-        while trainer.step_count < steps and not self._is_over() and not trainer.ranks.told(cancel.is_set()):
+        while trainer.step_count < steps and not self._is_over():
+            stopped, late = trainer.ranks.told((cancel.is_set(), time.perf_counter() > self._save_at))
+            if stopped:
+                break
+            if late:
+                self._save()
             loss = trainer.step()
             step = trainer.step_count
+            if step == first + 1 and trainer.ranks.first:  # now the optimiser has its state
+                check_room(self.folder, checkpoints.size_of(trainer))
             yield Progress("training", step, steps, "steps")
             yield Metric("loss", loss, self.unit, step)
             if step % evaluate_every == 0 or step == steps:
@@ -198,7 +214,10 @@ class ResumableTraining(ABC):
 
     def _save(self) -> None:
         self.trainer.check_gradients()  # a checkpoint with NaN weights would replace a good one
+        start = time.perf_counter()
         checkpoints.save(self.checkpoint, self.trainer, asdict(self.settings))
+        end = time.perf_counter()
+        self._save_at = end + max(SAVE_SECONDS, (end - start) / SAVE_SHARE)
 
     def _draw(self, levels: Mapping[str, float]) -> None:
         """loss.png: the running mean of the training loss, the held-out loss, and horizontal lines at `levels`."""
@@ -207,23 +226,3 @@ class ResumableTraining(ABC):
         if self.trainer.held_out:
             shown["held out"] = self.trainer.held_out
         curves.loss_curve(self.folder / "loss.png", shown, levels, self.title)
-
-
-def prepare_folder(folder: Path) -> None:
-    """Makes the folder and checks that it can be written to, before hours of work. PyappError, or StorageFullError."""
-    probe = folder / f".{os.getpid()}.probe"
-    try:
-        with full_disk_named(folder), gone_if_empty(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            try:
-                probe.write_bytes(b"\0" * 4096)
-            finally:
-                with suppress(OSError):  # of a folder that cannot be written to
-                    probe.unlink(missing_ok=True)
-    except OSError as error:
-        if isinstance(error, PyappError):
-            raise
-        raise PyappError(
-            f"cannot write to this folder: {(error.strerror or str(error)).lower()}", where=str(folder),
-            hint="Take another folder, or change its access rights",
-        ) from error  # fmt: skip

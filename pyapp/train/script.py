@@ -8,25 +8,31 @@
         run.log(loss=loss)
 
 `pyapp train SCRIPT.py --resume --seed 3` gives the run its settings; `python SCRIPT.py` runs it with the defaults.
+Where the script runs in several processes, the first one writes, and all stop after the same step.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.engine.device import as_device
 from pyapp.engine.ops.random import default_generator
+from pyapp.engine.processes.group import is_initialized, world
 from pyapp.errors import FileFormatError, OptionError
 from pyapp.events import Cancel
 from pyapp.formats.torch_files import load, save
+from pyapp.nn import Module
 
 from . import curves
-from .resumable import prepare_folder
+from .folders import prepare_folder, used_alone
+from .ranks import Ranks
+from .resumable import SAVE_SECONDS, SAVE_SHARE
 
 FILE_NAME = "checkpoint.pt"
 _current: list[Run] = []
@@ -46,35 +52,48 @@ class Run:
         self.values: dict[str, list[tuple[float, float]]] = {}
         self._parts: dict[str, Any] = {}
         self._saved = False
+        self._save_at = 0.0  # the time of the next checkpoint, at the latest
+        self._ranks = Ranks()
 
     def steps(self, total: int, *, save_every: int = 100, **parts: Any) -> Iterator[int]:
         """The numbers of the remaining steps, 1 … total. `parts` are what must be kept: anything with state_dict() and
         load_state_dict(), as models, optimisers, schedules.
 
-        A checkpoint is written every `save_every` steps, after the last one, and at Ctrl-C, SIGTERM or SIGHUP, after
-        the step in progress; then the script ends with KeyboardInterrupt. A second Ctrl-C ends it at once.
-        FileFormatError for a checkpoint of another script.
+        A checkpoint is written every `save_every` steps, at the latest after five minutes, after the last step, and at
+        Ctrl-C, SIGTERM or SIGHUP, after the step in progress; then KeyboardInterrupt, which says how to go on, ends the
+        script. A second Ctrl-C ends it at once. FileFormatError for a checkpoint of another script; PyappError if
+        another run uses the folder.
+
+        After init_process_group all processes call this: the first one writes the checkpoint and draws, all continue
+        from that one file. OptionError for parameters that processes divide: each has only some of their rows.
         """
         if total < 0 or save_every < 1:
             raise OptionError("steps takes a number of steps from 0, and save_every from 1")
+        self._ranks = Ranks(world() if is_initialized() else None)
+        _check_whole(parts)
         prepare_folder(self.folder)
         self._parts = parts
-        if self.checkpoint.exists():
-            if self.resume:
-                self._restore()
-            else:
-                self.checkpoint.replace(self.checkpoint.with_suffix(".previous"))
+        with used_alone(self.folder) if self._ranks.first else nullcontext():
+            yield from self._steps(total, save_every)
+
+    def _steps(self, total: int, save_every: int) -> Iterator[int]:
+        if not self.resume and self._ranks.first and self.checkpoint.exists():
+            self.checkpoint.replace(self.checkpoint.with_suffix(".previous"))
+        if self._ranks.told(self.checkpoint.exists()):
+            self._restore()
         cancel = Cancel()
+        self._save_at = time.perf_counter() + SAVE_SECONDS
         with cancel.set_by_interrupt(keeps_state=True):
             while self.step < total:
                 yield self.step + 1
                 self.step += 1
-                stopped = cancel.is_set()
-                if stopped or self.step == total or self.step % save_every == 0:
+                stopped, late = self._ranks.any(cancel.is_set(), time.perf_counter() > self._save_at)
+                if stopped or late or self.step == total or self.step % save_every == 0:
                     self.save()
                 if stopped and self.step < total:
-                    raise KeyboardInterrupt
-        self.draw()
+                    raise KeyboardInterrupt(f"stopped{self.advice()}")
+        if self._ranks.first:
+            self.draw()
 
     def log(self, **values: Any) -> None:
         """Keeps numbers of the present step for the curve in loss.png: loss=0.3, held_out=tensor …"""
@@ -83,15 +102,20 @@ class Run:
             self.values.setdefault(name, []).append((self.step + 1, number))
 
     def save(self) -> None:
-        """Writes the checkpoint: the parts, the step, the logged numbers and the random state."""
+        """Writes the checkpoint: the parts, the step, the logged numbers, the random state. All processes call it."""
+        start = time.perf_counter()
         state = {
             "step": self.step,
             "values": self.values,
             "random": [default_generator.initial_seed(), default_generator.offset],
             "parts": {name: part.state_dict() for name, part in self._parts.items()},
         }
-        save(state, self.checkpoint)
+        if self._ranks.first:
+            save(state, self.checkpoint)
+        self._ranks.told(None)  # the others go on, or end, when it is written
         self._saved = True
+        end = time.perf_counter()
+        self._save_at = end + max(SAVE_SECONDS, (end - start) / SAVE_SHARE)
 
     def _restore(self) -> None:
         hint = "Give --no-resume to start anew, or another folder"
@@ -126,6 +150,17 @@ class Run:
         if not self._saved:
             return ""
         return f" at step {self.step}; {self.checkpoint} has the state, the same command continues"
+
+
+def _check_whole(parts: dict[str, Any]) -> None:
+    """OptionError for a model with parameters of which each process has a part."""
+    for name, part in parts.items():
+        parameters = part.parameters() if isinstance(part, Module) else ()
+        if any(value.part is not None or not value.dense for value in parameters):
+            raise OptionError(
+                "has parameters that several processes divide, and this checkpoint is one file of whole ones",
+                where=name, hint="Keep it with pyapp.distributed.checkpoint.save and load (docs/distributed.md)",
+            )  # fmt: skip
 
 
 @contextmanager

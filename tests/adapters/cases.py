@@ -10,6 +10,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "llama-tied",
         {"r": 2, "use_dora": True, "target_modules": r".*\.(q_proj|down_proj)", "modules_to_save": ["norm"]},
     ),
+    "llama-tied-head": (
+        "llama-tied",
+        {"r": 2, "target_modules": ["q_proj"], "modules_to_save": ["lm_head", "embed_tokens"]},
+    ),
     "llama-embedding": (
         "llama",
         {"r": 3, "target_modules": ["embed_tokens", "o_proj"], "modules_to_save": ["lm_head"]},

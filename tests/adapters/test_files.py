@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import pyapp
-from pyapp.adapters import LoraConfig, add_adapter, load_adapter, save_adapter
+from pyapp.adapters import LoraConfig, add_adapter, load_adapter, merge_and_unload, save_adapter
 from pyapp.adapters.adapting import adapters_of
 from pyapp.errors import FileFormatError, ModelError, ModelNotFoundError, PyappError
 from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.models.loading.writing_folder import write_model
 from pyapp.nn import Module
 from tests.adapters.cases import CASES, TEXT
 from tests.models.seeded import draw
@@ -74,6 +76,23 @@ def test_the_same_layers_are_chosen(name: str, tmp_path: Path) -> None:
     with open_checkpoint(tmp_path / "adapter_model.safetensors") as written:
         found = {key: list(info.shape) for key, info in written.tensors.items()}
     assert found == {key: shape for key, shape in GOLDEN[name]["shapes"].items() if "base_layer.weight" not in key}
+
+
+def test_a_tied_head_with_a_weight_of_its_own_is_written_as_one(tmp_path: Path) -> None:
+    """transformers ties the head again, unless config.json says that it is not."""
+    write_peft(tmp_path, "llama-tied-head")
+    model = make(CASES["llama-tied-head"][0], 0)
+    kept = SimpleNamespace(model=model, tokenizer=SimpleNamespace(save=lambda path: None, settings={}))
+    write_model(kept, tmp_path / "tied")  # type: ignore[arg-type]
+    load_adapter(model, tmp_path)
+    expected = logits(model)
+    merge_and_unload(model)
+    assert np.abs(logits(model) - expected).max() < 1e-5
+    write_model(kept, tmp_path / "own")  # type: ignore[arg-type]
+    written = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("tied", "own")]
+    assert [settings["tie_word_embeddings"] for settings in written] == [True, False]
+    with open_checkpoint(tmp_path / "own" / "model.safetensors") as checkpoint:
+        assert {"lm_head.weight", "model.embed_tokens.weight"} <= checkpoint.tensors.keys()
 
 
 def test_bad_adapters(tmp_path: Path) -> None:

@@ -45,14 +45,21 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def test_help_imports_no_models() -> None:
-    """Help is quick because it imports none of the large packages."""
-    command = [sys.executable, "-X", "importtime", "-m", "pyapp", "--help"]
+    """Help is quick because it imports none of the large packages, and no other command."""
+    command = [sys.executable, "-X", "importtime", "-m", "pyapp", "generate", "--help"]
     result = subprocess.run(command, capture_output=True, timeout=60, env=environment(), text=True)
     assert result.returncode == 0 and "generate" in result.stdout
     names = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if line.startswith("import time:")}
-    assert "pyapp.cli" in names
+    assert {"pyapp.cli", "pyapp.cli.together"} <= names  # of which generate imports the second
+    assert not [name for name in names if name.startswith("pyapp.cli.") and name.endswith(("transcribe", "texts"))]
     heavy = ("numpy", "tokenizers", "safetensors", "pyapp.nn", "pyapp.models", "pyapp.recipes")
     assert not [name for name in names if name.startswith((*heavy, "pyapp.train."))]
+
+
+def test_the_index_of_commands_is_current() -> None:
+    from scripts.command_index import TARGET, source
+
+    assert TARGET.read_text() == source(), "run python -m scripts.command_index"
 
 
 def test_version_and_usage(here: Here) -> None:
@@ -68,7 +75,9 @@ def test_version_and_usage(here: Here) -> None:
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
     """The words of every command."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         yield (*path, name)
         if isinstance(command, click.Group):
             yield from commands(command, *path, name)
@@ -82,7 +91,8 @@ def test_the_help_has_ranges_in_words(here: Here) -> None:
     for command in ("generate", "serve", "finetune", "embed"):
         assert "--threads NUMBER" in helps[command,] and "[from 1 to 64]" in helps[command,]
     assert "[above 0]" in helps["finetune",] and "[at least 0 and below 1]" in helps["finetune",]
-    assert "0 to 18446744073709551615]" in helps["train", "story"] and "[at least 1]" in helps["train", "reader"]
+    assert "same model. [at least 0]" in helps["train", "story"] and "[at least 1]" in helps["train", "reader"]
+    assert "[default: the model's own, else 0.9; from 0 to 1]" in helps["generate",]
 
 
 def test_generate(model: Path, here: Here) -> None:
@@ -193,6 +203,8 @@ def test_named_models_are_inspected_and_converted(tmp_path: Path, here: Here) ->
     assert code == 0 and not error and "llama2.c" in out and "tok_embeddings.weight" in out
     target = tmp_path / "stories.gguf"
     assert here("quantize", "stories", target, "-t", "q8_0")[0] == 0 and "q8_0" in here("inspect", target)[1]
+    texts = [here("generate", model, "-p", "Once", "-n", "4", "--seed", "1") for model in ("stories", target)]
+    assert [(code, out) for code, out, _ in texts] == [(0, texts[0][1])] * 2  # with its tokenizer
     for arguments in (["inspect", "storys"], ["quantize", "storys", target, "-t", "q8_0"]):
         code, _, error = here(*arguments)
         assert code == 1 and "no model has this name" in error and "Did you mean stories?" in error
@@ -387,7 +399,7 @@ def test_a_bar_where_someone_watches(monkeypatch: pytest.MonkeyPatch, here: Here
         yield Error("lost", "hub", "Try again")
 
     monkeypatch.setattr(tasks, "models", models)
-    monkeypatch.setattr(cli.ModelsView, "patience", 0.0)
+    monkeypatch.setattr("pyapp.cli.models.ModelsView.patience", 0.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     code, out, error = here("models")
     assert code == 1 and not out and "download: " in error and "1.00k" in error
@@ -617,6 +629,22 @@ def test_no_command_is_no_error(here: Here) -> None:
         assert named in out + error and "Error" not in out + error
 
 
+def test_what_libraries_print_about_damaged_sound_is_not_shown(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def can_be_read(*_: object) -> bool:
+        os.write(2, b"[libmpg123/layer3.c] error")
+        click.echo("the recording is damaged", err=True)
+        return False
+
+    monkeypatch.setattr("pyapp.cli.transcribe.can_be_read", can_be_read)
+    assert cli.run(["transcribe", "a.mp3"]) == 1
+    shown = capfd.readouterr().err
+    assert "the recording is damaged" in shown and "libmpg123" not in shown
+    os.write(2, b"after")
+    assert capfd.readouterr().err == "after"
+
+
 def test_warnings_of_pyapp_are_notes_and_those_of_scripts_have_their_place() -> None:
     assert cli.plain_warning("slow", UserWarning, cli.__file__, 3, "f()") == "note: slow\n"
     assert cli.plain_warning("slow", UserWarning, "script.py", 3, "f()") == "script.py:3: UserWarning: slow\n  f()\n"
@@ -627,10 +655,10 @@ def test_tables_by_task_name_tasks_and_commands_that_exist() -> None:
     assert {*COMMANDS_OF, *TRIES, *TASK_OF} <= known
     written = [part for text in COMMANDS_OF.values() for part in text.split(", ")]
     written += [text.removeprefix("pyapp ") for text in TRIES.values()]
-    command = None
+    context, command = click.Context(cli.cli), None
     for part in written:
         words = part.split()
-        command = cli.cli.commands[words[0]] if not words[0].startswith("-") else command
+        command = cli.cli.get_command(context, words[0]) if not words[0].startswith("-") else command
         assert command is not None
         options = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("-")} <= options, part

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import Tensor, linalg, nn, special
+from pyapp import Tensor, linalg, nn, ops, special
 from pyapp.engine import capture
 
 from . import emulated
@@ -117,6 +117,21 @@ def test_errors_are_those_of_the_cpu() -> None:
     with pytest.raises(ValueError, match="takes square matrices"):
         linalg.det(pyapp.zeros(2, 3, device=emulated.DEVICE))
     assert linalg.inv_ex(singular).info.item() == 1
+
+
+def test_what_the_host_writes_into_a_tensor_is_there() -> None:
+    """Also where no kernel takes the numbers, the positions or the cache's layout."""
+    for kind, turned, whole in (("float16", False, "int32"), ("float32", True, "int32"), ("float32", False, "int64")):
+        results = []
+        for device in (emulated.DEVICE, "cpu"):
+            memory = pyapp.zeros(2, 6, 4, dtype=kind, device=device)
+            cache = memory.transpose(1, 2) if turned else memory
+            tokens = pyapp.arange(1, 1 + 3 * cache.shape[0] * cache.shape[2], dtype=kind, device=device)
+            position = pyapp.tensor([1], dtype=whole, device=device)
+            written = ops.cache_write(cache, tokens.reshape(3, cache.shape[0], cache.shape[2]), position)
+            assert written.device == device and written.storage is memory.storage
+            results.append(memory.tolist())
+        assert results[0] == results[1] != [[[0.0] * 4] * 6] * 2
 
 
 def test_an_orthogonal_layer_learns() -> None:

@@ -9,8 +9,10 @@ import shutil
 import struct
 import tarfile
 import tracemalloc
+from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from pyapp.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
     default_collate,
+    default_convert,
 )
 from tests import hub_server as server
 
@@ -395,6 +398,21 @@ def test_batches_of_tensors_are_their_rows() -> None:
             assert type(found) is list and [x.tolist() for x in found] == [x.tolist() for x in expected]
     with pytest.raises(IndexError, match="9"):
         next(iter(DataLoader(rows, batch_sampler=[[0, 9]])))
+
+
+def test_batches_keep_the_types_of_mappings() -> None:
+    """As torch.utils.data.default_collate, of a mapping of any type, and of arrays of complex numbers."""
+    ordered, counted = [OrderedDict(a=i, b="x") for i in (1, 2)], [defaultdict(list, a=[i]) for i in (1, 2)]
+    found, later = default_collate(ordered), default_collate(counted)
+    assert type(found) is OrderedDict and found["a"].tolist() == [1, 2] and found["b"] == ["x", "x"]
+    assert later.default_factory is list and later["a"][0].tolist() == [1, 2] and counted[0]["a"] == [1]
+    assert type(default_collate([UserDict(a=1)])) is UserDict
+    fixed = default_collate([MappingProxyType({"a": i}) for i in (1, 2)])
+    assert type(fixed) is MappingProxyType and fixed["a"].tolist() == [1, 2]
+    assert type(default_convert(ordered[0])) is OrderedDict
+    assert default_collate([np.array([1j]), np.array([2j])]).tolist() == [[1j], [2j]]
+    with pytest.raises(RuntimeError, match=r"of one shape, got shapes \(3,\), \(2,\)"):
+        default_collate([np.arange(3), np.arange(2)])
 
 
 class Batched:

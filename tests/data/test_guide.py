@@ -24,10 +24,10 @@ def test_the_guide_to_training(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    *_, accuracy, shape, profile, weights, nodes, ratings = shown("training.md", capsys)
+    *_, accuracy, shape, loss, profile, weights, nodes, ratings = shown("training.md", capsys)
     assert float(nodes) > 0.85 and ratings.startswith("400 50000 ") and float(ratings.split()[2]) < 0.1
     assert float(accuracy) > 0.85 and weights == "['head.weight', 'head.bias'] []\n"
-    assert "512, 64" in shape
+    assert "512, 64" in shape and float(loss) < 1 and (tmp_path / "trained/model.bin").is_file()
     assert (tmp_path / "trace.json").is_file() and list((tmp_path / "log").iterdir())
     assert "Self CPU time total" in profile and "<Measurement of model(x)" in profile
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,9 +60,11 @@ def test_memory_is_that_of_the_batch_alone() -> None:
     from pyapp.utils.data.shared_memory import pack, unpack
 
     before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    message = pack({"part": whole[5:9], "array": np.arange(40_000), "pair": (whole[:20_000], 1)})
+    batch = OrderedDict(part=whole[5:9], array=np.arange(40_000), pair=(whole[:20_000], 1))
+    message = pack(batch)
     assert message[1] is not None and sum(place[1] for place, _ in message[2]) < 500_000
     back = unpack(message)
+    assert type(back) is OrderedDict
     assert back["part"].tolist() == [5, 6, 7, 8] and back["pair"][0].equal(whole[:20_000])
     back["array"][0] = 7  # the memory is its own
     assert back["array"].sum() == sum(range(40_000)) + 7
@@ -166,7 +169,7 @@ def test_failures_in_a_worker(how: str, error: type[Exception], message: str) ->
     if how in ("raise", "odd"):
         assert found == [0, 1, 2, 3, 4]
         text = "".join(traceback.format_exception(caught.value))
-        assert "in __getitem__" in text and "worker process 1" in text
+        assert "in __getitem__" in text and "worker process 1" in text and "the batch of indices [5]" in text
     if how == "raise":
         assert next(iter(loader)).tolist() == [0]  # new workers
 

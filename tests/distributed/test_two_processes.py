@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,53 @@ def test_a_rank_that_ends_ends_the_others_by_its_name(tmp_path: Path, end: str, 
     )
     ended = run(script)
     assert ended.returncode == code and told in ended.stderr.splitlines()[-1], ended.stderr
+
+
+# A script whose run stops after a step of both ranks; the sleep gives Ctrl-C the time to come before its last step.
+KEPT = """
+import sys, time
+import pyapp
+from pyapp import distributed as dist, nn, optim
+from pyapp.nn.parallel import DistributedDataParallel
+from pyapp.train.script import Run
+
+run = Run(sys.argv[1])
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+pyapp.manual_seed(run.seed)
+nn.init.constant_(model[0].weight, 0.1), nn.init.constant_(model[2].weight, 0.2)
+alone = len(sys.argv) > 2
+if not alone:
+    dist.init_process_group("mpi")
+    together = DistributedDataParallel(model)
+optimizer = optim.AdamW(model.parameters(), lr=0.05)
+for step in run.steps(12, model=model, optimizer=optimizer):
+    optimizer.zero_grad()
+    (model if alone else together)(pyapp.randn(16, 4)).square().mean().backward()
+    optimizer.step()
+    print(step, flush=True)
+    if not alone:
+        time.sleep(0.1)
+"""
+
+
+def test_ctrl_c_keeps_the_state_of_a_script(tmp_path: Path) -> None:
+    """The first process writes the state, both stop after the same step, and go on as if nothing had happened."""
+    script = tmp_path / "script.py"
+    script.write_text(KEPT)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pyapp", "run", "-n", "2", str(script), str(tmp_path / "parts")]
+    started = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert started.stdout is not None and started.stdout.readline()
+    started.send_signal(signal.SIGINT)
+    _, told = started.communicate(timeout=120)
+    last = told.splitlines()[-1]
+    assert started.returncode == 130 and "stopped at step" in last and "the same command continues" in last, told
+    stopped = pyapp.load(tmp_path / "parts/checkpoint.pt")["step"]
+    assert 0 < stopped < 12
+    assert run(script, str(tmp_path / "parts")).returncode == 0
+    assert subprocess.run([sys.executable, script, tmp_path / "whole", "alone"], env=environment).returncode == 0
+    whole, parts = (pyapp.load(tmp_path / name / "checkpoint.pt")["parts"]["model"] for name in ("whole", "parts"))
+    assert all(parts[name].equal(value) for name, value in whole.items())
 
 
 # What rank 1 does while the other waits for it, and what is said then: neither waits for ever.

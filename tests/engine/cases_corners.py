@@ -11,6 +11,7 @@ from typing import Any
 from .cases_details import DETAILS
 from .cases_leaves import LEAVES
 from .cases_limits import LIMITS
+from .cases_orders import ORDERS
 from .cases_samples import SAMPLES, ramp
 
 INF, NAN = float("inf"), float("nan")
@@ -192,4 +193,5 @@ CASES = {
     **LIMITS,
     **SAMPLES,
     **DETAILS,
+    **ORDERS,
 }

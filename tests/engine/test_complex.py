@@ -106,6 +106,14 @@ def test_writes_through_views_have_gradients() -> None:
     np.testing.assert_allclose(z.grad.numpy(), [0, 2.6832816 - 2.6832816j], rtol=1e-6)
 
 
+def test_gradients_of_parts_begin_at_any_place() -> None:
+    """The gradient that cat gives begins at an odd place."""
+    x, weights = pyapp.ones(3, requires_grad=True), pyapp.arange(1.0, 8.0)
+    joined = pyapp.cat((pyapp.ones(1), pyapp.view_as_real(pyapp.complex(x, x)).reshape(-1)))
+    (joined * weights).sum().backward()
+    assert x.grad.tolist() == [2.0 + 3.0, 4.0 + 5.0, 6.0 + 7.0]
+
+
 def test_numbers_promote_as_in_torch() -> None:
     kinds = {"float64": "complex128", "float32": "complex64", "bfloat16": "complex64", "int64": "complex64"}
     for name, kind in kinds.items():

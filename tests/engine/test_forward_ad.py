@@ -74,7 +74,7 @@ def test_levels_and_errors() -> None:
         enter_dual_level()
     with pytest.raises(RuntimeError, match=r"the tangent is float32\[3\] on cpu, the tensor float32\[2\]"):
         make_dual(x, pyapp.ones(3))
-    with pytest.raises(ValueError, match="takes floating-point tensors, got int64"):
+    with pytest.raises(ValueError, match="takes floating-point and complex tensors, got int64"):
         make_dual(tensor([1, 2]), tensor([1, 2]))
     with pytest.raises(RuntimeError, match="which no_grad does not record"), pyapp.no_grad():
         make_dual(x, t)

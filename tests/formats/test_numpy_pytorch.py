@@ -109,6 +109,12 @@ class Evil:
 
 STORAGE = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x04tQ"
 TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + STORAGE + b"K\0K\x04\x85K\x01\x85\x89NtR"
+# A list that holds a pair of pairs of pairs …: 2^60 times the same list, which cannot be written out. It is memo 60.
+DOUBLED = b"]q\x00" + b"".join(b"h" + bytes([k]) + b"h" + bytes([k]) + b"\x86q" + bytes([k + 1]) for k in range(60))
+DEEP = b"]" + b"\x85" * 50_000
+FRACTION = b"cbuiltins\ncomplex\nG?\xf0\0\0\0\0\0\0K\1\x86R"
+SHAPE = b"\x8a\x06" + bytes(5) + b"\x7f"  # 2^47 - 2^40
+EMPTY_ARRAY = b"cnumpy.core.numeric\n_frombuffer\n(C\0cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\0" + SHAPE * 2
 HOSTILE = [
     ("os.system", pickle.dumps({"w": Evil()}, 2), "system, which is neither"),
     ("os.system in protocol 4", pickle.dumps({"w": Evil()}, 4), "system, which is neither"),
@@ -126,6 +132,14 @@ HOSTILE = [
     ("tuple as a key", b"\x80\x02})K\x01s.", "key of the type tuple"),
     ("calls a number", b"\x80\x02K\x01)R.", "not a function"),
     ("holds itself", b"\x80\x02]q\0h\0a.", "nested too deeply"),
+    ("name without an end", b"\x80\x02" + DOUBLED + b"h\x3cX\1\0\0\0x\x93.", "whose name is not a text"),
+    ("deep name", b"\x80\x02" + DEEP + b"X\1\0\0\0x\x93.", "whose name is not a text"),
+    ("device without an end", b"\x80\x02" + DOUBLED + b"ctorch\ndevice\n(h\x3ctR.", "calls device with arguments"),
+    ("pair of nothing", b"\x80\x02ccollections\nOrderedDict\n])a\x85R.", "calls OrderedDict with arguments"),
+    ("equal hashes", b"\x80\x02cbuiltins\nset\n]\x8a\x09" + bytes(8) + b"\x01a\x85R.", "calls set with arguments"),
+    ("hashes of choice", b"\x80\x02cbuiltins\nset\n]" + FRACTION + b"a\x85R.", "calls set with arguments"),
+    ("empty array of no size", b"\x80\x02" + EMPTY_ARRAY + b"tX\1\0\0\0CtR.", "calls _frombuffer with arguments"),
+    ("marks", b"\x80\x02" + b"(" * 1001, "nests its containers too deeply"),
     ("doubling", b"\x80\x02]q\x000" + b"]h\0ah\0aq\x000" * 60 + b"h\0.", "nested too deeply"),
     ("deep", b"\x80\x02" + b"]" * 1000 + b"a" * 999 + b".", "nested too deeply"),
     ("past the end", b"\x80\x02" + TENSOR.replace(b"K\0K\x04", b"K\x01K\x04") + b".", "do not fit"),
@@ -178,6 +192,7 @@ HOSTILE_PROGRAMS = [
     ("arguments", b"\x80\x02c__torch__.m\nM\nK\x01\x85\x81.", "not a class"),
     ("a list as its state", b"\x80\x02c__torch__.m\nM\n)\x81]b.", "not a dict of names"),
     ("holds itself", b"\x80\x02c__torch__.m\nM\n)\x81q\0}X\x01\0\0\0ah\0sb.", "nested too deeply"),
+    ("a list of itself", b"\x80\x02]q\0(" + b"h\0" * 50_000 + b"e.", "hold themselves"),
     (
         "two of a name", b"\x80\x02}(X\x03\0\0\0a.b" + TENSOR + b"X\x01\0\0\0a}X\x01\0\0\0b" + TENSOR + b"su.",
         "two tensors",
@@ -199,6 +214,8 @@ def test_a_frozen_program_has_no_weights(golden: Path) -> None:
 
 
 def test_zip_tricks(golden: Path) -> None:
+    with pytest.raises(FileFormatError, match="too much for its file"):
+        open_checkpoint(zipped(b"\x80\x02" + b"]" * 290_000 + b".", method=zipfile.ZIP_DEFLATED))
     bomb = bytearray(zipped(b"\x80\x02" + TENSOR + b".", bytes(1 << 16), zipfile.ZIP_DEFLATED))
     at = bomb.rfind(b"PK\1\2")
     bomb[at + 24 : at + 28] = struct.pack("<I", 1 << 31)

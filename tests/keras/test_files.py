@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pyapp
 from pyapp import keras
 from pyapp.errors import FileFormatError, PyappError
+from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.keras import archives
 from pyapp.keras.structures import flatten
 from tests.hostile import hostile_documents, survives
@@ -215,6 +217,45 @@ def test_lora_is_added_up_in_files(files: Path, tmp_path: Path) -> None:
     model.restore_training(tmp_path / "training")
     for weight, value in zip(model.weights, kept, strict=True):
         np.testing.assert_array_equal(weight.numpy(), value)
+
+
+NOTES: list[dict[str, Any]] = [
+    {"steps": -1}, {"steps": 1e400}, {"rate": "fast"}, {"rate": -1.0}, {"scaling": 3}, {"scaling": {"gathered": "a"}},
+    {"generators": [[0]]}, {"generators": 5}, {"generators": [[-1, 0]]}, {"generators": [[0, 2**70]]},
+    {"input_shape": "a"},
+]  # fmt: skip
+
+
+def test_hostile_states_of_a_training(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dropout(0.5, seed=1), keras.layers.Dense(2)])
+    model.compile(optimizer="adam", loss="mse")
+    model.fit(np.ones((4, 3), "f4"), np.ones((4, 2), "f4"), verbose=0)
+    path = tmp_path / "training.safetensors"
+    model.save_training(path)
+    with open_checkpoint(path) as file:
+        tensors = {name: file.read(name) for name in file.tensors}
+        note = json.loads(file.metadata["training"])
+
+    def refused(without: str = "", tensors: Any = tensors, **changed: Any) -> None:
+        own = {name: value for name, value in (note | changed).items() if name != without}
+        write_safetensors(path, tensors, {"training": json.dumps(own)})
+        with pytest.raises((FileFormatError, ValueError), match="training|generators|set_state|weights|fit"):
+            model.restore_training(path)
+
+    for changed in NOTES:
+        refused(**changed)
+    for name in note:
+        if name != "scaling":
+            refused(without=name)
+    for name in ("optimizer.x", "optimizer.9.m", "optimizer.-1.m", "optimizer."):
+        refused(tensors=tensors | {name: pyapp.ones(1)})
+    weights = tmp_path / "a.weights.h5"
+    model.save_weights(weights)
+    with h5py.File(weights, "r+") as opened:
+        del opened["optimizer/vars/0"]
+        opened["optimizer/vars/0"] = np.float32("nan")
+    with pytest.raises(FileFormatError, match="expected its steps and its rate"):
+        model.load_weights(weights)
 
 
 def test_lambdas_are_code(files: Path) -> None:

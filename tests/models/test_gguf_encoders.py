@@ -16,7 +16,7 @@ from pyapp import tasks
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats import open_checkpoint, open_source, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
-from pyapp.models.load import load_model, weights_of
+from pyapp.models.load import files_to_convert, load_model
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.documents import SPACE, added_token, document, template
@@ -129,7 +129,7 @@ def folder_of(name: str, folder: Path, task: str = "features", network: str | No
 
 
 def converted(folder: Path, target: Path, kind: str) -> Path:
-    file = weights_of(folder)
+    file, _ = files_to_convert(folder)
     quantize_file(file, target, kind, view=gguf_view(file))
     return target
 

@@ -18,7 +18,7 @@ from pyapp.formats import GgmlBlocks, open_checkpoint, write_gguf, write_safeten
 from pyapp.formats.convert import quantize_file
 from pyapp.formats.mixtures import role_of
 from pyapp.models._index import MODEL_TYPES
-from pyapp.models.load import build, load_model, module_of, read_model, settings_of, weights_of
+from pyapp.models.load import build, files_to_convert, load_model, module_of, read_model, settings_of
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.generation.generate import Session, generate
 from pyapp.text.generation.options import SamplingOptions
@@ -308,7 +308,8 @@ def test_a_folder_becomes_a_file_with_its_tokenizer(tmp_path: Path) -> None:
     write_safetensors(folder / "model.safetensors", dict(model.state_dict()))
     (folder / "config.json").write_text(json.dumps(settings))
     (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-    quantize_file(weights_of(folder), tmp_path / "model.gguf", "f32", view=gguf_view(weights_of(folder)))
+    file, beside = files_to_convert(folder)
+    quantize_file(file, tmp_path / "model.gguf", "f32", view=gguf_view(file, beside))
     (tmp_path / "tokenizer.json").write_text("{}")  # of another model: the file has its own
     loaded = [load_model(folder), load_model(tmp_path / "model.gguf")]
     options = SamplingOptions(temperature=0.0, max_new_tokens=12)

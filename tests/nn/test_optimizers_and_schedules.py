@@ -27,6 +27,7 @@ from tests.nn.training_cases import (
     SCHEDULES_OF_PAIRS,
     load_golden,
 )
+from tests.together import check_each
 
 GOLDEN = load_golden() | load_golden("golden_modules.npz") | load_golden("golden_schedules.npz")
 MOMENT_OPTIMIZERS |= OPTIMIZERS
@@ -501,3 +502,29 @@ def test_restarts_say_where_they_are() -> None:
     schedule = optim.lr_scheduler.CosineAnnealingWarmRestarts(optim.SGD([nn.Parameter(zeros(1))], lr=0.1), 2, 2)
     schedule.step(2.75)
     assert (schedule.T_cur, schedule.T_i) == (0.75, 4)  # torch 2.14
+
+
+def test_parameters_in_any_order_of_memory() -> None:
+    """Parameters whose memory is turned, or has gaps, are trained in place, with the numbers of row-major ones."""
+
+    def check(name: str, kind: str) -> None:
+        results = []
+        for turned in (False, True):
+            values = pyapp.arange(12.0).reshape(3, 4).to(kind)
+            wide = pyapp.zeros(3, 8, dtype=kind)[:, ::2].copy_(values)
+            given = [values.t().contiguous().t(), wide] if turned else [values.clone(), values.clone()]
+            assert [x.is_contiguous() for x in given] == [not turned] * 2
+            for x in given:
+                x.requires_grad_()
+            places = [x.data_ptr() for x in given]
+            optimizer = getattr(pyapp.optim, name)(given, lr=0.1)
+            for step in range(2):
+                for x in given:
+                    x.grad = (values.sin() + step).to(kind)
+                optimizer.step()
+            assert [x.data_ptr() for x in given] == places
+            results.append([x.detach().float().numpy() for x in given])
+        np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
+
+    names = ("Adam", "AdamW", "SGD", "RMSprop", "Adafactor")
+    check_each(check, [(name, kind) for name in names for kind in ("float32", "bfloat16")])

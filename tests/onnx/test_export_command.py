@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from pyapp.formats import write_safetensors
 from pyapp.models import llama, load_model, load_speech_model, t5
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.nn.recurrent.continued import kept_parts
 from pyapp.onnx import load
 from tests.models.decoder_configs import SMALL
 from tests.models.picture_folders import write_picture_folder
 from tests.models.sequence_configs import CONFIGS as SEQUENCES
 from tests.models.test_whisper_files import write_folder
 from tests.models.whisper_model import SPEAKING
+from tests.onnx.steps import small_model, step_difference
 from tests.tasks.test_texts import folder as text_folder
 from tests.tasks.test_texts import folders as text_folders
 from tests.together import check_each
@@ -94,10 +96,17 @@ def test_pictures_and_language_models(tmp_path: Path) -> None:
     (writer / "config.json").write_text(json.dumps(config))
     assert run(writer, tmp_path / "half", "--type", "float16") == 0  # it is run beside the model
     assert run(writer, tmp_path / "written") == 0
+    assert run(writer, tmp_path / "blocks", "--type", "q8_0") == 0
     ids = tensor([[1, 5, 6, 7, 2], [1, 9, 5, 8, 6]])
     with no_grad():
         wanted = load_model(writer, dtype="float32").model(ids)  # (2, 5, V)
     file, past = load(tmp_path / "written" / "model.onnx"), [pyapp.zeros(2, 2, 0, 8)] * 4
+    places, full = pyapp.arange(5).expand(2, 5), pyapp.ones(2, 5, dtype="int64")
+    with no_grad():
+        quantized = load_model(writer, dtype="q8_0").model(ids)
+        found, *_ = load(tmp_path / "blocks" / "model.onnx")(ids, full, places, *past)
+    np.testing.assert_allclose(found.numpy(), quantized.numpy(), rtol=1e-3, atol=1e-4)
+    assert abs(found.numpy() - wanted.numpy()).max() > 1e-3  # these are other weights
     assert [info.name for info in file.inputs[:4]] == [
         "input_ids", "attention_mask", "position_ids", "past_key_values.0.key",
     ]  # fmt: skip
@@ -109,6 +118,35 @@ def test_pictures_and_language_models(tmp_path: Path) -> None:
     mask, places = tensor([[0, 1], [0, 1]]), tensor([[0, 0], [0, 0]])  # padding before a text is not seen
     logits, *_ = file(ids[:, :2].flip(1), mask, places, *[pyapp.zeros(2, 2, 0, 8)] * 4)
     np.testing.assert_allclose(logits[:, 1].numpy(), wanted[:, 0].numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_states_of_layers(tmp_path: Path) -> None:
+    """Of convolutions, Mamba 2, delta rules and RWKV, beside keys and values or alone."""
+
+    def opened(file: Path) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
+        model = load(file)
+        names = [info.name for info in model.inputs]
+
+        def run(given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+            with no_grad():
+                return [y.numpy() for y in model(**{name: tensor(given[name]) for name in names})]
+
+        return run
+
+    def check(name: str, past: list[str]) -> None:
+        model = small_model(name)
+        assert [part.past for part in kept_parts(model) or ()][: len(past)] == past
+        found = step_difference(model, tmp_path, opened)
+        assert found is not None and found < 1e-4
+
+    keys = [f"past_key_values.0.{part}" for part in ("key", "value")]
+    cases = [
+        ("falcon_h1", ["past_conv.0", "past_ssm.0", *keys, "past_conv.1"]),
+        ("qwen3_5", ["past_conv.0", "past_recurrent.0", "past_key_values.1.key"]),
+        ("rwkv", ["past_shift.0.0", "past_recurrent.0", "past_shift.0.1", "past_shift.1.0"]), ("rwkv6", []),
+        ("rwkv7", []), ("lfm2-bias", []),
+    ]  # fmt: skip
+    check_each(check, cases)
 
 
 def check_decoding(
@@ -136,7 +174,8 @@ def test_encoders_with_decoders(tmp_path: Path, capsys: pytest.CaptureFixture[st
     config = SEQUENCES["t5"] | {"architectures": ["T5ForConditionalGeneration"]}
     write_safetensors(texts / "model.safetensors", t5.TASKS["seq2seq-lm"](t5.Config.from_dict(config)).state_dict())
     (texts / "config.json").write_text(json.dumps(config))
-    assert run(texts, tmp_path / "half", "--type", "float16") == 0
+    for kind in ("float16", "q4_0"):
+        assert run(texts, tmp_path / kind, "--type", kind) == 0
     capsys.readouterr()
     assert run(texts, tmp_path / "t5") == 0
     assert "encoder_model.onnx, " in capsys.readouterr().out
@@ -145,6 +184,8 @@ def test_encoders_with_decoders(tmp_path: Path, capsys: pytest.CaptureFixture[st
     mask = tensor([[1] * 5, [1, 1, 1, 0, 0]])
     with no_grad():
         wanted = model(source, ids, mask)  # (2, 6, V)
+    written = json.loads((tmp_path / "t5" / "config.json").read_text())
+    assert (written["is_encoder_decoder"], written["num_decoder_layers"]) == (True, config["num_layers"])
     masks = {"encoder_attention_mask": mask}
     check_decoding(tmp_path / "t5", {"input_ids": source, "attention_mask": mask}, masks, wanted, ids)
 
@@ -165,6 +206,7 @@ def test_mistakes(folders: dict[str, Path], tmp_path: Path, capsys: pytest.Captu
         ((folders["classify"], folders["classify"]), "this is the folder of the model"),
         ((folders["classify"], tmp_path / "a", "--task", "masked-lm"), "made for sequence-classification"),
         ((folders["classify"], tmp_path / "a", "--task", "poems"), "'poems' is none of features"),
+        ((folders["classify"], tmp_path / "a", "--type", "q4_K"), "'q4_K' is none of float32"),
         ((other, tmp_path / "a"), "this model is for object-detection"),
         ((tmp_path / "empty", tmp_path / "a"), "empty"),
     ):

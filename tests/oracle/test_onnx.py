@@ -3,6 +3,8 @@ exported modules. Run it with these installed: pytest tests/oracle/test_onnx.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 
 from pyapp import no_grad
 from pyapp.onnx import load
+from tests.models.decoder_configs import CONFIGS
 from tests.onnx import suite
+from tests.onnx.steps import small_model, step_difference
 from tests.onnx.test_export import flat, modules, sized, sized_file, sized_inputs, written
 from tests.together import check_each
 
@@ -132,3 +136,20 @@ def test_onnxruntime_runs_exported_models() -> None:
             np.testing.assert_allclose(session.run(None, {"input_0": ids.numpy()})[0], wanted.numpy(), atol=1e-4)
 
     check_each(check, made.items())
+
+
+def test_onnxruntime_goes_on_with_texts(tmp_path: Path) -> None:
+    """Every small decoder, a token at a time: its keys, values and states are inputs and outputs."""
+    runtime = pytest.importorskip("onnxruntime")
+
+    def opened(file: Path) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
+        session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        names = [info.name for info in session.get_inputs()]
+        return lambda given: list(session.run(None, {name: given[name] for name in names}))
+
+    def check(name: str) -> None:
+        found = step_difference(small_model(name), tmp_path, opened)
+        assert found is None or found < 1e-3
+
+    # Whether "phi3-long" takes its long factors depends on the text so far, which is shorter than the whole one.
+    check_each(check, [(name,) for name in CONFIGS if name != "phi3-long"])

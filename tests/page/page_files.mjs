@@ -3,9 +3,11 @@ import { pathToFileURL } from "node:url";
 
 const [modules] = process.argv.slice(2);
 const part = (path) => import(pathToFileURL(`${modules}/${path}`));
+globalThis.Node = { TEXT_NODE: 3 };
 globalThis.DOMParser = class {
   parseFromString(html) {
-    return { body: { querySelectorAll: () => [], textContent: html } };
+    const body = { localName: "body" };
+    return { body: Object.assign(body, { firstChild: { nodeType: 3, nodeValue: html, parentNode: body } }) };
   }
 };
 globalThis.Image = class {
@@ -90,6 +92,12 @@ const cases = {
   "a file": () => sent.checkSent(answer("application/json"), "a.json"),
   "spaces in a page": async () => (await text("a.html", `a${" ".repeat(LONG)}\n${" ".repeat(LONG)}b`)).length,
   "paragraphs of a page": () => text("a.html", "  a \n b\n \n\n\n c  \n"),
+  "a table of marks": () => text("a.csv", `a,"b ""b""\nb",\n\n1,"2, ""3""\n4"5,6\n,"\n`),
+  "a long table": async () => (await text("a.csv", `a,b\n${"1,2\n".repeat(LONG)}`)).length,
+  "a long table that is stopped": () => {
+    const signal = AbortSignal.timeout(50);
+    return texts.readTexts([file("a.csv", `a,b\n${"1,2\n".repeat(10 * LONG)}`)], "utf-8", { signal });
+  },
   "spaces in a script": async () => (await notebooks.readNotebook(file("a.py", `a${" ".repeat(LONG)}b`))).cells.length,
   "an error of no text": async () => (await notebooks.readNotebook(file("a.ipynb", notebook))).cells[0].outputs[0].name,
   "conversations of no version": () => conversations.imported(JSON.stringify({ format: "pyapp.conversations", version: odd, conversations: [] }), "a"),

@@ -357,6 +357,17 @@ def test_schemas_of_many_references_end_soon() -> None:
     assert time.perf_counter() - start < 20
 
 
+@pytest.mark.native_only
+def test_schemas_of_many_strings_end_soon() -> None:
+    """Each string is read in no time, or has an automaton of its own, of which only so many fit."""
+    for one in ({"type": "string"}, {"type": "string", "format": "uri", "maxLength": 400}):
+        schema = {"type": "object", "properties": {f"p{i}": one for i in range(3000)}}
+        start = time.process_time()
+        with pytest.raises(OptionError, match="too large"):
+            compile_expression(Schema(schema).expression(), "json_schema")
+        assert time.process_time() - start < 8  # 3 s natively; a minute and more before
+
+
 @pytest.mark.native_only  # the time is that of a native Python
 @pytest.mark.parametrize(
     "schema",

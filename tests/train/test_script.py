@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pyapp import cli
-from pyapp.errors import FileFormatError, OptionError
+from pyapp import cli, nn
+from pyapp.errors import FileFormatError, OptionError, PyappError
 from pyapp.formats.torch_files import load, save
+from pyapp.nn.part import Part
 from pyapp.train.script import FILE_NAME, Run
 
 pytestmark = pytest.mark.native_only
@@ -69,6 +71,24 @@ def test_an_interrupted_script_goes_on(tmp_path: Path, capsys: pytest.CaptureFix
     other.write_text(SCRIPT.replace("nn.Linear(8, 1)", "nn.Linear(8, 2)"))
     assert cli.run(["train", str(other), "-o", str(tmp_path / "parts")]) == 1
     assert "checkpoint" in capsys.readouterr().err
+
+
+def test_a_run_has_its_folder_for_itself_and_saves_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyapp.train.folders.FREED_SECONDS", 0.0)
+    monkeypatch.setattr("pyapp.train.script.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("pyapp.train.script.SAVE_SHARE", float("inf"))
+    run, model = Run(tmp_path), nn.Linear(2, 2)
+    steps = run.steps(9, model=model)
+    assert [next(steps), next(steps)] == [1, 2] and load(run.checkpoint)["step"] == 1
+    if sys.platform != "win32":
+        with pytest.raises(PyappError, match="another training uses this folder"):
+            next(Run(tmp_path).steps(9, model=model))
+    steps.close()
+    assert next(Run(tmp_path).steps(9, model=model)) == 2
+    model.weight.part = Part((4, 2), 0, ((0, 2),))
+    with pytest.raises(OptionError, match="several processes divide") as caught:
+        next(Run(tmp_path / "new").steps(9, model=model))
+    assert "distributed.checkpoint" in (caught.value.hint or "")
 
 
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

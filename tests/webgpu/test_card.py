@@ -85,6 +85,20 @@ def test_bytes_between_words() -> None:
             assert y.tolist() == [0] * to + [200] * count + [0] * (40 - to - count)
 
 
+@pytest.mark.filterwarnings("ignore:.*the host computes it from copies")
+def test_elements_are_written_by_their_indices() -> None:
+    """No kernel does that here; what the host writes must not stay in its copy."""
+    for kind in ("float32", "float16", "int64"):
+        written = []
+        for device in (DEVICE, "cpu"):
+            x = pyapp.arange(12, device=device).to(kind).reshape(3, 4)
+            values = pyapp.tensor([[50, 60, 70], [80, 90, 91]], dtype=kind, device=device)
+            x.T[pyapp.tensor([2, 0], device=device)] = values
+            x.index_copy_(1, pyapp.tensor([1], device=device), x[:, 3:])
+            written.append(x.tolist())
+        assert written[0] == written[1]
+
+
 def test_memory_is_given_back() -> None:
     backend = opened()
     gc.collect()  # what earlier tests have left in cycles

@@ -53,7 +53,7 @@ class TorchFolder:
         if path.stat().st_size > PICKLE_LIMIT:
             self._broken(f"{METADATA} has {path.stat().st_size:,} bytes, expected at most {PICKLE_LIMIT:,}")
         text = BytesSource(path.read_bytes(), str(path))
-        found = _Machine(Cursor(text, 0, text.size), AnyName(_KNOWN), self._refuse).run()
+        found = _Machine(Cursor(text, 0, text.size), AnyName(_KNOWN), self._refuse, file_bytes=text.size).run()
         described = self._attribute(found, "state_dict_metadata", dict)
         stored = self._attribute(found, "storage_data", dict)
         self.shapes: dict[str, tuple[int, ...]] = {}

@@ -263,7 +263,7 @@ def _planned(
 _SUM_OF_BOTH = (frozenset((0, 1)),)
 _LINEAR: dict[str, tuple[frozenset[int], ...]] = {  # which summands may stay summands
     "add": _SUM_OF_BOTH, "sub": _SUM_OF_BOTH, "mul": (frozenset((0,)), frozenset((1,))), "div": (frozenset((0,)),),
-    "neg": (frozenset((0,)),), "clone": (frozenset((0,)),),
+    "neg": (frozenset((0,)),), "clone": (frozenset((0,)),), "contiguous": (frozenset((0,)),),
 }  # fmt: skip
 
 

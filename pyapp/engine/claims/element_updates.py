@@ -14,7 +14,7 @@ from ..native import IN_BROWSER
 from ..op import claims
 from ..operands import dense, is_half
 from ..tensor import Tensor
-from .layouts import result_like
+from .layouts import is_packed, laid_as, result_like
 
 _COMPUTE = KERNELS["compute_f32"]
 _NONE = tuple((None,) * n for n in range(TENSORS + 1))
@@ -36,8 +36,10 @@ def record(
 
 @claims("update_elements")
 def _update_elements(first: Tensor, others: tuple[Tensor, ...], program: ElementProgram, numbers: Numbers) -> Any:
-    """Float32 tensors, dense where they are written."""
+    """Float32 tensors, without gaps and of one order in memory where they are written."""
     shape, written = first.shape, program.written
+    if not is_packed(first):
+        return NotImplemented
     tensors, single = [first], 0
     for at, x in enumerate(others, 1):
         if x.dtype is not float32:
@@ -47,10 +49,11 @@ def _update_elements(first: Tensor, others: tuple[Tensor, ...], program: Element
                 return NotImplemented
             single |= 1 << at
         elif at not in written:
-            x = dense(x)
+            x = laid_as(x, first)
         tensors.append(x)
     for at in written:
-        if not tensors[at].is_contiguous():
+        x = tensors[at]
+        if x.strides != first.strides and not (x.is_contiguous() and first.is_contiguous()):
             return NotImplemented
     if first.dtype is not float32:
         return NotImplemented

@@ -19,7 +19,7 @@ from ..numpy_arrays import tensor_of
 from ..op import OPS, claims, claims_in_place
 from ..operands import common_dtype, dense
 from ..ops.element_updates import element_function
-from ..ops.view import dense_copy
+from ..ops.view import copy_strided, dense_copy
 from ..shape import Shape, broadcast_shapes, dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
@@ -111,8 +111,14 @@ def _geometry(
         return shape, a_strides, count, (1, *padded((count,)), *one, *(padded(()) if b is None else one))
     if len(shape) > 6:
         return shape, strides, count, None
-    other = padded(()) if b is None or b_strides is None else padded(_repeating(b, b_strides, shape))
-    return shape, strides, count, (len(shape), *padded(shape), *padded(_repeating(a, a_strides, shape)), *other)
+    steps = _repeating(a, a_strides, shape)
+    other = () if b is None or b_strides is None else _repeating(b, b_strides, shape)
+    sizes, whole = shape, a_strides if shape == a else b_strides if shape == b else None
+    if whole is not None and (order := shapes.kept_order(shape, whole)) is not None:
+        # The record's dims are those of the result in the order of its memory.
+        sizes, steps = tuple(shape[d] for d in order), tuple(steps[d] for d in order)
+        other, strides = tuple(other[d] for d in order) if other else (), shapes.kept_strides(shape, whole) or strides
+    return shape, strides, count, (len(shape), *padded(sizes), *padded(steps), *padded(other))
 
 
 def _repeating(own: Shape, strides: Shape, shape: Shape) -> Shape:
@@ -126,6 +132,16 @@ def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
     if x.shape == shape:
         return x.strides
     return _repeating(x.shape, x.strides, shape)
+
+
+@lru_cache(4096)
+def _in_memory_order(shape: Shape, strides: Shape) -> tuple[Shape, Shape, Shape | None]:
+    """(shape, strides) with the dims in the order of a copy's memory, and the strides of that copy where the order is
+    not row-major, else None."""
+    order = shapes.kept_order(shape, strides)
+    if order is None:
+        return shape, strides, None
+    return tuple(shape[d] for d in order), tuple(strides[d] for d in order), shapes.kept_strides(shape, strides)
 
 
 _TWO_NUMBERS, _TWO_BITS = Struct("2d"), Struct("2q")
@@ -165,10 +181,13 @@ def _function_of_any(name: str) -> Any:
             y = make(Storage(out.itemsize * x.numel(), x.device), x.shape, x.strides, out)
             _UNARY.launch(x.numel() >> 6, y, x, code, CODES[kind], x.numel(), *slots)
         else:
-            y = empty_contiguous(x.shape, out, x.device)
+            shape, strides, layout = _in_memory_order(x.shape, x.strides)
+            y = empty_contiguous(shape, out, x.device)
             _UNARY_STRIDED.launch(
-                x.numel() >> 6, y, x, code, CODES[kind], len(x.shape), *padded(x.shape), *padded(x.strides), *slots
+                x.numel() >> 6, y, x, code, CODES[kind], len(shape), *padded(shape), *padded(strides), *slots
             )
+            if layout is not None:
+                y = make(y.storage, x.shape, layout, out)
         return y
 
     return compute
@@ -257,12 +276,33 @@ def _with_number(kernel: Any, a: Any, b: Any, of_any: Any = None) -> Any:
     return y
 
 
+def _order_to_keep(x: Tensor, shape: Shape) -> tuple[int, ...] | None:
+    """The order in memory that the result of this shape takes from x; None where it is row-major."""
+    return shapes.kept_order(shape, x.strides) if x.shape == shape else None
+
+
+def _along(order: tuple[int, ...], compute: Any, a: Tensor, b: Tensor) -> Any:
+    """What `compute` gives for operands whose dims are in the order of memory, seen in their own order."""
+    n = len(order)
+    turned = []
+    for x in (a, b):
+        shape, strides = (1,) * (n - len(x.shape)) + x.shape, (0,) * (n - len(x.shape)) + x.strides
+        turned.append(
+            make(x.storage, tuple([shape[d] for d in order]), tuple([strides[d] for d in order]), x.dtype, x.offset)
+        )
+    y = compute(*turned)
+    if y is NotImplemented:
+        return y
+    back = [order.index(d) for d in range(n)]
+    return make(y.storage, tuple([y.shape[d] for d in back]), tuple([y.strides[d] for d in back]), y.dtype, y.offset)
+
+
 def _claim_binary(name: str) -> None:
     kernel = K[name + "_f32"]
     of_any = _of_any(name)
 
     @claims(name)
-    def _(a: Tensor, b: Any) -> Any:
+    def binary(a: Tensor, b: Any) -> Any:
         if a.dtype is not _F32:
             return of_any(a, b)
         if not isinstance(b, Tensor):
@@ -279,7 +319,7 @@ def _claim_binary(name: str) -> None:
                 return of_any(a, b)
             else:
                 a, y, count = result_like(a)
-            b = b if b.strides == a.strides else dense(b)
+            b = b if b.strides == a.strides else b.clone()
             whole = count or 1
             kernel.launch(count >> 10, y, a,
                 b, count, whole, whole, 0, 0, 0.0,
@@ -297,7 +337,14 @@ def _claim_binary(name: str) -> None:
             return of_any(whole_a, whole_b)
         if _has_long_rows(a.shape, a.strides) or _has_long_rows(b.shape, b.strides):
             return of_any(whole_a, whole_b)
-        a, b = dense(a), dense(b)
+        if a.strides != dense_layout(a.shape)[1] and not a.is_contiguous():
+            if (order := _order_to_keep(whole_a, shape)) is not None:
+                return _along(order, binary, whole_a, whole_b)
+            a = dense(a)
+        if b.strides != dense_layout(b.shape)[1] and not b.is_contiguous():
+            if whole_a.shape != shape and (order := _order_to_keep(whole_b, shape)) is not None:
+                return _along(order, binary, whole_a, whole_b)
+            b = dense(b)
         if a_walk is None:
             a, a_walk = dense(a.expand(shape)), (count, 0)
         if b_walk is None:
@@ -721,23 +768,41 @@ def _silu_backward(g: Tensor, x: Tensor) -> Any:
 # ---- copies
 
 
-@claims("clone")
-def _clone(x: Tensor) -> Any:
+@claims("contiguous")
+def _row_major(x: Tensor) -> Any:
     if 0 in x.shape and not x.dtype.is_quantized:  # of any rank
         return empty_contiguous(x.shape, x.dtype, x.device)
     return dense_copy(x)
 
 
+@claims("clone")
+def _clone(x: Tensor) -> Any:
+    shape, strides = x.shape, x.strides
+    layout = count, dense_strides = dense_layout(shape)
+    if x.dtype.is_quantized or not count:
+        return _row_major(x)
+    kept = None if strides == dense_strides else shapes.kept_strides(shape, strides)
+    if kept is None:
+        y = empty_contiguous(shape, x.dtype, x.device, layout)
+        return y if copy_strided(y, x) else NotImplemented
+    if kept is strides:  # in the order of the memory
+        y = dense_copy(make(x.storage, (count,), (1,), x.dtype, x.offset))
+        return make(y.storage, shape, kept, x.dtype)
+    y = make(Storage(x.dtype.itemsize * count, x.device), shape, kept, x.dtype)
+    return y if copy_strided(y, x) else NotImplemented
+
+
 def _cast_any(x: Tensor, dtype: Any) -> Any:
     if x.dtype not in CODES or dtype not in CODES:
         return NotImplemented
-    shape, strides = x.shape, x.strides
+    whole = x.shape
+    shape, strides, layout = _in_memory_order(whole, x.strides)
     if len(shape) > 6:
         x = dense(x)
-        shape, strides = (x.numel(),), (1,)
-    y = empty_contiguous(x.shape, dtype, x.device)
+        shape, strides, layout = (x.numel(),), (1,), None
+    y = empty_contiguous(whole if layout is None else shape, dtype, x.device)
     K["cast"].launch(x.numel() >> 8, y, x, CODES[dtype], CODES[x.dtype], len(shape), *padded(shape), *padded(strides))
-    return y
+    return y if layout is None else make(y.storage, whole, layout, dtype)
 
 
 @claims("cast")

@@ -299,7 +299,7 @@ def _chosen_along(x: Tensor, dim: int, index: Tensor) -> _Chosen | None:
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     if x.dtype not in _OPCODES["add"].types:
         return NotImplemented
-    y = dense(x).clone()
+    y = dense(x)._row_major()
     chosen = _chosen_along(y, dim, index)
     return y if chosen is not None and _put(chosen, source, "add") else NotImplemented
 
@@ -319,7 +319,7 @@ def _put_at(x: Tensor, value: Any, index: Any) -> Any:
     for entry in index:
         if entry.dtype.category != 1 if isinstance(entry, Tensor) else not isinstance(entry, slice) or entry != _ALL:
             return NotImplemented
-    y = x.clone()
+    y = x._row_major()
     chosen = _chosen(y, (*index, *(_ALL,) * (len(x.shape) - len(index))))
     if chosen is None:
         return NotImplemented
@@ -377,5 +377,5 @@ def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Any:
                 raise
             return NotImplemented  # NumPy takes more dims of size one
     if source.storage.address == x.storage.address:
-        source = source.clone()
+        source = source._row_major()
     return x if _put(chosen, in_type(source, x.dtype), "set") else NotImplemented

@@ -9,6 +9,7 @@ from ..dtype import DType
 from ..launch import KERNELS
 from ..operands import dense
 from ..ops.elementwise.cast import cast
+from ..ops.view import copy_strided
 from ..shape import dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
@@ -42,14 +43,25 @@ def is_turned(x: Tensor) -> bool:
     return x.strides != dense_layout(x.shape)[1] and not x.is_contiguous() and is_packed(x)
 
 
+def laid_as(x: Tensor, other: Tensor) -> Tensor:
+    """x itself if it has the strides of another tensor of its shape, which has no gaps, else a copy that has them."""
+    if x.strides == other.strides:
+        return x
+    if other.is_contiguous():
+        return dense(x)
+    y = make(Storage(x.dtype.itemsize * x.numel(), x.device), x.shape, other.strides, x.dtype)
+    return y if copy_strided(y, x) else y.copy_(x)
+
+
 def result_like(x: Tensor) -> tuple[Tensor, Tensor, int]:
-    """(x, an empty result with x's layout, elements): x itself where it has no gaps, else a dense copy."""
+    """(x, an empty result with x's layout, elements): x itself where it has no gaps, else a copy without them."""
     shape = x.shape
     layout = count, strides = dense_layout(shape)
     if x.strides != strides and not x.is_contiguous():
-        if is_packed(x):
+        if not is_packed(x):
+            x = x.clone()
+        if x.strides != strides:
             return x, make(Storage(x.dtype.itemsize * count, x.device), shape, x.strides, x.dtype), count
-        x = dense(x)
     return x, empty_contiguous(shape, x.dtype, x.device, layout), count
 
 

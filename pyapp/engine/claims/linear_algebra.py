@@ -105,7 +105,7 @@ def _factored(x: Tensor, exchanged: bool = True) -> tuple[Tensor, Any, Any]:
     """
     batch, m, n = x.shape
     small = max(m, n) <= MOST_ROWS
-    y = empty_contiguous(x.shape, x.dtype, x.device) if small else x.clone()
+    y = empty_contiguous(x.shape, x.dtype, x.device) if small else x._row_major()
     exchanges = empty_contiguous((batch, min(m, n)), _dtype.int32, x.device) if exchanged else None
     order = empty_contiguous((batch, m), _dtype.int32, x.device) if exchanged else None
     width = max(n if small else PANEL, 1)

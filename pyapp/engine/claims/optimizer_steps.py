@@ -28,7 +28,7 @@ from ..shape import dense_layout
 from ..storage import CAPTURES
 from ..tensor import Tensor, empty_contiguous
 from .element_updates import record
-from .layouts import is_packed
+from .layouts import is_packed, laid_as
 
 _ADAMW, _REDUCE, _SUM_ROWS, _MUL = (KERNELS[name] for name in ("adamw_f32", "reduce", "sum_rows_f32", "mul_f32"))
 _COMPUTE = KERNELS["compute_f32"]
@@ -38,15 +38,14 @@ _SQUARES = (opcodes("reduce")["sum_squares"].code, CODES[float32], CODES[float32
 
 @claims("adamw_step")
 def _adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, numbers: Numbers) -> Any:
-    """Dense float32 tensors of one shape."""
+    """Float32 tensors of one shape without gaps, of one order in memory."""
     if not parameter.dtype is mean.dtype is squares.dtype is grad.dtype is float32:
         return NotImplemented
-    if not parameter.shape == mean.shape == squares.shape == grad.shape or not parameter.is_contiguous():
+    if not parameter.shape == mean.shape == squares.shape == grad.shape or not is_packed(parameter):
         return NotImplemented
     if not parameter.strides == mean.strides == squares.strides:
         return NotImplemented
-    if grad.strides != parameter.strides:
-        grad = dense(grad)
+    grad = laid_as(grad, parameter)
     count = parameter.numel()
     held = numbers.on(parameter.device) if isinstance(numbers, HeldNumbers) else None
     _ADAMW.launch(4 * count >> 10, parameter, mean, squares, grad, held, count, *_bits(numbers))

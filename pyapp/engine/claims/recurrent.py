@@ -134,7 +134,7 @@ def _lstm_cell(gates: Tensor, c: Tensor) -> Any:
         return NotImplemented
     (rows, n), c = c.shape, dense(c)
     y = empty_contiguous((2, rows, n), c.dtype, c.device)
-    kernel.launch(rows * n >> 6, y, Part(y, c.dtype.itemsize * rows * n), OPS["clone"].forward(gates), c, rows, n)
+    kernel.launch(rows * n >> 6, y, Part(y, c.dtype.itemsize * rows * n), OPS["contiguous"].forward(gates), c, rows, n)
     return y
 
 
@@ -143,7 +143,7 @@ def _lstm_cell_backward(g: Tensor, y: Tensor, gates: Tensor, c: Tensor) -> Any:
     if (kernel := _kernel_of_one(_LSTM_BACKWARD, c, (gates,), 4, g, y)) is None:
         return NotImplemented
     (rows, n), g, y, c = c.shape, dense(g), dense(y), dense(c)
-    gates, grad_c = OPS["clone"].forward(gates), OPS["clone"].forward(g[1])
+    gates, grad_c = OPS["contiguous"].forward(gates), OPS["contiguous"].forward(g[1])
     of_c = Part(y, c.dtype.itemsize * rows * n)
     kernel.launch(rows * n >> 6, gates, grad_c, of_c, c, g, None, None, rows, n)
     return gates, grad_c
@@ -209,7 +209,7 @@ def _gru_cell_backward(g: Tensor, x: Tensor, hidden: Tensor, h: Tensor) -> Any:
     if (kernel := _kernel_of_one(_GRU_BACKWARD, h, (x, hidden), 3, g)) is None:
         return NotImplemented
     (rows, n), grad_x = h.shape, empty_contiguous(x.shape, x.dtype, x.device)
-    hidden, grad_h = OPS["clone"].forward(hidden), OPS["clone"].forward(g)
+    hidden, grad_h = OPS["contiguous"].forward(hidden), OPS["contiguous"].forward(g)
     kernel.launch(rows * n >> 6, grad_x, hidden, grad_h, dense(x), dense(h), None, rows, n)
     return grad_x, hidden, grad_h
 

@@ -29,7 +29,7 @@ def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce:
         if x is NotImplemented:
             return x
     if source.shape == index.shape and source.dtype is x.dtype and (rows := _index_of_rows(x, dim, index)) is not None:
-        y = dense(x).clone()
+        y = dense(x)._row_major()
         chosen = _chosen_along(y, dim, rows)
         if chosen is not None and _put(chosen, source, REDUCTIONS[reduce]):
             return y

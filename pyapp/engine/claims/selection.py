@@ -39,7 +39,7 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
     kind = common_dtype(a, b)
     tensors = [t for t in (condition, a, b) if isinstance(t, Tensor)]
     shape = broadcast_shapes(*[t.shape for t in tensors], op="where")
-    if condition.numel() > _FEW and is_turned(condition) and kind in CODES:
+    if is_turned(condition) and kind in CODES:
         a, b = (in_type(t, kind) if isinstance(t, Tensor) and t.dtype is not kind else t for t in (a, b))
         tensors, strides = [t for t in (condition, a, b) if isinstance(t, Tensor)], condition.strides
         if all(t.shape == shape and t.strides == strides for t in tensors):  # in the order of the memory
@@ -172,7 +172,7 @@ def _scatter_into(x: Tensor, dim: int, index: Tensor, source: Any, code: int) ->
         number, source = number_slot(source, x.dtype), None
         if number is None:
             return NotImplemented
-    y = dense(x).clone()
+    y = dense(x)._row_major()
     target, places = _with_rank(y, index)
     steps = (0,) * len(places.shape) if source is None else source.strides or (1,)
     try:

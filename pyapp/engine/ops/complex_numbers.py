@@ -29,7 +29,8 @@ _FLOATS = (_dtype.float32, _dtype.float64)
 
 
 def _d_view_as_real(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
-    return (_view_as_complex.call(g.contiguous()),)
+    g = g.contiguous()
+    return (_view_as_complex.call(g.clone() if g.offset % 2 else g),)  # pairs begin at even places
 
 
 def _d_view_as_complex(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:

@@ -87,7 +87,7 @@ def diag(x: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, as a copy, or the matrix with a vector on its diagonal."""
     if x.ndim not in (1, 2):
         raise ValueError(f"diag: takes a vector or a matrix, got {describe(x)}")
-    return diag_embed(x, diagonal) if x.ndim == 1 else _diagonal_of(x, diagonal).clone()
+    return diag_embed(x, diagonal) if x.ndim == 1 else _diagonal_of(x, diagonal)._row_major()
 
 
 @function()

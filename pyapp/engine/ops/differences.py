@@ -72,7 +72,7 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
     if n < 0:
         raise ValueError(f"diff: n is not negative, got {n}")
     if n == 0:
-        return x.clone()
+        return x._row_major()
     parts = [t for t in (prepend, x, append) if t is not None]
     x = cat(parts, dim) if len(parts) > 1 else x
     for _ in range(n):

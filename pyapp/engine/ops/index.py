@@ -133,7 +133,7 @@ def _listed(x: Tensor, entries: Sequence[Any]) -> tuple[Any, ...]:
 
 def _dense_index(index: Tensor) -> Tensor:
     """Integers as the kernels read them, those of the gradient, too; masks stay as they are."""
-    return index if index.dtype.category != 1 or index.is_contiguous() else index.clone()
+    return index if index.dtype.category != 1 or index.is_contiguous() else index.contiguous()
 
 
 def _array_index(entries: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -171,7 +171,7 @@ def _take(x: Tensor, entries: tuple[Any, ...]) -> Tensor:
         raise IndexError(f"index: {error} (tensor: {describe(x)})") from None
 
 
-@primitive(name="_write", saves="none")
+@primitive(name="_write", saves="none", writes=True)
 def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Tensor:
     """Writes a tensor or a number where _take would read, in place; returns x."""
     kind = x.dtype
@@ -244,7 +244,7 @@ place_back(_index_view)
 @op(name="_put", saves="none")
 def _put(x: Tensor, value: Any, index: Any) -> Tensor:
     """x with `value` at an index."""
-    whole = x.clone()
+    whole = x._row_major()
     with no_grad():
         setitem(whole, index, value)
     return whole
@@ -328,7 +328,7 @@ def copy_(x: Tensor, source: Any) -> Tensor:
         x.shape,
         x.strides,
     ):
-        source = source.clone()  # source and target may overlap
+        source = source._row_major()  # source and target may overlap
     if not copy_strided(x, expanded(source, x.shape)):
         if x.dtype.is_quantized:
             _copy_blocks(x, source)

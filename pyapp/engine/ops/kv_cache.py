@@ -102,7 +102,7 @@ def _check_blocks(name: str, used: Any, blocks: int) -> None:
 
 
 @function()
-@primitive(name="cache_write")
+@primitive(name="cache_write", writes=True)
 def cache_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor | None = None) -> Tensor:
     """Writes x (T, KV, D) into cache (KV, capacity, D) at position[0] …, or x (B, T, KV, D) into (B, KV, capacity, D)
     at position[b] …, in place; returns the cache. With a block_table (B, parts) int32 the cache is (blocks, KV,

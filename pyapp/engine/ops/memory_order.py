@@ -11,14 +11,16 @@ from ..tensor import Tensor
 def _copied(x: Tensor, order: tuple[int, ...]) -> Tensor:
     """A copy with the dims in another order in memory."""
     back = [order.index(d) for d in range(len(order))]
-    copied: Tensor = x.permute(order).clone().permute(back)
+    copied: Tensor = x.permute(order)._row_major().permute(back)
     return copied
 
 
 def cloned(x: Tensor, memory_format: Any) -> Tensor:
     """A copy in a memory format."""
     order = order_of("clone", memory_format, x.ndim)
-    return x.clone() if order is None else _copied(x, order)
+    if order is None:
+        return x._row_major() if memory_format is contiguous_format else x.clone()
+    return _copied(x, order)
 
 
 def contiguous_in(x: Tensor, memory_format: Any) -> Tensor:

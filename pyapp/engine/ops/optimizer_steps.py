@@ -129,7 +129,7 @@ def muon_step(
     singular values of the momentum near 1: x <- a x + (b G + c G G) x with G = x x^T.
     """
     a, b, c = coefficients
-    step = update_elements(grad.clone(), (momentum,), MOMENTUM, numbers.momentum)  # (R, C)
+    step = update_elements(grad._row_major(), (momentum,), MOMENTUM, numbers.momentum)  # (R, C)
     tall = step.shape[0] > step.shape[1]
     x = step.mT.contiguous() if tall else step  # (r, c), r <= c
     x = update_elements(x, (sum_squares(x),), NORMALIZED, numbers.floor)

@@ -351,7 +351,7 @@ def _without_elements(x: Tensor, parts: Any) -> Tensor:
     """A result without elements, however many parts there are: they are not looked at one by one."""
     for dim, n in enumerate(parts.out, x.ndim - len(parts.out)):
         x = x.narrow(dim, 0, min(n, 1))
-    return expand(x, (*x.shape[: x.ndim - len(parts.out)], *parts.out)).clone()
+    return expand(x, (*x.shape[: x.ndim - len(parts.out)], *parts.out))._row_major()
 
 
 def _adaptive_avg_pool(name: str, dims: int, x: Tensor, output_size: Any) -> Tensor:

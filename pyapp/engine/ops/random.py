@@ -69,9 +69,11 @@ class Generator:
         return self._seed, self.offset
 
     def set_state(self, state: tuple[int, int]) -> None:
-        """Restores (seed, offset) of `get_state`. TypeError for anything else."""
+        """Restores (seed, offset) of `get_state`. TypeError for anything else, ValueError for numbers that cannot be."""
         if not isinstance(state, (tuple, list)) or len(state) != 2 or not all(isinstance(n, int) for n in state):
             raise TypeError(f"set_state: takes (seed, offset) of get_state(), not {state!r:.60}")
+        if not (0 <= state[0] < 1 << 64 and 0 <= state[1] < 1 << 63):
+            raise ValueError(f"set_state: the seed has 64 bits, the offset 63; got {state!r:.60}")
         self._seed, self.offset = int(state[0]), int(state[1])
 
     def fill(self, kernel: Any, target: Tensor) -> None:

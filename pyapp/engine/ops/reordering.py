@@ -93,4 +93,4 @@ def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         return flip(x, a, b)
     if k % 4 == 1:
         return transpose(flip(x, b), a, b)
-    return x.clone() if k % 4 == 0 else flip(transpose(x, a, b), b)
+    return x._row_major() if k % 4 == 0 else flip(transpose(x, a, b), b)

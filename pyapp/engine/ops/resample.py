@@ -420,7 +420,7 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
     n = len(lead)
     parts = reshape(x, (*lead, c // (r * r), r, r, h, w))
-    shuffled = permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2)).clone()
+    shuffled = permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2))._row_major()
     return reshape(shuffled, (*lead, c // (r * r), h * r, w * r))
 
 
@@ -433,7 +433,7 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
     n = len(lead)
     parts = reshape(x, (*lead, c, h // r, r, w // r, r))
-    shuffled = permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3)).clone()
+    shuffled = permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3))._row_major()
     return reshape(shuffled, (*lead, c * r * r, h // r, w // r))
 
 
@@ -443,4 +443,4 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
         raise ValueError(f"channel_shuffle: the channels of {describe(x)} must be a multiple of {groups}")
     rows = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
-    return reshape(permute(rows, (0, 2, 1, *range(3, rows.ndim))).clone(), x.shape)
+    return reshape(permute(rows, (0, 2, 1, *range(3, rows.ndim)))._row_major(), x.shape)

@@ -78,7 +78,7 @@ def _d_rope(g: Tensor, _: Any, x: Tensor, table: Tensor, position: Tensor | None
     """The gradient of a rotation is the inverse rotation. (A table may scale too: the transposed matrix scales
     alike.)
     """
-    back = table.detach().clone()
+    back = table.detach()._row_major()
     back[..., 1] = -table.detach()[..., 1]
     return (_rope(g, back, position, interleaved),)
 

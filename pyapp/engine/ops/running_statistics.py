@@ -49,7 +49,7 @@ def track(
         kind = (running_mean if running_var is None else running_var).dtype  # type: ignore[union-attr]
         mean, var = (x.detach().to(kind) for x in (mean, var))
         first, second = (
-            own if own is not None and own.dtype is kind else new.clone()
+            own if own is not None and own.dtype is kind else new._row_major()
             for own, new in ((running_mean, mean), (running_var, var))
         )
         update_elements(first, (second, mean, var), _moved, (1 - momentum, momentum, scale))

@@ -296,7 +296,7 @@ def scatter_reduce(
         raise ValueError(f"scatter_reduce: reduce is sum, mean, prod, amax or amin, not {reduce!r}")
     d = normalize_dim(dim, x.ndim, "scatter_reduce")
     if not index.numel():
-        return x + src.reshape(-1)[:0].sum() if src.requires_grad else x.clone()
+        return x + src.reshape(-1)[:0].sum() if src.requires_grad else x._row_major()
     if x.dtype is bool_:
         bytes_of = scatter_reduce(x.to(uint8), d, index, src.to(uint8), reduce, include_self=include_self)
         return bytes_of.to(bool_)
@@ -316,7 +316,7 @@ def scatter_reduce(
 
 def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Tensor]) -> Tensor:
     """A copy of x with src written to a view of it."""
-    whole = x.clone()
+    whole = x._row_major()
     part = part_of(whole)
     if src.shape != part.shape:
         raise ValueError(f"{name}: {describe(src)} does not have the shape of that part of {describe(x)}, {part.shape}")
@@ -362,7 +362,7 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
 
 @method("put_")
 def _put_in_place(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    return x.copy_(put(x.clone(), index, source, accumulate))
+    return x.copy_(put(x._row_major(), index, source, accumulate))
 
 
 @function(method=True, in_place=True)

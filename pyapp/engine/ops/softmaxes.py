@@ -9,6 +9,7 @@ from typing import Any
 from .. import dtype as _dtype
 from ..declare import function
 from ..dtype import DType
+from ..grad_mode import STATE
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import Op, op, primitive
@@ -118,15 +119,18 @@ def _d_logsumexp(g: Tensor, y: Tensor, x: Tensor, dim: Any, keepdim: bool = Fals
 
 
 def _d_logcumsumexp(g: Tensor, y: Tensor, x: Tensor, dim: int) -> tuple[Tensor]:
-    """In logarithms, as the values, so that nothing overflows: apart for positive and negative g."""
-    if x.dtype.is_complex:
-        return ((logcumsumexp((g.log() - y).flip(dim), dim).flip(dim) + x).exp(),)
-    base = where(y == -inf, 0.0, y)
+    """In logarithms, as the values, so that nothing overflows: apart for positive and negative g. Where g is itself
+    differentiated both parts are greater by a constant, because the logarithm of 0 has no derivative."""
+    more = g.detach().abs().max() + 1.0 if STATE.enabled and g._requires_grad and g.numel() else None
+    base = y if x.dtype.is_complex else where(y == -inf, 0.0, y)
 
     def share(part: Tensor) -> Tensor:
         return (logcumsumexp((part.log() - base).flip(dim), dim).flip(dim) + x).exp()
 
-    return (share(where(g > 0, g, 0.0)) - share(where(g < 0, -g, 0.0)),)
+    if x.dtype.is_complex:
+        return (share(g) if more is None else share(g + 2 * more) - share(g.detach() * 0 + 2 * more),)
+    up, down = where(g >= 0, g, 0.0), where(g < 0, -g, 0.0)
+    return (share(up) - share(down) if more is None else share(up + more) - share(down + more),)
 
 
 @function(method=True)

@@ -43,7 +43,7 @@ def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
         _no_blocks(x, "reshape")
     strides = view_strides(x.shape, x.strides, shape)
     if strides is None:
-        x = x.clone()
+        x = x._row_major()
         strides = contiguous_strides(shape)
     return make(x.storage, shape, strides, x.dtype, x.offset)
 
@@ -509,7 +509,7 @@ def _reshape_as(x: Tensor, other: Tensor) -> Tensor:
 @function(method=True)
 def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A copy of narrow."""
-    return x.narrow(dim, start, length).clone()
+    return x.narrow(dim, start, length)._row_major()
 
 
 @attribute("T")

@@ -40,7 +40,7 @@ def share_of(total: int, group: ProcessGroup, most: int | None = None) -> tuple[
 
 
 def _summed(x: Tensor, group: ProcessGroup, op: ReduceOp = ReduceOp.SUM) -> Tensor:
-    y = x.clone() if x.is_contiguous() else x.contiguous()
+    y = x._row_major() if x.is_contiguous() else x.contiguous()
     if group.size() > 1 or op is not ReduceOp.SUM:
         collectives.all_reduce(y, op, group)
     return y
@@ -51,7 +51,7 @@ def _gathered(x: Tensor, group: ProcessGroup, dim: int, total: int, most: int | 
     size = group.size()
     most = -(-total // size) if most is None else most
     if size == 1:
-        return x.clone()
+        return x._row_major()
     sent = x.movedim(dim, 0)  # (own rows, …)
     if sent.shape[0] < most:
         sent = cat([sent, sent.new_zeros(most - sent.shape[0], *sent.shape[1:])])
@@ -65,7 +65,7 @@ def _part_of_sum(x: Tensor, group: ProcessGroup, dim: int) -> Tensor:
     size, total = group.size(), x.shape[dim]
     most = -(-total // size)
     if size == 1:
-        return x.clone()
+        return x._row_major()
     rows = x.movedim(dim, 0)
     if size * most > total:
         rows = cat([rows, rows.new_zeros(size * most - total, *rows.shape[1:])])
@@ -114,7 +114,7 @@ class _OwnPart(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: ProcessGroup, dim: int, most: int | None) -> Tensor:
         ctx.given = group, dim, x.shape[dim], most
-        return x.narrow(dim, *share_of(x.shape[dim], group, most)).contiguous().clone()
+        return x.narrow(dim, *share_of(x.shape[dim], group, most)).contiguous()._row_major()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
@@ -207,7 +207,7 @@ class _Broadcast(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, src: int, group: ProcessGroup) -> Tensor:
         ctx.given = src, group
-        y = x.contiguous().clone()
+        y = x.contiguous()._row_major()
         collectives.broadcast(y, src, group)
         return y
 
@@ -220,7 +220,7 @@ class _Reduce(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dst: int, op: ReduceOp, group: ProcessGroup) -> Tensor:
         ctx.given = dst, group
-        y = x.contiguous().clone()
+        y = x.contiguous()._row_major()
         collectives.reduce(y, dst, op, group)
         return y if group.index_of(dst) == group.rank() else zeros_like(y)
 

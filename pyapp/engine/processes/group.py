@@ -66,7 +66,7 @@ class ProcessGroup:
 
     def combined(self, tensor: Tensor, op: str) -> Tensor:
         """The tensor of every process, reduced: "SUM", "MAX" …. All call it."""
-        found = tensor.clone()
+        found = tensor._row_major()
         self.member().all_reduce(found, ReduceOp[op]).wait()
         return found
 

@@ -13,7 +13,7 @@ from pyapp.formats import write_llama2c, write_safetensors
 from pyapp.formats.folders import made_folder
 from pyapp.formats.sink import open_sink
 from pyapp.models.load import LoadedModel
-from pyapp.nn import Module
+from pyapp.nn import Linear, Module
 from pyapp.nn.state import all_tensors
 
 SETTINGS = "tokenizer_config.json"
@@ -35,11 +35,20 @@ def write_model(loaded: LoadedModel, folder: str | os.PathLike[str]) -> Path:
         else:
             file = place / "model.safetensors"
             write_safetensors(file, _tensors(model), PYTORCH)
-            write_json(place / "config.json", getattr(model.config, "saved", model.config.to_dict)())
+            write_json(place / "config.json", _settings(model))
         loaded.tokenizer.save(place / "tokenizer.json")
         if loaded.tokenizer.settings:
             write_json(place / SETTINGS, loaded.tokenizer.settings)
     return file
+
+
+def _settings(model: Any) -> dict[str, Any]:
+    """The object of config.json. It says so where a head that shared the embedding's weight has its own by now."""
+    found: dict[str, Any] = dict(getattr(model.config, "saved", model.config.to_dict)())
+    head = getattr(model, getattr(model, "head_name", ""), None)
+    if getattr(model.config, "tie_word_embeddings", False) and isinstance(head, Linear):
+        found["tie_word_embeddings"] = head.weight is model.embedding.weight
+    return found
 
 
 def write_folder(

@@ -10,6 +10,8 @@ from typing import Any
 
 from pyapp.errors import ModelError
 from pyapp.formats import Checkpoint
+from pyapp.formats.llama2c import Llama2cFile
+from pyapp.hub.resolver import choose_tokenizer
 from pyapp.models.load import (
     Source,
     empty_model,
@@ -134,10 +136,11 @@ def _task(module: Any, settings: Mapping[str, Any], sentences: bool, where: str)
     return "seq2seq-lm" if plain and "seq2seq-lm" in module.TASKS else "features"
 
 
-def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
+def gguf_view(source: Source, tokenizer: Source | None = None) -> Callable[[Checkpoint], Checkpoint]:
     """A function that views an open checkpoint of `source` as llama.cpp's GGUF file, with the configuration, the
-    tokenizer, and the parts of sentence-transformers beside it. It returns a checkpoint of another form, or of an
-    architecture that llama.cpp does not have, as it is.
+    tokenizer (the one beside it, else `tokenizer`), and the parts of sentence-transformers beside it. A checkpoint of
+    llama2.c gets the tokenizer only. It returns a checkpoint of another form, or of an architecture that llama.cpp does
+    not have, as it is.
     """
 
     def view(checkpoint: Checkpoint) -> Checkpoint:
@@ -147,13 +150,32 @@ def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
         config = folder / "config.json"
         settings = settings_of(checkpoint, read_settings(config) if config.is_file() else None)
         module = architecture(settings.get("model_type"))
+        if isinstance(checkpoint, Llama2cFile):
+            return _with_tokenizer(checkpoint, tokenizer or _tokenizer_of(Path(source)))
         if not hasattr(module, "GGUF"):
             return as_floats(checkpoint, settings)
-        found = tokenizer_beside(source, checkpoint)
+        found = tokenizer_beside(source, checkpoint) or tokenizer
         files = _beside(folder) if "causal-lm" not in module.TASKS or (folder / MODULES).is_file() else {}
         return as_gguf(checkpoint, settings, None if found is None else load_tokenizer(found), files)
 
     return view
+
+
+def _tokenizer_of(model: Path) -> Path | None:
+    """The tokenizer that lies beside a file of llama2.c's."""
+    name = choose_tokenizer(sorted(entry.name for entry in model.parent.iterdir()), model.name)
+    return None if name is None else model.with_name(name)
+
+
+def _with_tokenizer(checkpoint: Llama2cFile, source: Source | None) -> Checkpoint:
+    """A checkpoint of llama2.c with the tokenizer among its `values`, if there is one that belongs to it: the files of
+    several models may lie in one folder."""
+    if source is not None:
+        own = load_tokenizer(source)
+        if own.vocab_size == checkpoint.config["vocab_size"]:
+            checkpoint.values = own.gguf_metadata()
+            checkpoint.types = gguf_types(checkpoint.values)
+    return checkpoint
 
 
 def floats_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:

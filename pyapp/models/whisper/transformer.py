@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.dtype import float32
+from pyapp.engine.grad_mode import STATE
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
@@ -158,7 +159,9 @@ class SelfAttention(Module):
         return y.reshape(batch, tokens, state).to(dtype)
 
     def _in_int8(self, qkv: Tensor) -> bool:
-        return not self.causal and not qkv.requires_grad and attends_in_int8(self.qkv.weight, qkv.shape[3])
+        if self.causal or qkv.requires_grad or STATE.traced:  # what is written down has no operator for it
+            return False
+        return attends_in_int8(self.qkv.weight, qkv.shape[3])
 
 
 def _int8_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

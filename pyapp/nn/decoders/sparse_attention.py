@@ -9,6 +9,7 @@ from typing import Any
 
 from ...engine import Device, Tensor, no_grad, ops
 from ...engine.dtype import as_dtype, float16, int8, int32, q8_0, uint8
+from ...engine.grad_mode import STATE
 from ...engine.ops.indexer import pieces
 from ...engine.ops.kv_cache import BLOCK
 from ..heads import Heads, split_heads
@@ -165,8 +166,10 @@ class Indexer(Module):
             seen = places.unsqueeze(0) <= places.unsqueeze(1)  # (T, T)
             seen = seen.unsqueeze(0) if mask is None else seen & mask.squeeze(1)
             total = ops.where(seen, total, -inf)
-            chosen = total.topk(min(self.count, tokens), -1)[1]  # (B, T, count)
-            found = ops.scatter(ops.zeros(*total.shape, device=x.device), -1, chosen, 1.0)
+            if STATE.traced:  # so many can be chosen of any text
+                total = ops.cat([total, ops.full((*total.shape[:-1], self.count), -inf, device=x.device)], -1)
+            chosen = total.topk(min(self.count, total.shape[-1]), -1)[1]  # (B, T, count)
+            found = ops.scatter(ops.zeros(*total.shape, device=x.device), -1, chosen, 1.0).narrow(-1, 0, tokens)
             return (found > 0).unsqueeze(1) & seen.unsqueeze(1)
 
     def of_cache(self, x: Tensor, compressed: Tensor, text: CachedIndexedText) -> Tensor:
@@ -205,7 +208,7 @@ class SparseLatentAttention(LatentAttention):
         self.indexer = None if indexer is None else Indexer(config, indexer, rotary)
 
     def narrowed(self, x: Tensor, compressed: Tensor | None, text: Any) -> Any:
-        if text.length <= self.count:
+        if text.length <= self.count and not STATE.traced:  # what is written down is for longer texts, too
             return text
         if self.indexer is not None:
             assert compressed is not None

@@ -8,6 +8,7 @@ from math import sqrt
 
 from ...engine import Tensor, ops
 from ...engine.ops import cat
+from .matrix_states import in_chunks, matrix_rule
 
 CHUNK = 64  # tokens whose products with one another are computed at once
 FEATURE_CHUNK = 16  # where each feature of a key decays by itself: each product has as many factors
@@ -33,7 +34,6 @@ def gated_delta_rule(
     (Kimi Team 2025, arXiv 2510.26692).
     """
     texts, tokens, heads = rate.shape
-    by_feature = decay.shape[-1] != heads
     width, size = key.shape[-1] // groups, value.shape[-1] // heads
     one, every = ((1, groups), (heads // groups, groups)) if tiled else ((groups, 1), (groups, heads // groups))
     query, key = (
@@ -53,14 +53,7 @@ def gated_delta_rule(
         state = state + key.transpose(-1, -2) @ ((value - key @ state) * rate)
         y = query @ state
     else:
-        found, most, step = [], CHUNK, _chunk
-        if by_feature:
-            most, step = FEATURE_CHUNK, _chunk_by_feature
-        for start in range(0, tokens, most):
-            count = min(most, tokens - start)
-            y, state = step(state, *(x.narrow(2, start, count) for x in (query, key, value, rate, decay)))
-            found.append(y)
-        y = found[0] if len(found) == 1 else cat(found, 2)  # (B, H, T, V)
+        y, state = _delta_rule(state, query, key, value, rate, decay)
     return y.transpose(1, 2).reshape(texts, tokens, heads * size), state
 
 
@@ -85,14 +78,26 @@ def generalized_delta_rule(
     )  # (B, H, T, K or V)
     if state is None:
         state = value.new_zeros((texts, heads, key.shape[-1], value.shape[-1]))
-    found = []
-    for start in range(0, tokens, GENERAL_CHUNK):
-        count = min(GENERAL_CHUNK, tokens - start)
-        parts = (x.narrow(2, start, count) for x in (query, decay, key, value, removed, written))
-        y, state = _general_chunk(state, *parts)
-        found.append(y)
-    y = found[0] if len(found) == 1 else cat(found, 2)  # (B, H, T, V)
+    y, state = _general_rule(state, query, decay, key, value, removed, written)
     return y.transpose(1, 2).reshape(texts, tokens, heads * value.shape[-1]), state
+
+
+@matrix_rule
+def _delta_rule(
+    state: Tensor, query: Tensor, key: Tensor, value: Tensor, rate: Tensor, decay: Tensor
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """query and key (B, H, T, K), the query scaled, value (B, H, T, V), rate (B, H, T, 1), decay (B, H, T, 1 or K)."""
+    by_feature = decay.shape[-1] > 1
+    chunk, most = (_chunk_by_feature, FEATURE_CHUNK) if by_feature else (_chunk, CHUNK)
+    return in_chunks(chunk, most, state, query, key, value, rate, decay)
+
+
+@matrix_rule
+def _general_rule(
+    state: Tensor, query: Tensor, decay: Tensor, key: Tensor, value: Tensor, removed: Tensor, written: Tensor
+) -> tuple[Tensor, Tensor]:
+    """All (B, H, T, K), value (B, H, T, V)."""
+    return in_chunks(_general_chunk, GENERAL_CHUNK, state, query, decay, key, value, removed, written)
 
 
 def _general_chunk(

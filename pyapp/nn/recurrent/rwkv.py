@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...engine import Tensor, no_grad, ops
-from ...engine.ops import arange, cat, empty
+from ...engine.ops import arange, empty
 from ..decoders.decoder import DecoderStack, Text
 from ..layers.linear import Linear
 from ..layers.normalization import LayerNorm
 from ..module import Module
 from ..parameter import Initialization, new_parameter
+from .matrix_states import in_chunks, matrix_rule
 from .recurrent import RecurrentLanguageModel, StateText, token_before
 
 LAST_EPSILON = 1e-5  # of the last norm, whatever the configuration says
@@ -43,26 +44,28 @@ def decayed_attention(
         y = query @ (state + first.transpose(-1, -2) * new)
         state = state * decay.exp().transpose(-1, -2) + new
     else:
-        found, decay = [], decay.clamp(FASTEST)
-        for start in range(0, tokens, CHUNK):
-            count = min(CHUNK, tokens - start)
-            parts = (x.narrow(2, start, count) for x in (query, decay, key, value))
-            y, state = _chunk(state, first, *parts)
-            found.append(y)
-        y = found[0] if len(found) == 1 else cat(found, 2)  # (B, H, T, V)
+        y, state = _decayed_rule(state, query, decay.clamp(FASTEST), key, value)
+        y = y + (query * first * key).sum(-1, True) * value
     return y.transpose(1, 2).reshape(texts, tokens, inner), state
 
 
-def _chunk(
-    state: Tensor, first: Tensor, query: Tensor, decay: Tensor, key: Tensor, value: Tensor
+@matrix_rule
+def _decayed_rule(
+    state: Tensor, query: Tensor, decay: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The outputs (B, H, L, V) of L tokens and the state after them."""
+    """y = query S, then S = exp(decay) S + key valueᵀ: all (B, H, T, K), value (B, H, T, V)."""
+    return in_chunks(_chunk, CHUNK, state, query, decay, key, value)
+
+
+def _chunk(
+    state: Tensor, query: Tensor, decay: Tensor, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The outputs (B, H, L, V) of L tokens, without the share of the newest one, and the state after them."""
     total = decay.cumsum(2)  # (B, H, L, K): the decay since the chunk began
     before = total - decay
     between = (before.unsqueeze(3) - total.unsqueeze(2)).clamp(max=0.0).exp()  # (B, H, L, L, K): of row t's token
     seen = (query.unsqueeze(3) * key.unsqueeze(2) * between).sum(-1).tril(-1)  # (B, H, L, L)
-    own = (query * first * key).sum(-1, True)  # (B, H, L, 1)
-    y = (query * before.exp()) @ state + seen @ value + own * value
+    y = (query * before.exp()) @ state + seen @ value
     last = total.narrow(2, total.shape[2] - 1, 1)  # (B, H, 1, K)
     kept = key * (last - total).exp()  # (B, H, L, K)
     return y, state * last.exp().transpose(-1, -2) + kept.transpose(-1, -2) @ value

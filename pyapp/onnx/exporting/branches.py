@@ -9,6 +9,7 @@ from pyapp.engine import no_grad
 from pyapp.engine.ops import ones
 from pyapp.formats.sink import AnySink
 
+from .blocks import keep_blocks
 from .calls import Call, named_parameters, written_graph
 from .graph import Graph, Info, Node, Written
 from .model_file import checked_opset, write_model
@@ -20,6 +21,8 @@ def export_either(
 ) -> None:  # fmt: skip
     """Writes what the first call computes where the input `condition`, (1,) bool, is True, and what the second one does
     where it is False, of the inputs of both; those with equal names are the same. Both give the same outputs.
+
+    Weights in blocks stay as they are, as with `blocks` of pyapp.onnx.export.
 
     unlike: other names for sizes of inputs that one call alone has. Where the other one is computed, these inputs may
     be anything, so that nothing is said of their sizes.
@@ -37,6 +40,7 @@ def export_either(
         if not all(name in call.names for call in calls):
             inputs[name] = name, x, [(unlike or {}).get(str(size), size) for size in sizes]
     attributes = {f"{branch}_branch": written for branch, written in zip(("then", "else"), branches, strict=True)}
+    keep_blocks([branch.graph for branch in branches], whole.tensors)
     whole.add(Node("If", [condition], list(outputs), attributes))
     inputs[condition] = condition, ones(1, dtype="bool"), (1,)
     results = [(name, x, sizes) for name, (_, x, sizes) in zip(outputs, branches[0].outputs, strict=True)]

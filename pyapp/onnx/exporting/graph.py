@@ -17,13 +17,14 @@ from pyapp.formats.onnx_file import ELEMENT_CODES
 @dataclass
 class Node:
     """A node: its operator, the names of its inputs and outputs, its attributes; `op`, the op of pyapp that it is a
-    part of, for messages."""
+    part of, for messages; `domain`, of an operator that is not ONNX's own."""
 
     operator: str
     inputs: list[str]
     outputs: list[str]
     attributes: dict[str, Any]
     op: str = ""
+    domain: str = ""
 
 
 _COPIED = 1 << 16  # elements of constants that are copied when they are named

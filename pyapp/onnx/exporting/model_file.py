@@ -12,7 +12,7 @@ from pyapp.errors import ModelError
 from pyapp.formats.protobuf import bytes_field, bytes_head, float_field, int_field
 from pyapp.formats.sink import AnySink, open_sink
 
-from .graph import Sizes, Written, element_code
+from .graph import Graph, Sizes, Written, element_code
 
 _IR_VERSIONS = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}  # by opset
 USUAL_OPSET = 20
@@ -101,10 +101,17 @@ def _graph_parts(written: Written, name: str) -> list[bytes]:
         body += b"".join(bytes_field(2, name) for name in node.outputs)
         body += bytes_field(3, node.outputs[0]) + bytes_field(4, node.operator)
         body += b"".join(bytes_field(5, _attribute(name, value)) for name, value in node.attributes.items())
+        body += bytes_field(7, node.domain) if node.domain else b""
         parts.append(bytes_field(1, body))
     parts.append(bytes_field(2, name))
     parts += [bytes_field(11, _info(*info)) for info in written.inputs]
     return parts + [bytes_field(12, _info(*info)) for info in written.outputs]
+
+
+def _domains(graph: Graph) -> set[str]:
+    """The domains of its operators beside ONNX's, and those of branches and steps."""
+    inner = [v for node in graph.nodes for v in node.attributes.values() if isinstance(v, Written)]
+    return {node.domain for node in graph.nodes if node.domain}.union(*(_domains(part.graph) for part in inner))
 
 
 def write_model(written: Written, file: AnySink, external_data: bool | None) -> None:
@@ -137,7 +144,8 @@ def write_model(written: Written, file: AnySink, external_data: bool | None) -> 
             _put(sink, heads[name])
             if outside is None or name not in outside.places:
                 _put(sink, _data(x))
-        _put(sink, bytes_field(8, bytes_field(1, "") + int_field(2, graph.opset)))
+        for domain, version in (("", graph.opset), *((name, 1) for name in sorted(_domains(graph)))):
+            _put(sink, bytes_field(8, bytes_field(1, domain) + int_field(2, version)))
 
 
 def _heads(dense: Mapping[str, Tensor], outside: _Outside | None) -> tuple[dict[str, bytes], int]:

@@ -39,7 +39,7 @@ for (
     WRITERS[_name] = _unary(_name.capitalize())
 for _name in "sign sin sinh sqrt tan tanh".split():
     WRITERS[_name] = _unary(_name.capitalize())
-WRITERS["clone"] = _unary("Identity")
+WRITERS["clone"] = WRITERS["contiguous"] = _unary("Identity")
 WRITERS["_move"] = lambda g, y, x, device: g.node("Identity", [g.named(x)])
 WRITERS["rsqrt"] = lambda g, y, x: g.node("Reciprocal", [g.node("Sqrt", [g.named(x)])])
 WRITERS["square"] = lambda g, y, x: g.node("Mul", [g.named(x)] * 2)

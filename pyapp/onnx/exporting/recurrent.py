@@ -146,29 +146,128 @@ def _rnn_steps(
 
 
 @cache
-def _scan_step(kind: str, rank: int) -> Written:
-    """A step of a linear recurrence, of states of so many dims: (y, a, b) → (a y + b, a y + b)."""
+def _step(kind: str, nodes: str, inputs: str, outputs: str) -> Written:
+    """A step of a Scan. `nodes`: "result = Operator(input, …)" by line; `inputs`: their names, each with its number of
+    dims, "a:3"; `outputs`: names of results, the states first.
+    """
     graph = Graph({}, 0)
-    graph.add(Node("Mul", ["scan_a", "scan_before"], ["scan_kept"], {}))
-    graph.add(Node("Add", ["scan_kept", "scan_b"], ["scan_after"], {}))
-    graph.add(Node("Identity", ["scan_after"], ["scan_y"], {}))
-    like = empty((1,) * rank, dtype=kind)
+    for line in filter(None, map(str.strip, nodes.splitlines())):
+        result, call = line.split(" = ")
+        operator, names = call.rstrip(")").split("(")
+        graph.add(Node(operator, [f"scan_{name}" for name in names.split(", ")], [f"scan_{result}"], {}))
+    ranks = {name: int(rank) for name, rank in (one.split(":") for one in f"{inputs} {outputs}".split())}
 
     def info(name: str) -> Info:
-        return name, like, [f"scan_dim_{dim}" for dim in range(rank)]
+        sizes = [f"scan_{name}_dim_{dim}" for dim in range(ranks[name])]
+        return f"scan_{name}", empty((1,) * ranks[name], dtype=kind), sizes
 
-    return Written(graph, [info(f"scan_{name}") for name in ("before", "a", "b")], [info("scan_after"), info("scan_y")])
+    given, found = ([info(one.split(":")[0]) for one in names.split()] for names in (inputs, outputs))
+    return Written(graph, given, found)
+
+
+def _scanned(
+    g: Graph, step: Written, states: Sequence[str], inputs: Sequence[str], axis: int, reverse: bool = False
+) -> list[str]:
+    """The last states, and the results of all steps along an axis of the inputs."""
+    results = len(step.outputs) - len(states)
+    direction = [int(reverse)]
+    return g.nodes_of(
+        "Scan", [*states, *inputs], len(step.outputs), body=step, num_scan_inputs=len(inputs),
+        scan_input_axes=[axis] * len(inputs), scan_output_axes=[axis] * results,
+        scan_input_directions=direction * len(inputs), scan_output_directions=direction * results,
+    )  # fmt: skip
 
 
 @writes("linear_scan")
 def _linear_scan(g: Graph, y: Tensor, a: Tensor, b: Tensor, start: Tensor | None = None, reverse: bool = False) -> str:
     """Step by step, for any number of steps."""
-    shape = (y.shape[0], *y.shape[2:])
+    shape, rank = (y.shape[0], *y.shape[2:]), y.ndim - 1
     first = g.node("Expand", [g.operand(0.0, y.dtype), g.array(list(shape))]) if start is None else g.named(start)
-    direction = [int(reverse)]
-    _, found = g.nodes_of(
-        "Scan", [first, g.named(a), g.named(b)], 2, body=_scan_step(y.dtype.name, len(shape)), num_scan_inputs=2,
-        scan_input_axes=[1, 1], scan_output_axes=[1], scan_input_directions=direction * 2,
-        scan_output_directions=direction,
-    )  # fmt: skip
-    return found
+    nodes = """
+        kept = Mul(a, before)
+        after = Add(kept, b)
+        y = Identity(after)
+    """
+    step = _step(y.dtype.name, nodes, f"before:{rank} a:{rank} b:{rank}", f"after:{rank} y:{rank}")
+    return _scanned(g, step, [first], [g.named(a), g.named(b)], 1, reverse)[1]
+
+
+@writes("_decayed_peaks")
+def _decayed_peaks(g: Graph, y: Tensor, start: Tensor, keys: Tensor, decay: Tensor) -> str:
+    """y (B, T + 1, C): start (B, 1, C), then the larger of the one before, plus decay (C,), and a key (B, T, C)."""
+    nodes = """
+        later = Add(before, decay)
+        after = Max(later, key)
+        same = Identity(decay)
+        y = Identity(after)
+    """
+    step = _step(y.dtype.name, nodes, "before:2 decay:1 key:2", "after:2 same:1 y:2")
+    first = g.node("Squeeze", [g.named(start), g.array([1])])
+    found = _scanned(g, step, [first, g.named(decay)], [g.named(keys)], 1)[2]
+    return g.node("Concat", [g.named(start), found], axis=1)
+
+
+def _matrices(g: Graph, nodes: str, state: Tensor, rows: dict[str, str], columns: dict[str, str], kind: str) -> str:
+    """[outputs, last state] (B, H, T + K, V) of a step from `before` (B, H, K, V) to `after`, with the output `row`
+    (B, H, 1, V). The step's inputs are rows (B, H, 1, ·) or columns (B, H, ·, 1) of results (B, H, T, ·).
+    """
+    turned = {name: g.node("Unsqueeze", [of, g.array([3])]) for name, of in rows.items()}
+    turned |= {name: g.node("Unsqueeze", [of, g.array([4])]) for name, of in columns.items()}
+    step = _step(kind, nodes, " ".join(f"{name}:4" for name in ("before", *turned)), "after:4 row:4")
+    last, outputs = _scanned(g, step, [g.named(state)], list(turned.values()), 2)
+    return g.node("Concat", [g.node("Squeeze", [outputs, g.array([3])]), last], axis=2)
+
+
+@writes("_delta_rule")
+def _delta_rule(
+    g: Graph, y: Tensor, state: Tensor, query: Tensor, key: Tensor, value: Tensor, rate: Tensor, decay: Tensor
+) -> str:  # fmt: skip
+    """Of nn/recurrent/delta_rule.py."""
+    nodes = """
+        kept = Mul(before, decay)
+        seen = MatMul(key, kept)
+        missing = Sub(value, seen)
+        added = Mul(written, missing)
+        after = Add(kept, added)
+        row = MatMul(query, after)
+    """
+    names = {"query": g.named(query), "key": g.named(key), "value": g.named(value)}
+    written = g.node("Mul", [g.named(key), g.named(rate)])
+    columns = {"written": written, "decay": g.node("Exp", [g.named(decay)])}
+    return _matrices(g, nodes, state, names, columns, y.dtype.name)
+
+
+@writes("_general_rule")
+def _general_rule(
+    g: Graph, y: Tensor, state: Tensor, query: Tensor, decay: Tensor, key: Tensor, value: Tensor, removed: Tensor,
+    written: Tensor,
+) -> str:  # fmt: skip
+    """Of nn/recurrent/delta_rule.py."""
+    nodes = """
+        kept = Mul(before, decay)
+        seen = MatMul(removed, before)
+        taken = Mul(written, seen)
+        given = Mul(key, value)
+        change = Sub(given, taken)
+        after = Add(kept, change)
+        row = MatMul(query, after)
+    """
+    rows = {"query": g.named(query), "value": g.named(value), "removed": g.named(removed)}
+    columns = {"key": g.named(key), "written": g.named(written), "decay": g.node("Exp", [g.named(decay)])}
+    return _matrices(g, nodes, state, rows, columns, y.dtype.name)
+
+
+@writes("_decayed_rule")
+def _decayed_rule(
+    g: Graph, y: Tensor, state: Tensor, query: Tensor, decay: Tensor, key: Tensor, value: Tensor
+) -> str:  # fmt: skip
+    """Of nn/recurrent/rwkv.py."""
+    nodes = """
+        row = MatMul(query, before)
+        kept = Mul(before, decay)
+        added = Mul(key, value)
+        after = Add(kept, added)
+    """
+    rows = {"query": g.named(query), "value": g.named(value)}
+    columns = {"key": g.named(key), "decay": g.node("Exp", [g.named(decay)])}
+    return _matrices(g, nodes, state, rows, columns, y.dtype.name)

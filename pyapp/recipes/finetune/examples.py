@@ -1,8 +1,8 @@
 """Rows of tokens from the user's files: conversations, questions with answers, and plain text.
 
-A .jsonl file has an object in each line: {"messages": [{"role": …, "content": …}, …]} (and perhaps "tools"),
-{"prompt": …, "completion": …}, {"instruction": …, "input": …, "output": …} or {"text": …}. Any other file is plain
-text; lines with <|endoftext|> alone separate its documents. A file of preferences has
+A .jsonl file has an object in each line, a .json file may be a list of them: {"messages": [{"role": …, "content": …},
+…]} (and perhaps "tools"), {"prompt": …, "completion": …}, {"instruction": …, "input": …, "output": …} or {"text": …}.
+Any other file is plain text; lines with <|endoftext|> alone separate its documents. A file of preferences has
 {"prompt": …, "chosen": …, "rejected": …} in each line, or {"prompt": …, "completion": …, "label": true or false}, of
 texts or lists of messages.
 """
@@ -29,6 +29,7 @@ SEPARATOR = "<|endoftext|>"
 FILE_LIMIT = 4 << 30  # bytes
 TO_UTF8 = "Convert the file to UTF-8"
 LINE_LIMIT = 16 << 20  # bytes of a line of JSON
+LIST_LIMIT = 256 << 20  # bytes of a file that is one list: it is in memory as a whole
 FORMS = (
     '{"messages": […]}, {"prompt": …, "completion": …}, {"instruction": …, "output": …}, {"text": …}, '
     '{"prompt": …, "chosen": …, "rejected": …} or {"prompt": …, "completion": …, "label": true or false}'
@@ -239,8 +240,13 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """(place, value) of each line of a file of JSON lines. FileFormatError names the line that is not valid."""
+    """(place, value) of each line of a file of JSON lines, or of each value of a .json file that is one list.
+    FileFormatError names the line that is not valid.
+    """
     with BufferedReader(open_regular(path)) as file:
+        if path.suffix.lower() == ".json" and file.peek(64)[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+            yield from _json_list(file.read(LIST_LIMIT + 1), path)
+            return
         number = 0
         while line := file.readline(LINE_LIMIT + 1):
             number += 1
@@ -258,6 +264,21 @@ def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
             yield where, value
 
 
+def _json_list(data: bytes, path: Path) -> Iterator[tuple[str, Any]]:
+    """(place, value) of each value of a list in JSON."""
+    if len(data) > LIST_LIMIT:
+        hint = "Write one object in each line instead, into a .jsonl file"
+        raise FileFormatError(f"the list has more than {LIST_LIMIT:,} bytes", where=str(path), hint=hint)
+    try:
+        values = parse_json(_decoded(data, path, 1))
+    except ValueError as error:
+        if isinstance(error, FileFormatError):
+            raise
+        hint = "The file is a list of JSON objects, or has one in each line"
+        raise FileFormatError(f"not valid JSON: {error}", where=str(path), hint=hint) from None
+    yield from ((f"{path}, example {number}", value) for number, value in enumerate(values, 1))
+
+
 def _checked(entry: Any, where: str) -> dict[str, Any]:
     """The object in a line, in one of the forms."""
     if isinstance(entry, dict) and "instruction" in entry and "output" in entry:
@@ -265,6 +286,10 @@ def _checked(entry: Any, where: str) -> dict[str, Any]:
         roles = (("system", entry.get("system")), ("user", asked), ("assistant", entry["output"]))
         entry = {"messages": [{"role": role, "content": part} for role, part in roles if part is not None]}
     if isinstance(entry, dict):
+        label = entry.get("label")
+        if "completion" in entry and not isinstance(label, bool | None):  # bad answers are not to be learnt
+            hint = "Write true for a good answer and false for another; or leave the labels out, and all are learnt"
+            raise FileFormatError(f"the label is true or false, not {label!r:.50}", where=where, hint=hint)
         if names := ANSWERS[_kind_of(entry)]:
             prompt, *answers = (entry.get(key) for key in ("prompt", *names))
             if all(isinstance(text, str) for text in (prompt, *answers)):

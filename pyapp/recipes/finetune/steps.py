@@ -19,7 +19,7 @@ from pyapp.recipes.chooser import Chooser
 from pyapp.text.generation.options import check_number
 from pyapp.train.ranks import Ranks
 from pyapp.train.resumable import ResumableTraining, settings_of
-from pyapp.train.trainer import Loss, Trainer
+from pyapp.train.trainer import Loss, Trainer, decay_groups
 
 MOST_HELD_OUT = 64  # rows, unless a file of them is given
 TOO_FEW = "there are too few examples to keep some for judging"
@@ -183,13 +183,14 @@ def trainer_of(
     model: Module, rows: Sequence[Any], loss: Loss, settings: StepSettings, rate: float, weight: Callable[[Any], float]
 ) -> Trainer:  # fmt: skip
     """The trainer of a model over shuffled rows: AdamW, a warm-up of a thirtieth of the steps, then a cosine to a tenth
-    of the rate. `weight` of a batch is its share in the mean over the batches of a step.
+    of the rate. Norms and biases do not decay. `weight` of a batch is its share in the mean over the batches of a step.
     """
-    parameters = list(model.parameters())
+    half = any(parameter.dtype.name in ("float16", "bfloat16") for parameter in model.parameters())
+    decay = settings.weight_decay
+    given: list[Any] = decay_groups(model, decay) if decay else list(model.parameters())
     kind: Callable[..., Optimizer] = AdamW8bit if settings.eight_bits else AdamW
-    numbers = {"lr": rate, "weight_decay": settings.weight_decay}
-    half = any(parameter.dtype.name in ("float16", "bfloat16") for parameter in parameters)
-    optimizer = MasterWeights(kind, parameters, copy=False, **numbers) if half else kind(parameters, **numbers)
+    numbers = {"lr": rate, "weight_decay": decay}
+    optimizer = MasterWeights(kind, given, copy=False, **numbers) if half else kind(given, **numbers)
     warmup = max(1, settings.steps // 30)
     return Trainer(
         model, Shuffled(rows, settings.rows, settings.seed), loss, optimizer,

@@ -12,7 +12,7 @@ from pyapp.audio.reader import open_audio
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
 from pyapp.errors import NO_ROOM, StorageFullError
-from pyapp.train.resumable import prepare_folder
+from pyapp.train.folders import prepare_folder
 
 
 class StretchFile:

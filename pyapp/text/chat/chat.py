@@ -151,9 +151,10 @@ def answer(
     if not ids:
         raise OptionError("the template gives no text for these messages", where="messages")
     if len(ids) > session.capacity and not options.rolling:
+        earlier = ", remove or edit earlier ones, start anew," if len(messages) > 1 else ""
         raise OptionError(
             f"the conversation has {len(ids):,} tokens: there is room for {session.capacity:,}", where="messages",
-            hint="Remove or edit earlier messages, start anew, or set `rolling`, which leaves out the oldest tokens. "
+            hint=f"Shorten the message{earlier} or set `rolling`, which leaves out the oldest tokens. "
             f"{context_hint(session)}".rstrip(),
         )  # fmt: skip
     ids = fitting(ids, session.capacity, options.keep)

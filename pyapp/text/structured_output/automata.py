@@ -103,6 +103,23 @@ def joined(*parts: Expression) -> Expression:
     return Joined(parts)
 
 
+def least_states(expression: Expression) -> int:
+    """The states of a nondeterministic automaton that an expression of strings or numbers needs at least."""
+    count, waiting = 0, [(expression, 1)]
+    while waiting:
+        part, times = waiting.pop()
+        match part:
+            case Joined(parts) | Either(parts):
+                waiting += [(inner, times) for inner in parts]
+            case Repeat(inner, least, most):
+                waiting.append((inner, times * (least + 1 if most is None else most)))
+            case Machine(edges, _):
+                count += times * len(edges)
+            case Byte():
+                count += times
+    return count
+
+
 def optional(part: Expression) -> Expression:
     return Repeat(part, 0, 1)
 

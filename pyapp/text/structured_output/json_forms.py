@@ -29,6 +29,7 @@ from pyapp.text.structured_output.automata import (
     compile_expression,
     explored,
     joined,
+    least_states,
     literal,
     optional,
     too_large,
@@ -89,7 +90,8 @@ INSTEAD = {  # of keywords that are not supported
 SHUFFLED = 6  # different items that come in any order; more come in the order of the schema
 MOST_ITEMS = 300  # that are counted in an array
 LAST_DIGIT, EXACT = Decimal(1).scaleb(-DIGITS), Context(prec=3 * DIGITS)
-MOST_SCHEMAS = 20_000  # that are read: each needs states, and references to one another multiply
+MOST_SCHEMAS = 20_000  # that are read: references to one another multiply
+MOST_STATES = NFA_STATES  # of the strings and numbers that are read: others than these are refused before they take long
 NESTING = 4  # of values of which the schema says nothing, and of a reference in itself
 
 SPACE = optional(literal(" "))
@@ -152,7 +154,7 @@ class Schema:
     def __init__(self, schema: Any, where: str = "json_schema") -> None:
         self._root, self._where = schema, where
         self._schemas = Schemas(schema)
-        self._read = 0
+        self._read = self._states = 0
         self._open: list[str] = []  # the references that are being followed
         self._known: dict[tuple[str, ...], Expression] = {}  # by the reference and those that are open
 
@@ -327,7 +329,15 @@ class Schema:
         self._check_keywords(asked, types, place)
         if "number" in types:  # which the whole numbers are part of
             types = [kind for kind in types if kind != "integer"]
-        return Either(tuple([getattr(self, f"_{kind}")(asked, place) for kind in types]))
+        return Either(tuple([self._of_kind(kind, asked, place) for kind in types]))
+
+    def _of_kind(self, kind: str, asked: Mapping[str, Any], place: str) -> Expression:
+        found: Expression = getattr(self, f"_{kind}")(asked, place)
+        if kind in ("string", "number", "integer"):
+            self._states += least_states(found)
+            if self._states > MOST_STATES:
+                raise too_large(self._where)
+        return found
 
     def _check_keywords(self, asked: Mapping[str, Any], types: list[str], place: str) -> None:
         known = frozenset({"type"}).union(*(KEYWORDS[kind] for kind in types))

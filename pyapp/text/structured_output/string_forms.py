@@ -5,6 +5,7 @@ JSON Schema.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from pyapp.text.structured_output.automata import (
     LAST_CHARACTER,
@@ -77,11 +78,13 @@ def quoted(ranges: Iterable[tuple[int, int]]) -> Expression:
     return Either((plain, joined(literal("\\"), Either((short, *numbered))))) if escaped else plain
 
 
+@cache
 def any_character() -> Expression:
     """Any character inside a JSON string: as itself, or by one of the escapes of one letter."""
     return Either((characters(others(ESCAPED)), joined(literal("\\"), _any_of('"\\/bfnrt'))))
 
 
+@cache
 def any_spelling() -> Expression:
     """Any character inside a JSON string, with every escape that JSON knows; the two halves of a pair are one."""
     low_half = joined(literal("\\u"), _any_of("dD"), _any_of("cdefCDEF"), HEX, HEX)
@@ -98,6 +101,7 @@ def string(content: Expression) -> Expression:
     return joined(literal('"'), content, literal('"'))
 
 
+@cache
 def any_string() -> Expression:
     return string(Repeat(any_spelling(), 0, None))
 

@@ -30,9 +30,18 @@ class Fetcher:
         self.rows = rows_of(dataset) if batched and collate_fn is default_collate else None
 
     def __call__(self, key: Any) -> Any:
-        """The batch of a list of indices, or of one index; of a stream (key None) the next one. EndOfStream."""
+        """The batch of a list of indices, or of one index; of a stream (key None) the next one. EndOfStream. An error
+        gets a note of the indices.
+        """
         if self.examples is not None:
             return self.collate_fn(self._next(self.examples))
+        try:
+            return self._of(key)
+        except Exception as error:
+            error.add_note(f"DataLoader: it was making the batch of {f'indices {key}':.200}")
+            raise
+
+    def _of(self, key: Any) -> Any:
         if not self.batched:
             return self.collate_fn(self.dataset[key])
         if self.rows is not None and len(key) > 1 and {*map(type, key)} == {int}:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...engine.storage import Storage
 from ...engine.tensor import Tensor
+from .collating import mapped
 
 SMALLEST = 1 << 16  # bytes: less goes through the pipe with the rest
 ALIGNMENT = 64  # bytes
@@ -117,7 +118,7 @@ def _compact(value: Any) -> Any:
         part = value.numel() * value.dtype.itemsize < value.storage.nbytes
         return value.detach().clone() if part and not value.dtype.is_quantized else value
     if isinstance(value, dict):
-        return {key: _compact(part) for key, part in value.items()}
+        return mapped(value, lambda key: _compact(value[key]))
     if isinstance(value, (list, tuple)):
         parts: Sequence[Any] = [_compact(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

@@ -110,6 +110,7 @@ def test_long_examples_are_cut(tokenizer: Tokenizer, tmp_path: Path) -> None:
         ("[" * 5000 + "\n", r"line 1: not valid JSON: it is nested"),
         ("\n", r"there is nothing to learn"),
         ('{"text": ""}\n', r"there is nothing to learn"),
+        ('{"prompt": "a", "completion": "b", "label": 0}\n', r"line 1: the label is true or false, not 0"),
     ],
 )
 def test_bad_files(tokenizer: Tokenizer, tmp_path: Path, content: str, message: str) -> None:
@@ -117,6 +118,19 @@ def test_bad_files(tokenizer: Tokenizer, tmp_path: Path, content: str, message: 
     path.write_text(content)
     with pytest.raises(FileFormatError, match=message):
         read_examples(path, tokenizer, 30)
+
+
+def test_a_list_of_examples(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """A .json file may be a list, as Alpaca's is; it gives the rows of the same objects in lines."""
+    lines = [{"instruction": "say", "output": "one"}, {"instruction": "say", "input": "it", "output": "two"}]
+    (tmp_path / "a.json").write_text(" \n" + json.dumps(lines, indent=2))
+    found = read_examples(tmp_path / "a.json", tokenizer, 100)
+    assert found == read_examples(write(tmp_path / "b.jsonl", *lines), tokenizer, 100) and len(found.rows) == 2
+    assert read_examples(write(tmp_path / "b.json", *lines), tokenizer, 100) == found
+    for text, message in (("[{]", "a.json: not valid JSON"), ('[{"text": "a"}, 3]', "a.json, example 2: the line is")):
+        (tmp_path / "a.json").write_text(text)
+        with pytest.raises(FileFormatError, match=message):
+            read_examples(tmp_path / "a.json", tokenizer, 100)
 
 
 def test_bytes_that_are_no_text(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 import pyapp
-from pyapp import cli
+from pyapp import cli, nn
 from pyapp.adapters.files import read_config
 from pyapp.errors import OptionError, PyappError, StorageFullError
 from pyapp.events import Cancel, Done, Event, Item, Metric, Notice, Progress, Token
 from pyapp.formats import open_checkpoint
 from pyapp.models import load_model
 from pyapp.recipes.finetune import finetune
+from pyapp.recipes.finetune.steps import StepSettings, Trained, trainer_of
 from pyapp.text.chat.chat import answer
 from pyapp.text.chat.chat_template import ChatTemplate
 from pyapp.text.generation.options import SamplingOptions
@@ -110,6 +111,14 @@ def test_a_full_disk_leaves_no_folder(place: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(StorageFullError, match="checkpoint.safetensors: the disk is full"):
         run(place, "new/full", steps=1)
     assert not (place / "new").exists()
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_norms_and_biases_do_not_decay(kind: str) -> None:
+    model = Trained(nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)).to(kind))
+    settings = StepSettings("model", "data", steps=1, weight_decay=0.1)
+    groups = trainer_of(model, [0], lambda *_: (pyapp.zeros(()), 0.0), settings, 1e-3, len).optimizer.param_groups
+    assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(1, 0.1), (3, 0.0)]
 
 
 def test_patience(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,14 @@ def test_what_is_refused(pictures: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelNotFoundError, match="there is no picture"):
         run(model, tmp_path / "empty", tmp_path / "out")
+    damaged = shutil.copytree(pictures, tmp_path / "damaged")
+    (damaged / "red/1.png").write_bytes((pictures / "red/1.png").read_bytes()[:-50])
+    with pytest.raises(FileFormatError, match=r"red.1\.png"):  # before the first step
+        run(model, damaged, tmp_path / "out")
+    (damaged / "grey/2.png").write_bytes(b"")
+    with pytest.raises(FileFormatError, match=r"2 of 15 pictures cannot be read: .*grey.2\.png \(.*red.1\.png"):
+        run(model, damaged, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
     table = tmp_path / "data.csv"
     table.write_text("text,label\na,b\n")
     with pytest.raises(OptionError, match="Give a folder with a folder of pictures"):

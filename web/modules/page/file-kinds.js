@@ -44,8 +44,9 @@ export async function recognised(file) {
 /** What a file of another kind is. @param {{name: string, type: string}} file */
 const otherOf = ({ name, type }) => OTHERS.find((one) => one.name.test(name) || one.type.test(type));
 
-/** The error for a file that no view reads. @param {{name: string, type: string}} file */
+/** The error for a file that no view reads. @param {{name: string, type: string, size: number}} file */
 export function unusable(file) {
+  if (!file.size) return new UserError("This file is empty.", { where: file.name, hint: "Choose the complete file." });
   const other = otherOf(file);
   if (other) return new UserError(`This is ${other.what}, which the page cannot use.`, { where: file.name, hint: other.hint });
   return new UserError("This page cannot use this kind of file.", { where: file.name, hint: "Drop a recording, a video, a picture, a PDF, a text, a notebook or the files of a model." });

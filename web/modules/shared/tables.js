@@ -2,6 +2,7 @@
  * Tables in texts: CSV and its relatives, in RFC 4180's form.
  */
 const COMMAS = [",", ";", "\t"]; // between the cells of tables; the first line has most of the one that counts
+const [BREAK, QUOTE] = [10, 34]; // codes of characters
 
 /** What stands between the cells of a table. @param {string} text */
 export function commaOf(text) {
@@ -10,39 +11,47 @@ export function commaOf(text) {
   return COMMAS.reduce((most, mark) => (count(mark) > count(most) ? mark : most));
 }
 
-/** The cells of a table; rows without a letter are left out. @param {string} text @param {string} comma @returns {string[][]} */
-export function tableRows(text, comma) {
-  return numberedRows(text, comma).map(({ cells }) => cells);
-}
-
-/** As tableRows, with the number of the line in which each row begins, from 1. @param {string} text @param {string} comma @returns {{cells: string[], line: number}[]} */
-export function numberedRows(text, comma) {
+/**
+ * The rows of a table one after the other; those without a letter are left out.
+ * @param {string} text @param {string} comma
+ * @returns {Generator<{cells: string[], line: number, end: number}>} `line`: in which the row begins, from 1; `end`: where in the text it ends
+ */
+export function* rowsOf(text, comma) {
+  const [mark, { length }] = [comma.charCodeAt(0), text];
   /** @type {string[]} */
   let cells = [];
-  const rows = [{ cells, line: 1 }];
-  let cell = "";
-  let quoted = false;
-  let line = 1;
-  const end = () => {
-    cells.push(cell);
-    cell = "";
-  };
-  for (let i = 0; i < text.length; i += 1) {
-    const letter = text[i];
-    if (letter === "\n") line += 1;
-    if (quoted && letter === '"' && text[i + 1] === '"') {
-      cell += '"';
-      i += 1;
-    } else if (letter === '"' && (quoted || cell === "")) quoted = !quoted;
-    else if (!quoted && letter === comma) end();
-    else if (!quoted && letter === "\n") {
-      end();
-      rows.push({ cells: (cells = []), line });
-    } else cell += letter;
+  let [at, line, begun] = [0, 1, 1];
+  for (;;) {
+    let cell = "";
+    if (text.charCodeAt(at) === QUOTE) [cell, at] = quotedCell(text, at + 1);
+    const from = at;
+    let code = text.charCodeAt(at);
+    while (at < length && code !== mark && code !== BREAK) code = text.charCodeAt((at += 1));
+    if (cell) for (let found = cell.indexOf("\n"); found >= 0; found = cell.indexOf("\n", found + 1)) line += 1;
+    cells.push(cell ? cell + text.slice(from, at) : text.slice(from, at));
+    at += 1;
+    if (at <= length && code === mark) continue;
+    if (cells.some(Boolean)) yield { cells, line: begun, end: at };
+    if (at > length) return;
+    cells = [];
+    begun = line += 1;
   }
-  end();
-  return rows.filter((row) => row.cells.some(Boolean));
 }
+
+/** What is in quotation marks, of which two stand for one, and where it ends. @param {string} text @param {number} at @returns {[string, number]} */
+function quotedCell(text, at) {
+  let cell = "";
+  for (;;) {
+    const end = text.indexOf('"', at);
+    if (end < 0) return [cell + text.slice(at), text.length];
+    if (text.charCodeAt(end + 1) !== QUOTE) return [cell + text.slice(at, end), end + 1];
+    cell += text.slice(at, end + 1);
+    at = end + 2;
+  }
+}
+
+/** All rows of a table. @param {string} text @param {string} comma */
+export const numberedRows = (text, comma) => [...rowsOf(text, comma)];
 
 /** A cell of a table in RFC 4180's form. @param {string | number} value */
 export const csvCell = (value) => (/[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));

@@ -68,13 +68,15 @@ const arrival = new Arrival();
 /** The error if the connection was lost, or if a file is not a script. @param {string} url */
 const notLoaded = (url) => lost(url, { next: "reload the page", ...RESTART });
 
-/** @param {string} url of a module */
+/** A module, for which a lost connection is tried once more: by another address, since browsers remember what failed. @param {string} url */
 export async function importPart(url) {
   try {
     return await import(url);
   } catch {
     await checkThere(url, url, RESTART);
-    throw notLoaded(url);
+    return import(`${url}?again`).catch(() => {
+      throw notLoaded(url);
+    });
   }
 }
 

@@ -13,6 +13,7 @@ from ...launch import refuse_capture
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive
 from ...quant import check_not_transposed, dequantize, quantize
+from ...shape import kept_order
 from ...storage import Storage
 from ...tensor import Tensor, adopt_array, check_device, make
 from ...user_errors import MISTAKES, names_itself, tell
@@ -41,7 +42,7 @@ def _move(x: Tensor, device: Device) -> Tensor:
 def moved(x: Tensor, device: Device) -> Tensor:
     """As `_move`, but allowed while a Graph is captured: for new tensors that no replay changes."""
     if not (x.dtype.is_quantized or x.is_contiguous()):
-        x = x.clone()
+        x = row_major.call(x)
     size = x.dtype.itemsize
     nbytes = x.storage.nbytes if x.dtype.is_quantized else x.numel() * size
     storage = Storage.outside_graphs(nbytes, device)
@@ -62,8 +63,17 @@ def _convert(x: Tensor, dtype: Any) -> Tensor:
 @function(method=True)
 @primitive(vjp=lambda g, _, x: (g,), saves="none")
 def clone(x: Tensor) -> Tensor:
-    """A dense copy."""
-    return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
+    """A copy without gaps, whose dims have the same order in memory."""
+    array = x.array().copy(order="C" if kept_order(x.shape, x.strides) is None else "K")
+    return adopt_array(array, x.dtype) if x.dtype.is_bits else tensor_of(array, x.dtype)
+
+
+@method("_row_major")
+@primitive(vjp=lambda g, _, x: (g,), saves="none", name="contiguous")
+def row_major(x: Tensor) -> Tensor:
+    """A dense row-major copy."""
+    array = x.array().copy(order="C")
+    return adopt_array(array, x.dtype) if x.dtype.is_bits else tensor_of(array, x.dtype)
 
 
 def _formats() -> Any:
@@ -71,10 +81,6 @@ def _formats() -> Any:
 
 
 clone.by_name = lambda x, memory_format=None: _formats().cloned(x, memory_format)
-
-
-def _copy_bits(x: Tensor) -> Tensor:
-    return adopt_array(x.array().copy(order="C"), x.dtype)
 
 
 @method()
@@ -131,7 +137,7 @@ def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
             return x
         if x.dtype.is_quantized:
             check_not_transposed(x, "contiguous")
-        return x.clone()
+        return row_major.call(x)
     except MISTAKES as error:
         tell(error, "contiguous", (x,), {})
         raise

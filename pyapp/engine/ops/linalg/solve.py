@@ -139,7 +139,7 @@ def triangular_solve(
         raise ValueError(f"triangular_solve: takes matrices, not {describe(b)} and {describe(A)}")
     a, above = (A.mT, not upper) if transpose else (A, upper)
     x = solve_triangular(a, b, upper=above, unitriangular=unitriangular)
-    return TriangularSolve(x, A.expand(*x.shape[:-2], *A.shape[-2:]).clone())
+    return TriangularSolve(x, A.expand(*x.shape[:-2], *A.shape[-2:])._row_major())
 
 
 def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:

@@ -25,9 +25,9 @@ def _parts(packed: Tensor, m: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def over_gaps(skew: Tensor, values: Tensor) -> Tensor:
-    """skew[i, j] / (values[j] - values[i]); 0 where skew is 0, as on the diagonal and for unused vectors."""
+    """skew[i, j] / (values[j] - values[i]); 0 where both are 0, as on the diagonal and for unused vectors."""
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    unused = skew == 0
+    unused = (skew == 0) & (gaps == 0)
     return where(unused, 0.0, skew) / where(unused, 1.0, gaps)
 
 

@@ -58,6 +58,10 @@ export default class SearchView extends WorkingView {
     this.removed = [];
     /** To which texts are being added. @type {Collection | null} */
     this.growing = null;
+    /** What is to be added as soon as the model is there. @type {{collection: Collection, texts: KeptText[]} | null} */
+    this.awaited = null;
+    /** Over when the files that were given last are read, and their texts are being added. @type {Promise<unknown>} */
+    this.reading = Promise.resolve();
     this.card = this.historyCard(this.store, {
       name: "collections",
       open: (item) => this.open(item),
@@ -301,18 +305,46 @@ export default class SearchView extends WorkingView {
 
   /** @param {File[]} files */
   async addFiles(files) {
+    const before = this.reading;
+    let begun = () => {};
+    this.reading = new Promise((resolve) => (begun = () => resolve(undefined)));
     try {
       clearError(this.slot);
-      const { texts: given, skipped, assumed } = await readTexts(files, assumedEncoding());
+      const read = await this.#read(files);
+      if (!read) return;
+      await before;
+      const { texts: given, skipped, assumed } = read;
       const texts = given.filter((one) => !this.#has(one));
       skipped.push(...given.filter((one) => !texts.includes(one)).map(({ name }) => `${name} (already here)`));
-      if (texts.length && !(await this.addTexts(texts))) return;
+      const added = texts.length > 0 && this.addTexts(texts);
+      begun();
+      if (added && !(await added)) return;
       const left = skipped.length ? `Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}. ` : "";
       if (assumed.length) this.#tell(left, encodingNote(assumed.map(({ file }) => file.name), () => this.#readAgain(assumed)));
       else if (left) this.#tell(left);
     } catch (error) {
       showError(this.slot, error, this.actions);
+    } finally {
+      begun();
     }
+  }
+
+  /**
+   * The texts in files. While other work runs, its Stop and its progress stay what they are.
+   * @param {File[]} files @returns {Promise<Awaited<ReturnType<typeof readTexts>> | null>} null: it was stopped, or has failed
+   */
+  async #read(files) {
+    if (this.button.running) return readTexts(files, assumedEncoding());
+    /** @type {Awaited<ReturnType<typeof readTexts>> | null} */
+    let found = null;
+    this.over = this.button.run(async (signal) => {
+      signal.addEventListener("abort", () => this.announcer.say("Stopped. Nothing was added."));
+      const onProgress = (/** @type {string} */ what, /** @type {number} */ done, /** @type {number} */ total) => this.progress.show(what, done, total);
+      found = await readTexts(files, assumedEncoding(), { signal, onProgress });
+    }, { fail: () => {}, retry: () => this.addFiles(files) });
+    await this.over;
+    this.progress.hide();
+    return found;
   }
 
   /** Replaces texts by the same files in another encoding. @param {{file: File, texts: KeptText[]}[]} read */
@@ -360,7 +392,9 @@ export default class SearchView extends WorkingView {
       if (!this.slot.firstChild) showError(this.slot, this.#noModel(), this.actions);
       return true;
     }
-    if (this.growing === collection) texts = [...new Set([...collection.unfinished, ...texts])]; // what is being added goes on
+    const begun = [...(this.growing === collection ? collection.unfinished : []), ...(this.awaited?.collection === collection ? this.awaited.texts : [])];
+    texts = [...new Set([...begun, ...texts])]; // what is being added goes on
+    const awaited = (this.awaited = { collection, texts });
     await this.button.interrupt();
     let whole = false;
     this.over = this.button.run(async (signal) => {
@@ -373,6 +407,7 @@ export default class SearchView extends WorkingView {
       const before = fits ? collection.passages.length : 0;
       if (collection.empty) collection.entry.title = titleOf(texts);
       collection.add(texts);
+      this.awaited = null;
       this.growing = collection;
       if (collection === this.collection) {
         this.#showTexts();
@@ -390,6 +425,7 @@ export default class SearchView extends WorkingView {
       if (whole) this.announcer.say(`${counted(texts.length, "text")} added, ${counted(collection.passages.length - before, "passage")}.`);
     }, { fail: () => {}, retry: () => this.#addTo(collection, texts, replace) });
     await this.over;
+    if (this.awaited === awaited) this.awaited = null;
     this.progress.hide();
     if (collection === this.collection) {
       this.#show(collection);

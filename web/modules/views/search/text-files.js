@@ -5,24 +5,28 @@
  */
 import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
-import { commaOf, tableRows } from "../../shared/tables.js";
+import { Slices } from "../../shared/slices.js";
+import { commaOf, rowsOf } from "../../shared/tables.js";
 import { elsewhere } from "../../page/file-kinds.js";
 
 const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
 const FILE_LIMIT = 32 * 2 ** 20; // bytes
 const TOO_LARGE = `larger than ${FILE_LIMIT >> 20} MB`;
 const DEEPEST = 100; // levels of JSON
-const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, li, tr, blockquote, pre, section, article, header, footer, dt, dd, figcaption";
+const BLOCKS = new Set("p div h1 h2 h3 h4 h5 h6 li tr blockquote pre section article header footer dt dd figcaption".split(" "));
+const GAPS = new Set(["br", "td", "th"]);
+const SILENT = new Set(["script", "style", "template", "noscript"]);
 
 /** Whether a file may hold a text: also one without an ending, such as README. @param {File} file */
 const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/") || !file.name.includes(".");
 
 /**
  * @param {File[]} files @param {string} encoding of texts that are not in UTF-8 or UTF-16
+ * @param {{signal?: AbortSignal, onProgress?: (what: string, done: number, total: number) => void}} [watch] long tables and lists are read in slices
  * @returns {Promise<{texts: NamedText[], skipped: string[], assumed: {file: File, texts: NamedText[]}[]}>} `skipped`: names and why; `assumed`: what was read
  *   in this encoding
  */
-export async function readTexts(files, encoding) {
+export async function readTexts(files, encoding, { signal, onProgress = () => {} } = {}) {
   const texts = [];
   const assumed = [];
   const skipped = [];
@@ -38,7 +42,7 @@ export async function readTexts(files, encoding) {
     if (found === null) skipped.push(`${name} (no text)`);
     else if (!found.text.trim()) skipped.push(`${name} (empty)`);
     else {
-      const parts = split(name, found.text);
+      const parts = [{ name, text: await textOf(name, found.text, new Slices({ signal, onProgress: (done, total) => onProgress(`Reading ${name}…`, done, total) })) }];
       texts.push(...parts);
       if (found.assumed) assumed.push({ file, texts: parts });
     }
@@ -51,36 +55,70 @@ export async function readTexts(files, encoding) {
   return { texts, skipped, assumed };
 }
 
-/** @param {string} name @param {string} text @returns {NamedText[]} */
-function split(name, text) {
-  if (/\.html?$/i.test(name)) return [{ name, text: fromPage(text) || text }];
-  if (/\.jsonl$/i.test(name)) return [{ name, text: text.split("\n").map((line) => fromJson(line) ?? line).join("\n\n") }];
-  if (/\.json$/i.test(name)) return [{ name, text: fromJson(text) ?? text }];
-  if (/\.(csv|tsv)$/i.test(name)) return [{ name, text: fromTable(text) }];
-  return [{ name, text }];
+/** What is searched of a file. @param {string} name @param {string} text @param {Slices} slices */
+async function textOf(name, text, slices) {
+  if (/\.html?$/i.test(name)) return (await fromPage(text, slices)) || text;
+  if (/\.jsonl$/i.test(name)) return (await each(text.split("\n"), (line) => fromJson(line) ?? line, slices)).join("\n\n");
+  if (/\.json$/i.test(name)) return (await fromLongJson(text, slices)) || text;
+  if (/\.(csv|tsv)$/i.test(name)) return (await fromTable(text, slices)) || text;
+  return text;
 }
 
-/** The words of a page of HTML, its blocks as paragraphs. Nothing in it is run or fetched. @param {string} html */
-function fromPage(html) {
+/** Something of each element, in slices. @template T @param {T[]} elements @param {(element: T) => string} made @param {Slices} slices */
+async function each(elements, made, slices) {
+  const found = [];
+  for (const element of elements) {
+    found.push(made(element));
+    const pause = slices.step(found.length, elements.length);
+    if (pause) await pause;
+  }
+  return found;
+}
+
+/** The words of a page of HTML, its blocks as paragraphs. Nothing in it is run or fetched. @param {string} html @param {Slices} slices */
+async function fromPage(html, slices) {
   const { body } = new DOMParser().parseFromString(html, "text/html");
-  for (const one of body.querySelectorAll("script, style, template, noscript")) one.remove();
-  for (const one of body.querySelectorAll("br, td, th")) one.after(" ");
-  for (const one of body.querySelectorAll(BLOCKS)) {
-    one.before("\n\n");
-    one.after("\n\n");
+  const words = [];
+  let done = 0;
+  for (let node = /** @type {Node | null} */ (body); node;) {
+    if (node.nodeType === Node.TEXT_NODE) {
+      words.push(node.nodeValue ?? "");
+      done += node.nodeValue?.length ?? 0;
+    } else if (BLOCKS.has(nameOf(node))) words.push("\n\n");
+    /** @type {Node | null} */
+    let next = SILENT.has(nameOf(node)) ? null : node.firstChild;
+    while (node && !next) { // to what follows, out of what ends here
+      if (BLOCKS.has(nameOf(node))) words.push("\n\n");
+      else if (GAPS.has(nameOf(node))) words.push(" ");
+      next = node === body ? null : node.nextSibling;
+      node = node === body ? null : node.parentNode;
+    }
+    node = next;
+    const pause = slices.step(done, html.length);
+    if (pause) await pause;
   }
-  return paragraphed(body.textContent);
+  return paragraphed(words.join(""), slices);
 }
 
-/** A text with one empty line between its paragraphs, in one pass over its lines. @param {string} text */
-function paragraphed(text) {
-  /** @type {string[][]} */
-  const paragraphs = [[]];
-  for (const line of text.split("\n")) {
-    if (line.trim()) paragraphs[paragraphs.length - 1].push(line);
-    else if (paragraphs[paragraphs.length - 1].length) paragraphs.push([]);
+/** The name of an element; "": it is none. @param {Node} node */
+const nameOf = (node) => /** @type {Element} */ (node).localName ?? "";
+
+/** A text with one empty line between its paragraphs, in one pass over its lines. @param {string} text @param {Slices} slices */
+async function paragraphed(text, slices) {
+  const lines = text.split("\n");
+  /** @type {string[]} */
+  const paragraphs = [];
+  let last = "";
+  for (let i = 0; i <= lines.length; i += 1) {
+    if (lines[i]?.trim()) last += last ? `\n${lines[i]}` : lines[i];
+    else if (last) {
+      paragraphs.push(last.trim());
+      last = "";
+    }
+    const pause = slices.step(i, lines.length);
+    if (pause) await pause;
   }
-  return paragraphs.map((lines) => lines.join("\n").trim()).filter(Boolean).join("\n\n");
+  return paragraphs.join("\n\n");
 }
 
 /** The values of a JSON text as paragraphs, one for each element of its lists; null if it is no JSON. @param {string} text */
@@ -90,6 +128,18 @@ function fromJson(text) {
   } catch {
     return null;
   }
+}
+
+/** As fromJson, a list in slices. @param {string} text @param {Slices} slices */
+async function fromLongJson(text, slices) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  if (!Array.isArray(value)) return paragraphsOf(value);
+  return (await each(value, (one) => paragraphsOf(one, 1), slices)).filter(Boolean).join("\n\n");
 }
 
 /** @param {unknown} value @param {number} [level] @returns {string} */
@@ -102,9 +152,16 @@ function paragraphsOf(value, level = 0) {
   return inner.filter(Boolean).join(Array.isArray(value) ? "\n\n" : "\n");
 }
 
-/** The rows of a table as paragraphs, with the names of the columns. @param {string} text */
-function fromTable(text) {
-  const [head = [], ...rows] = tableRows(text, commaOf(text));
-  return rows.map((row) => row.map((cell, i) => (cell.trim() ? `${head[i]?.trim() ? `${head[i].trim()}: ` : ""}${cell.trim()}` : "")).filter(Boolean).join("\n"))
-    .filter(Boolean).join("\n\n") || text;
+/** The rows of a table as paragraphs, with the names of the columns. @param {string} text @param {Slices} slices */
+async function fromTable(text, slices) {
+  /** @type {string[] | null} */
+  let names = null;
+  const paragraphs = [];
+  for (const { cells, end } of rowsOf(text, commaOf(text))) {
+    if (names) paragraphs.push(cells.map((cell, i) => (cell.trim() ? `${names?.[i] ?? ""}${cell.trim()}` : "")).filter(Boolean).join("\n"));
+    else names = cells.map((cell) => (cell.trim() ? `${cell.trim()}: ` : ""));
+    const pause = slices.step(end, text.length);
+    if (pause) await pause;
+  }
+  return paragraphs.filter(Boolean).join("\n\n");
 }
