@@ -433,6 +433,24 @@ def _cases() -> dict[str, Case]:
         ),
         "bce with logits small": (lambda P, x, y: P.nn.functional.binary_cross_entropy_with_logits(x, y), (s, u(8))),
         "multinomial replaced": (lambda P, x: P.multinomial(x, 1, True), (u(32, 8),)),
+        "add in place alpha": (lambda P, x, y: x.detach().add_(y.detach(), alpha=0.1), (s, f(8))),
+        "rows of a column": (lambda P, x, y: x[y, 0], (f(60, 4), i(60, 40))),
+        "multinomial of one": (lambda P, x: P.multinomial(x, 1), (u(8),)),
+        "scatter_reduce mean expanded": (
+            lambda P, x, y: P.zeros(2000, 64).scatter_reduce(
+                0, y[:, None].expand(-1, 64), x, "mean", include_self=False
+            ),
+            (f(20000, 64), i(2000, 20000)),
+        ),
+        "pad_sequence": (
+            lambda P, x: P.nn.utils.rnn.pad_sequence([x[: 5 + k] for k in range(50)], batch_first=True),
+            (f(60),),
+        ),
+        "uniform in place": (lambda P, x: x.detach().uniform_(-1, 1), (m,)),
+        "vmap of grad": (
+            lambda P, x, w: P.func.vmap(P.func.grad(lambda a, b: (a @ b).square()), (None, 0))(w.detach(), x.detach()),
+            (f(32, 10), f(10)),
+        ),
         "complex mul": (lambda P, x, y: P.complex(x, y) * P.complex(y, x), (m, m)),
         "complex abs": (lambda P, x, y: P.complex(x, y).abs(), (m, m)),
         "complex matmul": (lambda P, x, y: (P.complex(x, y) @ P.complex(y, x)).real, (f(128, 128), f(128, 128))),

@@ -310,7 +310,8 @@ def vmap(
         counts = {leaf.shape[dim] for leaf, dim in pairs if dim is not None}
         if len(counts) != 1:
             raise ValueError(f"vmap: the arguments have {sorted(counts) or 'no'} examples, not one number")
-        count, state, made = counts.pop(), default_generator.get_state(), []
+        count, state = counts.pop(), default_generator.get_state()
+        made: list[Any] = []
         if not count:
             raise ValueError("vmap: there is no example, so the shape of the results is not known")
         versions = [leaf.storage.version if dim is not None and leaf.dense else 0 for leaf, dim in pairs]

@@ -52,8 +52,8 @@ class _ArrayInterface:
 
 def _dense_array(tensor: Tensor) -> Array:
     """NumPy's view of a dense tensor's memory, which keeps its storage alive: in a fifth of the time."""
-    memory = (ctypes.c_ubyte * (tensor.numel() * tensor.dtype.itemsize)).from_address(tensor.address)
-    memory.owner = tensor.storage  # type: ignore[attr-defined]  # which lives as long as the array
+    memory: Any = (ctypes.c_ubyte * (tensor.numel() * tensor.dtype.itemsize)).from_address(tensor.address)
+    memory.owner = tensor.storage  # which lives as long as the array
     return np.ndarray(tensor.shape, _numpy_kind(tensor.dtype.numpy_name), memory)
 
 
@@ -627,7 +627,7 @@ def _dtype_of(array: Array) -> DType:
     return found
 
 
-_byte_of = ctypes.c_ubyte.from_buffer
+_byte_of: Any = ctypes.c_ubyte.from_buffer
 
 
 def _address_of(array: Array) -> int:

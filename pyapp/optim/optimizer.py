@@ -147,7 +147,7 @@ class Optimizer:
     saves_tensors = True  # whether torch's state dicts of this class have tensors for the numbers of `_COUNTS`
     of_pyapp = False  # whether settings, parameters and states are those that pyapp's own steps take
     _opt_called: bool | None = None  # whether it has stepped since a schedule was made for it; torch's name
-    _steps: tuple[list[Tensor], list[Step]] | None = None  # parameters and their steps that wait for others
+    _waiting: tuple[list[Tensor], list[Step]] | None = None  # parameters and their steps that wait for others
     _within: str | None = None  # what is under way: the same of a base class inside calls no hooks
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -315,7 +315,7 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles are without the hooks, as torch's are."""
-        return {name: value for name, value in vars(self).items() if name not in ("_hooks", "_steps")}
+        return {name: value for name, value in vars(self).items() if name not in ("_hooks", "_waiting")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Takes what __getstate__ gave, or a part of it. Classes override it for settings that older states lack."""
@@ -363,21 +363,21 @@ class Optimizer:
     @contextmanager
     def _together(self, collects: bool) -> Iterator[None]:
         """Steps that `_run` gets in this block are run at its end, in their order: one call of all takes less time."""
-        before, self._steps = self._steps, ([], []) if collects else None
+        before, self._waiting = self._waiting, ([], []) if collects else None
         try:
             yield
         finally:
-            steps, self._steps = self._steps, before
+            steps, self._waiting = self._waiting, before
             if steps is not None and steps[0]:
                 optimizer_steps(*steps)
 
     def _run(self, parameter: Tensor, step: Step) -> None:
         """A step by the kernels of `optimizer_steps`, now or, of a small parameter, at the end of `_together`."""
-        if self._steps is None or not parameter.dense or parameter.numel() > _SMALL:
+        if self._waiting is None or not parameter.dense or parameter.numel() > _SMALL:
             optimizer_steps.definition([parameter], [step])  # type: ignore[misc]
         else:
-            self._steps[0].append(parameter)
-            self._steps[1].append(step)
+            self._waiting[0].append(parameter)
+            self._waiting[1].append(step)
 
     def _update_kept(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         """One step of the elements of a parameter that a sparse gradient keeps. RuntimeError where there is none."""
@@ -396,7 +396,7 @@ class Optimizer:
         values = self._advance(group, parameter, entry)
         if made:
             self.state[parameter] = made
-        recording = recorder() if self._steps is None else None
+        recording = recorder() if self._waiting is None else None
         numbers = values if recording is None else self._held(recording, group, parameter, entry, values)
         self._write(group, parameter, grad, states, numbers)
 

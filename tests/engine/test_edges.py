@@ -456,3 +456,19 @@ def test_more_dims_and_choices_than_there_are() -> None:
     assert pyapp.combinations(pyapp.ones(2), 2**32).shape == (0, 2**32)
     with pytest.raises(TypeError, match="is_contiguous: memory_format is one of torch's, not int"):
         a.is_contiguous(3)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "amax"])
+def test_a_repeated_index_reduces_as_its_copy(reduce: str) -> None:
+    """Whole rows, all of their columns or the first ones; with and without what was there."""
+    rows, x = pyapp.tensor([2, 0, 2, 2])[:, None], pyapp.arange(12.0).reshape(3, 4) + 1
+    for columns in (4, 3):
+        source = (pyapp.arange(4.0 * columns).reshape(4, columns) - 5.5) / 3
+        for include in (True, False):
+            found, slopes = [], []
+            for index in (rows.expand(4, columns), rows.expand(4, columns).contiguous()):
+                a, b = x.clone().requires_grad_(), source.clone().requires_grad_()
+                found.append(a.scatter_reduce(0, index, b, reduce, include_self=include))
+                slopes.append([g.tolist() for g in pyapp.autograd.grad((found[-1] ** 2).sum(), (a, b))])
+            assert found[0].tolist() == found[1].tolist() and slopes[0] == slopes[1]
+            assert found[0][1].tolist() == x[1].tolist() and found[0][:, columns:].tolist() == x[:, columns:].tolist()

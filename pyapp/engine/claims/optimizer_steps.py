@@ -64,6 +64,7 @@ def _optimizer_steps(parameters: list[Tensor], steps: list[Step]) -> Any:
     records: list[bytes] = []
     kernels: list[Any] = []
     known: Any = None  # the program and the numbers of the step before
+    written: tuple[int, ...]
     for parameter, step in zip(parameters, steps, strict=True):
         program, grad, states, numbers = step
         tensors = (parameter, *states, grad) if program is None else (parameter, grad, *states)

@@ -272,7 +272,16 @@ def _d_scatter_extreme(
 
 
 def _touched(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    return zeros(x.shape, device=x.device).scatter_add(dim, index, ones(index.shape, device=x.device)) > 0
+    return _hits(x, dim, index) > 0
+
+
+def _hits(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """How often each element of x is hit, as float32; dims along which an index is repeated have one element."""
+    shape = list(x.shape)
+    for d, stride in enumerate(index.strides):
+        if d != dim and not stride and index.shape[d] == shape[d]:
+            index, shape[d] = index.narrow(d, 0, 1), 1
+    return zeros(shape, device=x.device).scatter_add(dim, index, ones(index.shape, device=x.device))
 
 
 @function(method=True, in_place=True)
@@ -293,14 +302,14 @@ def scatter_reduce(
         return bytes_of.to(bool_)
     if reduce in REDUCTIONS:
         return _scatter_extreme(x, src, d, index, reduce, include_self)
-    base = x if include_self else where(_touched(x, d, index), 0, x)  # also where x is NaN or infinite
+    hits = None if include_self and reduce == "sum" else _hits(x, d, index)
+    base = x if include_self or hits is None else where(hits > 0, 0, x)  # also where x is NaN or infinite
     total = base.scatter_add(d, index, src)
-    if reduce == "sum":
+    if reduce == "sum" or hits is None:
         return total
 
     if total.requires_grad:
         refuse_complex("scatter_reduce", x, src)  # as in torch, where means of them have no gradient
-    hits = zeros(x.shape, device=x.device).scatter_add(d, index, ones(index.shape, device=x.device))
     count = (hits + 1.0 if include_self else hits).clamp(1.0).to(x.dtype)
     return total / count if x.dtype.has_gradient else total.floor_divide(count)
 
