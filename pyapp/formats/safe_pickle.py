@@ -9,7 +9,7 @@ Source of the format: Lib/pickletools.py of CPython (the opcodes' documentation)
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from pyapp.errors import FileFormatError
@@ -119,9 +119,23 @@ class Machine:
         self.stack: list[Any] = []
         self.marked: list[list[Any]] = []  # the stacks below each mark
         self.memo: dict[int, Any] = {}
+        self._made: list[Any] = []  # lists and dicts, and tuples of tuples
+        self._heights: dict[int, int] = {}  # of tuples of tuples, by their identity
 
     def run(self) -> Any:
         """The value. FileFormatError for damaged, unknown or too large content."""
+        try:
+            value = self._value()
+            if _nests_deeply(value):
+                self.refuse("has containers that are nested too deeply")
+        except FileFormatError:
+            for container in self._made:  # Python in a browser ends where it frees containers that are nested deeply
+                if type(container) is not tuple:
+                    container.clear()
+            raise
+        return value
+
+    def _value(self) -> Any:
         for _ in range(self.operations):
             code = self.cursor.take(1)
             if code == b".":
@@ -147,6 +161,18 @@ class Machine:
         if not self.stack or type(self.stack[-1]) is not kind:
             self.refuse(f"needs a {kind.__name__} where there is none")
         return self.stack[-1]
+
+    def made(self, container: Any) -> Any:
+        """Notes a new container. FileFormatError for tuples that are nested too deeply."""
+        if type(container) is tuple:
+            inner = [self._heights.get(id(part), 0) for part in container if type(part) is tuple]
+            if not inner:
+                return container
+            height = self._heights[id(container)] = 1 + max(inner)
+            if height > MARKS_LIMIT:
+                self.refuse("has containers that are nested too deeply")
+        self._made.append(container)
+        return container
 
     def pop_mark(self) -> list[Any]:
         if not self.marked:
@@ -197,6 +223,37 @@ class Machine:
         return key
 
 
+def _inside(value: Any) -> Iterable[Any]:
+    """The values in a container, or those that an object is made of."""
+    if type(value) in (list, tuple):
+        return value
+    return (value if type(value) is dict else vars(value) if isinstance(value, Stateful) else {}).values()
+
+
+def _nests_deeply(value: Any) -> bool:
+    """Whether containers are nested more than MARKS_LIMIT deep."""
+    heights: dict[int, int] = {}  # 0 while one is entered, as it may hold itself
+    path: list[list[Any]] = [[value, iter(_inside(value)), 0]]  # what is left of each, and its height so far
+    while path:
+        entry = path[-1]
+        for part in entry[1]:
+            known = heights.get(id(part))
+            if known is not None:
+                entry[2] = max(entry[2], known + 1)
+            elif inner := _inside(part):
+                heights[id(part)] = 0
+                path.append([part, iter(inner), 0])
+                break
+        else:
+            path.pop()
+            heights[id(entry[0])] = entry[2]
+            if path:
+                path[-1][2] = max(path[-1][2], entry[2] + 1)
+        if max(len(path), entry[2]) > MARKS_LIMIT:
+            return True
+    return False
+
+
 def _push(make: Callable[[Machine], Any]) -> Callable[[Machine], None]:
     def handler(m: Machine) -> None:
         value = make(m)  # before reading m.stack, which a mark replaces
@@ -220,7 +277,7 @@ def _protocol(m: Machine) -> None:
 
 def _mark(m: Machine) -> None:
     if len(m.marked) >= MARKS_LIMIT:
-        m.refuse("nests its containers too deeply")
+        m.refuse("has containers that are nested too deeply")
     m.marked.append(m.stack)
     m.stack = []
 
@@ -228,7 +285,7 @@ def _mark(m: Machine) -> None:
 def _tuple(count: int) -> Callable[[Machine], None]:
     def handler(m: Machine) -> None:
         items = [m.pop() for _ in range(count)]
-        m.stack.append(tuple(reversed(items)))
+        m.stack.append(m.made(tuple(reversed(items))))
 
     return handler
 
@@ -255,7 +312,7 @@ def _set_items(m: Machine) -> None:
 
 def _new_dict(m: Machine) -> None:
     items = m.pop_mark()
-    m.stack.append({})
+    m.stack.append(m.made({}))
     m.set_items(m.stack[-1], items)
 
 
@@ -294,7 +351,8 @@ def _reduce(m: Machine) -> None:
     if not isinstance(function, Builder) or type(arguments) is not tuple:
         m.refuse("calls something that is not a function")
     try:
-        m.stack.append(function.call(*arguments))
+        found = function.call(*arguments)
+        m.stack.append(m.made(found) if type(found) in (list, dict) else found)
     except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         if isinstance(error, FileFormatError):
             raise
@@ -349,16 +407,16 @@ _HANDLERS: dict[bytes, Callable[[Machine], None]] = {
     b"B": _push(lambda m: m.sized(4)),
     b"\x8e": _push(lambda m: m.sized(8)),
     b"\x96": _push(lambda m: m.sized(8)),  # a bytearray
-    b"]": _push(lambda m: []),
-    b"l": _push(lambda m: m.pop_mark()),
+    b"]": _push(lambda m: m.made([])),
+    b"l": _push(lambda m: m.made(m.pop_mark())),
     b"a": _append,
     b"e": _appends,
-    b"}": _push(lambda m: {}),
+    b"}": _push(lambda m: m.made({})),
     b"d": _new_dict,
     b"s": _set_item,
     b"u": _set_items,
     b")": _push(lambda m: ()),
-    b"t": _push(lambda m: tuple(m.pop_mark())),
+    b"t": _push(lambda m: m.made(tuple(m.pop_mark()))),
     b"\x85": _tuple(1),
     b"\x86": _tuple(2),
     b"\x87": _tuple(3),
