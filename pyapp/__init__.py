@@ -55,7 +55,17 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise  # the module is there, but one that it imports is not
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_NearNames(name))
+
+
+class _NearNames:
+    """The names among which Python looks for the one that was meant: it looks at 750 at most."""
+
+    def __init__(self, name: str) -> None:
+        self._size = len(name)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in __dir__() if abs(len(name) - self._size) <= 2]
 
 
 def _method(name: str) -> Any:

@@ -332,7 +332,7 @@ def number_of_boxes(keras: Any) -> Any:
     found = []
     for most in (2, 5):
         layer = keras.layers.MaxNumBoundingBoxes(most, fill_value=-1, bounding_box_format="xyxy")
-        boxes = {"boxes": noise(2, 3, 4), "labels": np.array([[1, 2, 3], [4, 5, 6]])}
+        boxes = {"boxes": noise(2, 3, 4), "labels": np.array([[1, 2, 3], [4, 5, 6]], "int64")}
         y = layer({"images": pictures(), "bounding_boxes": boxes})["bounding_boxes"]
         found += [y["boxes"], y["labels"]]
     return found

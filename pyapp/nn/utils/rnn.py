@@ -129,15 +129,16 @@ def pad_sequence(
         raise ArgumentError(f"pad_sequence: tensors may differ in their first dim, not so {list(map(describe, every))}")
     if padding_side not in ("right", "left"):
         raise ArgumentError(f"pad_sequence: padding_side is 'right' or 'left', not {padding_side!r}")
-    sizes = np.array([x.shape[0] for x in every], np.int64)
+    sizes = np.array([x.shape[0] for x in every], np.intp)  # as np.repeat takes them
     batch, steps, ends = len(every), int(sizes.max()), sizes.cumsum()
     data = cat(every)  # (sum of L, ...)
     row = np.repeat(np.arange(batch), sizes)
     step = np.arange(ends[-1]) - np.repeat(ends - (sizes if padding_side == "right" else steps), sizes)
-    places = from_numpy(row * steps + step if batch_first else step * batch + row).to(data.device)
+    places = row * steps + step if batch_first else step * batch + row
     shape = (batch, steps) if batch_first else (steps, batch)
     empty = data.new_full((batch * steps, *data.shape[1:]), padding_value)
-    return index_copy(empty, 0, places, data).reshape(*shape, *data.shape[1:])
+    index = from_numpy(places.astype(np.int64)).to(data.device)
+    return index_copy(empty, 0, index, data).reshape(*shape, *data.shape[1:])
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
