@@ -115,6 +115,13 @@ DEEP = b"]" + b"\x85" * 50_000
 FRACTION = b"cbuiltins\ncomplex\nG?\xf0\0\0\0\0\0\0K\1\x86R"
 SHAPE = b"\x8a\x06" + bytes(5) + b"\x7f"  # 2^47 - 2^40
 EMPTY_ARRAY = b"cnumpy.core.numeric\n_frombuffer\n(C\0cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\0" + SHAPE * 2
+TEXT = b"X\0\0\x10\0" + bytes(1 << 20)
+COPIED = b"\x80\x02]q\0" + TEXT + b"q\x010" + b"h\0c_codecs\nencode\nh\1X\6\0\0\0latin1\x86Ra0" * 16_000
+SWAPPED = (
+    b"\x80\x02]q\0cnumpy.core.multiarray\n_reconstruct\nq\1(cnumpy\nndarray\nK\0\x85C\1btq\2(K\1J\0\0\4\0\x85"
+    b"cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\3X\1\0\0\0>tb\x89c_codecs\nencode\n"
+    + TEXT + b"X\6\0\0\0latin1\x86Rtq\x0300" + b"h\0h\1h\2Rh\3ba0" * 16_000
+)  # fmt: skip
 HOSTILE = [
     ("os.system", pickle.dumps({"w": Evil()}, 2), "system, which is neither"),
     ("os.system in protocol 4", pickle.dumps({"w": Evil()}, 4), "system, which is neither"),
@@ -139,6 +146,8 @@ HOSTILE = [
     ("equal hashes", b"\x80\x02cbuiltins\nset\n]\x8a\x09" + bytes(8) + b"\x01a\x85R.", "calls set with arguments"),
     ("hashes of choice", b"\x80\x02cbuiltins\nset\n]" + FRACTION + b"a\x85R.", "calls set with arguments"),
     ("empty array of no size", b"\x80\x02" + EMPTY_ARRAY + b"tX\1\0\0\0CtR.", "calls _frombuffer with arguments"),
+    ("a text that is copied often", COPIED, "gives the same values to its calls too often"),
+    ("an array that is swapped often", SWAPPED, "gives the same values to its calls too often"),
     ("marks", b"\x80\x02" + b"(" * 1001, "nests its containers too deeply"),
     ("doubling", b"\x80\x02]q\x000" + b"]h\0ah\0aq\x000" * 60 + b"h\0.", "nested too deeply"),
     ("deep", b"\x80\x02" + b"]" * 1000 + b"a" * 999 + b".", "nested too deeply"),
