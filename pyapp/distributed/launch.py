@@ -6,6 +6,7 @@ LOCAL_RANK, LOCAL_WORLD_SIZE. When one fails, mpirun ends the others, and the la
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import os
 import re
@@ -26,6 +27,7 @@ LED = "PYAPP_LED"  # for commands that the first process leads: the process whos
 _LONGEST = 2000  # characters of stderr in which mpirun's words are looked for
 # mpirun's words about a process that a signal ended.
 _KILLED = re.compile(r"process rank (\d+) with PID (\d+) on node \S+\s+exited\s+on\s+signal (\d+) \(([^)]*)\)")
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _INSTALL = "Install Open MPI with pip install 'pyapp[distributed]', or your system's package of it"
 
 
@@ -101,6 +103,7 @@ def _run(
             command(program, processes, hosts), env=environment, stderr=subprocess.PIPE, text=True, errors="replace",
             start_new_session=True,  # so that Ctrl-C in a terminal does not end mpirun before the processes
             stdin=subprocess.DEVNULL if led else None,  # mpirun does not tell where it ends
+            preexec_fn=_end_with_parent(),
         )  # fmt: skip
         assert started.stderr is not None
         try:
@@ -132,6 +135,16 @@ def _run(
         return 128 + int(signal)
     say(f"pyapp run: mpirun ended with code {code}")
     return code
+
+
+def _end_with_parent() -> Callable[[], object] | None:
+    """What mpirun's process calls before it begins, so that Linux ends it when this process is killed: nothing else
+    would end a session of its own. None on other systems.
+    """
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None)
+    return lambda: library.prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 @contextmanager

@@ -20,6 +20,9 @@ OPERATIONS_LIMIT = 4_000_000  # a tensor takes about 30
 # A pickle can be packed a thousand times smaller in its file, in which a tensor has 200 bytes: of small files fewer.
 OPERATIONS_OF_ANY, OPERATIONS_PER_BYTE = 1 << 18, 16
 MARKS_LIMIT = 1000  # of containers inside one another
+# What calls may be given, in bytes and elements: a pickle that recalls a value could give the same one to each of them.
+GIVEN_TO_ANY, GIVEN_PER_BYTE = 1 << 22, 8
+_SIZED = (str, bytes, bytearray, list, tuple, dict, set)
 TEXT_LIMIT = 1 << 26  # bytes of one string: NumPy arrays are stored in strings
 INTEGER_BYTES = 16
 DAMAGED = "The file is damaged: download or copy it again"
@@ -113,6 +116,7 @@ class Machine:
     ) -> None:  # fmt: skip
         self.operations = min(OPERATIONS_LIMIT, OPERATIONS_OF_ANY + OPERATIONS_PER_BYTE * file_bytes)
         self.versions = {} if versions is None else versions
+        self.given = 0  # to calls, in bytes and elements
         self.cursor = cursor
         self.known = known
         self.persistent = persistent
@@ -209,6 +213,12 @@ class Machine:
         if full not in self.known:
             self.refuse(f"asks for {full}, which is neither a tensor nor plain data, so it is not run")
         return self.known[full]
+
+    def count_given(self, values: Any) -> None:
+        """Counts what a call or an object gets, before it makes a copy."""
+        self.given += sum(len(value) for value in values if type(value) in _SIZED)
+        if self.given > GIVEN_TO_ANY + GIVEN_PER_BYTE * self.cursor.at:
+            self.refuse("gives the same values to its calls too often")
 
     def set_items(self, target: dict[Any, Any], items: list[Any]) -> None:
         if len(items) % 2:
@@ -350,6 +360,7 @@ def _reduce(m: Machine) -> None:
     arguments, function = m.pop(), m.pop()
     if not isinstance(function, Builder) or type(arguments) is not tuple:
         m.refuse("calls something that is not a function")
+    m.count_given(arguments)
     try:
         found = function.call(*arguments)
         m.stack.append(m.made(found) if type(found) in (list, dict) else found)
@@ -371,6 +382,7 @@ def _build(m: Machine) -> None:
     state = m.pop()
     target = m.stack[-1] if m.stack else None
     if isinstance(target, Stateful):
+        m.count_given(state if type(state) is tuple else ())
         try:
             target.set_state(state)
         except ValueError as error:

@@ -22,7 +22,7 @@ from pyapp.errors import FileFormatError, OperationError
 from .opening import open_checkpoint, sniff
 from .pickle_writer import PickleWriter
 from .pickled_arrays import PickledArray, PickledDType
-from .pytorch import BLOCKS, DEPTH_LIMIT, VISITS_LIMIT, PyTorchFile, _DType, _Sparse, _Strided, resolved
+from .pytorch import BLOCKS, DEPTH_LIMIT, PyTorchFile, _DType, _Sparse, _Strided, resolved
 from .sink import AnySink, open_sink
 from .source import AnySource, ByteSource, BytesSource, FileSource, opened_source, read_into
 
@@ -76,26 +76,22 @@ class _Saved(PyTorchFile):
         super(PyTorchFile, self).__init__(source)
         self._device = device
         self.value = self._open(None)
-        self._visits = 0
         self._made: dict[int, Any] = {}  # containers and tensors, by the id of their representation in `value`
         self._storages: dict[str, Storage] = {}
 
     def build(self, value: Any, depth: int = 0) -> Any:
         """The value with its tensors. An object that occurs twice is built once and shared."""
-        self._visits += 1
-        if depth > DEPTH_LIMIT or self._visits > VISITS_LIMIT:
-            self._broken("its containers are nested too deeply, or hold too much")
+        if depth > DEPTH_LIMIT:  # how much there is, the operations of the pickle have limited
+            self._broken("its containers are nested too deeply")
         if type(value) is _DType:
             return as_dtype(value.name)
-        if type(value) is PickledArray:
-            return self._array(value)
-        if type(value) not in (_Strided, _Sparse, dict, list, tuple, Counter):
+        if type(value) not in (_Strided, _Sparse, PickledArray, dict, list, tuple, Counter):
             return self._plain(value)
         known = self._made.get(id(value))
         if known is not None:
             return known
         is_matrix = type(value) is dict and BLOCKS in value
-        if is_matrix or type(value) in (_Strided, _Sparse, tuple, Counter):
+        if is_matrix or type(value) in (_Strided, _Sparse, PickledArray, tuple, Counter):
             made: Any = value
             if is_matrix:
                 made = self._matrix(value)
@@ -103,6 +99,8 @@ class _Saved(PyTorchFile):
                 made = self._tensor(value)
             elif type(value) is _Sparse:
                 made = self._sparse(value)
+            elif type(value) is PickledArray:
+                made = self._array(value)
             elif type(value) is tuple:
                 made = tuple(self.build(inner, depth + 1) for inner in value)
             self._made[id(value)] = made

@@ -15,7 +15,7 @@ from .exporting.blocks import keep_blocks
 from .exporting.calls import Call, named_parameters, written_graph
 from .exporting.model_file import checked_opset, write_model
 from .module import load
-from .verifying import check_file, removed_if_wrong
+from .verifying import check_file, has_blocks, removed_if_wrong
 
 # torch's other arguments: the values of them that say what is done here.
 _OF_TORCH: dict[str, tuple[Any, ...]] = {
@@ -87,9 +87,10 @@ def export(
         raise ValueError("export: verify=True needs the path of a file")
     with named_parameters(call.module, call.names) as parameters, no_grad(), _noted():
         written = written_graph(call, parameters, opset, output_names)
+        in_blocks = has_blocks(written.graph.tensors.values())
         if blocks:
             keep_blocks([written.graph], written.graph.tensors)
         write_model(written, file, external_data)
         if verify and isinstance(file, (str, os.PathLike)):
             with removed_if_wrong(file):
-                check_file(load(file), call, [name for name, _, _ in written.outputs])
+                check_file(load(file), call, [name for name, _, _ in written.outputs], in_blocks=in_blocks)

@@ -36,7 +36,6 @@ class OnnxModule(Module):
         self._program = builder.program(model.graph, model.opsets, set(), main=True)
         self._where = file.source.name
         self._packed = builder.packed
-        self.domains = frozenset(model.opsets)  # of the operators
         self._device = device
         self._plans: dict[Any, Any] = {}
         self._found: list[Any] = []  # the parameters at the last call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from pyapp.errors import ModelError, PyappError
 from .exporting.calls import Call, tensors_of
 from .exporting.model_file import data_path
 from .module import OnnxModule
-from .registry import MICROSOFT
 
 APART = 1e-3  # how far numbers may be apart, of the largest number of an output: they are summed in other orders
-# The same with weights in blocks: their products round activations to int8, where a small difference becomes a step.
+# The same with weights in blocks: the module rounds activations to int8, where a small difference becomes a step, and a
+# file with these weights in float32 does not.
 APART_IN_BLOCKS = 5e-2
 FAR = 256  # how much larger than the example's a size is tried, where this makes no large inputs
 LARGE = 1 << 16  # elements
@@ -37,10 +37,10 @@ def removed_if_wrong(file: str | os.PathLike[str]) -> Iterator[None]:
 
 def check_outputs(
     model: OnnxModule, module: Callable[..., Any], inputs: Mapping[str, Tensor], names: Sequence[str],
-    others: Mapping[str, Tensor] | None = None,
+    others: Mapping[str, Tensor] | None = None, *, in_blocks: bool = False,
 ) -> None:  # fmt: skip
     """ModelError where the file gives other numbers than the module, called with the inputs in order. `names`: of the
-    outputs. `others`: inputs of the file alone.
+    outputs. `others`: inputs of the file alone. `in_blocks`: whether the module has weights in blocks.
     """
     wanted = tensors_of(module(*inputs.values()))
     what = ", ".join(f"{name} {tuple(x.shape)}" for name, x in inputs.items())
@@ -49,7 +49,7 @@ def check_outputs(
         found = model.values(**{name: x for name, x in {**inputs, **(others or {})}.items() if name in known})
     except PyappError as error:
         raise ModelError(f"the written file does not run with {what}: {error}", hint=HINT) from error
-    share = APART_IN_BLOCKS if MICROSOFT in model.domains else APART
+    share = APART_IN_BLOCKS if in_blocks else APART
     for name, own, other in zip(names, found, wanted, strict=True):
         if not isinstance(own, Tensor) or own.shape != other.shape or own.dtype is not other.dtype:
             raise ModelError(f"{name} of the written file is another tensor than the module's, with {what}", hint=HINT)
@@ -66,7 +66,12 @@ def check_outputs(
             )
 
 
-def check_file(model: OnnxModule, call: Call, names: Sequence[str]) -> None:
+def has_blocks(weights: Iterable[Tensor]) -> bool:
+    """Whether one of the weights is in blocks."""
+    return any(weight.dtype.is_quantized for weight in weights)
+
+
+def check_file(model: OnnxModule, call: Call, names: Sequence[str], *, in_blocks: bool = False) -> None:
     """ModelError where the file gives other numbers than the module: with the example, and with each size that may
     differ 1, or far above the example's. What the module refuses is left out.
     """
@@ -80,7 +85,8 @@ def check_file(model: OnnxModule, call: Call, names: Sequence[str]) -> None:
                 call.run(given)
             except Exception:  # such a size is not for this module
                 continue
-        check_outputs(model, lambda *inputs: call.run(inputs), dict(zip(call.names, given, strict=True)), names)
+        inputs = dict(zip(call.names, given, strict=True))
+        check_outputs(model, lambda *inputs: call.run(inputs), inputs, names, in_blocks=in_blocks)
 
 
 def _tried(limits: Mapping[str, tuple[int, int, int | None]], elements: int) -> Iterator[dict[str, int]]:

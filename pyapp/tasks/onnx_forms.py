@@ -23,7 +23,7 @@ from pyapp.nn.sequence_to_sequence.continued import continued_logits as continue
 from pyapp.onnx import export, load
 from pyapp.onnx.exporting.branches import export_either
 from pyapp.onnx.exporting.calls import Call
-from pyapp.onnx.verifying import check_outputs, removed_if_wrong
+from pyapp.onnx.verifying import check_outputs, has_blocks, removed_if_wrong
 
 WRITING, ANSWERING, HEARING = "causal-lm", "seq2seq-lm", "speech-recognition"
 OF_TEXTS: Mapping[str, tuple[str, ...]] = {  # the outputs of the tasks
@@ -62,7 +62,8 @@ class Form:
         )  # fmt: skip
         if self.first:
             with removed_if_wrong(file), no_grad():
-                check_outputs(load(file), self.module, self.first, self.outputs)
+                in_blocks = has_blocks(dict(self.module.named_parameters()).values())
+                check_outputs(load(file), self.module, self.first, self.outputs, in_blocks=in_blocks)
         return [file]
 
 
@@ -122,6 +123,7 @@ class EncoderDecoder:
 
     def _check(self, file: Any, past: list[str], outputs: list[str]) -> None:
         """Runs both parts of the file with other sizes."""
+        in_blocks = has_blocks(self.model.parameters())
         for sizes in ((2, EXAMPLE, EARLIER, 7), (1, 1, 1, 9), (3, 1, 9, 1)):
             given, values = self._example(*sizes)
             kept = dict(zip(past, values, strict=True))
@@ -129,7 +131,8 @@ class EncoderDecoder:
                 inputs = given | kept if goes_on else given
                 others = {CONDITION: ops.tensor([goes_on]), **({} if goes_on else kept)}
                 with no_grad():
-                    check_outputs(file, partial(self._call, list(inputs)), inputs, outputs, others)
+                    call = partial(self._call, list(inputs))
+                    check_outputs(file, call, inputs, outputs, others, in_blocks=in_blocks)
 
 
 def _ids(batch: int, tokens: int) -> Tensor:

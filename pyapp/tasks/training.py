@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, nullcontext, suppress
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -124,11 +124,12 @@ async def _trained(
 
     checkpoint = Path(out) / FILE_NAME
     ranks = settings.get("ranks")
-    first = ranks is None or ranks.first
     if not resume:
-        # The file is not there, or another process of the same training was faster.
-        with suppress(FileNotFoundError), used_alone(Path(out)) if first else nullcontext():
-            checkpoint.replace(checkpoint.with_suffix(".previous"))
+        if ranks is None or ranks.first:
+            with suppress(FileNotFoundError), used_alone(Path(out)):
+                checkpoint.replace(checkpoint.with_suffix(".previous"))
+        if ranks is not None:
+            ranks.told(None)  # the others look for the file after that
     breath = Breath()
     for event in train(out, cancel=cancel or Cancel(), **settings):
         yield event

@@ -44,12 +44,17 @@ def prepare_folder(folder: Path) -> None:
 def used_alone(folder: Path) -> Iterator[None]:
     """A context in which no other training uses the folder, which exists: PyappError where one does, because each would
     replace the other's checkpoints. The system frees the folder when the process ends, whatever ends it. Windows,
-    browsers and some network file systems have no such locks: there nothing is checked.
+    browsers and some network file systems have no such locks: there nothing is checked, nor in a folder that may not
+    be listed.
     """
     if sys.platform in ("win32", "emscripten"):
         yield
         return
-    place = os.open(folder, os.O_RDONLY)
+    try:
+        place = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # one that may be written to, but not listed
+        yield
+        return
     try:
         end = time.monotonic() + FREED_SECONDS
         while True:

@@ -22,6 +22,7 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.engine.device import as_device
+from pyapp.engine.ops import as_tensor, tensor
 from pyapp.engine.ops.random import default_generator
 from pyapp.engine.processes.group import is_initialized, world
 from pyapp.errors import FileFormatError, OptionError
@@ -106,7 +107,7 @@ class Run:
         start = time.perf_counter()
         state = {
             "step": self.step,
-            "values": self.values,
+            "values": {name: tensor(points, dtype="float64") for name, points in self.values.items()},  # (N, 2) each
             "random": [default_generator.initial_seed(), default_generator.offset],
             "parts": {name: part.state_dict() for name, part in self._parts.items()},
         }
@@ -131,7 +132,7 @@ class Run:
             if self.step < 0:
                 raise ValueError(f"it is at step {self.step}")
             self.values = {
-                str(name): [(int(step), float(value)) for step, value in points]
+                str(name): [(int(step), float(value)) for step, value in as_tensor(points).tolist()]
                 for name, points in state["values"].items()
             }
         except FileFormatError:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -113,6 +114,31 @@ def test_ctrl_c_keeps_the_state_of_a_script(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, script, tmp_path / "whole", "alone"], env=environment).returncode == 0
     whole, parts = (pyapp.load(tmp_path / name / "checkpoint.pt")["parts"]["model"] for name in ("whole", "parts"))
     assert all(parts[name].equal(value) for name, value in whole.items())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell that a parent was killed")
+def test_a_killed_run_leaves_no_ranks(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)")
+    command = [sys.executable, "-m", "pyapp", "run", "-n", "2", str(script)]
+    started = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    with started.stdout as told:
+        ranks = [int(told.readline()) for _ in range(2)]
+        started.kill()
+        started.wait()
+        end = time.monotonic() + 20
+        while left := [rank for rank in ranks if _runs(rank)]:
+            assert time.monotonic() < end, left
+            time.sleep(0.05)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process is there that has not ended, though nobody may have asked for its exit code."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 # What rank 1 does while the other waits for it, and what is said then: neither waits for ever.

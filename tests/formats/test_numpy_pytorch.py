@@ -115,6 +115,13 @@ DEEP = b"]" + b"\x85" * 50_000
 FRACTION = b"cbuiltins\ncomplex\nG?\xf0\0\0\0\0\0\0K\1\x86R"
 SHAPE = b"\x8a\x06" + bytes(5) + b"\x7f"  # 2^47 - 2^40
 EMPTY_ARRAY = b"cnumpy.core.numeric\n_frombuffer\n(C\0cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\0" + SHAPE * 2
+TEXT = b"X\0\0\x10\0" + bytes(1 << 20)
+COPIED = b"\x80\x02]q\0" + TEXT + b"q\x010" + b"h\0c_codecs\nencode\nh\1X\6\0\0\0latin1\x86Ra0" * 16_000
+SWAPPED = (
+    b"\x80\x02]q\0cnumpy.core.multiarray\n_reconstruct\nq\1(cnumpy\nndarray\nK\0\x85C\1btq\2(K\1J\0\0\4\0\x85"
+    b"cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\3X\1\0\0\0>tb\x89c_codecs\nencode\n"
+    + TEXT + b"X\6\0\0\0latin1\x86Rtq\x0300" + b"h\0h\1h\2Rh\3ba0" * 16_000
+)  # fmt: skip
 HOSTILE = [
     ("os.system", pickle.dumps({"w": Evil()}, 2), "system, which is neither"),
     ("os.system in protocol 4", pickle.dumps({"w": Evil()}, 4), "system, which is neither"),
@@ -147,6 +154,8 @@ HOSTILE = [
     ("past the end", b"\x80\x02" + TENSOR.replace(b"K\0K\x04", b"K\x01K\x04") + b".", "do not fit"),
     ("huge shape", b"\x80\x02" + TENSOR.replace(b"K\x04\x85K\x01", b"J\xff\xff\xff\x7f\x85K\0") + b".", "do not fit"),
     ("negative", b"\x80\x02" + TENSOR.replace(b"K\0K\x04", b"J\xff\xff\xff\xffK\x04") + b".", "do not fit"),
+    ("a text that is copied often", COPIED, "gives the same values to its calls too often"),
+    ("an array that is swapped often", SWAPPED, "gives the same values to its calls too often"),
     ("no storage", b"\x80\x02" + TENSOR.replace(b"\x000X", b"\x009X") + b".", "'9' needs 16 bytes"),
     ("no tensor", b"\x80\x02}.", "no tensor"),
     ("no end", b"\x80\x02}", "truncated: 1 bytes are needed at byte 3. The file is damaged: download or copy it again"),

@@ -133,6 +133,8 @@ def test_arrays_of_numpy(golden: Path) -> None:
     for name in ("a", "f", "big"):
         assert isinstance(found[name], np.ndarray) and found[name].tolist() == value[name].tolist()
         found[name][0] = 7  # memory of its own
+    again = pyapp.load(arrays_in_a_pickle([value["a"]] * 2 + [0] * 400_000))
+    assert again[0] is again[1] and len(again) == 400_002  # as many numbers as a pickle may have
     assert found["f"].flags.f_contiguous and found["n"] == 2.5 and found["t"] == np.dtype("float16")
     with pytest.raises(FileFormatError, match="an array of objects, strings or records"):
         pyapp.load(arrays_in_a_pickle(np.array(["a", "b"])))

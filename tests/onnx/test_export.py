@@ -199,6 +199,30 @@ def test_quantised_weights_become_float32() -> None:
         np.testing.assert_allclose(load(written(model, x))(x).numpy(), model(x).numpy(), atol=0.05)
 
 
+def test_files_of_weights_in_blocks_are_run_beside_the_module(tmp_path: Path) -> None:
+    """Whatever blocks they are, and whether the file has them in blocks or in float32."""
+
+    class OneOfManyNames(nn.Module):
+        def __init__(self, kind: str) -> None:
+            super().__init__()
+            self.layer = nn.Linear(256, 16)
+            nn.quantize(self, kind)
+            self.layer.weight_blocks = nn.Parameter(randn(16))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x) + self.layer.weight_blocks
+
+    def check(kind: str, blocks: bool) -> None:
+        model, x, path = OneOfManyNames(kind).eval(), randn(4, 256), tmp_path / "model.onnx"
+        export(model, x, path, verify=True, blocks=blocks)
+        assert (b"MatMulNBits" in path.read_bytes()) == (blocks and kind != "q4_K")
+        with no_grad():
+            wanted = model(x)
+            np.testing.assert_allclose(load(path)(x).numpy(), wanted.numpy(), atol=0.02 * wanted.abs().max().item())
+
+    check_each(check, [(kind, blocks) for kind in ("q8_0", "q4_0", "q4_K") for blocks in (False, True)])
+
+
 def test_what_cannot_be_written() -> None:
     for function, message in (
         (lambda x: x.lgamma(), "'lgamma' cannot be written"),

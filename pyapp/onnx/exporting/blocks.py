@@ -43,7 +43,17 @@ class _Blocks:
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self._tensors = tensors
         self._multiplied: set[str] = set()  # weights of products
+        self._names: dict[tuple[str, str], str] = {}  # by the weight and its part
         self.done: set[str] = set()
+
+    def _name(self, weight: str, part: str) -> str:
+        """The name of a part of a weight: WEIGHT_PART, with more of these lines where another tensor is called so."""
+        if (weight, part) not in self._names:
+            name = f"{weight}_{part}"
+            while name in self._tensors:
+                name += "_"
+            self._names[weight, part] = name
+        return self._names[weight, part]
 
     def _is_kept(self, name: str) -> bool:
         x = self._tensors.get(name)
@@ -83,20 +93,21 @@ class _Blocks:
         }  # fmt: skip
         more = node.inputs[2:]
         names = [graph.fresh("product")] if more else node.outputs
-        inputs = [node.inputs[0], f"{weight}_blocks", f"{weight}_scales"]
+        inputs = [node.inputs[0], self._name(weight, "blocks"), self._name(weight, "scales")]
         graph.add(Node("MatMulNBits", inputs, names, settings, node.op, MICROSOFT))
         if more:
             graph.add(Node("Add", [names[0], *more], node.outputs, {}, node.op))
 
     def _look_up(self, graph: Graph, node: Node) -> None:
         table, index = node.inputs
-        bits, codes = self._parts(table), f"{table}_blocks"
+        bits, codes = self._parts(table), self._name(table, "blocks")
         if table in self._multiplied:
             shape = np.array([self._tensors[table].shape[0], -1])
-            self._tensors[f"{table}_rows"] = Tensor.from_buffer(shape.tobytes(), (2,), "int64")
-            codes = graph.node("Reshape", [codes, f"{table}_rows"])
+            name = self._name(table, "rows")
+            self._tensors[name] = Tensor.from_buffer(shape.tobytes(), (2,), "int64")
+            codes = graph.node("Reshape", [codes, name])
         settings = {"bits": bits, "block_size": _BLOCK, "gather_axis": 0, "quantize_axis": 1}
-        inputs = [codes, index, f"{table}_scales"]
+        inputs = [codes, index, self._name(table, "scales")]
         graph.add(Node("GatherBlockQuantized", inputs, node.outputs, settings, node.op, MICROSOFT))
 
     def _parts(self, name: str) -> int:
@@ -116,6 +127,7 @@ class _Blocks:
             codes = np.concatenate([codes & np.uint8(15), codes >> np.uint8(4)], 1)
             codes = codes[:, ::2] | codes[:, 1::2] << np.uint8(4)
         shape = (rows, columns // _BLOCK, size) if name in self._multiplied else (rows, columns // _BLOCK * size)
-        self._tensors[f"{name}_blocks"] = Tensor.from_buffer(codes.tobytes(), shape, "uint8")
-        self._tensors[f"{name}_scales"] = Tensor.from_buffer(scales.tobytes(), (rows, columns // _BLOCK), "float32")
+        self._tensors[self._name(name, "blocks")] = Tensor.from_buffer(codes.tobytes(), shape, "uint8")
+        size_of_scales = (rows, columns // _BLOCK)
+        self._tensors[self._name(name, "scales")] = Tensor.from_buffer(scales.tobytes(), size_of_scales, "float32")
         return bits
