@@ -135,7 +135,7 @@ def _in_order(call: Any) -> Any:
     @functools.wraps(call)
     def like(*args: Any, **kwargs: Any) -> Any:
         x = args[0] if args else kwargs.get("input")
-        if not isinstance(x, Tensor) or x.strides == dense_layout(x.shape)[1]:
+        if not isinstance(x, Tensor) or not x.dense or x.strides == dense_layout(x.shape)[1]:
             return call(*args, **kwargs)
         kept = kept_strides(x.shape, x.strides) if kwargs.get("memory_format") in (None, preserve_format) else None
         made = call(*args, **kwargs)
