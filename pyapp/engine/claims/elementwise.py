@@ -290,7 +290,7 @@ def _turned(order: tuple[int, ...], shape: Shape, strides: Shape) -> tuple[Shape
 
 
 @lru_cache(4096)
-def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+def _way_back(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([order.index(d) for d in range(len(order))])
 
 
@@ -299,7 +299,7 @@ def _along(order: tuple[int, ...], compute: Any, a: Tensor, b: Tensor) -> Any:
     y = compute(*[make(x.storage, *_turned(order, x.shape, x.strides), x.dtype, x.offset) for x in (a, b)])
     if y is NotImplemented:
         return y
-    return make(y.storage, *_turned(_inverse(order), y.shape, y.strides), y.dtype, y.offset)
+    return make(y.storage, *_turned(_way_back(order), y.shape, y.strides), y.dtype, y.offset)
 
 
 def _claim_binary(name: str) -> None:
