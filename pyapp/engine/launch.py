@@ -461,9 +461,8 @@ class _Replay:
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """What runs in this thread is recorded. RuntimeError within another recording."""
-    if _thread.recorder is not None:
-        raise RuntimeError("capture: already capturing; captures do not nest")
+    """What runs in this thread is recorded. RuntimeError within another recording, unless that may be given up."""
+    stop_capture("already capturing; captures do not nest")
     use_pools(recorder.pools)
     _thread.recorder = recorder
     try:

@@ -125,18 +125,20 @@ def as_factory(function: Any) -> Any:
         made = made.to(device=more["device"]) if more.get("device") is not None else placed(made, args)
         return made.requires_grad_() if more.get("requires_grad") else made
 
-    return _in_order(call) if function.__name__.endswith("_like") else call
+    return _in_order(call, function) if function.__name__.endswith("_like") else call
 
 
-def _in_order(call: Any) -> Any:
+def _in_order(call: Any, plain: Any) -> Any:
     """Wraps a function that makes a tensor like its first argument: the dims have the order in memory that those of the
-    argument have, unless `memory_format` says another one."""
+    argument have, unless `memory_format` says another one. `plain`: the same for no arguments by name."""
 
     @functools.wraps(call)
     def like(*args: Any, **kwargs: Any) -> Any:
         x = args[0] if args else kwargs.get("input")
-        if not isinstance(x, Tensor) or x.strides == dense_layout(x.shape)[1]:
+        if not isinstance(x, Tensor) or not x.dense:
             return call(*args, **kwargs)
+        if x.strides == dense_layout(x.shape)[1]:
+            return call(*args, **kwargs) if kwargs else plain(*args)  # which is where x is
         kept = kept_strides(x.shape, x.strides) if kwargs.get("memory_format") in (None, preserve_format) else None
         made = call(*args, **kwargs)
         if kept is None or type(made) is not Tensor or made.dtype.is_quantized:

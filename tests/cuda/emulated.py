@@ -159,11 +159,11 @@ class EmulatedCard(cards.Card):
 
     def check(self) -> None:
         """AssertionError where a kernel has written outside a block of memory."""
-        for address, (nbytes, _) in list(self.blocks.items()):
+        for address, (nbytes, _) in self.blocks.copy().items():
             _check(address, nbytes)
 
     def _inside(self, address: int, nbytes: int) -> int:
-        blocks = list(self.blocks.items())  # a garbage collection may free some meanwhile
+        blocks = self.blocks.copy().items()  # a garbage collection may free some meanwhile
         assert any(at <= address and address + nbytes <= at + size for at, (size, _) in blocks)
         return address
 

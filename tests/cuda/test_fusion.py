@@ -118,6 +118,8 @@ def test_heads_are_normalized_in_one_launch(kind: Any) -> None:
     with pyapp.no_grad():
         _, names = launched(partial(normalized_heads, x, heads, q_norm, k_norm))
     assert "normalize_heads" not in names
+    with pyapp.no_grad(), pytest.raises(RuntimeError, match="invalid for input of size 396"):
+        normalized_heads(normal(3, 132), heads, q_norm, q_norm)  # not a whole number of heads
     emulated.check()
 
 
@@ -400,3 +402,30 @@ def test_what_is_not_quantised_next_stays_alone(change: dict[str, int]) -> None:
     assert names_of(fuse(first + record("quantize_rows", **second | FITTING | {"rows": rows}), 2)) == [
         "rms_norm_quantize_rows"
     ]
+
+
+ROWS = NORM | {"rows": 2}
+
+
+@pytest.mark.parametrize(
+    "change, fused",
+    [
+        ({}, True),
+        ({"y": ADDRESS * 6}, True),  # the residual itself
+        ({"y": ROWS["x"]}, True),
+        ({"b": ROWS["x"]}, True),
+        ({"x_stride": 1030}, True),
+        ({"x_stride": 1030, "y": ROWS["x"]}, False),  # other rows are still read there
+        ({"x_stride": 1030, "b": ROWS["x"]}, False),
+        ({"b": ROWS["weight"]}, False),
+        ({"y": ROWS["weight"] + 16}, False),
+        ({"b_period": 1024}, False),
+    ],
+)
+def test_a_sum_with_the_result_of_a_norm(change: dict[str, int], fused: bool) -> None:
+    count = 2 * ROWS["columns"]
+    norm = ROWS | {name: change[name] for name in change if name == "x_stride"}
+    second = dict(y=ADDRESS * 7, a=norm["y"], b=ADDRESS * 6, count=count, a_period=count, b_period=count)
+    second |= {name: change[name] for name in change if name != "x_stride"}
+    found = fuse(record("rms_norm_f32", **norm) + record("add_f32", **second), 2)
+    assert names_of(found) == (["rms_norm_add"] if fused else ["rms_norm_f32", "add_f32"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import capture, no_grad, ops
+from pyapp import Tensor, capture, no_grad, ops
 from pyapp.engine import storage
 
 
@@ -104,6 +104,21 @@ def test_a_refusal_is_no_singular_matrix() -> None:
 def test_captures_do_not_nest() -> None:
     with pytest.raises(RuntimeError, match="do not nest"):
         capture(lambda: capture(lambda: None))
+
+
+def test_a_capture_within_a_compiled_function_and_within_vmap() -> None:
+    """These run without a recording of their own."""
+
+    def doubled(x: Tensor) -> Tensor:
+        outputs: Tensor = capture(lambda: x * 2).outputs
+        return outputs + 1
+
+    values = pyapp.arange(16).float().reshape(8, 2)
+    assert pyapp.func.vmap(doubled)(values).tolist() == (values * 2 + 1).tolist()
+    compiled = pyapp.compile(doubled)
+    with pytest.warns(UserWarning, match="do not nest"):
+        found = [compiled(row) for row in values]
+    assert [row.tolist() for row in found] == (values * 2 + 1).tolist()
 
 
 def test_a_failing_replay_names_the_kernel() -> None:

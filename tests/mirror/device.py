@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import threading
 from typing import Any
 
 from pyapp.engine.claims.linear_algebra import FACTORS
@@ -31,6 +32,7 @@ class Mirror(Backend):
         self.kernels = set(HOST_KERNELS) - set(FACTORS)  # of which the CPU has those for small matrices alone
         self.blocks: dict[int, tuple[int, Any]] = {}  # real address: (bytes, the memory)
         self.sorted: list[int] = []
+        self.lock = threading.RLock()  # of these two; a collection of garbage may free a block at any time
         self.ran: list[str] = []  # the kernels that were run
 
     @property
@@ -42,22 +44,25 @@ class Mirror(Backend):
         memory = (ctypes.c_ubyte * (nbytes + SLACK + ALIGNMENT))()
         ctypes.memset(memory, 0xFF, len(memory))
         real = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
-        self.blocks[real] = (nbytes + SLACK, memory)
-        bisect.insort(self.sorted, real)
+        with self.lock:
+            self.blocks[real] = (nbytes + SLACK, memory)
+            bisect.insort(self.sorted, real)
         return HiddenAddress(real + DISTANCE)
 
     def free(self, address: HiddenAddress) -> None:
         real = address.value - DISTANCE
-        del self.blocks[real]
-        del self.sorted[self.sorted.index(real)]
+        with self.lock:
+            del self.blocks[real]
+            self.sorted.remove(real)
 
     def real(self, value: int, nbytes: int = 0) -> int:
         """The real address of the mirror's memory. AssertionError for an address outside the allocated blocks."""
         real = value - DISTANCE
-        at = bisect.bisect_right(self.sorted, real) - 1
-        assert at >= 0, f"{value:#x} is not an address of the mirror"
-        start = self.sorted[at]
-        assert real + nbytes <= start + self.blocks[start][0], f"{value:#x} lies outside every block of the mirror"
+        with self.lock:
+            at = bisect.bisect_right(self.sorted, real) - 1
+            assert at >= 0, f"{value:#x} is not an address of the mirror"
+            start = self.sorted[at]
+            assert real + nbytes <= start + self.blocks[start][0], f"{value:#x} lies outside every block of the mirror"
         return real
 
     def write(self, address: HiddenAddress, data: Any) -> None:

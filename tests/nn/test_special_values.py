@@ -190,3 +190,14 @@ def test_operands_of_two_dtypes_and_of_no_elements() -> None:
     assert F.cosine_similarity(pyapp.ones(3, dtype=pyapp.float64), integers, -1).item() == pytest.approx(1.0)
     assert pyapp.ldexp(tensor([1 + 2j]), tensor([1 + 1j])).item() == pytest.approx(-1.0173672 + 4.3548779j, rel=1e-6)
     assert zeros(1, 0).expand(3, 0).lt_(1).shape == (3, 0)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_offsets_of_norms_with_weights_of_16_bits(learns: bool) -> None:
+    """As in Gemma of transformers, 1 + weight is a float32: a bfloat16 near 1 has steps of 1/128."""
+    norm = nn.OffsetRMSNorm(4, 0.0)
+    norm.weight.data.copy_(tensor([0.001, -0.002, 0.0625, 0.3]))
+    norm.to("bfloat16")
+    factors = norm.weight.detach().float().numpy() + np.float32(1)
+    with pyapp.set_grad_enabled(learns):
+        np.testing.assert_allclose(norm(pyapp.ones(2, 4)).detach().numpy(), [factors] * 2, rtol=1e-6)

@@ -281,20 +281,25 @@ def _order_to_keep(x: Tensor, shape: Shape) -> tuple[int, ...] | None:
     return shapes.kept_order(shape, x.strides) if x.shape == shape else None
 
 
+@lru_cache(4096)
+def _turned(order: tuple[int, ...], shape: Shape, strides: Shape) -> tuple[Shape, Shape]:
+    """A layout with its dims in an order, after those of size one that it lacks."""
+    lacks = len(order) - len(shape)
+    shape, strides = (1,) * lacks + shape, (0,) * lacks + strides
+    return tuple([shape[d] for d in order]), tuple([strides[d] for d in order])
+
+
+@lru_cache(4096)
+def _way_back(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([order.index(d) for d in range(len(order))])
+
+
 def _along(order: tuple[int, ...], compute: Any, a: Tensor, b: Tensor) -> Any:
     """What `compute` gives for operands whose dims are in the order of memory, seen in their own order."""
-    n = len(order)
-    turned = []
-    for x in (a, b):
-        shape, strides = (1,) * (n - len(x.shape)) + x.shape, (0,) * (n - len(x.shape)) + x.strides
-        turned.append(
-            make(x.storage, tuple([shape[d] for d in order]), tuple([strides[d] for d in order]), x.dtype, x.offset)
-        )
-    y = compute(*turned)
+    y = compute(*[make(x.storage, *_turned(order, x.shape, x.strides), x.dtype, x.offset) for x in (a, b)])
     if y is NotImplemented:
         return y
-    back = [order.index(d) for d in range(n)]
-    return make(y.storage, tuple([y.shape[d] for d in back]), tuple([y.strides[d] for d in back]), y.dtype, y.offset)
+    return make(y.storage, *_turned(_way_back(order), y.shape, y.strides), y.dtype, y.offset)
 
 
 def _claim_binary(name: str) -> None:

@@ -103,8 +103,8 @@ def _normalized_heads(
 ) -> Any:
     if qkv.dtype is not _F32 or not _are_weights(qkv, query_weight, key_weight):
         return NotImplemented
-    size = qkv.shape[-1] // max(heads + 2 * kv_heads, 1)
-    if query_weight.dtype is not key_weight.dtype or not (query_weight.shape == key_weight.shape == (size,)):
+    size, rest = divmod(qkv.shape[-1], max(heads + 2 * kv_heads, 1))
+    if rest or query_weight.dtype is not key_weight.dtype or not query_weight.shape == key_weight.shape == (size,):
         return NotImplemented
     qkv, rows, columns, stride = rows_of(qkv)
     y = empty_contiguous(qkv.shape, _F32, qkv.device)

@@ -129,6 +129,8 @@ def _added(first: _Record, second: _Record) -> _Record | None:
     residual = second.b if second.a == first.y else second.a
     read = {first.x: _rows_bytes(first.rows, columns, first.x_stride), residual: 4 * count}
     read[first.weight] = columns * _weight_bytes(_norm_weight(first))
+    if len(read) < (2 if residual == first.x and first.x_stride == columns else 3):
+        return None  # what lies at one address has one size in `read`
     # The sum of a row is written where its residual, or the row itself, lies: these have been read by then.
     same = {residual} | ({first.x} if first.x_stride == columns else set())
     others = {at: size for at, size in read.items() if at != second.y or at not in same}

@@ -49,7 +49,12 @@ rms_norm_backward = fused_gradient(_rms_norm)
 @op(name="_offset_rms_norm")
 def offset_rms_norm(x: Tensor, weight: Tensor, offset: float, epsilon: float) -> Tensor:
     """x / sqrt(mean(x²) + epsilon) * (weight + offset) over the last dim."""
-    return _rms_norm(x, weight + offset, epsilon)
+    return _rms_norm(x, with_offset(weight, offset), epsilon)
+
+
+def with_offset(weight: Tensor, offset: float) -> Tensor:
+    """weight + offset, float32 for a weight of 16 bits: near 1 these have too few places for small weights."""
+    return (weight.to(float32) if is_half(weight) else weight) + offset
 
 
 @op(name="_normalized_heads")

@@ -82,7 +82,7 @@ class OffsetRMSNorm(_Norm):
         weight = self.get_parameter("weight")
         if not STATE.enabled and _has_kernel(input):
             return engine.offset_rms_norm(input, weight, self.offset, self.eps)
-        return ops.rms_norm(input, weight + self.offset, self.eps)
+        return ops.rms_norm(input, engine.with_offset(weight, self.offset), self.eps)
 
 
 def _has_kernel(x: Tensor) -> bool:
