@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -152,7 +153,7 @@ class Device:
                 )
             found = object.__new__(cls)
             found.type, found.index, found._backend = kind, at, None
-            _known[name] = found
+            found = _known.setdefault(name, found)  # another thread may have made it meanwhile
         return found
 
     @property
@@ -161,7 +162,9 @@ class Device:
         if _several and self.index is None and self.type in _chosen.indices:
             return Device(self.type, _chosen.indices[self.type]).backend
         if self._backend is None:
-            self._backend = _open(self)
+            with _opening:
+                if self._backend is None:
+                    self._backend = _open(self)
         return self._backend
 
     def __eq__(self, other: object) -> bool:
@@ -196,6 +199,7 @@ class Device:
 
 
 _known: dict[str, Device] = {}
+_opening = threading.RLock()  # a device is opened once, whichever threads use it first
 _registered: dict[str, Callable[[int | None], Backend]] = {}
 # The types that torch can name. Here, as there, most of them have no device.
 _TYPES = (
