@@ -65,7 +65,7 @@ class _NearNames:
         self._size = len(name)
 
     def __dir__(self) -> list[str]:
-        return [name for name in __dir__() if abs(len(name) - self._size) <= 2]
+        return [name for name in __dir__() if -2 <= len(name) - self._size <= 2]  # abs may be a tensor's here
 
 
 def _method(name: str) -> Any:
