@@ -134,9 +134,8 @@ class Op:
         self.claim_in_place: Callable[..., bool] | None = _CLAIMS_IN_PLACE.get(name) if ours else None
         self.autocast = rule_of(name) if ours else None  # how it runs in a region of autocast, where that changes it
         self.by_name: Kernel | None = None  # wrapper for calls with torch-only keywords
-        self.by_name_in_place: Callable[..., bool] | None = (
-            None  # the same into the first argument; False: not this one
-        )
+        # The same into the first argument; it returns False where it does not write.
+        self.by_name_in_place: Callable[..., bool] | None = None
         self.parameters: tuple[tuple[str, Any], ...] = ()
         self.module = module
         if not ours and name in RESERVED:

@@ -59,8 +59,8 @@ def export(
 
     Parameters keep their names; block-quantised weights become float32. With `blocks`, those in q8_0 and q4_0 of linear
     layers and embeddings stay as they are, for onnxruntime's MatMulNBits and GatherBlockQuantized: a weight W has the
-    tensors W_blocks and W_scales. What Python decides by the values of tensors is
-    decided as for the example. What is written in place becomes a new tensor. `opset_version`: 17 to 23, 20 by default.
+    tensors W_blocks and W_scales. What Python decides by the values of tensors is decided as for the example. What is
+    written in place becomes a new tensor. `opset_version`: 17 to 23, 20 by default.
     `external_data`: the tensors are in a file of their own, FILE.data; by default those of a model above 2 GB.
     `verify`: the file at this path is run beside the module, with the example and with sizes of 1 and far above the
     example's; where it gives other numbers, it is removed.

@@ -65,13 +65,12 @@ def write_onnx(
     config.json says. Batches and texts may have any size. Gives `files`, `size` in bytes and `task`.
 
     The inputs of model.onnx are input_ids, attention_mask and, where the model has types of tokens, token_type_ids (B,
-    T) int64, or pixel_values (B, 3, H, W) float32. A language model takes
-    position_ids (B, T) and past_key_values.0.key (B, KV, P, D), past_key_values.0.value … of P earlier tokens, 0 or
-    more, and attention_mask (B, P + T); it gives logits (B, T, V) and present.0.key (B, KV, P + T, D) …. Layers with
-    states take past_conv.0, past_ssm.0 or past_recurrent.0 …, zeros at the beginning, and give present_conv.0 …; where
-    no layer attends, attention_mask is (B, T), and there are no position_ids. A model that keeps something else takes
-    input_ids of whole texts alone. With "features" of a sentence-transformers' folder there is
-    sentence_embedding (B, D) beside last_hidden_state (B, T, D).
+    T) int64, or pixel_values (B, 3, H, W) float32. A language model takes position_ids (B, T) and past_key_values.0.key
+    (B, KV, P, D), past_key_values.0.value … of P earlier tokens, 0 or more, and attention_mask (B, P + T); it gives
+    logits (B, T, V) and present.0.key (B, KV, P + T, D) …. Layers with states take past_conv.0, past_ssm.0 or
+    past_recurrent.0 …, zeros at the beginning, and give present_conv.0 …; where no layer attends, attention_mask is (B,
+    T), and there are no position_ids. A model that keeps something else takes input_ids of whole texts alone. With
+    "features" of a sentence-transformers' folder there is sentence_embedding (B, D) beside last_hidden_state (B, T, D).
 
     "seq2seq-lm" and "speech-recognition" give encoder_model.onnx, of input_ids and attention_mask or of Whisper's
     input_features (B, mels, frames), and decoder_model_merged.onnx: of input_ids (B, T), encoder_hidden_states (B, S,

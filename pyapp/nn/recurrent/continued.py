@@ -30,9 +30,8 @@ def _role(step: Step) -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of earlier tokens, of one part of a layer. name: as transformers.js calls it after "past" and
-    "present", such as "_conv.0"; that of keys and values begins with "_key_values" and with nothing. sizes: of each
-    text; None where it is the number of tokens.
+    """A part of a layer's cache. name: what `past` and `present` add to theirs, ".0.key" or "_conv.0", as in
+    transformers.js. sizes: of each text; None where it is the number of tokens.
     """
 
     place: Place
@@ -46,10 +45,12 @@ class Kept:
 
     @property
     def past(self) -> str:
+        """The name of the input, past_key_values.0.key or past_conv.0."""
         return f"past_key_values{self.name}" if self.of_tokens else f"past{self.name}"
 
     @property
     def present(self) -> str:
+        """The name of the output, present.0.key or present_conv.0."""
         return f"present{self.name}"
 
 
