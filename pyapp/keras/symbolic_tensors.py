@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..engine import no_grad, ops
+from ..engine import Tensor, no_grad, ops
+from ..engine.device import get_default_device
 from ..engine.dtype import as_dtype
 from ..engine.lazy import np
 from ..train.floats import floatx
@@ -218,6 +219,8 @@ class Call:
         """The layer's output for the values of symbolic tensors, by their ids."""
 
         def value(leaf: Any) -> Any:
+            if isinstance(leaf, Tensor):  # a constant
+                return leaf.to(get_default_device())
             return values[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
 
         args, kwargs = map_structure(value, self.args), map_structure(value, self.kwargs)

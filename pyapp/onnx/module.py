@@ -7,7 +7,7 @@ from operator import attrgetter, is_
 from typing import Any
 
 from pyapp.engine import Tensor
-from pyapp.engine.device import as_device
+from pyapp.engine.device import as_device, cpu, get_default_device
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError, OptionError, shown
 from pyapp.formats.onnx_file import HINT, OnnxFile, ValueInfo
@@ -254,9 +254,9 @@ def load(file: AnySource, *, device: Any = None, external: Mapping[str, Any] | N
     """The model of an ONNX file: a path, bytes or a ByteSource.
 
     Tensors outside of the file are read from its folder, or from `external`: paths, bytes or sources by the names in
-    the file. On a `device`, constants and inputs are put there, too. FileFormatError: the file is damaged. ModelError:
-    it uses what pyapp cannot run; the error names the node.
+    the file. On a `device`, by default the default one, constants and inputs are put there, too. FileFormatError: the
+    file is damaged. ModelError: it uses what pyapp cannot run; the error names the node.
     """
-    place = None if device is None else as_device(device)
+    place = get_default_device() if device is None else as_device(device)
     with open_onnx(file, external) as opened:
-        return OnnxModule(opened, place)
+        return OnnxModule(opened, None if place is cpu else place)
