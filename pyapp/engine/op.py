@@ -455,11 +455,21 @@ def _flatten(args: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _with_own_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with Python's numbers in place of NumPy's, which count as those; kernels take no others."""
+    """The arguments with Python's numbers in place of NumPy's, which count as those, and of such as are of a class made
+    from them; kernels take no others."""
     if all(type(argument) in _OWN or isinstance(argument, Tensor) for argument in args):
         return args
-    found = tuple(a.item() if isinstance(a, np.generic) and type(a.item()) in _NUMBERS else a for a in args)
+    found = tuple(_own_number(argument) for argument in args)
     return found if any(a is not b for a, b in zip(found, args, strict=True)) else args
+
+
+def _own_number(value: Any) -> Any:
+    if type(value) in _OWN or isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.generic):
+        number = value.item()
+        return number if type(number) in _NUMBERS else value
+    return next((kind(value) for kind in (int, float, complex) if isinstance(value, kind)), value)
 
 
 def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
