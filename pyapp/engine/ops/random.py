@@ -330,7 +330,7 @@ def multinomial(
         with np.errstate(divide="ignore", over="ignore"):
             arrival = waiting / rows  # infinite for a weight of 0
         picked = _first_places(arrival, num_samples)
-    return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64)
+    return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64).to(weights.device)
 
 
 def _first_places(rows: Any, count: int) -> Any:
@@ -456,7 +456,7 @@ def randint_like(
     x: Tensor, low: int, high: int | None = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
     """Integers low .. high - 1 in the shape and dtype of x."""
-    return randint(low, high, x.shape, generator, dtype or x.dtype)
+    return randint(low, high, x.shape, generator, dtype or x.dtype, device=x.device)
 
 
 @method("bernoulli_")
