@@ -331,6 +331,12 @@ def _claim_binary(name: str) -> None:
             )  # fmt: skip
             return y
         whole_a, whole_b = a, b  # `a` and `b` lose dims below in which they are repeated
+        if shape == b.shape and not any(a.strides) and b.strides == dense_layout(shape)[1] and shape:
+            # One element, repeated, beside a dense tensor: as the gradient of a sum is.
+            count = dense_layout(shape)[0]
+            y = empty_contiguous(shape, _F32, a.device)
+            kernel.launch(count >> 10, y, a, b, count, 1, count or 1, 0, 0, 0.0)
+            return y
         if 0 in a.strides or 0 in b.strides:
             b_shape, a, b = b.shape, _without_repeats(a), _without_repeats(b)
             shape, count, a_walk, b_walk = _plan(shape, b_shape, name, a.shape, b.shape)
