@@ -17,7 +17,7 @@ from ..numpy_arrays import array_of, combine_at, tensor_of
 from ..op import op, primitive, view_op
 from ..operands import check_number, is_plain, unbroadcast
 from ..quant import check_not_transposed, copy_blocks
-from ..shape import broadcast_shapes, is_packed
+from ..shape import broadcast_shapes, dense_layout, is_packed
 from ..tensor import Tensor, empty_contiguous, make
 from ..user_errors import MISTAKES, describe, names_itself, tell
 from .create import fill_storage_with_zeros
@@ -306,9 +306,24 @@ def _part(x: Tensor, entries: Sequence[Any]) -> Tensor:
     return make(x.storage, shape, strides, x.dtype, x.offset + offset)
 
 
+def _are_alike(x: Tensor, source: Tensor) -> bool:
+    """Whether two tensors of the CPU are dense, of one shape and dtype, and share no memory."""
+    if x.dtype is not source.dtype or x.dtype.is_quantized or x.device is not cpu or source.device is not cpu:
+        return False
+    if x.shape != source.shape or len(x.shape) > 6 or x.storage.address == source.storage.address:
+        return False
+    strides = dense_layout(x.shape)[1]
+    return x.strides == strides and source.strides == strides
+
+
 @method()
 def copy_(x: Tensor, source: Any) -> Tensor:
     """Writes `source` (a tensor, array or number, broadcast) into x; into a block format, quantised."""
+    if type(source) is Tensor and type(x) is Tensor and _are_alike(x, source):
+        if not STATE.enabled or not (x._requires_grad or source._requires_grad):
+            copy_strided(x, source)
+            x.storage.version += 1
+            return x
     if tracked(x, source) and not x.dtype.is_quantized:  # blocks have no gradient
         return write_tracked(x, "copy_", lambda old: _put(old, source, Ellipsis), copy=False)
     check_writable(x, "copy_")
@@ -403,6 +418,12 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 @method()
 def zero_(x: Tensor) -> Tensor:
     """Writes zeros."""
+    if x.dtype is _dtype.float32 and type(x) is Tensor and not (STATE.enabled and x._requires_grad):
+        count, strides = dense_layout(x.shape)
+        if x.strides == strides:  # as gradients and buffers are
+            _FILL.launch(count >> 10, x, count, 0.0)
+            x.storage.version += 1
+            return x
     return fill_(x, 0)
 
 

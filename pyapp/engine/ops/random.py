@@ -11,15 +11,15 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
-from ..device import Device, cpu
+from ..device import Device, cpu, get_default_device
 from ..in_place import tracked
 from ..launch import KERNELS, Recorder, recorder, stop_capture
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..operands import common_dtype
 from ..shape import as_shape, broadcast_shapes, dense_layout
-from ..storage import Storage
-from ..tensor import Tensor, check_device, empty_contiguous, make
+from ..storage import CAPTURES, Storage
+from ..tensor import C_TYPES, Tensor, check_device, empty_contiguous, make
 from ..user_errors import describe
 from .dtype_limits import finfo, iinfo
 from .sorting import argsort
@@ -250,10 +250,28 @@ def randint(
         if not max(smallest, -(1 << 63)) <= number <= min(largest, (1 << 63) - 1):
             raise ValueError(f"randint: {number} is beyond the limits of {kind}")
     shape = as_shape((size,))
+    if kind is _dtype.int64 and device is None and high - low <= 1 << 48 and not CAPTURES.count:
+        count = dense_layout(shape)[0]
+        if count <= _FEW_DRAWN and get_default_device() is cpu:
+            return _finish(_few_integers(shape, count, low, high - low, generator), None, None, requires_grad)
     values = _integers(dense_layout(shape)[0], high - low, generator)
     if low:
         values += np.int64(low)
     return _finish(tensor_of(values.reshape(shape), kind), None, check_device(device), requires_grad)
+
+
+_FEW_DRAWN = 32  # integers that Python finds before NumPy has begun
+
+
+def _few_integers(shape: Any, count: int, low: int, choices: int, generator: Generator | None) -> Tensor:
+    """The integers of `_integers`, from `low` on, of the CPU."""
+    drawn = empty_contiguous((2 * count,))
+    (generator or default_generator).fill(_UNIFORM, drawn)
+    words = iter(drawn.tolist())
+    found = empty_contiguous(shape, _dtype.int64)
+    memory: Any = (C_TYPES[_dtype.int64] * count).from_address(found.address)
+    memory[:] = [int((next(words) * 2.0**-24 + first) * choices) + low for first in words]
+    return found
 
 
 _AT_ONCE = 1 << 16  # integers, whose intermediate numbers stay in cache; whole blocks of the generator
@@ -386,6 +404,17 @@ def _uniform_by_name(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return _uniform_in_place(x, *args, **{names.get(name, name): value for name, value in kwargs.items()})
 
 
+def _are_probabilities(x: Tensor) -> bool:
+    """Whether all elements lie between 0 and 1."""
+    count = x.numel()
+    if count <= _FEW_DRAWN and x.ndim == 1:
+        for value in x.tolist():
+            if not 0 <= value <= 1:
+                return False
+        return True
+    return 0 <= float(x.amin()) and float(x.amax()) <= 1
+
+
 @function(method=True)
 def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability that each element of x is, or `p`, else 0, in x's dtype. ValueError outside 0 .. 1."""
@@ -393,7 +422,7 @@ def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None 
         if not 0 <= p <= 1:
             raise ValueError(f"bernoulli: the probability {p} must lie between 0 and 1")
         return (rand(x.shape, generator=generator, device=x.device) < p).to(x.dtype)
-    if x.numel() and not (0 <= float(x.detach().amin()) and float(x.detach().amax()) <= 1):
+    if not _are_probabilities(x.detach()):
         raise ValueError(f"bernoulli: the probabilities in {describe(x)} must lie between 0 and 1")
     return (rand(x.shape, generator=generator, device=x.device) < x.detach()).to(x.dtype)
 
