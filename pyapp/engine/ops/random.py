@@ -5,6 +5,7 @@ platform.
 from __future__ import annotations
 
 import os
+from functools import cache
 from math import inf
 from operator import index
 from typing import Any
@@ -291,6 +292,7 @@ def _integers(count: int, choices: int, generator: Generator | None) -> Any:
     return (((bits[0] << np.uint64(32)) | bits[1]) % np.uint64(choices)).astype("int64")
 
 
+@cache
 def limits_of(kind: _dtype.DType) -> tuple[float, float]:
     """The smallest and the largest number of a dtype."""
     if kind is _dtype.bool_:
