@@ -5,8 +5,10 @@ platform.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from functools import cache
-from math import inf
+from itertools import accumulate
+from math import inf, log1p
 from operator import index
 from typing import Any
 
@@ -261,17 +263,27 @@ def randint(
     return _finish(tensor_of(values.reshape(shape), kind), None, check_device(device), requires_grad)
 
 
+_FEW_SAMPLES = 8
 _FEW_DRAWN = 32  # integers that Python finds before NumPy has begun
 
 
 def _few_integers(shape: Any, count: int, low: int, choices: int, generator: Generator | None) -> Tensor:
     """The integers of `_integers`, from `low` on, of the CPU."""
+    return _few_numbers(shape, [int(word * choices) + low for word in _few_words(count, generator)])
+
+
+def _few_words(count: int, generator: Generator | None) -> list[float]:
+    """`_words`, for numbers that Python computes with."""
     drawn = empty_contiguous((2 * count,))
     (generator or default_generator).fill(_UNIFORM, drawn)
-    words = iter(drawn.tolist())
+    words = iter((C_TYPES[_dtype.float32] * (2 * count)).from_address(drawn.address)[:])
+    return [next(words) * 2.0**-24 + first for first in words]
+
+
+def _few_numbers(shape: Any, numbers: list[int]) -> Tensor:
+    """These integers as an int64 tensor of the CPU."""
     found = empty_contiguous(shape, _dtype.int64)
-    memory: Any = (C_TYPES[_dtype.int64] * count).from_address(found.address)
-    memory[:] = [int((next(words) * 2.0**-24 + first) * choices) + low for first in words]
+    (C_TYPES[_dtype.int64] * len(numbers)).from_address(found.address)[:] = numbers
     return found
 
 
@@ -324,6 +336,13 @@ def multinomial(
     """Indices (int64) drawn by weight: (C,) → (num_samples,), (R, C) → (R, num_samples)."""
     if weights.ndim not in (1, 2) or not weights.dtype.is_floating_point:
         raise TypeError(f"multinomial: takes floating-point weights (C,) or (R, C), not {describe(weights)}")
+    if weights.numel() <= _FEW_DRAWN and (replacement or num_samples == 1) and 0 < num_samples <= _FEW_SAMPLES:
+        if (
+            weights.device is cpu
+            and not CAPTURES.count
+            and (found := _few_places(weights, num_samples, replacement, generator))
+        ):
+            return _few_numbers((*weights.shape[:-1], num_samples), found)
     rows = array_of(weights).astype("float64").reshape(-1, weights.shape[-1])
     totals = rows.sum(-1)
     if len(rows) and not (rows.size and rows.min() >= 0 and totals.min() > 0 and totals.max() < inf):
@@ -351,6 +370,29 @@ def multinomial(
             arrival = waiting / rows  # infinite for a weight of 0
         picked = _first_places(arrival, num_samples)
     return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64)
+
+
+def _few_places(weights: Tensor, count: int, replacement: bool, generator: Generator | None) -> list[int]:
+    """What multinomial draws of a few weights, found by Python before NumPy has begun; nothing where they are not
+    weights."""
+    values = weights.detach().tolist()
+    rows = [values] if weights.ndim == 1 else values
+    totals = [sum(row) for row in rows]
+    for row, total in zip(rows, totals, strict=True):
+        if not 0 < total < inf or min(row) < 0:
+            return []
+    picked = []
+    if not replacement:  # the first arrival of exponential races
+        words = iter(_few_words(weights.numel(), generator))
+        for row in rows:
+            arrivals = [max(-log1p(-next(words)), _SHORTEST) / weight if weight else inf for weight in row]
+            picked.append(arrivals.index(min(arrivals)))
+        return picked
+    words = iter(_few_words(len(rows) * count, generator))
+    for row, total in zip(rows, totals, strict=True):
+        mass = list(accumulate([weight / total for weight in row]))
+        picked += [min(bisect_right(mass, next(words)), len(row) - 1) for _ in range(count)]
+    return picked
 
 
 def _first_places(rows: Any, count: int) -> Any:
