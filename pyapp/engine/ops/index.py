@@ -319,13 +319,12 @@ def _are_alike(x: Tensor, source: Tensor) -> bool:
 @method()
 def copy_(x: Tensor, source: Any) -> Tensor:
     """Writes `source` (a tensor, array or number, broadcast) into x; into a block format, quantised."""
-    if type(source) is Tensor and type(x) is Tensor and _are_alike(x, source):
-        if not STATE.enabled or not (x._requires_grad or source._requires_grad):
-            copy_strided(x, source)
-            x.storage.version += 1
-            return x
     if tracked(x, source) and not x.dtype.is_quantized:  # blocks have no gradient
         return write_tracked(x, "copy_", lambda old: _put(old, source, Ellipsis), copy=False)
+    if type(source) is Tensor and type(x) is Tensor and _are_alike(x, source):
+        copy_strided(x, source)
+        x.storage.version += 1
+        return x
     check_writable(x, "copy_")
     if not isinstance(source, Tensor):
         return (
@@ -418,7 +417,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 @method()
 def zero_(x: Tensor) -> Tensor:
     """Writes zeros."""
-    if x.dtype is _dtype.float32 and type(x) is Tensor and not (STATE.enabled and x._requires_grad):
+    if x.dtype is _dtype.float32 and type(x) is Tensor and not tracked(x):
         count, strides = dense_layout(x.shape)
         if x.strides == strides:  # as gradients and buffers are
             _FILL.launch(count >> 10, x, count, 0.0)
