@@ -23,6 +23,7 @@ from ..user_errors import MISTAKES, describe, names_itself, tell
 from .create import fill_storage_with_zeros
 from .view import _alias, _no_blocks, copy_strided, expanded, place_back, reshape, strided_slice
 
+_ADD = KERNELS["add_f32"]
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
@@ -360,22 +361,14 @@ def _copy_blocks(x: Tensor, source: Tensor) -> None:
 
 
 @method("_accumulate")
+@names_itself
 def add_into(x: Tensor, other: Tensor) -> None:
     """x += other, for the same shape and dtype, without a temporary tensor."""
-    if is_plain(x) and is_plain(other):
-        count = x.numel()
-        KERNELS["add_f32"].launch(
-            count >> 10,
-            x,
-            x,
-            other,
-            count,
-            max(count, 1),
-            max(count, 1),
-            0,
-            0,
-            0.0,
-        )
+    count, strides = dense_layout(x.shape)
+    dense = x.dtype is other.dtype is _dtype.float32 and type(x) is type(other) is Tensor
+    if (dense and x.strides == other.strides == strides) or (is_plain(x) and is_plain(other)):
+        whole = count or 1
+        _ADD.launch(count >> 10, x, x, other, count, whole, whole, 0, 0, 0.0)
     else:
         copy_(x, x + other)
         return

@@ -47,7 +47,8 @@ def track(
         return
     with no_grad():
         kind = (running_mean if running_var is None else running_var).dtype  # type: ignore[union-attr]
-        mean, var = (x.detach().to(kind) for x in (mean, var))
+        if mean.dtype is not kind or var.dtype is not kind:
+            mean, var = mean.to(kind), var.to(kind)
         first, second = (
             own if own is not None and own.dtype is kind else new._row_major()
             for own, new in ((running_mean, mean), (running_var, var))
