@@ -58,7 +58,7 @@ class GridAttention(Module):
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = (ops.rope(part, table, interleaved=False) for part in (q, k))
         joined = ops.stack([q, k, v], 2).reshape(count, rows, columns, 3 * width)
-        return self.proj(self._within(joined), residual)
+        return self.proj(self._within(joined).to(x.dtype), residual)
 
     def _within(self, x: Tensor) -> Tensor:
         """[q, k, v] (B, rows, columns, 3 D) → (B, rows, columns, D). Windows of one size are computed together."""
