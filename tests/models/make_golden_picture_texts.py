@@ -30,6 +30,7 @@ transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 CLASSES = {
     "qwen2_vl": "Qwen2VL",
     "qwen2_5_vl": "Qwen2_5_VL",
+    "exaone4_5": "Exaone4_5_",
     "qwen3_vl": "Qwen3VL",
     "qwen3_vl_moe": "Qwen3VLMoe",
     "qwen3_5": "Qwen3_5",
@@ -177,7 +178,8 @@ def golden(name: str) -> dict[str, Any]:
     elif name in GRIDS:
         pictures = patches(pictures, plain=made.model_type == "paddleocr_vl")
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
-        more["mm_token_type_ids"] = (ids == IMAGE).long()
+        if made.model_type != "exaone4_5":  # whose text has plain positions
+            more["mm_token_type_ids"] = (ids == IMAGE).long()
     if name in TOGETHER:
         pictures, more = tiles_of(name, ids, high)
     alone = {key: value[:1] for key, value in more.items()} | {"pixel_values": pictures[: len(pictures) // count]}

@@ -117,6 +117,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "patch_size": 4, "window_size": 16, "fullatt_block_indexes": [1],
         },
     },
+    "exaone4_5": {
+        "model_type": "exaone4_5", "image_token_id": IMAGE, "video_token_id": 93, "text_config": _TEXT | {
+            "model_type": "exaone4", "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"],
+        },
+        "vision_config": {
+            "depth": 2, "hidden_size": 24, "out_hidden_size": 32, "num_heads": 2, "num_key_value_heads": 1,
+            "intermediate_size": 40, "patch_size": 4, "window_size": 16, "fullatt_block_indexes": [1],
+        },
+    },
     "qwen3_vl": {
         "model_type": "qwen3_vl", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
         "video_token_id": 93, "text_config": _QWEN | {"head_dim": 16, "num_hidden_layers": 3, "rope_parameters": {
@@ -369,6 +378,7 @@ GRIDS = dict.fromkeys(
     (
         "qwen2_vl",
         "qwen2_5_vl",
+        "exaone4_5",
         "qwen3_vl",
         "qwen3_vl_moe",
         "qwen3_5",

@@ -261,10 +261,12 @@ def test_hostile_configurations_are_refused(name: str) -> None:
                     changes.append({"vision_config": config["vision_config"] | {field: value}})
         changes.append({"text_config": config["text_config"] | {"use_bidirectional_attention": "all"}})
     elif name in GRIDS:
-        rotary = config["text_config"]["rope_parameters"]
-        for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):
+        rotary = config["text_config"].get("rope_parameters")
+        for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]) if rotary else ():
             rope = {"rope_parameters": rotary | {"mrope_section": value}}
             changes.append({"text_config": config["text_config"] | rope})
+        if "num_key_value_heads" in config["vision_config"]:
+            changes += [{"vision_config": config["vision_config"] | {"num_key_value_heads": n}} for n in (3, 0, "many")]
         for field in ("patch_size", "depth", "spatial_merge_size", "in_channels", "window_size"):
             for value in (10**12, "many", -1, 0, [1]):
                 if field in config["vision_config"] or (field != "window_size" and name != "paddleocr_vl"):
