@@ -443,6 +443,7 @@ MODEL_TYPES = {
     "vgg": "vgg",
     "vibevoice": "vibevoice",
     "vibevoice_asr": "vibevoice_asr",
+    "video_llava": "llava",
     "videomae": "videomae",
     "vilt": "vilt",
     "vipllava": "llava",
@@ -1103,5 +1104,6 @@ SEEING = {  # language models with pictures
     "qwen3_vl": "qwen2_vl",
     "qwen3_vl_moe": "qwen2_vl",
     "smolvlm": "idefics3",
+    "video_llava": "llava",
     "vipllava": "llava",
 }

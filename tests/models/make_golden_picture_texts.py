@@ -23,7 +23,8 @@ from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, T
 from tests.models.seeded import direction, picture, picture_weights, rounded, shown
 from tests.models.seeded_folders import along, configuration, load_seeded
 
-DRAWING = ("model.vqmodel.", "model.generation_")  # Janus's part that draws
+# Janus's part that draws, Video-LLaVA's that sees videos.
+APART = ("model.vqmodel.", "model.generation_", "model.video_tower.", "video_tower.")
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # of norms of batches
 # Which Llama 4 of transformers 5.24 reads, and nothing sets.
 transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
@@ -61,6 +62,7 @@ CLASSES = {
     "glm4v_moe": "Glm4vMoe",
     "glm46v": "Glm46V",
     "vipllava": "VipLlava",
+    "video_llava": "VideoLlava",
     "fast_vlm": "FastVlm",
     "kosmos-2": "Kosmos2",
     "janus": "Janus",
@@ -196,7 +198,7 @@ def by_files(
         folder = Path(place)
         model, stored = load_seeded(kind(made), weights, lambda key: not key.endswith(BUFFERS), folder)
         stored = {
-            key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(DRAWING)
+            key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(APART)
         }
         model.requires_grad_(True)
         for module in model.modules():  # the token of padding also stands for pictures, in Gemma 4

@@ -64,6 +64,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "vision_feature_layer": [-1, 1], "vision_feature_select_strategy": "full",
         "projector_hidden_act": "relu", "multimodal_projector_bias": False,
     },
+    "video_llava": {
+        "model_type": "video_llava", "text_config": _LLAMA, "image_token_index": IMAGE, "video_token_index": 91,
+        "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
+    },
     "kosmos2": {
         "model_type": "kosmos-2", "latent_query_num": 5, "image_token_id": IMAGE,
         "text_config": {
