@@ -348,6 +348,7 @@ MODEL_TYPES = {
     "pocket_tts": "pocket_tts",
     "pocket_tts_audio_tokenizer": "pocket_tts_audio_tokenizer",
     "poolformer": "poolformer",
+    "prompt_depth_anything": "depth_anything",
     "prophetnet": "prophetnet",
     "pvt": "pvt",
     "pvt_v2": "pvt_v2",

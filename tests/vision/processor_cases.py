@@ -103,6 +103,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama4": ("Llama4", {"size": square(14), "max_patches": 6}),
     "mllama": ("Mllama", {"size": square(14), "max_image_tiles": 4}),
     "dpt": ("DPT", {"size": {"height": 23, "width": 38}, "ensure_multiple_of": 4}),
+    "prompt_depth": ("PromptDepthAnything", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),
     "dpt_scaled": ("DPT", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),
     "zoedepth": ("ZoeDepth", {"size": square(24), "ensure_multiple_of": 4, "do_pad": True}),
     "glpn": ("GLPN", {"size_divisor": 8}),
