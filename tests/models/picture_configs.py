@@ -403,6 +403,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "chinese_clip": {
         "model_type": "chinese_clip", "projection_dim": 10, "text_config": _WORDS, "vision_config": _SIZES,
     },
+    "dual_encoder": {
+        "model_type": "vision-text-dual-encoder", "projection_dim": 10, "vision_config": {"model_type": "vit", **_SIZES},
+        "text_config": _WORDS | {"model_type": "bert"},
+    },
+    "dual_encoder_clip": {
+        "model_type": "vision-text-dual-encoder", "projection_dim": 10,
+        "vision_config": {"model_type": "clip_vision_model", **_SIZES},
+        "text_config": _WORDS | {"model_type": "roberta", "pad_token_id": 1},
+    },
     "altclip": {
         "model_type": "altclip", "projection_dim": 10, "vision_config": _SIZES,
         "text_config": _WORDS | {"pad_token_id": 1, "project_dim": 14},
