@@ -1,7 +1,7 @@
 """LLaVA (Liu et al. 2023, arXiv 2304.08485 and 2310.03744): what CLIP's tower sees, projected by two layers, stands
 before a language model such as Llama. Pixtral 12B (Agrawal et al. 2024, arXiv 2410.07073) has this form, with a tower
 for pictures of any size. ViP-LLaVA (Cai et al. 2024, arXiv 2312.00784) projects what several of the tower's layers see,
-after a norm. Video-LLaVA (Lin et al. 2023, arXiv 2311.10122) is read for pictures, which have a tower of their own there.
+after a norm. Video-LLaVA (Lin et al. 2023, arXiv 2311.10122) is read for pictures, which have a tower of their own.
 """
 
 from __future__ import annotations

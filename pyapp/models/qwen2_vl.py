@@ -7,8 +7,8 @@ Qwen2.5's tower has RMS norms, gated layers and, in most layers, attention withi
 too, and what some of its layers see is added after the first layers of the text (Meng et al. 2024, arXiv 2406.04334);
 in Qwen3.5 nothing is added.
 
-EXAONE 4.5 (LG AI Research 2026) has Qwen2.5's tower with fewer heads of keys and values, before EXAONE 4, whose text has
-plain positions.
+EXAONE 4.5 (LG AI Research 2026) has Qwen2.5's tower with fewer heads of keys and values, before EXAONE 4, whose text
+has plain positions.
 """
 
 from __future__ import annotations

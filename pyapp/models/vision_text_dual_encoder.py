@@ -1,5 +1,5 @@
-"""An encoder of pictures and an encoder of texts that were trained for other tasks, with projections into a common space
-(Zhai et al. 2021, arXiv 2111.07991): CLIP of other languages.
+"""An encoder of pictures and an encoder of texts that were trained for other tasks, with projections into a common
+space (Zhai et al. 2021, arXiv 2111.07991): CLIP of other languages.
 
 The two parts are other architectures, which config.json names. Parameters have the names of Hugging Face's files.
 """

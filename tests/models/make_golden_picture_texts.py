@@ -32,6 +32,7 @@ CLASSES = {
     "qwen2_vl": "Qwen2VL",
     "qwen2_5_vl": "Qwen2_5_VL",
     "exaone4_5": "Exaone4_5_",
+    "fuyu": "Fuyu",
     "qwen3_vl": "Qwen3VL",
     "qwen3_vl_moe": "Qwen3VLMoe",
     "qwen3_5": "Qwen3_5",
@@ -137,7 +138,8 @@ def tiles_of(name: str, ids: Any, side: int) -> tuple[Any, dict[str, Any]]:
 
 def golden(name: str) -> dict[str, Any]:
     made = configuration(CONFIGS[name])
-    kind = getattr(transformers, CLASSES[made.model_type] + "ForConditionalGeneration")
+    end = "ForCausalLM" if made.model_type == "fuyu" else "ForConditionalGeneration"
+    kind = getattr(transformers, CLASSES[made.model_type] + end)
     rows, count = tokens(name, vectors(name))
     ids = torch.tensor(rows)
     if name in GRIDS:
@@ -177,6 +179,8 @@ def golden(name: str) -> dict[str, Any]:
         places = torch.meshgrid(torch.arange(columns), torch.arange(rows_of), indexing="xy")
         more["image_position_ids"] = torch.stack(places, -1).reshape(1, -1, 2).expand(count, -1, 2)
         more["mm_token_type_ids"] = (ids == IMAGE).long()
+    elif name == "fuyu":
+        pictures = pictures.unfold(2, 8, 8).unfold(3, 8, 8).permute(0, 2, 3, 4, 5, 1).reshape(count, -1, 192)
     elif name in GRIDS:
         pictures = patches(pictures, plain=made.model_type == "paddleocr_vl")
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)

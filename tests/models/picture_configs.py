@@ -404,7 +404,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "chinese_clip", "projection_dim": 10, "text_config": _WORDS, "vision_config": _SIZES,
     },
     "dual_encoder": {
-        "model_type": "vision-text-dual-encoder", "projection_dim": 10, "vision_config": {"model_type": "vit", **_SIZES},
+        "model_type": "vision-text-dual-encoder", "projection_dim": 10,
+        "vision_config": {"model_type": "vit", **_SIZES},
         "text_config": _WORDS | {"model_type": "bert"},
     },
     "dual_encoder_clip": {

@@ -121,6 +121,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "patch_size": 4, "window_size": 16, "fullatt_block_indexes": [1],
         },
     },
+    "fuyu": {
+        "model_type": "fuyu", "image_token_id": IMAGE, "patch_size": 8,
+        "text_config": _TEXT | {"model_type": "persimmon", "rope_parameters": {
+            "rope_type": "default", "rope_theta": 25000.0, "partial_rotary_factor": 0.5,
+        }},
+    },
     "exaone4_5": {
         "model_type": "exaone4_5", "image_token_id": IMAGE, "video_token_id": 93, "text_config": _TEXT | {
             "model_type": "exaone4", "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"],
@@ -383,6 +389,7 @@ GRIDS = dict.fromkeys(
         "qwen2_vl",
         "qwen2_5_vl",
         "exaone4_5",
+        "fuyu",
         "qwen3_vl",
         "qwen3_vl_moe",
         "qwen3_5",
