@@ -232,8 +232,8 @@ class Convolution(Module):
 
     def forward(self, x: Tensor, residual: Tensor, own: Tensor) -> Tensor:
         """x and residual (B, T, D), own (B, T, 1), 0 for padding → (B, T, D)."""
-        y = self.conv(x.transpose(1, 2).contiguous()).transpose(1, 2) * own
-        return self.LayerNorm(residual + self.activation(y)) * own
+        y = self.conv(x.transpose(1, 2).contiguous()).transpose(1, 2) * own.to(x.dtype)
+        return self.LayerNorm(residual + self.activation(y)) * own.to(x.dtype)
 
 
 class Embeddings(Module):
@@ -258,7 +258,7 @@ class Embeddings(Module):
             x = x + self.token_type_embeddings(types)
         if self.embed_proj is not None:
             x = self.embed_proj(x)
-        return self.LayerNorm(x) * own
+        return self.LayerNorm(x) * own.to(x.dtype)
 
 
 class Layers(Module):

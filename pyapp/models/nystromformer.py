@@ -106,7 +106,7 @@ class LandmarkAttention(SelfAttention):
 
 def _inverse(x: Tensor) -> Tensor:
     """The pseudo-inverse (B, H, L, L) of attention's probabilities, nearly, by iteration (Razavi et al. 2014)."""
-    unit = ops.eye(x.shape[-1], device=x.device)
+    unit = ops.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     y = x.transpose(2, 3) / x.sum(2).amax()
     for _ in range(STEPS):
         z = x @ y
