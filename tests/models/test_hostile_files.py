@@ -104,6 +104,16 @@ def test_numbers_of_language_models_have_limits(name: str) -> None:
                 LlamaConfig.from_dict({**LLAMA, name: value})
 
 
+@pytest.mark.parametrize("name", ["d_ff", "d_kv", "num_heads", "vocab_size", "num_layers", "num_decoder_layers"])
+def test_numbers_of_other_names_have_limits_by_their_ends(name: str) -> None:
+    """T5 has names of its own for what Llama has."""
+    small = {"vocab_size": 100, "d_model": 16, "d_kv": 4, "d_ff": 32, "num_layers": 1, "num_heads": 4}
+    assert T5Config.from_dict({**small, name: 5})
+    for value in (-1, 0, 1 << 30, 10**12):
+        with pytest.raises(ModelError, match=f"{name} is {value}, expected a whole number from 1 to"):
+            T5Config.from_dict({**small, name: value})
+
+
 def test_positions_have_a_limit() -> None:
     with pytest.raises(ModelError, match="positions"):
         LlamaConfig.from_dict({**LLAMA, "dim": 1 << 16, "n_heads": 1, "n_kv_heads": 1, "max_seq_len": 1 << 20})
