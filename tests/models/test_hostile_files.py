@@ -16,6 +16,7 @@ from pyapp.formats.llama2c import LIMITS
 from pyapp.models import load_speech_model
 from pyapp.models.llama2c import Config as LlamaConfig
 from pyapp.models.llama2c import Llama2c
+from pyapp.models.loading.t5_config import T5Config
 from pyapp.models.whisper.files import HUGGING_FACE_CONFIG, config_from_hugging_face, read_json_file
 from tests.hostile import VALUES, damaged_texts, hostile_documents, peak_memory, survives, written
 from tests.models.test_whisper_files import documents, write_folder
