@@ -12,6 +12,7 @@ import sys
 from math import inf
 from typing import Any
 
+from .budget import BUDGETS, current
 from .device import Backend, Device, HiddenAddress, cpu
 from .native import IN_BROWSER
 from .thread_local import ThreadLocal, Users
@@ -269,6 +270,8 @@ class Storage:
             self.blocks = blocks
         else:
             capacity = _capacity(nbytes)
+            if BUDGETS.count and device is cpu and pool.limit != inf and (budget := current()) is not None:
+                pool = budget.over(pool)
             self.address = pool.take(capacity)
             self.capacity = capacity
         self.nbytes = nbytes

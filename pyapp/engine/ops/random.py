@@ -456,7 +456,7 @@ def _are_probabilities(x: Tensor) -> bool:
             if not 0 <= value <= 1:
                 return False
         return True
-    return 0 <= float(x.amin()) and float(x.amax()) <= 1
+    return not count or (0 <= float(x.amin()) and float(x.amax()) <= 1)
 
 
 @function(method=True)
