@@ -469,7 +469,8 @@ def _own_number(value: Any) -> Any:
     if isinstance(value, np.generic):
         number = value.item()
         return number if type(number) in _NUMBERS else value
-    return next((kind(value) for kind in (int, float, complex) if isinstance(value, kind)), value)
+    plain: tuple[Any, ...] = (int, float, complex)
+    return next((kind(value) for kind in plain if isinstance(value, kind)), value)
 
 
 def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
