@@ -7,9 +7,8 @@ what other libraries are about to take.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from .native import IN_BROWSER
@@ -30,7 +29,7 @@ class Budget:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.used = limit, 0
-        self.pools: dict[Any, BudgetPool] = {}
+        self.pools: dict[Any, BudgetPool] = {}  # by the pools that they take from
 
     def check(self, nbytes: int) -> None:
         """OverBudget where there is no room for so many bytes more."""
@@ -76,18 +75,24 @@ def current() -> Budget | None:
     return _current.budget if BUDGETS.count else None
 
 
-@contextmanager
-def within(budget: Budget) -> Iterator[None]:
-    """This thread's new tensors count against the budget."""
-    before, _current.budget = _current.budget, budget
-    BUDGETS.add(1)
-    try:
-        yield
-    finally:
+class within:
+    """A context in which this thread's new tensors count against the budget."""
+
+    __slots__ = ("before", "budget")
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+
+    def __enter__(self) -> None:
+        self.before, _current.budget = _current.budget, self.budget
+        BUDGETS.add(1)
+
+    def __exit__(self, *_: object) -> None:
         BUDGETS.add(-1)
-        _current.budget = before
+        _current.budget = self.before
 
 
+@functools.cache
 def half_of_memory() -> int:
     """Half of the machine's memory in bytes; in the browser 2 GiB."""
     if IN_BROWSER:

@@ -263,7 +263,7 @@ class Storage:
         # Until there is memory to give back, for __del__.
         self.blocks: list[Any] | None = None  # where a small block goes back to
         self.capacity = 0
-        pool = default_pool if device is cpu and not CAPTURES.count else _pool_of(device)
+        pool: Any = default_pool if device is cpu and not CAPTURES.count else _pool_of(device)
         if 0 < nbytes <= SMALL:
             blocks = pool.small[(nbytes + 63) >> 6]
             self.address = blocks.pop() if blocks else pool.take((nbytes + 63) & ~63)

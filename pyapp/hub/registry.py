@@ -131,8 +131,8 @@ def embedded_path(file: ModelFile) -> Path | None:
     if sha256(data).hexdigest() != file.sha256:
         raise DownloadError("the file is damaged, or of another version", where=file.path, hint="Reload the page")
     installed.parent.mkdir(parents=True, exist_ok=True)
-    with open_sink(installed) as file:  # an interruption must not leave a half, which would be taken for the file
-        file.write(data)
+    with open_sink(installed) as sink:  # an interruption must not leave a half, which would be taken for the file
+        sink.write(data)
     return installed
 
 
