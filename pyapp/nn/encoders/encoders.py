@@ -552,7 +552,7 @@ class ActivatedChoiceHead(Chooser):
         super().__init__(name, encoder)
         width = encoder.config.hidden_size
         self.layer, inner = layer, layer.rpartition(".")[2]
-        place = self
+        place: Module = self
         if inner != layer:
             place = Module()
             self.add_module(layer.rpartition(".")[0], place)
