@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
@@ -190,7 +190,7 @@ class Pix2Struct(ImageProcessor):
 class Pixtral(Patches):
     """Pictures become no larger, but for the rest of a patch."""
 
-    SIZES = (LONG_SIDE, BOTH_SIDES)
+    SIZES: ClassVar[tuple[set[str], ...]] = (LONG_SIDE, BOTH_SIDES)
 
     @classmethod
     def _renewed(cls, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> Mapping[str, Any]:
