@@ -761,7 +761,8 @@ def backward(
     roots = _several(tensors)
     weights = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
     delivery = _Delivery(weights)
-    deliver, only, wanted = delivery.accumulate, None, None
+    deliver: Callable[[Edge, Tensor], None] = delivery.accumulate
+    only, wanted = None, None
     if inputs is not None:
         only = _several(inputs)
         wanted = {id(edge_of(t)): (t if isinstance(t, Tensor) else t.leaf()) for t in only}
