@@ -296,6 +296,7 @@ class Node:
         self.edges = ()
 
 
+_OWN_GRADIENTS = Node.gradients  # what profiling.py replaces while it listens
 Edge = Node | Tensor
 
 
@@ -589,7 +590,7 @@ def _walk(
     around = EXTENSIONS.begin_pass(ends, order, needed) if grouped else None
     sums, slices, own, leaves = pending.sums, pending.slices, pending.own, pending.leaves
     # Most nodes of most passes need nothing but their op's vjp: for these the loop makes no calls of its own.
-    plain = wanted is None and not create_graph and not ANOMALY.on
+    plain = wanted is None and not create_graph and not ANOMALY.on and Node.gradients is _OWN_GRADIENTS
     left = 0  # nodes that serve later passes
     del ends
     while order:
