@@ -296,6 +296,7 @@ class Node:
         self.edges = ()
 
 
+_OWN_GRADIENTS = Node.gradients  # what profiling.py replaces while it listens
 Edge = Node | Tensor
 
 
@@ -589,7 +590,7 @@ def _walk(
     around = EXTENSIONS.begin_pass(ends, order, needed) if grouped else None
     sums, slices, own, leaves = pending.sums, pending.slices, pending.own, pending.leaves
     # Most nodes of most passes need nothing but their op's vjp: for these the loop makes no calls of its own.
-    plain = wanted is None and not create_graph and not ANOMALY.on
+    plain = wanted is None and not create_graph and not ANOMALY.on and Node.gradients is _OWN_GRADIENTS
     left = 0  # nodes that serve later passes
     del ends
     while order:
@@ -761,7 +762,8 @@ def backward(
     roots = _several(tensors)
     weights = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
     delivery = _Delivery(weights)
-    deliver, only, wanted = delivery.accumulate, None, None
+    deliver: Callable[[Edge, Tensor], None] = delivery.accumulate
+    only, wanted = None, None
     if inputs is not None:
         only = _several(inputs)
         wanted = {id(edge_of(t)): (t if isinstance(t, Tensor) else t.leaf()) for t in only}
