@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyapp.engine.budget import Budget, current, half_of_memory
 
-LOOP_LIMIT = 100_000  # steps of all loops of a run
+LOOP_LIMIT = 1_000_000  # steps of all loops of a run
 
 
 class RunBudget(Budget):
