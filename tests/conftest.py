@@ -16,9 +16,9 @@ from tests.together import examples, spread
 # libraries) is not even imported there.
 NATIVE = re.compile(r"^pytestmark = .*\bnative_only\b", re.MULTILINE)
 # In a browser, of a test's cases as many at most: the Python is the same there, and each case has run natively. What
-# differs are the kernels, the tokenizers, and threads: their tests keep every case.
+# differs are the kernels, sizes in files, the tokenizers, and threads: their tests keep every case.
 CASES_IN_BROWSER = 4
-WHOLE_IN_BROWSER = re.compile(r"tests/(engine|mirror|nn|pool|webgpu)/|tests/text/test_tokenizer")
+WHOLE_IN_BROWSER = re.compile(r"tests/(engine|formats|mirror|nn|pool|webgpu)/|tests/text/test_tokenizer")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
