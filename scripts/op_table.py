@@ -146,7 +146,7 @@ def call_of(op: Op) -> str | None:
             operator.attrgetter(place.removeprefix("pyapp."))(pyapp) if "." in place else pyapp, name, None
         )
         if callable(function) and not isinstance(function, type):
-            known = function.host or function.definition if isinstance(function, Op) else function
+            known: Any = function.host or function.definition if isinstance(function, Op) else function
             parameters = inspect.signature(known).parameters.values()
             plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
             return f"{place}.{name}{inspect.Signature(plain)}"
