@@ -378,7 +378,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 # Some may choose other experts, and small ones of Gemma 4 have larger errors.
-QUANTISED = tuple(name for name in CONFIGS if not name.endswith(("_moe", "46v")) and "gemma4" not in name)
+QUANTISED = tuple(
+    name for name in CONFIGS
+    if not name.endswith(("_moe", "46v", "video_llava", "exaone4_5")) and "gemma4" not in name
+)  # fmt: skip
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
     "internvl_large", "blip2", "paligemma2", "mllama",
