@@ -33,7 +33,7 @@ from . import (
     tree,
     utils,
 )
-from .core import Layer, Operation
+from .core import Layer
 from .dtype_policies import DTypePolicy, FloatDTypePolicy
 from .graph_functions import Function
 from .initializers import Initializer
@@ -41,6 +41,7 @@ from .losses import Loss
 from .metrics import Metric
 from .models import Functional, Model, Sequential
 from .not_there import NOT_THERE, NotThereError
+from .operations import Operation
 from .optimizers import Optimizer
 from .quantizers import Quantizer
 from .regularizers import Regularizer

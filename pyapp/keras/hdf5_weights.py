@@ -20,9 +20,10 @@ from ..engine.lazy import np
 from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
 from ..train.names import snake_case
-from .core import Layer, ModuleLayer
+from .core import Layer
 from .layers import RNN, TextVectorization
 from .optimizers import LossScaleOptimizer
+from .other_layers import ModuleLayer
 
 if TYPE_CHECKING:
     from .models import Model

@@ -1,7 +1,8 @@
 """Layers by Keras' names. Images and sequences have their channels last."""
 
 # ruff: noqa: F401, F403, F405
-from ..core import InputLayer, Layer
+from ..core import Layer
+from ..other_layers import InputLayer
 from ..registered import deserialize_keras_object as deserialize
 from ..registered import serialize_keras_object as serialize
 from ..symbolic_tensors import Input, InputSpec
