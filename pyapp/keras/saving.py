@@ -24,6 +24,7 @@ from ..formats.sink import open_sink
 from . import losses, optimizers
 from .archives import is_archive, is_hdf5, load_archive, load_hdf5_weights, save_archive
 from .core import Layer
+from .file_editor import KerasFileEditor as KerasFileEditor
 from .hdf5_models import load_hdf5_model, save_hdf5_model
 from .hdf5_weights import has_hdf5, number_of_steps, scaling_of, write_weights
 from .keras_configs import Reading, call_with_zeros, describe
