@@ -319,7 +319,9 @@ class Ftrl(Optimizer):
             update_elements(weight, (grad, *kept.values()), _FTRL, numbers)
             return
         total, linear = kept.values()  # both of the shape of the weight
-        new, _, new_total, new_linear = _ftrl(weight, grad, total, linear, *numbers, power=-self.learning_rate_power)
+        assert isinstance(numbers, tuple)
+        power = -self.learning_rate_power
+        new, _, new_total, new_linear = _ftrl(weight, grad, total, linear, *numbers, power=power)
         weight.copy_(new)
         total.copy_(new_total)
         linear.copy_(new_linear)
@@ -332,7 +334,7 @@ class Ftrl(Optimizer):
 
 def _ftrl(
     w: Any, g: Any, total: Any, linear: Any, keep: Any, rate: Any, most: Any, least: Any, l2: Any, shrinkage: Any,
-    power: float = 0.5,
+    *, power: float = 0.5,
 ) -> Any:  # fmt: skip
     def raised(x: Any) -> Any:
         return x.sqrt() if power == 0.5 else x.pow(power)
