@@ -33,14 +33,15 @@ from . import (
     tree,
     utils,
 )
-from .core import Layer, Operation
+from .core import Layer
 from .dtype_policies import DTypePolicy, FloatDTypePolicy
 from .graph_functions import Function
 from .initializers import Initializer
 from .losses import Loss
 from .metrics import Metric
 from .models import Functional, Model, Sequential
-from .not_there import NOT_THERE, NotThereError
+from .not_there import lacking
+from .operations import Operation
 from .optimizers import Optimizer
 from .quantizers import Quantizer
 from .regularizers import Regularizer
@@ -70,9 +71,7 @@ def __getattr__(name: str) -> Any:
     """Modules that are imported on first use. NotThereError for parts of Keras that are not there."""
     if name in _LATE:
         return importlib.import_module(f".{name}", __name__)
-    if name in NOT_THERE:
-        raise NotThereError(f"keras.{name} is not there: {NOT_THERE[name]}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise lacking(__name__, name)
 
 
 def version() -> str:

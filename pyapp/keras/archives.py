@@ -51,6 +51,14 @@ def save_archive(model: Any, filepath: str | Path) -> None:
         archive.writestr(_WEIGHTS, weights)
 
 
+def describing_parts(filepath: str | Path) -> tuple[dict[str, Any], dict[str, Any], bytes]:
+    """(config.json, metadata.json, the HDF5 file with the weights) of a `.keras` file, from which no model is made.
+    FileFormatError for a damaged or hostile file."""
+    where = os.fspath(filepath)
+    with _opened(where) as archive:
+        return _json(archive, _CONFIG, where), _json(archive, _METADATA, where), _member(archive, _WEIGHTS, where)
+
+
 def load_archive(filepath: str | Path, compile: bool = True, safe_mode: bool = True) -> Any:
     """The model of a `.keras` file of Keras 3. FileFormatError for a damaged or hostile file."""
     where = os.fspath(filepath)

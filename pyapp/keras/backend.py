@@ -17,7 +17,7 @@ from .config import (
     set_floatx,
     set_image_data_format,
 )
-from .core import clear_session
+from .settings import clear_session
 from .symbolic_tensors import KerasTensor
 
 __all__ = [

@@ -8,8 +8,9 @@ from typing import Any
 
 from ..engine import Tensor
 from ..engine.lazy import np
-from .core import InputLayer, Layer
+from .core import Layer
 from .masking import mask_of, set_mask
+from .other_layers import InputLayer
 from .structures import flatten, map_structure
 from .symbolic_tensors import Call, KerasTensor
 

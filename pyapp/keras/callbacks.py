@@ -25,26 +25,108 @@ from ..train.callbacks import (
     TerminateOnNaN,
 )
 from ..train.callbacks import CallbackList as Listeners
+from ..train.progress import ProgressBar, say
+from .not_there import lacking
 from .structures import flatten
 
 __all__ = [
     "BackupAndRestore", "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",
-    "LearningRateScheduler", "ModelCheckpoint", "ReduceLROnPlateau", "RemoteMonitor", "SwapEMAWeights", "TensorBoard",
-    "TerminateOnNaN",
+    "LearningRateScheduler", "ModelCheckpoint", "ProgbarLogger", "ReduceLROnPlateau", "RemoteMonitor",
+    "SwapEMAWeights", "TensorBoard", "TerminateOnNaN",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """The error for names that are not there, which says what to use instead of those of Keras."""
+    raise lacking(__name__, name)
+
+
+class ProgbarLogger(Callback):
+    """Prints how far a pass over the data is, with the numbers of its logs, as `fit`, `evaluate` and `predict` do by
+    themselves: for loops of one's own, whose `params` have "verbose", "epochs" and "steps". Given to `fit`, it
+    draws in place of the line there.
+    """
+
+    draws_progress = True
+
+    def __init__(self) -> None:
+        self.verbose, self.epochs = 1, 1
+        self.target: int | None = None
+        self.seen = 0
+        self._fits = False  # the evaluations of a training are not shown
+        self._bar: ProgressBar | None = None
+
+    def set_params(self, params: Any) -> None:
+        super().set_params(params)
+        verbose = params.get("verbose", 1)
+        self.verbose = 1 if verbose == "auto" else int(verbose)
+        self.epochs, self.target = params.get("epochs") or 1, params.get("steps")
+
+    def _begin(self) -> None:
+        self.seen, self._bar = 0, ProgressBar(self.target, self.verbose)
+
+    def _step(self, batch: int, logs: Any) -> None:
+        self.seen = batch + 1
+        if self._bar is not None:
+            self._bar.update(self.seen, logs or {})
+
+    def _end(self, logs: Any) -> None:
+        self.target = self.seen if self.target is None else self.target
+        if self._bar is not None:
+            self._bar.target = self.target
+            self._bar.update(self.target, logs or {}, finished=True)
+        self._bar = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._fits = True
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._fits = False
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._begin()
+        if self.verbose and self.epochs > 1:
+            say(f"Epoch {epoch + 1}/{self.epochs}")
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._step(batch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._end(logs)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        if not self._fits:
+            self._begin()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        if not self._fits:
+            self._step(batch, logs)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        if not self._fits:
+            self._end(logs)
+
+    def on_predict_begin(self, logs: Any = None) -> None:
+        self._begin()
+
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._step(batch, None)  # the logs are the predictions
+
+    def on_predict_end(self, logs: Any = None) -> None:
+        self._end(None)
 
 
 class CallbackList(Callback):
     """Several callbacks as one, for loops of one's own: each event goes on to all of them. `add_history` adds a
-    History, which becomes `model.history`; other arguments are their `params`."""
+    History, which becomes `model.history`, and `add_progbar` a ProgbarLogger; other arguments are their `params`."""
 
     def __init__(
         self, callbacks: Any = None, add_history: bool = False, add_progbar: bool = False, model: Any = None,
         **params: Any,
     ) -> None:  # fmt: skip
-        if add_progbar:
-            raise NotImplementedError("CallbackList: a loop of one's own shows its progress with keras.utils.Progbar")
         self.callbacks = flatten(callbacks) if callbacks else []
+        if add_progbar and not any(isinstance(one, ProgbarLogger) for one in self.callbacks):
+            self.callbacks.append(ProgbarLogger())
         if add_history and not any(isinstance(one, History) for one in self.callbacks):
             self.callbacks.append(History())
         self._listeners = Listeners(self.callbacks, model, params)

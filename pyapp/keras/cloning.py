@@ -7,9 +7,11 @@ from typing import Any
 
 from ..train.metrics import Metric
 from . import saving
-from .core import Function, InputLayer, Layer, as_layer
+from .core import Layer
 from .keras_configs import Reading, describe
 from .model import Functional, Model, single
+from .operations import Function
+from .other_layers import InputLayer, as_layer
 from .sequential import Sequential
 from .structures import flatten, map_structure
 from .symbolic_tensors import KerasTensor

@@ -1,29 +1,25 @@
-"""The layer that Keras' layers and models share: it gets its shapes from its first input. Functions and modules of `nn`
-as such layers.
+"""The layer that all layers and models of Keras share: it gets its shapes from its first input. What it does with its
+weights is in `layer_weights`.
 """
 
 from __future__ import annotations
 
 import functools
-import gc
-import math
 import re
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..engine import DType, Tensor, no_grad, ops
+from ..engine import DType, Tensor, ops
 from ..engine.device import get_default_device
 from ..engine.dtype import as_dtype
 from ..engine.lazy import np
-from ..errors import FileFormatError, OperationError
+from ..errors import OperationError
 from ..nn.module import Module
-from ..nn.parameter import Parameter
 from ..train.metrics import Metric
-from ..train.names import clear_names, unique_name
+from ..train.names import unique_name
 from ..train.stateless import SCOPES, check_count, values_of
-from ..train.variable import Variable, as_variable
+from ..train.variable import Variable
 from . import constraints, dtype_policies, initializers, regularizers
 from .call_arguments import (
     argument_names,
@@ -44,23 +40,13 @@ from .collections import LayerDict, LayerList, tracked
 from .devices import device_of, moved_to
 from .dtype_policies import DTypePolicy, DTypePolicyMap
 from .held_values import values_in
+from .layer_weights import LayerWeights
 from .lookup import Configured, as_json, registered
 from .masking import mask_of, set_mask
 from .settings import SETTINGS
 from .structures import flatten, map_shapes, map_structure
-from .symbolic_tensors import Call, Input, KerasTensor, Shape, infer, record
+from .symbolic_tensors import Call, KerasTensor, Shape, infer, record
 from .weight_attributes import autocast_dtype, autocasts, declare, weights_read_in
-
-
-def clear_session(free_memory: bool = True) -> None:
-    """Starts the numbers of automatic names again, and forgets the policy of `set_dtype_policy`. With `free_memory`,
-    objects that only refer to one another are collected.
-    """
-    clear_names()
-    SETTINGS.dtype_policy = None
-    if free_memory:
-        gc.collect()
-
 
 # arguments that Keras' files do not have
 _UNWRITTEN = {"input_shape": None, "input_dim": None, "autocast": True, "use_cudnn": "auto"}
@@ -95,7 +81,7 @@ class _SetInInit:
         raise AttributeError(f"{kind.__name__}.__init__ does not call super().__init__(), which comes first")
 
 
-class Layer(Configured, Module):
+class Layer(Configured, LayerWeights):
     """A module in Keras' form: weights are made in `build(input_shape)`, when the first input shows its shape;
     `call(inputs, …)` computes. `call` may have the argument `training`.
 
@@ -327,215 +313,6 @@ class Layer(Configured, Module):
         """The mask of the outputs, from the first argument and its masks."""
         return previous_mask
 
-    # -- weights
-
-    def add_weight(
-        self, shape: Any = (), initializer: Any = "glorot_uniform", dtype: Any = None, trainable: bool = True,
-        autocast: bool = True, regularizer: Any = None, constraint: Any = None, aggregation: str = "none",
-        overwrite_with_gradient: bool = False, name: str | None = None,
-    ) -> Variable:  # fmt: skip
-        """A new weight, in `weights`. What is not trainable becomes a buffer. Without `autocast` it is read in its own
-        dtype always. `aggregation`, for several replicas, has no effect: there is one."""
-        if overwrite_with_gradient:
-            raise NotImplementedError(f"{self.name}: no weight is overwritten with its gradient; use assign")
-        if self.quantization_mode is not None and not self.quantization_modes:
-            raise NotImplementedError(
-                f"layer {self.name} ({type(self).__name__}) has the policy {self.dtype_policy.name}, but it cannot be "
-                "quantised: give it another dtype, such as float32"
-            )
-        if isinstance(shape, str):
-            raise ValueError(f"{self.name}: the first argument of add_weight is the shape: write name={shape!r}")
-        if self.built:
-            self._refuse_in_call("a weight" if name is None else f"the weight {name!r}")
-        shape = (shape,) if isinstance(shape, int) else tuple(shape or ())
-        for size in shape:
-            if not isinstance(size, int) or size < 0:
-                raise ValueError(f"{self.name}: the weight {name!r} of shape {shape} needs sizes that are known")
-        if STATE.room is not None:
-            left, where = STATE.room
-            left -= math.prod(shape) * as_dtype(dtype or self.dtype).itemsize
-            if left < 0:
-                raise FileFormatError(
-                    f"{where}: the weight {name!r} of {self.name} of shape {shape} is not in the file"
-                )
-            STATE.room = left, where
-        with no_grad():
-            value = initializers.get(initializer)(shape, dtype=dtype or self.dtype)
-        computed = name is not None and isinstance(getattr(type(self), name, None), property)  # the layer's own answer
-        free = name is not None and name.isidentifier() and not computed and getattr(self, name, None) is None
-        label = name if name is not None and free else f"weight_{len(self._weight_order)}"
-        weight = as_variable(Parameter(value, requires_grad=self._trainable) if trainable else value)
-        if not autocast:
-            weight._keeps_dtype = True
-        if trainable:
-            self.register_parameter(label, weight)
-        else:
-            if autocast and self.is_mixed:
-                declare(type(self), label)
-            self.register_buffer(label, weight)
-        scope = STATE.scope if STATE.scope and STATE.scope[-1] is self else (*STATE.scope, self)
-        around = self._path if self._path and len(scope) == 1 else "/".join(layer.name for layer in scope)
-        weight._path = f"{around}/{name or unique_name('variable')}"
-        self._weight_order.append(weight)
-        if regularizer is not None:
-            weight._regularizer = regularizers.get(regularizer)
-            self._regularized.append((weight, weight.regularizer))
-        if constraint is not None:
-            weight._constraint = constraints.get(constraint)
-        return weight
-
-    def _refuse_in_call(self, what: str, again: bool = False) -> None:
-        """ValueError where `call` of this layer makes state: each call would make it anew, untrained. As in Keras, the
-        first call of a layer with layers inside may make more, if it does so once; `again` says that it does not."""
-        if self._modules and not again:
-            return
-        frame = sys._getframe(2)
-        while (around := frame.f_back) is not None:
-            code = frame.f_code
-            if code.co_name == "call" and code.co_argcount and frame.f_locals.get(code.co_varnames[0]) is self:
-                raise ValueError(
-                    "You cannot add new elements of state (variables or sub-layers) to a layer that is already built: "
-                    f"call() of layer {self.name} ({type(self).__name__}) makes {what}. Make it in __init__() or in "
-                    "build(input_shape)"
-                )
-            frame = around
-
-    def _own_weights(self) -> list[Tensor]:
-        """Those that can be trained first, as Keras has them in `weights` and, by their numbers, in its files."""
-        made = {id(w): w for w in (*self._parameters.values(), *self._buffers.values())}  # by add_weight or outside
-        others = [w for w in self._weight_order if id(w) not in made]
-        return sorted((*others, *made.values()), key=lambda weight: not getattr(weight, "is_parameter", False))
-
-    @property
-    def weights(self) -> list[Tensor]:
-        """All weights: those of this layer, then those of the layers inside."""
-        found: dict[int, Tensor] = {id(w): w for w in self._own_weights()}
-        for child in self.children():
-            inside = child.weights if isinstance(child, Layer) else [*child.parameters(), *child.buffers()]
-            for weight in inside:
-                found.setdefault(id(weight), weight)
-        return list(found.values())
-
-    def weight_paths(self) -> list[tuple[str, Tensor]]:
-        """(path, weight) of all weights, in the order of `weights`: the names of the layers and of the weight, with
-        slashes between them.
-        """
-        found: dict[int, tuple[str, Tensor]] = {}
-        names = {id(w): name for part in (self._parameters, self._buffers) for name, w in part.items()}
-        for weight in self._own_weights():
-            if id(weight) in names:
-                found[id(weight)] = f"{self.name}/{names[id(weight)]}", weight
-        for name, child in self.named_children():
-            if isinstance(child, Layer):
-                inside = child.weight_paths()
-            else:
-                every = (*child.named_parameters(), *child.named_buffers())
-                inside = [(f"{name}/{path}".replace(".", "/"), weight) for path, weight in every]
-            for path, weight in inside:
-                found.setdefault(id(weight), (f"{self.name}/{path}", weight))
-        return list(found.values())
-
-    @property
-    def trainable(self) -> bool:
-        """Whether the optimiser changes the weights; it holds for the layers inside too."""
-        return self._trainable
-
-    @trainable.setter
-    def trainable(self, value: bool) -> None:
-        object.__setattr__(self, "_trainable", bool(value))
-        for parameter in self.parameters():
-            parameter.requires_grad_(bool(value))
-        for module in self.modules():
-            if isinstance(module, Layer):
-                object.__setattr__(module, "_trainable", bool(value))
-                for weight in module.frozen_weights:
-                    weight.requires_grad_(False)
-
-    @property
-    def frozen_weights(self) -> list[Tensor]:
-        """Own weights that are not trained, though the layer is trainable."""
-        return []
-
-    @property
-    def trainable_weights(self) -> list[Tensor]:
-        """What the optimiser changes. A layer that is not trainable has none, whatever the layers inside say."""
-        if not self._trainable:
-            return []
-        return [w for w in self.weights if getattr(w, "is_parameter", False) and w.requires_grad]
-
-    trainable_variables = trainable_weights
-
-    @property
-    def _trainable_variables(self) -> list[Tensor]:
-        """This layer's own weights that can be trained; for packages that write `save_own_variables`."""
-        return [w for w in self._own_weights() if getattr(w, "is_parameter", False)]
-
-    @property
-    def _non_trainable_variables(self) -> list[Tensor]:
-        """This layer's own weights that are never trained."""
-        return [w for w in self._own_weights() if not getattr(w, "is_parameter", False)]
-
-    @property
-    def non_trainable_weights(self) -> list[Tensor]:
-        trained = {id(w) for w in self.trainable_weights}
-        return [w for w in self.weights if id(w) not in trained]
-
-    non_trainable_variables = non_trainable_weights
-
-    @property
-    def variables(self) -> list[Tensor]:
-        return self.weights
-
-    def get_weights(self) -> list[Any]:
-        """The weights as NumPy arrays, copied."""
-        return [w.detach().numpy().copy() for w in self.weights]
-
-    def set_weights(self, weights: Iterable[Any]) -> None:
-        """Writes arrays into the weights. ValueError where their number or a shape differs."""
-        given, own = list(weights), self.weights
-        if len(given) != len(own):
-            raise ValueError(
-                f"set_weights: {self.name} has {len(own)} weights, got {len(given)}: pass an array for each of "
-                f"{_outline(own)}, as get_weights gives them"
-                + ("" if self.built or own else "; it has none before it is called, or build(input_shape)")
-            )
-        values = [ops.as_tensor(value) for value in given]
-        for place, (weight, value) in enumerate(zip(own, values, strict=True)):
-            if weight.shape != value.shape:
-                raise ValueError(
-                    f"set_weights: weight {place} of {self.name} ({getattr(weight, 'name', 'weight')}) has the shape "
-                    f"{tuple(weight.shape)}, got {tuple(value.shape)}: all are {_outline(own)}"
-                )
-        with no_grad():
-            for weight, value in zip(own, values, strict=True):
-                weight.copy_(value)
-
-    def stored_weights(self) -> list[tuple[Tensor, Tensor]]:
-        """(weight, what a file has for it) of this layer's own weights. A weight that is not there is in no file."""
-        return [(weight, weight.detach()) for weight in self._own_weights()]
-
-    def weights_were_read(self) -> None:
-        """Called when `stored_weights` were read from a file."""
-
-    def save_own_variables(self, store: Any) -> None:
-        """Puts into a dict, by name, what Keras' files have of this layer itself: its weights as "0", "1", …. A layer
-        may write more, or other things, with a `load_own_variables` of its own."""
-        for number, (_, value) in enumerate(self.stored_weights()):
-            store[str(number)] = value.numpy()
-
-    def load_own_variables(self, store: Any) -> None:
-        """Reads what `save_own_variables` wrote. ValueError where the number of weights or a shape differs."""
-        own = [weight for weight, _ in self.stored_weights()]
-        if len(store) != len(own):
-            raise ValueError(f"layer {self.name} has {len(own)} weights, the file {len(store)}")
-        for number, weight in enumerate(own):
-            value = ops.as_tensor(store[str(number)])
-            if value.shape != weight.shape:
-                raise ValueError(f"layer {self.name}: weight {number} is {weight.shape}, got {value.shape}")
-            with no_grad():
-                weight.copy_(value)
-        self.weights_were_read()
-
     def has_no_weights(self) -> bool:
         """Whether no layer of this class has weights."""
         return type(self).build is Layer.build and type(self).__module__.startswith("pyapp.") and not self._modules
@@ -549,14 +326,7 @@ class Layer(Configured, Module):
             )
         return super().to(*args, **kwargs)
 
-    def count_params(self) -> int:
-        """The number of elements of all weights. ValueError where they are not made yet."""
-        if not self.built and not self.has_no_weights():
-            raise ValueError(
-                f"count_params: layer {self.name} ({type(self).__name__}) has no weights yet: call it, or "
-                "build(input_shape), first"
-            )
-        return sum(w.numel() for w in self.weights)
+    # -- quantisation
 
     def quantize(self, mode: Any = None, config: Any = None, *, type_check: bool = True) -> None:
         """NotImplementedError: a layer of this class cannot be quantised."""
@@ -917,12 +687,6 @@ class Layer(Configured, Module):
         return self._symbolic_calls[0]
 
 
-def _outline(weights: list[Tensor]) -> str:
-    """Names and shapes of weights, in words; of many, those of the first ones."""
-    shown = [f"{getattr(one, 'name', 'weight')} {tuple(one.shape)}" for one in weights[:6]]
-    return "[" + ", ".join(shown) + (", …]" if len(weights) > len(shown) else "]")
-
-
 def restored(value: Any) -> Any:
     """Layers of {"class_name", "config"}, in lists as well; other values as they are."""
     if isinstance(value, (list, tuple)):
@@ -931,122 +695,3 @@ def restored(value: Any) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, Layer)):
         return value
     return kind.from_config(value["config"])
-
-
-class Function(Layer):
-    """A function of tensors as a layer, for operators on symbolic tensors and for Lambda."""
-
-    is_operation = True
-
-    def __init__(self, function: Callable[..., Any], operation: str | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.function, self.operation = function, operation  # its name in keras.ops
-
-    def _in_compute_dtype(self, tensor: Tensor) -> Tensor:
-        """Tensors of operations keep their dtype, as outside of models; float64, as of arrays, is the layer's."""
-        if self.operation is not None and tensor.dtype.itemsize <= 4:
-            return tensor
-        return super()._in_compute_dtype(tensor)
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        return None
-
-    def _build_for(self, inputs: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
-        self.built = True
-
-
-KerasTensor.function_layer = Function
-
-
-class _CountsLayers(type):
-    """Layers count as operations, as in Keras, whose Layer is a subclass of Operation."""
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, Layer) if cls.__name__ == "Operation" else super().__instancecheck__(value)
-
-    def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, Layer) if cls.__name__ == "Operation" else super().__subclasscheck__(kind)
-
-
-class Operation(Layer, metaclass=_CountsLayers):
-    """A function of tensors with a name, without weights: a subclass writes `call`, and may write
-    `compute_output_spec`. Called with symbolic tensors, it becomes a step of the functional model, which is not among
-    its `layers`. Arguments reach `call` as they are: arrays stay arrays. ValueError for a name that is not a text, or
-    has a slash.
-    """
-
-    keras_module = "keras"
-    is_own_operation = True
-
-    def __init__(self, name: str | None = None) -> None:
-        if name is not None and (not isinstance(name, str) or "/" in name):
-            raise ValueError(f"{type(self).__name__}: `name` is a text without slashes, not {name!r:.60}")
-        super().__init__(name=name, autocast=False)
-        self.built = True
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
-            return record(self, args, kwargs)
-        return self.forward(*args, **kwargs)
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor; the name where it takes one."""
-        made = type(self).__init__
-        named = {"name": self.name} if "name" in arguments_of(made) or takes_any(made) else {}
-        return {**self.settings(), **named}
-
-
-class ModuleLayer(Layer):
-    """Any other module of `nn` as a layer: it is put into training or evaluation mode as the call says."""
-
-    def __init__(self, module: Module, name: str | None = None) -> None:
-        super().__init__(name=name or unique_name(type(module).__name__))
-        self.module = module
-        self.built = True
-
-    def call(self, *inputs: Any, training: bool = False, **kwargs: Any) -> Any:
-        if self.module.training is not training:
-            self.module.train(training)
-        return self.module(*inputs, **kwargs)
-
-
-def as_layer(layer: Any) -> Layer:
-    """A Keras layer, a module as one, or an instance made of a class. ValueError for anything else."""
-    if isinstance(layer, type) and issubclass(layer, Layer):
-        raise ValueError(f"takes an instance: write {layer.__name__}(…), not the class")
-    if isinstance(layer, Layer):
-        return layer
-    if isinstance(layer, Module):
-        return ModuleLayer(layer)
-    raise ValueError(f"takes layers and modules, not {layer!r:.60}")
-
-
-class InputLayer(Layer):
-    """The shape of a Sequential model's inputs."""
-
-    def __init__(
-        self, shape: Any = None, batch_size: int | None = None, dtype: Any = None, batch_shape: Any = None,
-        name: str | None = None, input_shape: Any = None, optional: bool = False, sparse: bool = False,
-        ragged: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(name=name)
-        shape = input_shape if shape is None else shape
-        self.tensor = Input(shape, batch_size, dtype, batch_shape, self.name, optional, sparse, ragged)
-        self.built = True
-
-    def get_config(self) -> dict[str, Any]:
-        found = {"batch_shape": self.tensor.shape, "dtype": self.tensor.dtype, "sparse": False, "ragged": False}
-        return {**found, "name": self.name, "optional": self.tensor.optional}
-
-    @property
-    def output(self) -> Any:
-        """The symbolic input of the model."""
-        return self.tensor
-
-    input = output
-
-    def call(self, inputs: Any) -> Any:
-        return inputs

@@ -14,7 +14,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from ..dataclass import dataclass
-from .core import InputLayer
+from .other_layers import InputLayer
 from .structures import flatten, map_structure
 
 __all__ = ["Dot", "model_to_dot", "plot_model"]

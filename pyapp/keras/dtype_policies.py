@@ -14,6 +14,7 @@ from typing import Any
 from ..engine import DType, Tensor, as_dtype
 from ..engine import ops as engine_ops
 from ..train.floats import floatx
+from .not_there import lacking
 from .settings import SETTINGS
 from .symbolic_tensors import KerasTensor
 
@@ -274,3 +275,8 @@ def deserialize(config: Mapping[str, Any], custom_objects: Mapping[str, Any] | N
     if kind is None:
         raise ValueError(f"there is no dtype policy {name!r:.60}; there are {', '.join(_CLASSES)}")
     return kind.from_config(config.get("config") or {})
+
+
+def __getattr__(name: str) -> Any:
+    """The error for names that are not there, which says what to use instead of those of Keras."""
+    raise lacking(__name__, name)

@@ -8,7 +8,7 @@ from ..engine import ops
 from ..train.batches import is_array
 from ..train.names import unique_name
 from .call_graph import CallGraph
-from .core import Function as FunctionLayer
+from .operations import Function as FunctionLayer
 from .structures import flatten, map_shapes, map_structure
 from .symbolic_tensors import KerasTensor, infer, record
 

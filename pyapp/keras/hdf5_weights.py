@@ -20,9 +20,10 @@ from ..engine.lazy import np
 from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
 from ..train.names import snake_case
-from .core import Layer, ModuleLayer
+from .core import Layer
 from .layers import RNN, TextVectorization
 from .optimizers import LossScaleOptimizer
+from .other_layers import ModuleLayer
 
 if TYPE_CHECKING:
     from .models import Model
@@ -301,12 +302,16 @@ class WeightsFile:
         """All arrays of a layer that reads them by itself. They are as large as the file says, not compressed."""
         found: dict[str, Any] = {}
         for name in [] if group is None else sorted(group):
-            self.shape(group, name)
-            dataset = group[name]
-            if dataset.id.get_storage_size() != dataset.nbytes:
-                raise FileFormatError(f"{self.where}: {group.name}/{name} is compressed, or has elements left out")
-            found[name] = self.read(group, name)
+            found[name] = self.stored_array(group, name)
         return found
+
+    def stored_array(self, group: Any, name: str) -> Any:
+        """An array that is as large as the file says. FileFormatError for one that is compressed or is none."""
+        self.shape(group, name)
+        dataset = group[name]
+        if dataset.id.get_storage_size() != dataset.nbytes:
+            raise FileFormatError(f"{self.where}: {group.name}/{name} is compressed, or has elements left out")
+        return self.read(group, name)
 
     def label(self, group: Any) -> str | None:
         """The name of the layer whose weights a group has."""

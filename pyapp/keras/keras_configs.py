@@ -37,8 +37,9 @@ from . import (
     schedules,
 )
 from .call_arguments import arguments_of
-from .core import InputLayer, Layer
+from .core import Layer
 from .lookup import CLASSES, Configured, as_json, described, registered_name
+from .other_layers import InputLayer
 from .structures import flatten, map_structure
 from .symbolic_tensors import Call, KerasTensor, infer, record
 

@@ -237,8 +237,9 @@ class Model(Trainer):
         input_signature: Any = None, **settings: Any,
     ) -> None:  # fmt: skip
         """Writes what the model computes, without its training, as an ONNX file (`format="onnx"`). Its inputs have the
-        sizes of `input_signature` (InputSpec, KerasTensor or tensors), or of the model's inputs; None in them becomes
-        1. NotImplementedError for other formats: they need TensorFlow, OpenVINO, LiteRT or torch."""
+        sizes of `input_signature` (InputSpec, KerasTensor or tensors), or of the model's inputs; a size of None may
+        differ from call to call. NotImplementedError for other formats: they need TensorFlow, OpenVINO, LiteRT or
+        torch."""
         from .exporting import export_model  # loaded late: with the package of ONNX
 
         export_model(self, filepath, format, verbose, input_signature, settings)

@@ -35,8 +35,8 @@ from . import (
     spectral_functions,
 )
 from .arguments import as_floats, as_tensor, axes_of, dim_of
-from .core import Function
 from .importable import importable
+from .operations import Function
 from .pair_functions import operands
 from .structures import flatten
 from .symbolic_tensors import KerasTensor, record

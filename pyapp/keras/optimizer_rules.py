@@ -280,8 +280,9 @@ class Nadam(Optimizer):
 
 
 class Ftrl(Optimizer):
-    """Follows the regularised leader (McMahan et al. 2013), with l1 and l2 penalties; the learning rate falls with the
-    root of the sum of squared gradients (`learning_rate_power` -0.5, the only one there is).
+    """Follows the regularised leader (McMahan et al. 2013), with l1 and l2 penalties. The learning rate of an element
+    is `learning_rate` times the sum of its squared gradients to the power of `learning_rate_power`: -0.5 divides by the
+    root, 0 keeps the rate. ValueError for a power above 0. Steps with other powers than -0.5 run eagerly.
     """
 
     states = ("accumulator", "linear")
@@ -293,8 +294,8 @@ class Ftrl(Optimizer):
         **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, weight_decay, **settings)
-        if learning_rate_power != -0.5:
-            raise ValueError(f"Ftrl: learning_rate_power is -0.5, not {learning_rate_power!r}")
+        if not learning_rate_power <= 0:
+            raise ValueError(f"Ftrl: learning_rate_power is at most 0, not {learning_rate_power!r}")
         strengths = (
             l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength,
             initial_accumulator_value,
@@ -314,17 +315,36 @@ class Ftrl(Optimizer):
         return self.keep(rate, decays), rate, l1, -l1, 2 * l2, 2 * self.l2_shrinkage_regularization_strength
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
-        update_elements(weight, (grad, *kept.values()), _FTRL, numbers)
+        if self.learning_rate_power == -0.5:
+            update_elements(weight, (grad, *kept.values()), _FTRL, numbers)
+            return
+        total, linear = kept.values()  # both of the shape of the weight
+        assert isinstance(numbers, tuple)
+        power = -self.learning_rate_power
+        new, _, new_total, new_linear = _ftrl(weight, grad, total, linear, *numbers, power=power)
+        weight.copy_(new)
+        total.copy_(new_total)
+        linear.copy_(new_linear)
+
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
+        if self.learning_rate_power != -0.5:
+            stop_capture("Ftrl has a learning_rate_power for which there is no captured step")
+        super().apply(grads, trainable_variables)
 
 
 def _ftrl(
-    w: Any, g: Any, total: Any, linear: Any, keep: Any, rate: Any, most: Any, least: Any, l2: Any, shrinkage: Any
-) -> Any:
+    w: Any, g: Any, total: Any, linear: Any, keep: Any, rate: Any, most: Any, least: Any, l2: Any, shrinkage: Any,
+    *, power: float = 0.5,
+) -> Any:  # fmt: skip
+    def raised(x: Any) -> Any:
+        return x.sqrt() if power == 0.5 else x.pow(power)
+
     w = w * keep
-    before, total = total.sqrt(), total + g * g
-    root = total.sqrt()
-    linear = linear + g + w * shrinkage - (root - before) / rate * w
-    new = (linear.maximum(least).minimum(most) - linear) / (root / rate + l2)
+    before, total = raised(total), total + g * g
+    after = raised(total)
+    linear = linear + g + w * shrinkage - (after - before) / rate * w
+    clipped = linear.maximum(least).minimum(most) if power == 0.5 else linear.clamp(least, most)
+    new = (clipped - linear) / (after / rate + l2)
     return new, None, total, linear
 
 

@@ -19,6 +19,7 @@ from . import schedules
 from .importable import importable
 from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
+from .not_there import lacking
 from .optimizer_base import Count, Optimizer, Setting, require_gradients
 from .optimizer_rules import (
     SGD,
@@ -375,3 +376,8 @@ class MultiOptimizer(Optimizer):
 _lookup = Lookup("optimizer", globals(), Optimizer, {name.lower(): name for name in __all__})
 get, deserialize = _lookup.get, _lookup.deserialize
 importable(__name__, schedules=schedules)
+
+
+def __getattr__(name: str) -> Any:
+    """The error for names that are not there, which says what to use instead of those of Keras."""
+    raise lacking(__name__, name)

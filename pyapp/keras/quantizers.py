@@ -14,7 +14,7 @@ from ..engine.autograd_function import Function
 from .arguments import as_tensor, axes_of, dim_of
 from .dtype_policies import QUANTIZATION_MODES
 from .lookup import Configured, as_json, registered
-from .not_there import NotThereError
+from .not_there import lacking
 
 __all__ = [
     "AbsMaxQuantizer", "Float8QuantizationConfig", "Int4QuantizationConfig", "Int8QuantizationConfig",
@@ -25,14 +25,11 @@ __all__ = [
 
 _EPSILON = 1e-7
 INT8_RANGE, INT4_RANGE = (-127, 127), (-8, 7)
-_CALIBRATED = ("AWQConfig", "GPTQConfig")
 
 
 def __getattr__(name: str) -> Any:
-    """NotThereError for the parts of Keras that are not there."""
-    if name in _CALIBRATED:
-        raise NotThereError(f"keras.quantizers.{name} is not there: it needs data to calibrate it; use int8")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """The error for names that are not there, which says what to use instead of those of Keras."""
+    raise lacking(__name__, name)
 
 
 # -- whole numbers

@@ -1,8 +1,12 @@
-"""What `keras.config` sets, for the modules that follow it."""
+"""What the session has set, for the modules that follow it, and how to begin anew."""
 
 from __future__ import annotations
 
-__all__ = ["SETTINGS", "Settings"]
+import gc
+
+from ..train.names import clear_names
+
+__all__ = ["SETTINGS", "Settings", "clear_session"]
 
 
 class Settings:
@@ -16,3 +20,13 @@ class Settings:
 
 
 SETTINGS = Settings()
+
+
+def clear_session(free_memory: bool = True) -> None:
+    """Starts the numbers of automatic names again, and forgets the policy of `set_dtype_policy`. With `free_memory`,
+    objects that only refer to one another are collected.
+    """
+    clear_names()
+    SETTINGS.dtype_policy = None
+    if free_memory:
+        gc.collect()

@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .core import InputLayer, Layer
+from .core import Layer
+from .other_layers import InputLayer
 from .structures import flatten
 
 if TYPE_CHECKING:

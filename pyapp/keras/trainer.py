@@ -80,7 +80,7 @@ class Trainer(Layer):
             warnings.warn("compile: with run_eagerly, jit_compile has no effect", stacklevel=2)
             jit_compile = False
         self.run_eagerly, self.was_evaluated = run_eagerly, False
-        self.jit_compile = bool(jit_compile)
+        self.jit_compile, self.steps_per_execution = bool(jit_compile), steps_per_execution
         self._loss_tracker = Mean(name="loss")
         self._output_trackers: list[Mean] = []
         self._compiled_loss: CompiledLoss | None = None
@@ -393,7 +393,8 @@ class Trainer(Layer):
         """
         if self._compiled is None:
             return [*self._own_metrics]
-        compiled = [] if self._compiled_metrics is None else [self._compiled_metrics]
+        wanted = self._compiled["metrics"] or self._compiled["weighted_metrics"]
+        compiled = [] if self._compiled_metrics is None or not wanted else [self._compiled_metrics]
         return [self._loss_tracker, *compiled, *self._output_trackers, *self._own_metrics]
 
     @property
@@ -536,7 +537,7 @@ class Trainer(Layer):
         steps = self._limited(steps, batches)
         listeners = self._listeners(callbacks, steps or batches.count(), verbose)
         listeners.tell("on_predict_begin", {})
-        bar = ProgressBar(steps or batches.count(), _verbosity(verbose))
+        bar = ProgressBar(steps or batches.count(), 0 if listeners.draws_progress else _verbosity(verbose))
         found: list[list[Any]] = []
         structure: Any = None
         for k, (inputs, _, _) in enumerate(islice(batches, steps)):  # no batch more: a generator goes on from there

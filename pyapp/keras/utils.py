@@ -17,7 +17,6 @@ from ..train.progress import ProgressBar
 from . import bounding_boxes
 from .backend import standardize_dtype
 from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
-from .core import clear_session
 from .drawings import model_to_dot, plot_model
 from .feature_space import FeatureSpace
 from .importable import importable
@@ -32,6 +31,7 @@ from .registered import (
     serialize_keras_object_of_keras_2,
 )
 from .saving import CustomObjectScope, custom_object_scope, get_custom_objects, register_keras_serializable
+from .settings import clear_session
 from .sources import (
     audio_dataset_from_directory,
     image_dataset_from_directory,

@@ -31,6 +31,7 @@ class Callback:
     """
 
     backed_up: tuple[str, ...] = ()
+    draws_progress = False  # whether it draws in place of the line of fit, evaluate and predict
     model: Any = None
     params: Mapping[str, Any] = {}
 
@@ -65,7 +66,8 @@ class Callback:
 
 class CallbackList:
     """Several callbacks; calls only those that listen to an event, and those last that keep what the `others` have done
-    (`keeps_others`). `reads_batches` says whether one of them wants the numbers after each batch."""
+    (`keeps_others`). `reads_batches` says whether one of them wants the numbers after each batch,
+    `draws_progress` whether one draws the line."""
 
     def __init__(self, callbacks: Iterable[Any], model: Any, params: Mapping[str, Any]) -> None:
         self.callbacks = sorted(callbacks, key=lambda one: getattr(one, "keeps_others", False))
@@ -78,6 +80,7 @@ class CallbackList:
             callback.set_model(model)
             if getattr(callback, "keeps_others", False):
                 callback.others = [other for other in self.callbacks if other is not callback]
+        self.draws_progress = any(getattr(one, "draws_progress", False) for one in self.callbacks)
         self.reads_batches = any(self._listens(c, "on_train_batch_end") for c in self.callbacks)
         self.reads_test_batches = any(self._listens(c, "on_test_batch_end") for c in self.callbacks)
 

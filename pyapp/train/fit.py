@@ -85,9 +85,9 @@ def fit(
         for epoch in range(initial_epoch, epochs):
             model.reset_metrics()
             listeners.tell("on_epoch_begin", epoch, {})
-            if verbose and epochs > 1:
+            if verbose and epochs > 1 and not listeners.draws_progress:
                 say(f"Epoch {epoch + 1}/{epochs}")
-            bar = ProgressBar(total, verbose)
+            bar = ProgressBar(total, 0 if listeners.draws_progress else verbose)
             step = 0
             for step, batch in enumerate(passes.epoch(), 1):
                 listeners.tell("on_train_batch_begin", step - 1, {})
@@ -143,7 +143,7 @@ def evaluate(
     model.reset_metrics()
     listeners.tell("on_test_begin", {})
     parts = _Passes(batches, steps).epoch()
-    bar = ProgressBar(steps or batches.count(), verbose)
+    bar = ProgressBar(steps or batches.count(), 0 if listeners.draws_progress else verbose)
     step = 0
     for step, batch in enumerate(parts, 1):
         listeners.tell("on_test_batch_begin", step - 1, {})

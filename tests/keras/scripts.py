@@ -984,6 +984,10 @@ def optimizers_and_schedules(keras: Any) -> Any:
         "lion": o.Lion(1e-2),
         "adafactor": o.Adafactor(1e-2),
         "ftrl": o.Ftrl(0.05, l1_regularization_strength=0.001),
+        "ftrl_with_a_power": o.Ftrl(
+            0.05, -0.25, l1_regularization_strength=0.001, l2_shrinkage_regularization_strength=0.1, beta=0.3
+        ),
+        "ftrl_with_a_fixed_rate": o.Ftrl(0.05, 0.0, l2_regularization_strength=0.1),
         "adadelta": o.Adadelta(0.5),
         "clipvalue": o.SGD(0.1, clipvalue=0.01),
         "global": o.SGD(0.1, global_clipnorm=0.1),

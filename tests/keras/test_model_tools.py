@@ -264,3 +264,39 @@ def test_pictures_are_prepared_by_the_layers_of_keras() -> None:
         "batch_shape": (None, 4, 4, 3), "dtype": "float32", "sparse": False, "ragged": False, "name": "picture",
         "optional": False,
     }  # fmt: skip
+
+
+def test_progbar_logger_draws_in_place_of_the_line_of_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((8, 3), "float32"), np.ones((8, 1), "float32")
+    logger = keras.callbacks.ProgbarLogger()
+    model.fit(x, y, epochs=2, batch_size=4, callbacks=[logger], validation_data=(x, y))
+    model.evaluate(x, y, callbacks=[logger])
+    model.predict(x, callbacks=[logger])
+    lines = capsys.readouterr().out.replace("\r", "\n").split("\n")
+    assert [line for line in lines if line.startswith("Epoch")] == ["Epoch 1/2", "Epoch 2/2"]
+    assert sum("val_loss" in line for line in lines) == 2 and sum(line.startswith("1/1 ━") for line in lines) >= 2
+    model.fit(x, y, verbose=0, callbacks=[logger])
+    assert capsys.readouterr().out == ""
+
+
+def test_progbar_logger_of_a_loop_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    callbacks = keras.callbacks.CallbackList(add_progbar=True, verbose=2, epochs=3, steps=None)
+    callbacks.on_epoch_begin(1)
+    callbacks.on_train_batch_end(4, {"loss": 2.0})
+    callbacks.on_epoch_end(1, {"loss": 0.5})
+    printed = capsys.readouterr().out
+    assert printed.startswith("Epoch 2/3\n5/5 - ") and "loss: 0.5000" in printed
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["callbacks.OrbaxCheckpoint", "layers.JaxLayer", "dtype_policies.AWQDTypePolicy", "optimizers.legacy", "export"],
+)
+def test_what_is_not_there_says_what_to_use(name: str) -> None:
+    *around, last = name.split(".")
+    module: Any = getattr(keras, around[0]) if around else keras
+    assert not hasattr(module, last)
+    with pytest.raises(NotImplementedError, match=f"keras.{name} is not there: .*(use|write)"):
+        getattr(module, last)

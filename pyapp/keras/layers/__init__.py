@@ -1,7 +1,11 @@
 """Layers by Keras' names. Images and sequences have their channels last."""
 
 # ruff: noqa: F401, F403, F405
-from ..core import InputLayer, Layer
+from typing import Any
+
+from ..core import Layer
+from ..not_there import lacking
+from ..other_layers import InputLayer
 from ..registered import deserialize_keras_object as deserialize
 from ..registered import serialize_keras_object as serialize
 from ..symbolic_tensors import Input, InputSpec
@@ -38,4 +42,9 @@ Convolution1DTranspose, Convolution2DTranspose, Convolution3DTranspose = (
 )  # fmt: skip
 SeparableConvolution1D, SeparableConvolution2D = SeparableConv1D, SeparableConv2D
 
-__all__ = [name for name in dir() if name[0] != "_"]
+__all__ = [name for name in dir() if name[0] != "_" and name not in ("Any", "lacking")]
+
+
+def __getattr__(name: str) -> Any:
+    """The error for names that are not there, which says what to use instead of those of Keras."""
+    raise lacking(__name__, name)

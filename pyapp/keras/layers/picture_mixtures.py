@@ -7,7 +7,8 @@ from typing import Any
 from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from .. import random
-from ..core import Layer, as_layer
+from ..core import Layer
+from ..other_layers import as_layer
 from .images import PictureLayer, RandomPictureLayer, draw, happens, of_each
 from .picture_colours import (
     AutoContrast,

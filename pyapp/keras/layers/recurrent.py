@@ -14,9 +14,10 @@ from ...train.names import snake_case
 from .. import activations, initializers
 from ..call_arguments import arguments_of
 from ..call_state import STATE
-from ..core import Layer, as_layer
+from ..core import Layer
 from ..devices import moved_to
 from ..lookup import as_json
+from ..other_layers import as_layer
 from ..structures import flatten
 from .weight_rules import add_weight, set_rules
 

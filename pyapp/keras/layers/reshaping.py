@@ -11,9 +11,10 @@ from typing import Any
 from ...engine import Tensor, ops
 from ...nn import functional as F
 from ..arguments import as_tensor, layer_is_channels_first, positive_integer
-from ..core import Function, Layer
+from ..core import Layer
 from ..lookup import as_json
 from ..masking import set_mask
+from ..operations import Function
 from .channels import ChannelsLayer, DataFormatLayer, check_dims
 from .convolution import sizes
 from .images import MODES, resized

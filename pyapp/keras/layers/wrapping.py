@@ -6,8 +6,9 @@ from typing import Any
 
 from ...engine import Tensor, no_grad, ops
 from ...train.stateless import about_to_write
-from ..core import Layer, ModuleLayer, as_layer
+from ..core import Layer
 from ..initializers import TruncatedNormal
+from ..other_layers import ModuleLayer, as_layer
 from ..weight_attributes import weights_read_in
 
 __all__ = ["SpectralNormalization", "TorchModuleWrapper", "Wrapper"]
