@@ -155,7 +155,7 @@ class Sequential(ModuleList):
         return input
 
 
-def _check_key(owner: Module, key: Any) -> None:
+def _check_key(owner: _Dict, key: Any) -> None:
     if not isinstance(key, str):
         raise TypeError(f"{type(owner).__name__}: keys are strings, got {key!r}")
     own = key in owner.__dict__ and key not in owner
