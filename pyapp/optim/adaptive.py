@@ -36,6 +36,15 @@ class Adagrad(Optimizer):
         start = {"initial_accumulator_value": initial_accumulator_value}
         super().__init__(params, {**settings, **start}, maximize, **flags)
 
+    def state_dict(self) -> dict[str, Any]:
+        """As other optimisers'. Parameters that had no gradient yet are in it with their first state, as in torch."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                entry = self.state[parameter]
+                entry.setdefault("step", 0)
+                self._states(group, parameter, entry)
+        return super().state_dict()
+
     def _update_kept(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         if group["weight_decay"]:
             raise RuntimeError("Adagrad: weight decay changes every row, which a sparse gradient does not have")

@@ -480,3 +480,15 @@ def test_a_repeated_index_reduces_as_its_copy(reduce: str) -> None:
                 slopes.append([g.tolist() for g in pyapp.autograd.grad((found[-1] ** 2).sum(), (a, b))])
             assert found[0].tolist() == found[1].tolist() and slopes[0] == slopes[1]
             assert found[0][1].tolist() == x[1].tolist() and found[0][:, columns:].tolist() == x[:, columns:].tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "complex64"])
+def test_a_boolean_alpha_is_for_boolean_results(dtype: str) -> None:
+    """RuntimeError as in torch, for True and False, in place too."""
+    x = pyapp.ones(3, dtype=dtype)
+    for call in (x.add, x.add_, x.sub, x.sub_, lambda y, alpha: pyapp.rsub(x, y, alpha=alpha)):
+        for other in (x.clone(), pyapp.ones(1, dtype=dtype)):
+            for alpha in (True, False):
+                with pytest.raises(RuntimeError, match="boolean alpha"):
+                    call(other, alpha=alpha)
+    assert pyapp.tensor([True]).add(pyapp.tensor([False]), alpha=True).tolist() == [True]

@@ -528,3 +528,20 @@ def test_parameters_in_any_order_of_memory() -> None:
 
     names = ("Adam", "AdamW", "SGD", "RMSprop", "Adafactor")
     check_each(check, [(name, kind) for name in names for kind in ("float32", "bfloat16")])
+
+
+def test_adagrad_saves_parameters_without_gradients() -> None:
+    """As in torch, which makes the sums before the first step: another program may load them."""
+    used, unused = nn.Parameter(zeros(2)), nn.Parameter(zeros(3))
+    optimizer = optim.Adagrad([used, unused], initial_accumulator_value=0.5)
+    used.sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()["state"]
+    assert [(entry["step"].item(), entry["sum"].tolist()) for entry in state.values()] == [
+        (1.0, [1.5, 1.5]), (0.0, [0.5, 0.5, 0.5]),
+    ]  # fmt: skip
+    again = optim.Adagrad([used, unused])
+    again.load_state_dict(optimizer.state_dict())
+    unused.sum().backward()
+    again.step()
+    assert again.state_dict()["state"][1]["step"].item() == 1.0 and again.state[unused]["sum"].tolist() == [1.5] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -197,6 +198,25 @@ def test_operators_of_containers() -> None:
     named = nn.ParameterDict({"a": pyapp.ones(1)}) | {"b": pyapp.ones(2)}
     named |= {"c": pyapp.ones(3)}
     assert list(named.keys()) == ["a", "b", "c"] and isinstance(named["b"], nn.Parameter)
+
+
+def test_containers_of_parameters_keep_what_is_no_tensor() -> None:
+    """As torch's; a plain dict is read by its sorted keys, which is the order of the parameters."""
+    named = nn.ParameterDict({"w": pyapp.ones(2), "n": 3, "a": pyapp.zeros(1)})
+    named["layer"] = nn.Linear(1, 1)
+    assert list(named) == ["a", "n", "w", "layer"] and named["n"] == 3 and list(named.copy()) == list(named)
+    assert [name for name, _ in named.named_parameters()] == ["a", "w", "layer.weight", "layer.bias"]
+    assert list(nn.ParameterDict([("w", pyapp.ones(2)), ("a", 1)])) == ["w", "a"]
+    named["n"] = pyapp.ones(3)
+    assert named["n"].requires_grad and list(named.state_dict()) == ["a", "w", "n", "layer.weight", "layer.bias"]
+    assert named.pop("layer") and list(named.state_dict()) == ["a", "w", "n"] and not hasattr(named, "layer")
+    with pytest.raises(TypeError, match="parameter 'a'"):
+        named["a"] = 5
+    with pytest.raises(KeyError, match="cannot be a key"):
+        named["_keys"] = 1
+    again = pickle.loads(pickle.dumps(nn.ParameterList([pyapp.ones(2), 3, None])))
+    again.append(pyapp.zeros(1))
+    assert list(again.state_dict()) == ["0", "3"] and again[1:3][0] == 3 and [type(x) for x in again][2] is type(None)
 
 
 def test_skip_init_gives_memory_alone() -> None:

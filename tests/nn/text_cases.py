@@ -78,6 +78,10 @@ TEXTS: dict[str, Make] = {
         nn.ParameterList([nn.Parameter(t.ones(1))]),
         nn.Sequential(nn.Sequential(nn.Tanh()), nn.Sequential(nn.Tanh())),
     ],
+    "members that are no tensors": lambda t, nn: [
+        nn.ParameterList([t.ones(2), 3, "x", None]),
+        nn.ParameterDict({"b": t.zeros(2, 3), "n": 3, "a": t.ones(1), "none": None, "layer": nn.Linear(1, 1)}),
+    ],
     "parametrized": lambda t, nn: [
         nn.utils.spectral_norm(nn.Linear(2, 2)),
     ],

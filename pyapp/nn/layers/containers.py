@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections import OrderedDict
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from operator import itemgetter
 from typing import Any
 
 from ...engine import Tensor
@@ -153,10 +155,11 @@ class Sequential(ModuleList):
         return input
 
 
-def _check_key(owner: Module, key: Any) -> None:
+def _check_key(owner: _Dict, key: Any) -> None:
     if not isinstance(key, str):
         raise TypeError(f"{type(owner).__name__}: keys are strings, got {key!r}")
-    if not key or "." in key or hasattr(type(owner), key) or key in ("_parameters", "_buffers", "_modules"):
+    own = key in owner.__dict__ and key not in owner
+    if not key or "." in key or hasattr(type(owner), key) or own:
         raise KeyError(f"{type(owner).__name__}: {key!r} cannot be a key: empty, dotted, or an attribute of the class")
 
 
@@ -244,36 +247,59 @@ class ModuleDict(_Dict):
 
 
 class ParameterDict(_Dict):
-    """Parameters by key, in order; other tensors become parameters."""
+    """Parameters by key, in order; other tensors become parameters. What is no tensor is kept as it is; modules are
+    members. A plain dict is read in the order of its sorted keys, all else in its own, as in torch.
+    """
 
-    def __init__(self, parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] | None = None) -> None:
-        super().__init__("_parameters", parameters)
+    def __init__(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None) -> None:
+        self.__dict__["_keys"] = {}
+        super().__init__("_keys", parameters)
+
+    @property
+    def _held(self) -> dict[str, Any]:
+        return {key: getattr(self, key) for key in self.__dict__["_keys"]}
+
+    def update(self, values: Any) -> None:
+        in_order = isinstance(values, (OrderedDict, ParameterDict)) or not isinstance(values, Mapping)
+        super().update(values if in_order else sorted(values.items(), key=itemgetter(0)))
 
     def __getitem__(self, key: str) -> Any:
-        return self._parameters[key]
+        if key not in self.__dict__["_keys"]:
+            raise KeyError(key)
+        return getattr(self, key)
 
-    def _accept(self, key: str, value: Any) -> Tensor:
-        return _as_parameter(self, value)
+    def __setitem__(self, key: str, value: Any) -> None:
+        _check_key(self, key)
+        setattr(self, key, _as_parameter(value))
+        self.__dict__["_keys"][key] = None
+
+    def __delitem__(self, key: str) -> None:
+        del self.__dict__["_keys"][key]
+        delattr(self, key)
 
     def get(self, key: str, default: Any = None) -> Any:
         return self._held.get(key, default)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The parameter at a key; `default` is stored first if the key is missing."""
+        """The value at a key; `default` is stored first if the key is missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
-    def popitem(self) -> tuple[str, Tensor]:
-        """Removes the last parameter and returns (key, parameter)."""
+    def popitem(self) -> tuple[str, Any]:
+        """Removes the last entry and returns (key, value)."""
         key = list(self._held)[-1]
         return key, self.pop(key)
 
     def __or__(self, other: Any) -> ParameterDict:
-        return ParameterDict({**dict(self.items()), **dict(_pairs(other))})
+        found = self.copy()
+        found.update(other)
+        return found
 
     def __ror__(self, other: Any) -> ParameterDict:
-        return ParameterDict({**dict(_pairs(other)), **dict(self.items())})
+        found = ParameterDict(other)
+        found.update(self)
+        return found
 
     def __ior__(self, other: Any) -> ParameterDict:
         self.update(other)
@@ -281,43 +307,49 @@ class ParameterDict(_Dict):
 
     def copy(self) -> ParameterDict:
         """Another ParameterDict of the same parameters."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(self.items())
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A ParameterDict of one value at several keys."""
-        return ParameterDict(dict.fromkeys(keys, default))
+        return ParameterDict((key, default) for key in keys)
 
     def extra_repr(self) -> str:
-        return _texts((key, value.type(), value) for key, value in self.items())
+        return _texts(self.items(), lambda value: value.type())
 
 
-def _texts(entries: Iterable[tuple[Any, Any, Tensor]]) -> str:
-    """A line for each parameter, in the text of their container."""
+def _texts(entries: Iterable[tuple[Any, Any]], kind_of: Callable[[Tensor], Any]) -> str:
+    """A line for each entry, in the text of their container; `kind_of`: what it says of a tensor's numbers."""
     texts = []
-    for key, kind, value in entries:
-        place = "" if value.device is cpu else f" ({value.device})"
-        texts.append(f"  ({key}): Parameter containing: [{kind} of size {'x'.join(map(str, value.shape))}{place}]")
+    for key, value in entries:
+        if isinstance(value, Tensor):
+            place = "" if value.device is cpu else f" ({value.device})"
+            size = "x".join(map(str, value.shape))
+            texts.append(f"  ({key}): Parameter containing: [{kind_of(value)} of size {size}{place}]")
+        else:
+            texts.append(f"  ({key}): Object of type: {type(value).__name__}")
     return "\n".join(texts)
 
 
-def _as_parameter(owner: Module, value: Any) -> Tensor:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{type(owner).__name__}: takes tensors, got {describe(value)}")
-    return value if getattr(value, "is_parameter", False) else Parameter(value)
+def _as_parameter(value: Any) -> Any:
+    if not isinstance(value, Tensor) or getattr(value, "is_parameter", False):
+        return value
+    return Parameter(value)
 
 
 class ParameterList(Module):
-    """Parameters in a list, named by position; other tensors become parameters."""
+    """Parameters in a list, named by position; other tensors become parameters. What is no tensor is kept as it is."""
 
-    def __init__(self, values: Iterable[Tensor] | None = None) -> None:
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
+        self._size = 0
         self.extend(values or ())
 
-    def append(self, value: Tensor) -> ParameterList:
-        setattr(self, str(len(self)), _as_parameter(self, value))
+    def append(self, value: Any) -> ParameterList:
+        setattr(self, str(self._size), _as_parameter(value))
+        self._size += 1
         return self
 
-    def extend(self, values: Iterable[Tensor]) -> ParameterList:
+    def extend(self, values: Iterable[Any]) -> ParameterList:
         for value in values:
             self.append(value)
         return self
@@ -332,19 +364,19 @@ class ParameterList(Module):
         """A parameter; for a slice, a list of them."""
         if isinstance(index, slice):
             return type(self)(list(self)[index])
-        return self._parameters[self._name(index)]
+        return getattr(self, self._name(index))
 
-    def __iadd__(self, values: Iterable[Tensor]) -> ParameterList:
+    def __iadd__(self, values: Iterable[Any]) -> ParameterList:
         return self.extend(values)
 
-    def __setitem__(self, index: int, value: Tensor) -> None:
-        setattr(self, self._name(index), _as_parameter(self, value))
+    def __setitem__(self, index: int, value: Any) -> None:
+        setattr(self, self._name(index), _as_parameter(value))
 
     def __len__(self) -> int:
-        return len(self._parameters)
+        return self._size
 
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(self._parameters.values())
+    def __iter__(self) -> Iterator[Any]:
+        return (getattr(self, str(index)) for index in range(self._size))
 
     def extra_repr(self) -> str:
-        return _texts((key, value.dtype, value) for key, value in enumerate(self))
+        return _texts(enumerate(self), lambda value: value.dtype)

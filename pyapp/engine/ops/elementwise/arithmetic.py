@@ -133,15 +133,17 @@ def _scaled(operation: Op) -> Any:
     def call(a: Any, b: Any, alpha: float = 1) -> Tensor:
         together = isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype is b.dtype
         if together and a.dtype is _dtype.float32:
-            if alpha == 1:
+            if alpha == 1 and alpha is not True:
                 return operation(a, b)
             if a.shape != b.shape or type(alpha) not in (int, float):
+                _check_boolean_alpha(operation, a, b, alpha)
                 return operation(a, b * alpha)
             return _plus_scaled(a, b, alpha if operation is add else -alpha)
         if isinstance(alpha, float) and not common_dtype(a, b).has_gradient:
             raise TypeError(
                 f"{operation.name}: alpha {alpha} must be an integer, as {describe(a)} and {describe(b)} are"
             )
+        _check_boolean_alpha(operation, a, b, alpha)
         if alpha == 1:
             return operation(a, b)
         if not _is_half(a) and not _is_half(b):
@@ -154,6 +156,15 @@ def _scaled(operation: Op) -> Any:
         return _in_float32(lambda a, b: operation(a, b * alpha), a, b)
 
     return call
+
+
+def _check_boolean_alpha(operation: Op, a: Any, b: Any, alpha: Any) -> None:
+    """RuntimeError for an alpha True or False where the result is not boolean, as in torch."""
+    if isinstance(alpha, bool) and common_dtype(a, b) is not _dtype.bool_:
+        raise RuntimeError(
+            f"{operation.name}: a boolean alpha is for boolean results, not for {describe(a)} and {describe(b)}; "
+            f"give alpha={int(alpha)}"
+        )
 
 
 _HALVES = (_dtype.bfloat16, _dtype.float16)
@@ -179,7 +190,7 @@ _add_scaled = element_update(_plus_share, 2, 1)
 
 
 def _add_scaled_in_place(x: Tensor, other: Any, *, alpha: Any) -> bool:
-    return _add_scaled(x, other, alpha)
+    return not isinstance(alpha, bool) and _add_scaled(x, other, alpha)
 
 
 def _sub_scaled_in_place(x: Tensor, other: Any, *, alpha: Any) -> bool:
