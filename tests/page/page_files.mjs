@@ -4,12 +4,13 @@ import { pathToFileURL } from "node:url";
 const [modules] = process.argv.slice(2);
 const part = (path) => import(pathToFileURL(`${modules}/${path}`));
 globalThis.Node = { TEXT_NODE: 3 };
-globalThis.DOMParser = class {
-  parseFromString(html) {
-    const body = { localName: "body" };
-    return { body: Object.assign(body, { firstChild: { nodeType: 3, nodeValue: html, parentNode: body } }) };
-  }
+/** A document whose body holds what is written as one text. */
+const blank = () => {
+  const body = { localName: "body", removeChild: () => {} };
+  const only = { nodeType: 3, nodeValue: "", parentNode: body };
+  return { body: Object.assign(body, { firstChild: only }), open: () => {}, write: (html) => (only.nodeValue += html), close: () => {} };
 };
+globalThis.document = { implementation: { createHTMLDocument: blank } };
 globalThis.Image = class {
   decode() {
     return Promise.reject(new Error("nothing is drawn here"));

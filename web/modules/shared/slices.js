@@ -24,7 +24,15 @@ export class Slices {
    */
   step(done, total) {
     this.steps += 1;
-    if (this.steps % LOOK || performance.now() - this.begun < SLICE) return undefined;
+    return this.steps % LOOK ? undefined : this.look(done, total);
+  }
+
+  /**
+   * As step, for work whose steps are long: it looks at the clock each time. @param {number} done @param {number} total
+   * @returns {Promise<void> | undefined} @throws Cancelled
+   */
+  look(done, total) {
+    if (performance.now() - this.begun < SLICE) return undefined;
     this.onProgress(done, total);
     return this.#pause();
   }

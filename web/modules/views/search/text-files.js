@@ -7,11 +7,13 @@ import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
 import { Slices } from "../../shared/slices.js";
 import { commaOf, rowsOf } from "../../shared/tables.js";
+import { onlyRead } from "../../shared/trusted-types.js";
 import { elsewhere } from "../../page/file-kinds.js";
 
 const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
 const FILE_LIMIT = 32 * 2 ** 20; // bytes
 const TOO_LARGE = `larger than ${FILE_LIMIT >> 20} MB`;
+const HTML_PIECE = 2 ** 15; // characters that are parsed between two looks at the clock: some milliseconds
 const DEEPEST = 100; // levels of JSON
 const BLOCKS = new Set("p div h1 h2 h3 h4 h5 h6 li tr blockquote pre section article header footer dt dd figcaption".split(" "));
 const GAPS = new Set(["br", "td", "th"]);
@@ -77,9 +79,9 @@ async function each(elements, made, slices) {
 
 /** The words of a page of HTML, its blocks as paragraphs. Nothing in it is run or fetched. @param {string} html @param {Slices} slices */
 async function fromPage(html, slices) {
-  const { body } = new DOMParser().parseFromString(html, "text/html");
+  const { body } = await documentOf(html, slices);
   const words = [];
-  let done = 0;
+  let done = html.length; // of twice as much: it was parsed, and is now walked
   for (let node = /** @type {Node | null} */ (body); node;) {
     if (node.nodeType === Node.TEXT_NODE) {
       words.push(node.nodeValue ?? "");
@@ -90,14 +92,29 @@ async function fromPage(html, slices) {
     while (node && !next) { // to what follows, out of what ends here
       if (BLOCKS.has(elementName(node))) words.push("\n\n");
       else if (GAPS.has(elementName(node))) words.push(" ");
+      const left = node;
       next = node === body ? null : node.nextSibling;
       node = node === body ? null : node.parentNode;
+      node?.removeChild(left); // so that a large document is not freed in one go
     }
     node = next;
-    const pause = slices.step(done, html.length);
+    const pause = slices.step(done, 2 * html.length);
     if (pause) await pause;
   }
   return paragraphed(words.join(""), slices);
+}
+
+/** HTML as a document without a window. @param {string} html @param {Slices} slices */
+async function documentOf(html, slices) {
+  const page = document.implementation.createHTMLDocument();
+  page.open(); // write() parses at once what it is given; DOMParser would take all of the file in one go
+  for (let at = 0; at < html.length; at += HTML_PIECE) {
+    page.write(onlyRead(html.slice(at, at + HTML_PIECE)));
+    const pause = slices.look(at, 2 * html.length);
+    if (pause) await pause;
+  }
+  page.close();
+  return page;
 }
 
 /** The name of an element; "": it is none. @param {Node} node */
