@@ -431,7 +431,7 @@ def test_a_terminal_gets_no_control_characters(model: Path, tmp_path: Path) -> N
 
 
 def test_no_color(monkeypatch: pytest.MonkeyPatch, here: Here) -> None:
-    """NO_COLOR, or a terminal without them, takes the colours away where someone watches, also those of errors outside of commands."""
+    """NO_COLOR, or a terminal without them, takes the colours away, also those of errors outside of commands."""
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda stream=None, color=None: color is False)
     for asked, terminal, colored in (("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)):
         monkeypatch.setenv("NO_COLOR", asked)
