@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -16,7 +17,8 @@ from urllib.parse import unquote
 @dataclass
 class HubFile:
     """`data` as the hub has it. `drop_after`: for each of the next requests, bytes until the connection is cut.
-    `statuses`: what the next requests are answered instead. `pause`: seconds between pieces of `piece` bytes."""
+    `statuses`: what the next requests are answered instead. `pause`: seconds between pieces of `piece` bytes.
+    `compressed`: whole answers are, with the length of their compressed bytes; ranges are not."""
 
     data: bytes
     etag: str = '"one"'
@@ -24,6 +26,7 @@ class HubFile:
     statuses: list[int] = field(default_factory=list)
     pause: float = 0.0
     piece: int = 1 << 16
+    compressed: bool = False
 
 
 @dataclass
@@ -102,6 +105,8 @@ class Handler(BaseHTTPRequestHandler):
         start = self.start_of(file)
         if start is not None and start >= len(file.data):
             return self.empty(416)
+        if file.compressed and start is None:
+            return self.answer(gzip.compress(file.data, 1), **{"Content-Encoding": "gzip"})
         self.send_response(200 if start is None else 206)
         self.cors()
         self.send_header("ETag", file.etag)
@@ -112,9 +117,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.body(file, start or 0)
 
-    def answer(self, data: bytes) -> None:
+    def answer(self, data: bytes, **fields: str) -> None:
         self.send_response(200)
         self.cors()
+        for name, value in fields.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -34,10 +34,12 @@ CONTAINERS = (
     (0, b"\xff\xf9", "an AAC file", "aac"),
     (0, b"FLV\1", "a Flash video", "flv"),
 )
+OGG = "an Ogg file"
+OGG_PAGE = 65_307  # bytes of the largest page
 KNOWN = (
     (b"ID3", "an MP3 file"),
     *((bytes((0xFF, second)), "an MP3 file") for second in (0xFB, 0xFA, 0xF3, 0xF2)),
-    (b"OggS", "an Ogg file"),
+    (b"OggS", OGG),
     (b"fLaC", "a FLAC file"),
     (b"FORM", "an AIFF file"),
 )
@@ -206,6 +208,7 @@ class SoundFileDecoder:
 
     def __init__(self, file: IO[bytes] | SourceFile, name: str, kind: str, owned: ByteSource | None = None) -> None:
         soundfile = import_soundfile(name, kind)
+        tail = end_of(file) if kind == OGG else b""
         self._owned = owned
         self._error = soundfile.SoundFileError
         try:
@@ -218,6 +221,7 @@ class SoundFileDecoder:
         self.frames = self._file.frames if 0 < self._file.frames < FRAMES_LIMIT else None
         self.ended_early: str | None = None
         self._seen = 0
+        self._unended = kind == OGG and not ends_ogg(tail)
 
     def read(self, count: int) -> NDArray[np.float32]:
         blocks: list[NDArray[np.float32]] = []
@@ -237,12 +241,30 @@ class SoundFileDecoder:
         # libsndfile's own guess of an MP3's length may be a few frames off
         if not any(map(len, blocks)) and self.frames and self._seen < 0.99 * self.frames - self.rate / 10:
             self.ended_early = self.ended_early or f"its header announces {self.frames / self.rate:.1f} s"
+        elif not any(map(len, blocks)) and self._unended:
+            self.ended_early = self.ended_early or "the mark of its end is missing"
         return np.concatenate(blocks or [np.empty((0, self.channels), np.float32)])
 
     def close(self) -> None:
         self._file.close()
         if self._owned is not None:
             close_source(self._owned)
+
+
+def end_of(file: IO[bytes] | SourceFile) -> bytes:
+    """The last bytes of a file, in which a whole page of Ogg has room; the file's position stays."""
+    at, size = file.tell(), file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - 2 * OGG_PAGE))
+    tail = bytearray(min(size, 2 * OGG_PAGE))
+    file.readinto(tail)  # type: ignore[union-attr]
+    file.seek(at)
+    return bytes(tail)
+
+
+def ends_ogg(tail: bytes) -> bool:
+    """Whether the last page in these bytes is marked as the last one of its stream (RFC 3533, section 6)."""
+    page = tail.rfind(b"OggS")
+    return page >= 0 and len(tail) > page + 5 and bool(tail[page + 5] & 4)
 
 
 def sequential(soundfile: Any) -> Any:

@@ -45,7 +45,7 @@ def plain_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning of pyapp's as a note; one of a user's script with its place and line, as Python shows it."""
-    if Path(filename).is_relative_to(Path(__file__).parents[1]):
+    if filename == "pyapp" or Path(filename).is_relative_to(Path(__file__).parents[1]):  # "pyapp": while it is imported
         return f"note: {message}\n"
     return _formatted(message, category, filename, lineno, line)
 
@@ -53,7 +53,8 @@ def plain_warning(
 def run(arguments: Sequence[str]) -> int:
     """Runs one command; returns its exit code."""
     open_closed_streams()
-    color = False if os.environ.get("NO_COLOR") else None  # None: where someone watches
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"  # such a terminal shows the codes of colours
+    color = False if plain else None  # None: where someone watches
     with click.Context(cli, color=color):
         code = _run(arguments, color)
     try:

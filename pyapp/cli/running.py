@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +66,9 @@ def device_of(context: click.Context, parameter: click.Parameter, name: str | No
         try:
             as_device(name)
         except ValueError as error:
-            raise click.BadParameter(str(error).removeprefix("device: ")) from error
+            # Of torch's message, which lists devices that pyapp has not, only what there is.
+            said = re.sub("^Expected one of .*(?=there is no device)", "", str(error).removeprefix("device: "))
+            raise click.BadParameter(said) from error
     return name
 
 

@@ -85,7 +85,7 @@ class Place:
 
 class Llama2cFile(Checkpoint):
     """A llama2.c checkpoint. Tensor names and shapes are those of its PyTorch exporter; a tied head has no
-    `output.weight`. `values` and `types` are what a GGUF file that is made of it says beside this: the tokenizer.
+    `output.weight`.
 
     `read` gives float32. In version 2 it gives q8_group tensors if each row consists of whole groups of a multiple of
     32 values; other groups (shorter ones, or groups across rows) are dequantised to float32.
@@ -97,8 +97,6 @@ class Llama2cFile(Checkpoint):
         self.version = header.version
         self.group_size = header.group_size
         self.format = f"llama2.c v{header.version}"
-        self.values: dict[str, Any] = {}
-        self.types: dict[str, str] = {}
         self.config = dict(header.config)
         self.metadata = {"version": str(header.version), "tied": "true" if header.tied else "false"}
         if header.group_size:

@@ -295,6 +295,9 @@ def test_what_comes_before_the_damage_is_used(soundfile: Any) -> None:
     mp3 = encode(soundfile, sound, RATE, "MP3", "MPEG_LAYER_III")
     (ends,) = notices(mp3[: len(mp3) // 2])
     assert ends.endswith("its header announces 4.0 s")
+    ogg = encode(soundfile, sound, RATE, "OGG", "VORBIS")
+    (ends,) = notices(ogg[: len(ogg) * 2 // 3])
+    assert ends.endswith("the mark of its end is missing")
 
 
 @pytest.mark.native_only

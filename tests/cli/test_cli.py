@@ -433,12 +433,13 @@ def test_a_terminal_gets_no_control_characters(model: Path, tmp_path: Path) -> N
 
 
 def test_no_color(monkeypatch: pytest.MonkeyPatch, here: Here) -> None:
-    """NO_COLOR takes the colours away where someone watches, also those of errors outside of commands."""
+    """NO_COLOR, or a terminal without them, takes the colours away, also those of errors outside of commands."""
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda stream=None, color=None: color is False)
-    for asked, colored in (("", True), ("1", False)):
+    for asked, terminal, colored in (("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)):
         monkeypatch.setenv("NO_COLOR", asked)
+        monkeypatch.setenv("TERM", terminal)
         code, _, error = here("generate", "nofile")
-        assert code == 1 and ("\x1b[" in error) is colored, (asked, error)
+        assert code == 1 and ("\x1b[" in error) is colored, (asked, terminal, error)
 
 
 def test_errors_of_the_adapter_itself(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -652,6 +653,7 @@ def test_what_libraries_print_about_damaged_sound_is_not_shown(
 
 def test_warnings_of_pyapp_are_notes_and_those_of_scripts_have_their_place() -> None:
     assert cli.plain_warning("slow", UserWarning, cli.__file__, 3, "f()") == "note: slow\n"
+    assert cli.plain_warning("slow", UserWarning, "pyapp", 1) == "note: slow\n"
     assert cli.plain_warning("slow", UserWarning, "script.py", 3, "f()") == "script.py:3: UserWarning: slow\n  f()\n"
 
 

@@ -13,9 +13,13 @@ import pytest
 import pyapp
 from pyapp import ops
 from pyapp.errors import ModelError
+from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_llama2c
+from pyapp.formats.convert import quantize_file
 from pyapp.formats.source import BytesSource
 from pyapp.models.llama2c import Config, Llama2c
+from pyapp.models.load import build
+from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.generation.generate import Session
 
 HERE = Path(__file__).parent
@@ -88,6 +92,13 @@ def test_checkpoints_round_trip(model: Llama2c, version: int, tied: bool, tmp_pa
     tolerance = 0.02 if version == 2 else 0
     for name, value in again.export_tensors().items():
         np.testing.assert_allclose(value.numpy(), tensors[name].numpy(), atol=tolerance)
+    quantize_file(path, tmp_path / "model.gguf", "f32", view=gguf_view(path))
+    with open_checkpoint(tmp_path / "model.gguf") as checkpoint:
+        as_llama = build(checkpoint, lambda event: None, Cancel())
+    assert checkpoint.config["model_type"] == "llama" and ("output.weight" in checkpoint.tensors) != tied
+    tokens = pyapp.from_numpy(GOLDEN["tokens"])
+    with pyapp.no_grad():
+        np.testing.assert_allclose(as_llama(tokens).numpy(), again(tokens).numpy(), atol=2e-5, rtol=1e-4)
 
 
 def test_int8_model_is_close_and_stays_int8(tmp_path: Path) -> None:

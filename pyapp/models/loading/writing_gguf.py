@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
+from pyapp.engine import Device, Tensor
 from pyapp.errors import ModelError
 from pyapp.formats import Checkpoint
+from pyapp.formats.checkpoint import TensorInfo
 from pyapp.formats.llama2c import Llama2cFile
 from pyapp.hub.resolver import choose_tokenizer
 from pyapp.models.load import (
@@ -26,10 +28,10 @@ from pyapp.nn.positions.rotary import rotary_frequencies
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenization.tokenizer import Tokenizer
 
-from .architectures import architecture
+from .architectures import architecture, module_called
 from .building import reads_both_ways, renamed
 from .gguf import Gguf
-from .gguf_view import AsGguf, turned
+from .gguf_view import AsGguf, keys_of, turned
 from .heads import own_task
 from .quantised.methods import as_floats, unquantised
 from .sentence_folders import sentence_parts
@@ -39,6 +41,17 @@ from .task_files import MORE_FILES
 # Fields that readers find in the tensors, or that tell nothing of the outputs.
 UNSAID = ("tie_word_embeddings", "pad_token_id", "id2label", "label2id")
 WRITES = ("causal-lm", "text-diffusion")  # tasks of language models
+# Of llama2.c's checkpoints: the fields of Llama's configuration, and llama.cpp's names of tensors.
+LLAMA2C_FIELDS = {
+    "dim": "hidden_size", "hidden_dim": "intermediate_size", "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads", "n_kv_heads": "num_key_value_heads", "vocab_size": "vocab_size",
+    "max_seq_len": "max_position_embeddings",
+}  # fmt: skip
+LLAMA2C_NAMES = {
+    "tok_embeddings": "token_embd", "norm": "output_norm", "output": "output", "attention_norm": "attn_norm",
+    "attention.wq": "attn_q", "attention.wk": "attn_k", "attention.wv": "attn_v", "attention.wo": "attn_output",
+    "ffn_norm": "ffn_norm", "feed_forward.w1": "ffn_gate", "feed_forward.w2": "ffn_down", "feed_forward.w3": "ffn_up",
+}  # fmt: skip
 SHARED = ("features", "masked-lm", None)  # tasks of folders whose encoder alone is written
 
 
@@ -138,9 +151,8 @@ def _task(module: Any, settings: Mapping[str, Any], sentences: bool, where: str)
 
 def gguf_view(source: Source, tokenizer: Source | None = None) -> Callable[[Checkpoint], Checkpoint]:
     """A function that views an open checkpoint of `source` as llama.cpp's GGUF file, with the configuration, the
-    tokenizer (the one beside it, else `tokenizer`), and the parts of sentence-transformers beside it. A checkpoint of
-    llama2.c gets the tokenizer only. It returns a checkpoint of another form, or of an architecture that llama.cpp does
-    not have, as it is.
+    tokenizer (the one beside it, else `tokenizer`), and the parts of sentence-transformers beside it. It returns a
+    checkpoint of another form, or of an architecture that llama.cpp does not have, as it is.
     """
 
     def view(checkpoint: Checkpoint) -> Checkpoint:
@@ -151,7 +163,8 @@ def gguf_view(source: Source, tokenizer: Source | None = None) -> Callable[[Chec
         settings = settings_of(checkpoint, read_settings(config) if config.is_file() else None)
         module = architecture(settings.get("model_type"))
         if isinstance(checkpoint, Llama2cFile):
-            return _with_tokenizer(checkpoint, tokenizer or _tokenizer_of(Path(source)))
+            vocabulary = tokenizer or _tokenizer_of(Path(source))
+            return Llama2cAsGguf(checkpoint, None if vocabulary is None else load_tokenizer(vocabulary))
         if not hasattr(module, "GGUF"):
             return as_floats(checkpoint, settings)
         found = tokenizer_beside(source, checkpoint) or tokenizer
@@ -167,15 +180,42 @@ def _tokenizer_of(model: Path) -> Path | None:
     return None if name is None else model.with_name(name)
 
 
-def _with_tokenizer(checkpoint: Llama2cFile, source: Source | None) -> Checkpoint:
-    """A checkpoint of llama2.c with the tokenizer among its `values`, if there is one that belongs to it: the files of
+class Llama2cAsGguf(Checkpoint):
+    """A checkpoint of llama2.c as a file of the architecture "llama", which rotates the same pairs of neighbours: its
+    tensors are the same under other names. `tokenizer` is told where its vocabulary has the model's size: the files of
     several models may lie in one folder."""
-    if source is not None:
-        own = load_tokenizer(source)
-        if own.vocab_size == checkpoint.config["vocab_size"]:
-            checkpoint.values = own.gguf_metadata()
-            checkpoint.types = gguf_types(checkpoint.values)
-    return checkpoint
+
+    def __init__(self, checkpoint: Llama2cFile, tokenizer: Tokenizer | None) -> None:
+        super().__init__(checkpoint.source)
+        self.format = f"{checkpoint.format} as GGUF"
+        self.checkpoint = checkpoint
+        own, family, module = checkpoint.config, module_called("llama2c"), module_called("llama")
+        settings = {field: own[name] for name, field in LLAMA2C_FIELDS.items()} | {"rms_norm_eps": family.EPSILON}
+        config = module.Config.from_dict(settings | {"rope_theta": family.THETA})
+        self.config = config.to_dict()
+        self.values: dict[str, Any] = keys_of(module.GGUF, config) | {"general.name": PurePath(self.source.name).stem}
+        self.types: dict[str, str] = {}
+        if tokenizer is not None and tokenizer.vocab_size == own["vocab_size"]:
+            vocabulary = tokenizer.gguf_metadata()
+            self.values |= vocabulary
+            self.types = gguf_types(vocabulary)
+        self._own = {_llama_name(name): name for name in checkpoint.tensors}
+        self.tensors = {known: replace(checkpoint.tensors[name], name=known) for known, name in self._own.items()}
+
+    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
+        return self.checkpoint.read(self._own[info.name], finite=finite, device=device)
+
+    def read_bytes(self, name: str) -> bytes | memoryview:
+        return self.checkpoint.read_bytes(self._own[name])
+
+
+def _llama_name(name: str) -> str:
+    """llama.cpp's name of a tensor of llama2.c's."""
+    path = name.removesuffix(".weight")
+    if path in LLAMA2C_NAMES:
+        return f"{LLAMA2C_NAMES[path]}.weight"
+    _, layer, part = path.split(".", 2)
+    return f"blk.{layer}.{LLAMA2C_NAMES[part]}.weight"
 
 
 def floats_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:

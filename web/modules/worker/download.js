@@ -111,9 +111,7 @@ async function receive(wanted, entry, journal, { signal, onProgress }) {
  * @param {Wanted} wanted @param {Entry} entry @param {Journal} journal @param {AbortSignal} signal @param {DownloadOptions["onProgress"]} onProgress
  */
 async function receiveFrom(wanted, entry, journal, signal, onProgress) {
-  // If-Range would need a preflight request, which file hosts refuse. So takeHeaders compares the entity tag.
-  const headers = journal.received > 0 ? { Range: `bytes=${journal.received}-` } : undefined;
-  const response = await fetch(wanted.url, { headers, signal, mode: "cors", credentials: "omit", cache: "no-store" });
+  const response = await ask(wanted, journal, signal);
   if (response.status === 416 && journal.received > 0) {
     if (journal.received !== journal.size) journal.received = 0;
     else return finish(entry, journal);
@@ -132,6 +130,22 @@ async function receiveFrom(wanted, entry, journal, signal, onProgress) {
 }
 
 /**
+ * A compressed answer has the length of its compressed bytes, and a page does not see that another origin compresses. So where the
+ * length is not the expected one, the file is asked for as a range: browsers have ranges sent as they are.
+ * @param {Wanted} wanted @param {Journal} journal @param {AbortSignal} signal
+ */
+async function ask({ url, size }, { received }, signal) {
+  // If-Range would need a preflight request, which file hosts refuse. So takeHeaders compares the entity tag.
+  const range = { Range: `bytes=${received}-` };
+  const request = (/** @type {HeadersInit} */ headers) => fetch(url, { headers, signal, mode: "cors", credentials: "omit", cache: "no-store" });
+  const response = await request(received > 0 ? range : {});
+  const length = Number(response.headers.get("Content-Length"));
+  if (response.status !== 200 || !length || length === size) return response;
+  response.body?.cancel();
+  return request(range);
+}
+
+/**
  * Updates the journal by the response's headers: where its bytes begin, the length of the file, its entity tag.
  * @param {Journal} journal @param {Wanted} wanted @param {Response} response
  */
@@ -141,7 +155,7 @@ function takeHeaders(journal, wanted, response) {
   const changed = journal.etag && etag && etag !== journal.etag;
   if (response.status === 206 && range && Number(range[1]) === journal.received && !changed) {
     if (range[2] !== "*") journal.size = Number(range[2]);
-  } else if (response.status === 206) {
+  } else if (response.status === 206 && (range || journal.received > 0)) {
     response.body?.cancel();
     journal.received = 0;
     journal.etag = null;

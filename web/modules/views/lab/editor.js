@@ -46,6 +46,14 @@ const THEME = EditorView.theme({
   ".cm-signature p": { margin: "0.25rem 0 0", color: "var(--ink-soft)" },
 });
 
+/** Paper does not scroll: long lines are broken, then the numbers, which have the heights of whole lines, would not stand beside them. */
+const ON_PAPER = new CSSStyleSheet();
+ON_PAPER.replaceSync(`@media print {
+  .cm-editor.cm-editor, .cm-editor .cm-scroller { display: block !important; overflow: visible !important; height: auto !important; outline: none; }
+  .cm-editor .cm-content { white-space: pre-wrap; overflow-wrap: anywhere; }
+  .cm-editor .cm-gutters, .cm-editor .cm-cursorLayer { display: none !important; }
+}`);
+
 /** CodeMirror measures no editor outside the window: until then it takes the lines for lower than they are, and the style says how the numbers stand. */
 const MEASURED = ViewPlugin.define(() => ({
   measured: false,
@@ -106,6 +114,7 @@ export class Editor {
     this.actions = actions;
     this.label = label;
     const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+    root.adoptedStyleSheets = [ON_PAPER]; // before the editor's own, which are added in front
     const keys = Prec.highest(keymap.of([
       { key: "Shift-Enter", run: () => (actions.runAndGoOn(), true) },
       { key: "Mod-Enter", run: () => (actions.run(), true) },
