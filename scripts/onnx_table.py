@@ -73,8 +73,9 @@ const model = await AutoModelForCausalLM.from_pretrained("FOLDER", {{ subfolder:
   draw random numbers only types and shapes are compared.
 - **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
   shape says, and errors name the node, the operator and the opset. A run takes at most half of the machine's
-  memory for tensors beside the parameters (in the browser 2 GiB), and its loops make at most a million steps. An error names the node that would need more;
-  `onnx.load(file, memory_limit=bytes, loop_limit=steps)` raises the limits for files that you trust.
+  memory for tensors beside the parameters (in the browser 2 GiB), and its loops make at most a million steps. An error
+  names the node that would need more; `onnx.load(file, memory_limit=bytes, loop_limit=steps)` raises the limits for
+  files that you trust.
 - **Export** writes the ops that a call with example inputs runs: sorting, indexing by numbers that depend on the
   inputs, and writes in place too; LSTM, GRU and RNN layers become ONNX's, the recurrences of Mamba, RWKV
   and delta rules a Scan over the tokens. Opset 20, or `opset_version=` 17 to 23. A model above 2 GB, or one with
