@@ -443,6 +443,16 @@ static void float_part(void *y, int64_t opcode, int type, const view *a, const v
 static void double_part(void *y, int64_t opcode, int type, const view *a, const view *b, int64_t at, int64_t n)
 {
     double left[PART], right[PART];
+#if !defined(__wasm__)
+    if (type == TYPE_float64 && n % DLANES == 0 && a->type == type && b->type == type) { /* where they lie */
+        const double *p = read_bits(left, a, at, n, sizeof *p), *q = read_bits(right, b, at, n, sizeof *q);
+        if (binary_results[opcode])
+            double_questions(opcode, (uint8_t *)y + at, p, q, n);
+        else
+            doubles(opcode, (double *)y + at, p, q, n, type);
+        return;
+    }
+#endif
     read_doubles(left, a, at, n);
     read_doubles(right, b, at, n);
     if (binary_results[opcode]) {

@@ -312,6 +312,12 @@ static int unary_run(void *y, const view *x, int64_t opcode, int64_t count, doub
             float part[PART];
             run_floats(float_functions[opcode], part, read_floats(part, x, at, n), n, (float)p, (float)q);
             write_floats(y, type, at, part, n);
+#if !defined(__wasm__)
+        } else if (double_functions[opcode] && type == TYPE_float64 && n % DLANES == 0) { /* where they go */
+            double *part = (double *)y + at;
+            read_doubles(part, x, at, n);
+            double_functions[opcode](part, n, p, q);
+#endif
         } else if (double_functions[opcode] && type_in(type, TYPES_FLOAT)) {
             double part[PART];
             read_doubles(part, x, at, n);

@@ -5,6 +5,8 @@ tests, which are run in every dtype to see which ops take it.
 from __future__ import annotations
 
 import importlib
+import inspect
+import operator
 import pkgutil
 from collections import defaultdict
 from collections.abc import Iterator
@@ -39,13 +41,26 @@ as far as these reach.
 
 A *kernel* is C code (`native/`), the same source for the host (SSE2, AVX2, AVX-512 or NEON) and for WebAssembly (SIMD,
 relaxed SIMD), for the dtypes and layouts that it supports, above all float32; the rest is NumPy. An op with the
-gradient "by its parts" is made of other ops. Gradients can be differentiated again, except that of `ctc`.
+gradient "by its parts" is made of other ops. Gradients can be differentiated again, except that of `ctc_loss`.
+[cuda.md](cuda.md) and [webgpu.md](webgpu.md) say what graphics cards compute.
 
-## Primitive ops
+## Ops to call
 
-| op | dtypes | gradient | kernel on the host | kernel in WebAssembly |
-| --- | --- | --- | --- | --- |
+Most are methods of tensors, too. Many more functions are made of these: [their names](#functions-by-torchs-names).
+
+| call | dtypes | gradient | kernel |
+| --- | --- | --- | --- |
 """
+INTERNAL = """## Internal ops
+
+Functions, layers, models and optimizers are made of these; programs have no name for them. They stand here because
+errors, `pyapp.profiler` and `grad_fn` name them.
+
+| op | dtypes | gradient | kernel |
+| --- | --- | --- | --- |
+"""
+# Where a program finds a function, the shortest way first.
+PLACES = ("pyapp", "pyapp.nn.functional", "pyapp.linalg", "pyapp.fft", "pyapp.special", "pyapp.Tensor")
 
 
 @contextmanager
@@ -123,6 +138,21 @@ def gradient(op: Op) -> str:
     return "by its parts" if op.definition is not None else "none"
 
 
+def call_of(op: Op) -> str | None:
+    """How a program calls an op, with its arguments; None where it cannot."""
+    name = op.name.strip("_")
+    for place in PLACES:
+        function = getattr(
+            operator.attrgetter(place.removeprefix("pyapp."))(pyapp) if "." in place else pyapp, name, None
+        )
+        if callable(function) and not isinstance(function, type):
+            known = function.host or function.definition if isinstance(function, Op) else function
+            parameters = inspect.signature(known).parameters.values()
+            plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+            return f"{place}.{name}{inspect.Signature(plain)}"
+    return None
+
+
 def render() -> str:
     """The text of docs/ops.md."""
     for package in (pyapp.engine, pyapp.nn):
@@ -130,24 +160,29 @@ def render() -> str:
             importlib.import_module(info.name)
     names = importlib.import_module("tests.engine.names")
     dtypes = seen_dtypes()
-    rows = []
+    rows: dict[str, str] = {}  # by what is called
+    internal = []
     for name in sorted(OPS, key=lambda n: n.strip("_")):
         op = OPS[name]
         if not op.module.startswith(("pyapp.engine.", "pyapp.nn.")):
             continue
         kernel = "yes" if op.claim is not None else "–"
-        rows.append(f"| `{name.strip('_')}` | {shown(dtypes[name]) or '–'} | {gradient(op)} | {kernel} | {kernel} |")
-    lines = [HEAD + "\n".join(rows), "", "## Functions by torch's names", ""]
+        facts = f"{shown(dtypes[name]) or '–'} | {gradient(op)} | {kernel} |"
+        if call := call_of(op):
+            rows.setdefault(call, f"| `{call}` | {facts}")
+        else:
+            internal.append(f"| `{name.strip('_')}` | {facts}")
+    lines = [HEAD + "\n".join(rows.values()), "", "## Functions by torch's names", ""]
     namespaces: dict[str, list[str]] = defaultdict(list)
     for namespace, name in names.wanted():
-        if names.find(pyapp, namespace, name) is not None:
+        if name not in namespaces[namespace] and names.find(pyapp, namespace, name) is not None:
             namespaces[namespace].append(name)
     for namespace, own in namespaces.items():
         lines += [
             f"**pyapp{'.' + namespace if namespace else ''}** ({len(own)}): " + " ".join(f"`{n}`" for n in sorted(own)),
             "",
         ]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, INTERNAL + "\n".join(internal)]) + "\n"
 
 
 if __name__ == "__main__":

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.together import examples
+from tests.together import examples, spread
 
 # A file whose tests all need what a browser does not have (a process, the repository's files, the command line's
 # libraries) is not even imported there.
 NATIVE = re.compile(r"^pytestmark = .*\bnative_only\b", re.MULTILINE)
+# In a browser, of a test's cases as many at most: the Python is the same there, and each case has run natively. What
+# differs are the kernels, sizes in files, the tokenizers, and threads: their tests keep every case.
+CASES_IN_BROWSER = 4
+WHOLE_IN_BROWSER = re.compile(r"tests/(engine|formats|mirror|nn|pool|webgpu)/|tests/text/test_tokenizer")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -39,11 +43,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if sys.platform != "emscripten":
         return
-    outside = [item for item in items if item.get_closest_marker("native_only") or item.get_closest_marker("browser")]
+    outside = {item for item in items if item.get_closest_marker("native_only") or item.get_closest_marker("browser")}
+    cases: dict[str, list[pytest.Item]] = {}  # by the test's name without its parameters
+    for item in items:
+        if item not in outside and not WHOLE_IN_BROWSER.match(item.nodeid):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for found in cases.values():
+        outside.update(set(found).difference(spread(found, CASES_IN_BROWSER)))
     if outside:  # pytest would spend time on skipping them
-        config.hook.pytest_deselected(items=outside)
-        left_out = set(outside)
-        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(outside))
+        items[:] = [item for item in items if item not in outside]
 
 
 def pytest_collection_finish() -> None:

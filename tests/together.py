@@ -16,6 +16,13 @@ def fewer_in_browser(cases: Iterable[Case], every: int = 3) -> Sequence[Case]:
     return list(cases)[:: every if IN_BROWSER else 1]
 
 
+def spread(cases: Sequence[Case], most: int) -> Sequence[Case]:
+    """At most so many cases, from 2 on: the first, the last, and those at even distances between them."""
+    if len(cases) <= most:
+        return cases
+    return [cases[i * (len(cases) - 1) // (most - 1)] for i in range(most)]
+
+
 def examples(count: int) -> int:
     """As many of Hypothesis' examples natively; in a browser, where the same Python runs, a sixth."""
     return max(count // 6, 8) if IN_BROWSER else count

@@ -7,7 +7,12 @@ CONSTANT uint32_t unary_types[] = UNARY_TYPES, unary_results[] = UNARY_RESULTS;
 /* ---- float32 */
 
 DEVICE float softplus_float(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
-DEVICE float between(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
+/* The largest of x and low, and of these the smallest with high, which counts where low is above it; NaN stays. */
+DEVICE float between(float x, float low, float high)
+{
+    const float raised = x < low ? low : x;
+    return raised > high ? high : raised;
+}
 
 /* x / 2 erfc(-x / sqrt(2)). Far below 0 the rounding of the argument would cost digits: its rest times the slope is
  * subtracted. */
@@ -131,7 +136,11 @@ DEVICE float floats(int64_t opcode, float x, float p, float q)
 /* ---- float64 */
 
 DEVICE double softplus_double(double x) { return fmax(x, 0.0) + log1p(exp(-fabs(x))); }
-DEVICE double within(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
+DEVICE double within(double x, double low, double high)
+{
+    const double raised = x < low ? low : x;
+    return raised > high ? high : raised;
+}
 
 /* Abramowitz and Stegun 6.3 and 6.4: the asymptotic series from 12 on, recurrence below, reflection left of 0. */
 #define PI 3.14159265358979323846

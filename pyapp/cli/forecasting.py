@@ -13,7 +13,7 @@ import click
 from pyapp import tasks
 from pyapp.cli.grouped import NUMBERS, command
 from pyapp.cli.items import model_option
-from pyapp.cli.running import WORDS, device_option, forward, json_option, threads_option, type_option
+from pyapp.cli.running import WORDS, forward, usual_options
 from pyapp.cli.texts import file_argument, named, read_text
 from pyapp.cli.views import ItemsView, JsonView, View
 
@@ -117,10 +117,7 @@ class ForecastView(ItemsView):
 @click.option("--frequency", type=click.IntRange(0, 2), default=0, show_default=True,
               help="For TimesFM: 0 for values up to daily, 1 weekly and monthly, 2 quarterly and yearly.")  # fmt: skip
 @click.option("--delimiter", default=",", show_default=True, help='The character between cells, or "tab".')
-@type_option
-@device_option
-@threads_option
-@json_option
+@usual_options
 def forecast(
     file: str, columns: tuple[str, ...], delimiter: str, as_json: bool, **settings: Any
 ) -> int:  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import MODELS, NUMBERS, command
-from pyapp.cli.running import forward, json_option, threads_option
+from pyapp.cli.running import device_of, forward, json_option, threads_option
 from pyapp.cli.views import JsonView, QuantizeView, View, size
 from pyapp.events import Done, Event, Item, Metric
 
@@ -44,9 +44,13 @@ class OutputsView(View):
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the outputs to this .npz file.")
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=1, show_default=True,
               help="Run several times; the time is that of the fastest run.")  # fmt: skip
+@click.option("--device", metavar="DEVICE", callback=device_of,
+              help="Where the model computes: cpu, cuda (NVIDIA's card), cuda:1 … [default: cpu]")  # fmt: skip
 @threads_option
 @json_option
-def run_onnx(file: str, inputs: tuple[str, ...], output: str | None, repeats: int, as_json: bool) -> int:
+def run_onnx(
+    file: str, inputs: tuple[str, ...], output: str | None, repeats: int, device: str | None, as_json: bool
+) -> int:
     """Run the ONNX model FILE over arrays, and print its outputs."""
     from pyapp.tasks import onnx
 
@@ -59,7 +63,9 @@ def run_onnx(file: str, inputs: tuple[str, ...], output: str | None, repeats: in
         else:
             plain.append(entry)
     return forward(
-        lambda cancel: onnx.run_onnx(file, plain, named=named, output=output, repeats=repeats, cancel=cancel),
+        lambda cancel: onnx.run_onnx(
+            file, plain, named=named, output=output, repeats=repeats, device=device, cancel=cancel
+        ),
         JsonView() if as_json else OutputsView(),
     )
 

@@ -12,7 +12,7 @@ import click
 
 from pyapp import tasks
 from pyapp.cli.grouped import PAGES, command
-from pyapp.cli.running import device_option, forward, json_option, threads_option, type_option
+from pyapp.cli.running import forward, usual_options
 from pyapp.cli.texts import INPUT_LIMIT
 from pyapp.cli.views import JsonView, View
 from pyapp.errors import PyappError
@@ -121,10 +121,7 @@ def _password_of(sources: Sequence[Any], password: str | None) -> str | None:
 )  # fmt: skip
 @click.option("--num-beams", type=click.IntRange(1, 64), help="For a model such as TrOCR: hypotheses of a text.")
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="For a model such as TrOCR: the most tokens.")
-@type_option
-@device_option
-@threads_option
-@json_option
+@usual_options
 def read(
     files: tuple[str, ...], model: str | None, form: str, tables: bool, layout: str | None, threshold: float | None,
     straighten: bool, password: str | None, dtype: str | None, as_json: bool, **options: Any,

@@ -98,8 +98,8 @@ type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Conver
 
 
 def usual_options(command: F) -> F:
-    """The options --type, --threads and --json."""
-    return type_option(threads_option(json_option(command)))
+    """The options --type, --device, --threads and --json."""
+    return type_option(device_option(threads_option(json_option(command))))
 
 
 def open_closed_streams() -> None:

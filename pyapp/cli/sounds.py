@@ -23,11 +23,7 @@ from pyapp.cli.items import (
 )
 from pyapp.cli.running import (
     WORDS,
-    device_option,
     forward_items,
-    json_option,
-    threads_option,
-    type_option,
     usual_options,
 )
 from pyapp.cli.speak import SpeakJson, SpeakView, targets_of, write_sound
@@ -113,10 +109,7 @@ class MusicView(SpeakView):
               help="How much it varies.")  # fmt: skip
 @click.option("--top-k", type=click.IntRange(min=1), default=250, show_default=True,
               help="Draw each code from this many of the likeliest.")  # fmt: skip
-@type_option
-@device_option
-@threads_option
-@json_option
+@usual_options
 def compose(
     text: str, output: str, model: str, melody: str | None, dtype: str | None, as_json: bool,
     **options: Any,

@@ -27,14 +27,10 @@ from pyapp.cli.items import (
 )
 from pyapp.cli.running import (
     WORDS,
-    device_option,
     forward,
     forward_items,
-    json_option,
     model_or_server,
     server_option,
-    threads_option,
-    type_option,
     usual_options,
 )
 from pyapp.cli.views import JsonView, RankView
@@ -136,10 +132,7 @@ def weights_of_words(index: int, values: Any) -> list[str]:
 @click.option("--tokens", is_flag=True, help="A vector for each token, as ColBERT compares them.")
 @click.option("--role", type=click.Choice(["query", "document"]),
               help="With --tokens: whether the lines are queries or documents.")  # fmt: skip
-@type_option
-@device_option
-@threads_option
-@json_option
+@usual_options
 def embed(
     file: str, model: str | None, server: str | None, dtype: str | None, as_json: bool, sparse: bool, tokens: bool,
     **options: Any,

@@ -105,7 +105,8 @@ class Normalize(Transform):
         if picture.shape[-3] != len(self.mean):
             raise OptionError(f"Normalize: {len(self.mean)} means for {picture.shape[-3]} channels")
         values = picture if picture.dtype.is_floating_point else picture.float() / 255.0
-        mean, std = (ops.tensor(x, dtype=values.dtype).reshape(-1, 1, 1) for x in (self.mean, self.std))  # (C, 1, 1)
+        kind, place = values.dtype, values.device
+        mean, std = (ops.tensor(x, kind, place).reshape(-1, 1, 1) for x in (self.mean, self.std))  # (C, 1, 1)
         return (values - mean) / std
 
 
@@ -234,7 +235,9 @@ class RandomRotation(Transform):
         flat = picture.reshape(-1, *picture.shape[-3:])  # (N, C, H, W)
         cos, sin = math.cos(angle), math.sin(angle)
         # From output to input, in coordinates of -1 to 1 along each side.
-        theta = ops.tensor([[[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]]])  # (1, 2, 3)
+        theta = ops.tensor(  # (1, 2, 3)
+            [[[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]]], device=picture.device
+        )
         grid = ops.affine_grid(theta.expand(len(flat), 2, 3), flat.shape, align_corners=False)  # (N, H, W, 2)
         values = flat.float() - self.fill
         turned = ops.grid_sample(values, grid, mode="bilinear", padding_mode="zeros", align_corners=False) + self.fill

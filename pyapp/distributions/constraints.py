@@ -92,7 +92,11 @@ class _IntegerInterval(_Limited):
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         text = f"whole numbers from {_said(lower_bound)} to {_said(upper_bound)}"
-        holds = lambda x: _is_whole(x).logical_and(x >= lower_bound).logical_and(x <= upper_bound)  # noqa: E731
+
+        def holds(x: Tensor) -> Tensor:
+            within = (x >= lower_bound).logical_and(x <= upper_bound)
+            return _is_whole(x).logical_and(within) if x.dtype.has_gradient else within
+
         super().__init__(text, holds, lower_bound, upper_bound, whole=True)
 
 

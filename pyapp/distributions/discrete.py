@@ -127,7 +127,9 @@ class Categorical(Distribution):
 
     @property
     def _num_events(self) -> int:
-        return int(self.logits.shape[-1])
+        given = self._logits if self._probs is None else self._probs
+        assert given is not None
+        return int(given.shape[-1])
 
     @property
     def mean(self) -> Tensor:

@@ -82,8 +82,8 @@ class Distribution:
 
     def _validate_sample(self, value: Any) -> None:
         """ValueError for values that the distribution does not give."""
-        if self.support is not None and self._checks():
-            self._require("the value", self.support, value)
+        if self._checks() and (support := self.support) is not None:
+            self._require("the value", support, value)
 
     @property
     def batch_shape(self) -> Size:

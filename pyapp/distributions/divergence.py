@@ -104,7 +104,7 @@ def _wishart(p: Wishart, q: Wishart) -> Tensor:
     size = p.event_shape[0]
     moved = solve_triangular(q.scale_tril, p.scale_tril, upper=False).square().sum((-2, -1))
     logs = 2 * (q.scale_tril.diagonal(0, -2, -1).log() - p.scale_tril.diagonal(0, -2, -1).log()).sum(-1)
-    slope = digamma(p.df.unsqueeze(-1) / 2 - arange(size, dtype=p.df.dtype) / 2).sum(-1)
+    slope = digamma(p.df.unsqueeze(-1) / 2 - arange(size, dtype=p.df.dtype, device=p.df.device) / 2).sum(-1)
     apart = mvlgamma(q.df / 2, size) - mvlgamma(p.df / 2, size) + (p.df - q.df) / 2 * slope
     return q.df / 2 * logs + p.df / 2 * (moved - size) + apart
 

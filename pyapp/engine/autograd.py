@@ -16,7 +16,7 @@ from .device import cpu
 from .dtype import float32
 from .grad_mode import ANOMALY, GROUPS, STATE, WATCHERS
 from .launch import KERNELS, note_gradient
-from .shape import Shape, is_packed
+from .shape import Shape, dense_layout, is_packed
 from .storage import CAPTURES
 from .tensor import Tensor, empty_contiguous, set_attribute
 from .thread_local import ThreadLocal
@@ -209,7 +209,7 @@ class Node:
         self.output: Any = None  # a tensor; under hooks Saved
         if op.saves_output:
             self.output = output.detach()
-            self.versions: Sequence[int] = self._versions()
+            self.versions: Sequence[int] = self._versions() if op.saves_inputs else [output.storage.version]
         elif not op.saves_inputs:
             self.versions = ()
         else:
@@ -251,11 +251,7 @@ class Node:
         if self.args is None:
             raise self._freed()
         if self.versions and self.versions != self._versions():
-            raise RuntimeError(
-                "backward: one of the variables needed for gradient computation has been modified by an inplace "
-                f"operation: a tensor that '{self.op.name}' needs for its gradient was changed in place since; use an "
-                "out-of-place operation or clone() it first"
-            )
+            raise self._changed()
         vjp = self.op.vjp
         assert vjp is not None
         output = self.output
@@ -268,6 +264,13 @@ class Node:
                 importlib.import_module(".flat_gradients", __package__)
             found = [None if g is None else EXTENSIONS.level(g, self) for g in found]
         return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
+
+    def _changed(self) -> RuntimeError:
+        return RuntimeError(
+            "backward: one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: a tensor that '{self.op.name}' needs for its gradient was changed in place since; use an "
+            "out-of-place operation or clone() it first"
+        )
 
     def _freed(self) -> RuntimeError:
         return RuntimeError(
@@ -293,6 +296,7 @@ class Node:
         self.edges = ()
 
 
+_OWN_GRADIENTS = Node.gradients  # what profiling.py replaces while it listens
 Edge = Node | Tensor
 
 
@@ -303,36 +307,44 @@ def edge_of(tensor: Any) -> Edge:
 
 
 def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) -> list[Node]:
-    """Every node that the roots depend on, in topological order from the roots; ancestors of the nodes in `stop` are
-    left out. `uses` gets the number of gradients that add up to those of each leaf with hooks for its `grad`."""
+    """Every node that the roots depend on, in topological order with the roots last; ancestors of the nodes in `stop`
+    are left out. `uses` gets the number of gradients that add up to those of each leaf with hooks for its `grad`."""
     order: list[Node] = []
     seen: set[int] = set()
-    stack: list[tuple[Edge, bool]] = [(root, False) for root in roots]
+    stack: list[Any] = []  # nodes to look at, and above None one whose sources are all in order
+    for root in roots:
+        if not isinstance(root, Tensor):
+            stack.append(root)
+        elif root.after_hooks:
+            uses[id(root)] = uses.get(id(root), 0) + 1
     while stack:
-        edge, done = stack.pop()
-        if isinstance(edge, Tensor):
-            if edge.after_hooks:
-                uses[id(edge)] = uses.get(id(edge), 0) + 1
+        node = stack.pop()
+        if node is None:
+            order.append(stack.pop())
             continue
-        key = id(edge)
-        if done:
-            order.append(edge)
-        elif key not in seen:
-            seen.add(key)
-            stack.append((edge, True))
-            if key not in stop:
-                for source in edge.edges:
-                    if source is not None and id(source) not in seen:
-                        stack.append((source, False))
-    order.reverse()
+        key = id(node)
+        if key in seen:
+            continue
+        seen.add(key)
+        stack += (node, None)
+        if key not in stop:
+            for source in node.edges:
+                if source is None:
+                    continue
+                if isinstance(source, Tensor):
+                    if source.after_hooks:
+                        uses[id(source)] = uses.get(id(source), 0) + 1
+                elif id(source) not in seen:
+                    stack.append(source)
     return order
 
 
 def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> tuple[set[int], set[int]]:
-    """The nodes and leaves on the paths to the wanted ones; and those nodes from which a path leads on."""
+    """The nodes and leaves on the paths to the wanted ones; and those nodes from which a path leads on. `order`: with
+    the roots last."""
     found = {id(edge) for edge in wanted}
     leading: set[int] = set()
-    for node in reversed(order):
+    for node in order:
         for edge in node.edges:
             if id(edge) in found:
                 found.add(id(node))
@@ -346,6 +358,17 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         if gradient is None:
             raise RuntimeError("backward: a GradientEdge needs a gradient argument, because it has no shape")
         return gradient
+    if (
+        gradient is None
+        and not tensor.shape
+        and tensor._requires_grad
+        and tensor.dtype is float32
+        and tensor.device is cpu
+        and type(tensor) is Tensor
+    ):  # the usual loss, without the frames of new_ones
+        one = empty_contiguous((), float32)
+        KERNELS["fill_f32"].launch(0, one, 1, 1.0)
+        return one
     if not tensor.requires_grad:
         raise RuntimeError(
             "backward: element 0 of tensors does not require grad and does not have a grad_fn: no requires_grad_() of "
@@ -361,12 +384,6 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
             raise RuntimeError(
                 "backward: a complex number needs a gradient argument; only real ones do not (take .abs(), .real …)"
             )
-        if (
-            type(tensor) is Tensor and tensor.dtype is float32 and tensor.device is cpu
-        ):  # without the frames of new_ones
-            one = empty_contiguous(tensor.shape, float32)
-            KERNELS["fill_f32"].launch(0, one, 1, 1.0)
-            return one
         return tensor.new_ones(tensor.shape)
     if gradient.shape != tensor.shape:
         raise ArgumentError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")
@@ -426,11 +443,15 @@ class _Slices:
 
     def complete(self) -> Tensor:
         """The gradient of the source."""
-        if sum(part.numel() for part, _ in self.parts) < self.whole.numel():
-            self.whole.fill_(0)
+        whole = self.whole
+        if sum([part.numel() for part, _ in self.parts]) < whole.numel():
+            if whole.dtype is float32:  # without gaps, and of nobody else
+                KERNELS["fill_f32"].launch(whole.numel() >> 10, whole, whole.numel(), 0.0)
+            else:
+                whole.fill_(0)
         for part, gradient in self.parts:
             part.copy_(gradient)
-        return self.whole
+        return whole
 
 
 @lru_cache(4096)
@@ -471,25 +492,25 @@ class _Pending:
     def __init__(self, create_graph: bool) -> None:
         self.in_place = not create_graph
         self.leaves: dict[int, Tensor] = {}
-        self._sums: dict[int, Tensor] = {}
-        self._slices: dict[int, tuple[Edge, _Slices]] = {}
-        self._own: set[int] = set()
+        self.sums: dict[int, Tensor] = {}
+        self.slices: dict[int, tuple[Edge, _Slices]] = {}
+        self.own: set[int] = set()
 
     def add(self, edge: Edge, gradient: Tensor) -> None:
         key = id(edge)
-        if self._slices and key in self._slices:
-            self._complete(key)
-        known = self._sums.get(key)
+        if self.slices and key in self.slices:
+            self.complete(key)
+        known = self.sums.get(key)
         if known is None:
-            self._sums[key] = gradient
+            self.sums[key] = gradient
             if isinstance(edge, Tensor):
                 self.leaves[key] = edge
-        elif key in self._own and known.dtype is gradient.dtype:
+        elif key in self.own and known.dtype is gradient.dtype:
             known._accumulate(gradient)
         else:
-            self._sums[key] = total = known + gradient
+            self.sums[key] = total = known + gradient
             if self.in_place and total.dense:
-                self._own.add(key)
+                self.own.add(key)
 
     def add_slice(self, node: Node, gradient: Tensor) -> bool:
         """Adds the gradient of a slice to that of its source, without a tensor of zeros for each slice; False where
@@ -501,43 +522,43 @@ class _Pending:
         edge = node.edges[0]
         assert edge is not None
         key = id(edge)
-        if key in self._slices:
-            slices = self._slices[key][1]
+        if key in self.slices:
+            slices = self.slices[key][1]
             if slices.whole.dtype is gradient.dtype and slices.take(node.op.forward(slices.whole, *where), gradient):
                 return True
-            self._complete(key)
-        known = self._sums.get(key)
+            self.complete(key)
+        known = self.sums.get(key)
         if known is not None and known.dtype is not gradient.dtype:
             return False
-        if key in self._own and known is not None and (known.is_contiguous() or known.strides == source.strides):
+        if key in self.own and known is not None and (known.is_contiguous() or known.strides == source.strides):
             node.op.forward(known, *where)._accumulate(gradient)  # by the strides of the source, perhaps
             return True
         if known is None:
             slices = _Slices(_empty_as(source, gradient))
             if slices.take(node.op.forward(slices.whole, *where), gradient):
-                self._slices[key] = edge, slices
+                self.slices[key] = edge, slices
                 if isinstance(edge, Tensor):
                     self.leaves[key] = edge
                 return True
         whole = gradient.new_zeros(source.shape)
         node.op.forward(whole, *where).copy_(gradient)
         self.add(edge, whole)
-        self._own.add(key)
+        self.own.add(key)
         return True
 
-    def _complete(self, key: int) -> None:
+    def complete(self, key: int) -> None:
         """Turns waiting slices into a sum."""
-        edge, slices = self._slices.pop(key)
+        edge, slices = self.slices.pop(key)
         self.add(edge, slices.complete())
-        self._own.add(key)
+        self.own.add(key)
 
     def take(self, edge: Edge) -> Tensor | None:
         """The complete gradient; afterwards other code may share it."""
         key = id(edge)
-        if self._slices and key in self._slices:
-            self._complete(key)
-        self._own.discard(key)
-        return self._sums.pop(key, None)
+        if self.slices and key in self.slices:
+            self.complete(key)
+        self.own.discard(key)
+        return self.sums.pop(key, None)
 
 
 def _walk(
@@ -558,37 +579,63 @@ def _walk(
     """
     pending = _Pending(create_graph)
     flat: dict[int, Edge] = {}
+    ends = []
     for root, gradient in zip(roots, gradients, strict=True):
-        pending.add(edge_of(root), _seed(root, gradient))
+        ends.append(edge_of(root))
+        pending.add(ends[-1], _seed(root, gradient))
     uses: dict[int, int] = {}
-    order = _order([edge_of(root) for root in roots], stop, uses)
+    order = _order(ends, stop, uses)
     needed, leading = (None, None) if wanted is None else _needed(order, wanted)
     grouped = GROUPS.count > 0
-    around = EXTENSIONS.begin_pass(map(edge_of, roots), order, needed) if grouped else None
-    order.reverse()
+    around = EXTENSIONS.begin_pass(ends, order, needed) if grouped else None
+    sums, slices, own, leaves = pending.sums, pending.slices, pending.own, pending.leaves
+    # Most nodes of most passes need nothing but their op's vjp: for these the loop makes no calls of its own.
+    plain = wanted is None and not create_graph and not ANOMALY.on and Node.gradients is _OWN_GRADIENTS
     left = 0  # nodes that serve later passes
+    del ends
     while order:
         node = order.pop()
-        gradient = pending.take(node)
-        if gradient is None:
+        key = id(node)
+        if slices and key in slices:
+            pending.complete(key)
+        own.discard(key)
+        taken = sums.pop(key, None)  # complete; afterwards other code may share it
+        if taken is None:
             continue
         if node.hooks and id(node) not in silent:
-            gradient = EXTENSIONS.run_hooks(node, gradient)
+            taken = EXTENSIONS.run_hooks(node, taken)
         if wanted is not None or node.retained:
-            deliver(node, gradient)
+            deliver(node, taken)
         if flat:
-            flat.pop(id(node), None)
+            flat.pop(key, None)
         if node.op is LEVEL:  # type: ignore[comparison-overlap]
             EXTENSIONS.reach(node.edges[1:], flat)
-        if id(node) in stop or (leading is not None and id(node) not in leading):
+        if key in stop or (leading is not None and key not in leading):
             continue
-        if not node.op.slices or node.hooks or ANOMALY.on or not pending.add_slice(node, gradient):
+        if plain and type(node) is Node and not node.hooks:
+            if not node.op.slices or not pending.add_slice(node, taken):
+                if node.args is None:
+                    raise node._freed()
+                if node.versions and node.versions != node._versions():
+                    raise node._changed()
+                found: Any = node.op.vjp(taken, node.output, *node.args)  # type: ignore[misc]
+                for edge, its in zip(node.edges, found, strict=False):
+                    if edge is None or its is None:
+                        continue
+                    key = id(edge)
+                    if key in sums or key in slices:
+                        pending.add(edge, its)
+                        continue
+                    sums[key] = its
+                    if isinstance(edge, Tensor):
+                        leaves[key] = edge
+        elif not node.op.slices or node.hooks or ANOMALY.on or not pending.add_slice(node, taken):
             if ANOMALY.on:
-                found = EXTENSIONS.checked_gradients(node, gradient, create_graph)
+                found = EXTENSIONS.checked_gradients(node, taken, create_graph)
             else:
-                found = node.gradients(gradient, create_graph)
+                found = node.gradients(taken, create_graph)
             if node.hooks:
-                found = EXTENSIONS.run_after(node, gradient, found)
+                found = EXTENSIONS.run_after(node, taken, found)
             for edge, its in found:
                 if its is not None and (needed is None or id(edge) in needed):
                     pending.add(edge, its)
@@ -599,14 +646,15 @@ def _walk(
                 node.drop()
             else:
                 left += node.release()
-    for leaf in list(pending.leaves.values()):
-        whole = pending.take(leaf)
-        assert whole is not None
-        if leaf.hooks and id(leaf) not in silent:
+    for key, leaf in list(leaves.items()):
+        if slices and key in slices:
+            pending.complete(key)
+        whole = sums.pop(key)
+        if leaf.hooks and key not in silent:
             whole = EXTENSIONS.run_hooks(leaf, whole)
         deliver(leaf, whole)
         if flat:
-            flat.pop(id(leaf), None)
+            flat.pop(key, None)
     if grouped:
         EXTENSIONS.end_pass(around)
     return flat
@@ -658,22 +706,38 @@ class _Delivery:
         else:
             known._accumulate(gradient)
 
+    def accumulate(self, edge: Edge, gradient: Tensor) -> None:
+        """Adds to the `grad` of a leaf, or of a tensor that retains it."""
+        if isinstance(edge, Tensor):
+            self.add(edge, gradient)
+            if edge.after_hooks:
+                for hook in tuple(edge.after_hooks):
+                    hook(edge)
+        else:
+            tensor = edge.retained and edge.retained()
+            if tensor is not None:
+                self.add(tensor, gradient)
+
+    def to(self, wanted: dict[int, Tensor]) -> Callable[[Edge, Tensor], None]:
+        """What delivers to these tensors alone, by the ids of their edges, and to those on the paths to them that
+        retain their `grad`."""
+
+        def deliver(edge: Edge, gradient: Tensor) -> None:
+            if id(edge) in wanted:
+                self.add(wanted[id(edge)], gradient)
+            elif isinstance(edge, Node):
+                self.accumulate(edge, gradient)
+
+        return deliver
+
     def _own(self, gradient: Tensor) -> Tensor:
-        if id(gradient.storage) in self._seen or not gradient.is_contiguous():
+        storage = gradient.storage
+        row_major = gradient.dense and gradient.strides == dense_layout(gradient.shape)[1]
+        if id(storage) in self._seen or not (row_major or gradient.is_contiguous()):
             gradient = gradient.clone()
-        self._seen[id(gradient.storage)] = gradient.storage
+            storage = gradient.storage
+        self._seen[id(storage)] = storage
         return gradient
-
-
-def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
-    """Adds to the `grad` of a leaf, or of a tensor that retains it."""
-    tensor = edge if isinstance(edge, Tensor) else edge.retained and edge.retained()
-    if tensor is None:
-        return
-    delivery.add(tensor, gradient)
-    if isinstance(edge, Tensor):
-        for hook in tuple(edge.after_hooks or ()):
-            hook(edge)
 
 
 def _several(given: Any) -> list[Any]:
@@ -697,19 +761,13 @@ def backward(
     """
     roots = _several(tensors)
     weights = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
-    only = None if inputs is None else _several(inputs)
-    wanted = None if only is None else {id(edge_of(t)): (t if isinstance(t, Tensor) else t.leaf()) for t in only}
-
     delivery = _Delivery(weights)
-
-    def deliver(edge: Edge, gradient: Tensor) -> None:
-        if wanted is None:
-            _accumulate(edge, gradient, delivery)
-        elif id(edge) in wanted:
-            delivery.add(wanted[id(edge)], gradient)
-        elif isinstance(edge, Node):  # on the paths to those
-            _accumulate(edge, gradient, delivery)
-
+    deliver: Callable[[Edge, Tensor], None] = delivery.accumulate
+    only, wanted = None, None
+    if inputs is not None:
+        only = _several(inputs)
+        wanted = {id(edge_of(t)): (t if isinstance(t, Tensor) else t.leaf()) for t in only}
+        deliver = delivery.to(wanted)
     mode = enable_grad() if create_graph else no_grad()
     with mode if EXTENSIONS.extend_mode is None else EXTENSIONS.extend_mode(mode):
         kept = create_graph if retain_graph is None else retain_graph
@@ -717,7 +775,7 @@ def backward(
         for key, edge in flat.items():
             tensor = edge if wanted is None else wanted.get(key)
             if isinstance(tensor, Tensor) and tensor._requires_grad:
-                _accumulate(tensor, _zeros(tensor), delivery)
+                delivery.accumulate(tensor, _zeros(tensor))
 
 
 def gradients_at(
@@ -741,7 +799,7 @@ def gradients_at(
     def deliver(edge: Edge, gradient: Tensor) -> None:
         found[id(edge)] = gradient
         if own and isinstance(edge, Node):
-            _accumulate(edge, gradient.clone() if edge.retained else gradient, delivery)
+            delivery.accumulate(edge, gradient.clone() if edge.retained else gradient)
 
     mode = enable_grad() if create_graph else no_grad()
     with mode if EXTENSIONS.extend_mode is None else EXTENSIONS.extend_mode(mode):

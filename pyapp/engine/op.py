@@ -25,6 +25,7 @@ from .autograd import STATE, Node
 from .device import Device, cpu
 from .dtype import DType
 from .launch import MissingKernel, capturing, refuse_capture
+from .lazy import np
 from .operands import as_tensor, at_home, moved
 from .out_arguments import into_out
 from .tensor import Tensor, set_attribute, set_node, set_requires_grad
@@ -198,6 +199,9 @@ class Op:
 
     def _without_claim(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result by the device's own kernel, by the definition, or on the CPU by NumPy."""
+        numbers = _with_own_numbers(args)
+        if numbers is not args:
+            return self.forward(*numbers, **kwargs)
         device = (args[0] if isinstance(args[0], Tensor) else _flatten(args)[0]).device
         kernel = self.kernels.get(device.type)
         if kernel is not None:
@@ -398,6 +402,8 @@ def named_first(name: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs
 
 
 _FEW_VIEWS = 32
+_NUMBERS = (bool, int, float, complex)
+_OWN = frozenset((*_NUMBERS, type(None), str, tuple, list))
 
 
 def _link_to_base(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
@@ -448,9 +454,28 @@ def _flatten(args: tuple[Any, ...]) -> list[Tensor]:
     return found
 
 
+def _with_own_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with Python's numbers in place of NumPy's, which count as those, and of such as are of a class made
+    from them; kernels take no others."""
+    if all(type(argument) in _OWN or isinstance(argument, Tensor) for argument in args):
+        return args
+    found = tuple(_own_number(argument) for argument in args)
+    return found if any(a is not b for a, b in zip(found, args, strict=True)) else args
+
+
+def _own_number(value: Any) -> Any:
+    if type(value) in _OWN or isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.generic):
+        number = value.item()
+        return number if type(number) in _NUMBERS else value
+    plain: tuple[Any, ...] = (int, float, complex)
+    return next((kind(value) for kind in plain if isinstance(value, kind)), value)
+
+
 def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """add(1, x): the number as a tensor that does not widen x."""
-    if len(args) > 1 and isinstance(args[0], (int, float, complex)) and isinstance(args[1], Tensor):
+    if len(args) > 1 and isinstance(args[1], Tensor) and isinstance(args[0], (*_NUMBERS, np.generic)):
         return (as_tensor(args[0], args[1]), *args[1:])
     return args
 

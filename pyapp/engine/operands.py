@@ -11,12 +11,12 @@ from typing import Any
 from ..errors import UnsupportedTypeError
 from . import dtype as _dtype
 from .device import Device, cpu
-from .dtype import DType, of_number, result_dtype
+from .dtype import DType, of_number, promote, result_dtype
 from .lazy import np
 from .numpy_arrays import to_bits
 from .shape import Shape, dense_layout, normalize_dim
-from .storage import Storage
-from .tensor import Tensor, make
+from .storage import CAPTURES, Storage
+from .tensor import C_TYPES, Tensor, empty_contiguous, make, set_attribute
 from .user_errors import describe
 
 
@@ -43,6 +43,8 @@ def common_dtype(*operands: Any) -> DType:
         if (type(number) is int or type(number) is float) and isinstance(x, Tensor) and x.shape:
             if x.dtype.is_floating_point and not x.dtype.is_storage_only:
                 return x.dtype
+        if isinstance(number, Tensor) and x.shape and number.shape:
+            return promote(x.dtype, number.dtype)
     return result_dtype([with_priority(x) for x in operands])
 
 
@@ -106,8 +108,12 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
         kind = like.dtype  # to which it is promoted
     elif like.dtype.part is _dtype.float64 and kind.part is _dtype.float32:
         kind = _dtype.complex128 if kind.is_complex else _dtype.float64  # float32 would round 0.1
-    result = make(Storage.of_bytes(_bytes_of(x, kind), like.device), (), (), kind)
-    result.weak = True
+    if like.device is cpu and not CAPTURES.count and kind in C_TYPES and (type(x) is float or kind.has_gradient):
+        result = empty_contiguous((), kind)
+        C_TYPES[kind].from_address(result.address).value = x
+    else:
+        result = make(Storage.of_bytes(_bytes_of(x, kind), like.device), (), (), kind)
+    set_attribute(result, "weak", True)
     return result
 
 

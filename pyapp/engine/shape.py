@@ -158,7 +158,7 @@ def normalize_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tupl
     if type(dims) is int:
         found = normalize_dim(dims, rank, op)
         return (found,) if rank else ()
-    if isinstance(dims, (int, str)) or not isinstance(dims, Iterable):
+    if type(dims) is not tuple and (isinstance(dims, (int, str)) or not isinstance(dims, Iterable)):
         dims = (dims,)
     places = [normalize_dim(d, rank, op) for d in dims]
     if len(set(places)) != len(places):
@@ -168,9 +168,9 @@ def normalize_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tupl
 
 def reduced_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
     """The dims of a reduction: as in torch, no dims are all of them."""
-    if (
-        type(dims) is not int and isinstance(dims, Sized) and not len(dims)
-    ):  # no truth: that of [0] as an array is false
+    if dims is None or type(dims) is int or type(dims) is tuple:  # without asking Sized, which takes long
+        return normalize_dims(None if dims == () else dims, rank, op)
+    if isinstance(dims, Sized) and not len(dims):  # no truth: that of [0] as an array is false
         dims = None
     return normalize_dims(dims, rank, op)
 

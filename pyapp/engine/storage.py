@@ -12,6 +12,7 @@ import sys
 from math import inf
 from typing import Any
 
+from .budget import BUDGETS, current
 from .device import Backend, Device, HiddenAddress, cpu
 from .native import IN_BROWSER
 from .thread_local import ThreadLocal, Users
@@ -262,13 +263,15 @@ class Storage:
         # Until there is memory to give back, for __del__.
         self.blocks: list[Any] | None = None  # where a small block goes back to
         self.capacity = 0
-        pool = default_pool if device is cpu and not CAPTURES.count else _pool_of(device)
+        pool: Any = default_pool if device is cpu and not CAPTURES.count else _pool_of(device)
         if 0 < nbytes <= SMALL:
             blocks = pool.small[(nbytes + 63) >> 6]
             self.address = blocks.pop() if blocks else pool.take((nbytes + 63) & ~63)
             self.blocks = blocks
         else:
             capacity = _capacity(nbytes)
+            if BUDGETS.count and device is cpu and pool.limit != inf and (budget := current()) is not None:
+                pool = budget.over(pool)
             self.address = pool.take(capacity)
             self.capacity = capacity
         self.nbytes = nbytes

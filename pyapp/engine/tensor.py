@@ -373,9 +373,12 @@ class Tensor(_Slots, TensorMethods):
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
         kind, shape = C_TYPES.get(self.dtype), self.shape
-        if kind is not None and len(shape) == 1 and self.device is cpu and not CAPTURES.count:
-            if shape[0] <= _FEW and (self.strides[0] == 1 or shape[0] < 2):  # without NumPy's array
-                return (kind * shape[0]).from_address(self.address)[:]
+        if kind is not None and 0 < len(shape) < 3 and self.device is cpu and not CAPTURES.count:
+            count, strides = dense_layout(shape)
+            if count <= _FEW and (self.strides == strides or count < 2):  # without NumPy's array
+                values = (kind * count).from_address(self.address)[:]
+                size = shape[-1]
+                return values if len(shape) == 1 else [values[i * size : i * size + size] for i in range(shape[0])]
         return self.detach().numpy().tolist()
 
     def item(self) -> Any:

@@ -20,6 +20,8 @@ from .several_files import SeveralFiles
 from .source import AnySource, ByteSource, FileSource
 
 KEYS = ("split.no", "split.count", "split.tensors.count")
+# What tells one model from another. Parts after the first need not have it.
+OF_THE_MODEL = ("general.architecture", "general.name", "general.uuid", KEYS[2])
 HINT = "Put all parts of the model into one folder, with the names that they were published under"
 
 
@@ -82,6 +84,11 @@ class ShardedGguf(SeveralFiles):
     def _merge(self, parts: Sequence[GgufFile]) -> None:
         first = parts[0]
         for part in parts:
+            for key in OF_THE_MODEL:
+                here, there = first.values.get(key), part.values.get(key)
+                if None not in (here, there) and here != there:
+                    own = re.split(r"[/\\]", part.source.name)[-1]
+                    self._broken(f"{own!r} is a part of another model: its {key} is {there!r:.60}, not {here!r:.60}")
             for name, info in part.tensors.items():
                 if name in self.tensors:
                     self._broken(f"the tensor {name[:100]!r} is in two parts")

@@ -31,13 +31,14 @@ from .checkpoint import Checkpoint, TensorInfo
 from .dense_tensors import read_storage
 from .foreign_dtypes import read_foreign
 from .row_major import as_tensor, read_strided
-from .safe_pickle import Builder, Class, Cursor, Machine, Stateful, hashes_well, refuse
+from .safe_pickle import OPERATIONS_LIMIT, Builder, Class, Cursor, Machine, Stateful, hashes_well, refuse
 from .source import ByteSource, BytesSource
 
 MAGIC_NUMBER, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 PICKLE_LIMIT = 64 << 20  # bytes
 TENSORS_LIMIT = 1 << 17
 VISITS_LIMIT, DEPTH_LIMIT, NAME_LIMIT = 3 * TENSORS_LIMIT, 64, 1000
+VALUES_LIMIT = OPERATIONS_LIMIT  # of all containers: without values that occur again a pickle cannot have more
 RANK_LIMIT = 64
 NOTES_LIMIT = 1000  # numbers and texts beside the tensors
 EXPANDED_LIMIT = 1 << 28  # bytes of a tensor that repeats its elements
@@ -52,6 +53,7 @@ STORAGES = {
     "ComplexDouble": "complex128",
 }  # fmt: skip
 _SIZES = {dtype.name: dtype.itemsize for dtype in DTYPES.values() if dtype.itemsize}
+_PLAIN = frozenset((int, float, bool, str, bytes, type(None)))
 _SIZES |= dict.fromkeys(("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), 1)
 
 
@@ -359,7 +361,7 @@ class PyTorchFile(Checkpoint):
         self._users: Counter[str] = Counter()  # how many tensors a storage has
         self._matrices: dict[str, _Blocks] = {}
         value = self._unwrap(self._open(archive))
-        self._visits = 0
+        self._visits = self._values = 0
         is_container = type(value) in (list, tuple) or (type(value) is dict and BLOCKS not in value)
         self._flatten("" if is_container else "tensor", value, 0)
         if not self._views:
@@ -529,8 +531,12 @@ class PyTorchFile(Checkpoint):
             dtype, shape = (value.dtype, value.shape) if matrix is None else (matrix.dtype, matrix.shape)
             self.tensors[name] = TensorInfo(name, dtype, shape, count * _SIZES[value.dtype])
         elif type(value) in (dict, list, tuple):
+            self._values += len(value)
+            if self._values > VALUES_LIMIT:
+                self._broken(f"its containers hold more than {VALUES_LIMIT:,} values")
             for key, inner in value.items() if type(value) is dict else enumerate(value):
-                self._flatten(f"{name}.{key}" if name else str(key), inner, depth + 1)
+                if type(inner) not in _PLAIN:  # a training's losses are many numbers
+                    self._flatten(f"{name}.{key}" if name else str(key), inner, depth + 1)
 
     def _of_array(self, array: pickled_arrays.PickledArray) -> _Strided:
         """A NumPy array as a tensor over its bytes in the pickle."""

@@ -22,6 +22,7 @@ from urllib.parse import quote
 from pyapp.errors import NO_ROOM, Cancelled, DownloadError, ModelNotFoundError, PyappError
 from pyapp.events import Cancel, Event, Notice
 from pyapp.formats.safe_json import parse_json
+from pyapp.formats.sink import open_sink
 
 from .http import POLL, Remote, ask, ask_head, pause, pause_before, receive, storage_full
 from .network_errors import HUB, STRANGE_HINT, endpoint, explain
@@ -292,7 +293,8 @@ def _note_revision(folder: Path, remote: Remote, revision: str) -> None:
     if revision != remote.commit:
         ref = folder / "refs" / revision
         ref.parent.mkdir(parents=True, exist_ok=True)
-        ref.write_text(remote.commit)
+        with open_sink(ref) as file:
+            file.write(remote.commit.encode())
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import DownloadError
+from pyapp.formats.sink import open_sink
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -130,7 +131,8 @@ def embedded_path(file: ModelFile) -> Path | None:
     if sha256(data).hexdigest() != file.sha256:
         raise DownloadError("the file is damaged, or of another version", where=file.path, hint="Reload the page")
     installed.parent.mkdir(parents=True, exist_ok=True)
-    installed.write_bytes(data)
+    with open_sink(installed) as sink:  # an interruption must not leave a half, which would be taken for the file
+        sink.write(data)
     return installed
 
 

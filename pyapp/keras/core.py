@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..engine import DType, Tensor, no_grad, ops
+from ..engine.device import get_default_device
 from ..engine.dtype import as_dtype
 from ..engine.lazy import np
 from ..errors import FileFormatError, OperationError
@@ -40,6 +41,7 @@ from .call_arguments import (
 )
 from .call_state import STATE, training_mode, weights_of
 from .collections import LayerDict, LayerList, tracked
+from .devices import device_of, moved_to
 from .dtype_policies import DTypePolicy, DTypePolicyMap
 from .held_values import values_in
 from .lookup import Configured, as_json, registered
@@ -109,6 +111,7 @@ class Layer(Configured, Module):
 
     supports_masking = False
     _compute_dtype: Any = _SetInInit()
+    _parameters: Any = _SetInInit()
     converted: Mapping[str, Callable[[Any], Any]] = {}  # by attribute: what makes its value of what is written to it
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
     quantization_modes: tuple[str, ...] = ()  # what `quantize` takes
@@ -537,6 +540,15 @@ class Layer(Configured, Module):
         """Whether no layer of this class has weights."""
         return type(self).build is Layer.build and type(self).__module__.startswith("pyapp.") and not self._modules
 
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """`Module.to`. ValueError where weights would be made elsewhere later: a layer that has none yet."""
+        if not self.built and not self.has_no_weights() and next(self.parameters(), None) is None:
+            raise ValueError(
+                f"to: layer {self.name} ({type(self).__name__}) has no weights yet: call it, or build(input_shape), "
+                "first; or make it inside `with keras.device(…)`"
+            )
+        return super().to(*args, **kwargs)
+
     def count_params(self) -> int:
         """The number of elements of all weights. ValueError where they are not made yet."""
         if not self.built and not self.has_no_weights():
@@ -590,6 +602,10 @@ class Layer(Configured, Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
             return record(self, args, kwargs)
+        outermost = not STATE.inside
+        if outermost and (place := device_of(self)) is not get_default_device():
+            with place:
+                return self(*args, **kwargs)
         training = kwargs.get("training")
         if training is None:
             training = STATE.training
@@ -615,8 +631,10 @@ class Layer(Configured, Module):
             self._check_inputs(args[0] if args else next(iter(kwargs.values())))
         if not self.built:
             self._build_for(args[0] if args else next(iter(kwargs.values())), args, kwargs)
+        if outermost:
+            args, kwargs = moved_to(place, args), moved_to(place, kwargs)
         masks = self._take_masks(args, kwargs)
-        outermost, STATE.inside = not STATE.inside, True
+        STATE.inside = True
         if outermost and STATE.losses:
             self.clear_losses()  # those of an earlier call
         scope = STATE.scope

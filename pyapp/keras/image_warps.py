@@ -209,9 +209,10 @@ def scale_and_translate(
     for k, axis in enumerate(axes):
         size, wanted = x.shape[axis], int(output_shape[axis])
         back = 1.0 / factors[k]
-        place = (ops.arange(wanted, dtype="float32") + 0.5) * back - moves[k] * back - 0.5  # (wanted,)
+        place = (ops.arange(wanted, dtype="float32", device=x.device) + 0.5) * back - moves[k] * back - 0.5  # (wanted,)
         width = back.clamp(min=1.0) if antialias else 1.0
-        distance = (place - ops.arange(size, dtype="float32").unsqueeze(-1)).abs() / width  # (size, wanted)
+        own = ops.arange(size, dtype="float32", device=x.device).unsqueeze(-1)  # (size, 1)
+        distance = (place - own).abs() / width  # (size, wanted)
         weights = _KERNELS[method](distance)
         total = weights.sum(0, True)
         weights = ops.where(total.abs() > 1.1920929e-4, weights / ops.where(total == 0, 1.0, total), 0.0)

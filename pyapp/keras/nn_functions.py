@@ -386,7 +386,8 @@ def ctc_decode(
     blank = mask_index % classes
     if strategy == "greedy":
         best, ids = logits.max(-1)  # (B, T)
-        seen = ops.arange(steps) < ops.tensor(lengths).unsqueeze(-1)
+        place = logits.device
+        seen = ops.arange(steps, device=place) < ops.tensor(lengths, device=place).unsqueeze(-1)
         score = -(best * seen).sum(-1, True)
         found: list[list[Any]] = [
             [_collapsed(row[:n], blank, merge_repeated) for row, n in zip(ids.tolist(), lengths, strict=True)]
@@ -395,11 +396,11 @@ def ctc_decode(
         rows = logits.log_softmax(-1).tolist()
         paths = [_beams(row[:n], blank, beam_width, top_paths) for row, n in zip(rows, lengths, strict=True)]
         found = [[paths[b][k][0] for b in range(batch)] for k in range(top_paths)]
-        score = ops.tensor([[one[1] for one in row] for row in paths], dtype=logits.dtype)
+        score = ops.tensor([[one[1] for one in row] for row in paths], logits.dtype, logits.device)
     else:
         raise ValueError(f"ctc_decode: strategy is greedy or beam_search, not {strategy!r:.40}")
     filled = [[list(row) + [-1] * (steps - len(row)) for row in path] for path in found]
-    return ops.tensor(filled, dtype="int32").reshape(len(found), batch, steps), score
+    return ops.tensor(filled, "int32", logits.device).reshape(len(found), batch, steps), score
 
 
 def _collapsed(row: list[int], blank: int, merge: bool) -> list[int]:

@@ -388,7 +388,8 @@ def empty_like(x: Any, dtype: Any = None) -> Tensor:
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
     """`fill_value` in the shape and the dtype of x."""
     values = as_tensor(x)
-    return full(values.shape, fill_value, values.dtype if dtype is None else dtype)
+    with values.device:
+        return full(values.shape, fill_value, values.dtype if dtype is None else dtype)
 
 
 def logspace(

@@ -8,6 +8,7 @@ from typing import Any
 import pyapp
 
 from ..engine import Tensor, ops
+from ..engine.device import Device
 from .arguments import as_floats, as_tensor
 
 __all__ = [
@@ -35,7 +36,7 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
     if reduction not in _REDUCTIONS:
         raise ValueError(f"scatter_update: reduction is None, {', '.join(_REDUCTIONS)}, not {reduction!r:.40}")
     dims = places.shape[-1]
-    row = ops.zeros(places.shape[:-1], dtype="int64")  # the places in x with its first dims joined
+    row = ops.zeros(places.shape[:-1], dtype="int64", device=x.device)  # the places in x with its first dims joined
     for column, size in builtins.zip(places.unbind(-1), x.shape[:dims], strict=True):
         if bool(((column < -size) | (column >= size)).any()):
             raise IndexError(f"scatter_update: a place is outside of the dim of size {size}")
@@ -63,13 +64,13 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Tensor:
     x, values = as_tensor(inputs), as_tensor(updates)
     starts = _numbers(start_indices)
     where = tuple(builtins.slice(start, start + size) for start, size in zip(starts, values.shape, strict=True))
-    return x.index_put(tuple(_grid(where)), values.to(x.dtype))
+    return x.index_put(tuple(_grid(where, x.device)), values.to(x.dtype))
 
 
-def _grid(where: tuple[builtins.slice, ...]) -> list[Tensor]:
+def _grid(where: tuple[builtins.slice, ...], device: Device) -> list[Tensor]:
     """The places of a block, one tensor for each dim, which together broadcast to it."""
     return [
-        ops.arange(part.start, part.stop).reshape(*(-1 if k == axis else 1 for k in range(len(where))))
+        ops.arange(part.start, part.stop, device=device).reshape(*(-1 if k == axis else 1 for k in range(len(where))))
         for axis, part in enumerate(where)
     ]
 
@@ -169,8 +170,9 @@ def unique(
     given = as_tensor(x)
     values, inverse, counts = pyapp.unique(given, return_inverse=True, return_counts=True, dim=axis)
     places = inverse.reshape(-1)
-    order = ops.arange(places.numel(), dtype="int64")
-    first = ops.full((values.shape[axis or 0],), places.numel(), dtype="int64")
+    count, place = places.numel(), given.device
+    order = ops.arange(count, dtype="int64", device=place)
+    first = ops.full((values.shape[axis or 0],), count, dtype="int64", device=place)
     first = first.scatter_reduce(0, places, order, "amin")
     dim = axis or 0
     if size is not None:
@@ -180,10 +182,14 @@ def unique(
         else:
             more = list(values.shape)
             more[dim] = size - here
-            fill = values.narrow(dim, 0, 1).expand(more) if fill_value is None else ops.full(more, fill_value)
+            fill = (
+                values.narrow(dim, 0, 1).expand(more)
+                if fill_value is None
+                else ops.full(more, fill_value, device=place)
+            )
             values = ops.cat([values, fill.to(values.dtype)], dim)
             first = ops.cat([first, first[:1].expand(size - here)])
-            counts = ops.cat([counts, ops.zeros(size - here, dtype="int64")])
+            counts = ops.cat([counts, ops.zeros(size - here, dtype="int64", device=place)])
     asked = ((return_index, first), (return_inverse, inverse), (return_counts, counts))
     more_found = [found.to("int32") for wanted, found in asked if wanted]
     return (values, *more_found) if more_found else values

@@ -74,7 +74,7 @@ def abs_max_quantize_grouped_with_zero_point(
     blocks = -(-rows // block_size)
     padded = values
     if blocks * block_size > rows:
-        padded = ops.cat([values, ops.zeros(blocks * block_size - rows, columns, dtype=values.dtype)])
+        padded = ops.cat([values, ops.zeros(blocks * block_size - rows, columns, dtype=values.dtype, device=x.device)])
     parts = padded.reshape(blocks, block_size, columns)
     compared = parts if to_numpy or blocks > 1 else values.reshape(1, rows, columns)
     least, largest = compared.amin(1, keepdim=True), compared.amax(1, keepdim=True)  # (blocks, 1, columns)
@@ -106,7 +106,7 @@ def pack_int4(arr: Any, axis: int = 0, dtype: str = "int8") -> tuple[Tensor, tup
     rows = x.movedim(axis, 0).to("int32")
     length = rows.shape[0]
     if length % 2:
-        rows = ops.cat([rows, ops.zeros(1, *rows.shape[1:], dtype="int32")])
+        rows = ops.cat([rows, ops.zeros(1, *rows.shape[1:], dtype="int32", device=x.device)])
     pairs = rows.reshape(-1, 2, *rows.shape[1:]) & 15
     packed = (pairs[:, 0] | (pairs[:, 1] * 16)).to("uint8").view(as_dtype(dtype)).movedim(0, axis).contiguous()
     return packed, tuple(packed.shape), length

@@ -69,7 +69,7 @@ class OrthogonalRegularizer(Regularizer):
         rows = x if self.mode == "rows" else x.T
         rows = rows / (rows * rows).sum(1, keepdim=True).clamp(min=1e-12).sqrt()
         n = rows.shape[0]
-        products = (rows @ rows.T) * (1 - ops.eye(n))
+        products = (rows @ rows.T) * (1 - ops.eye(n, device=x.device))
         return 0.5 * self.factor * products.abs().sum() / (n * (n - 1) / 2)
 
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..engine import no_grad, ops
+from ..engine import Tensor, no_grad, ops
+from ..engine.budget import Budget, OverBudget, current, half_of_memory, within
+from ..engine.device import get_default_device
 from ..engine.dtype import as_dtype
 from ..engine.lazy import np
+from ..engine.storage import default_pool, release_memory
 from ..train.floats import floatx
 from ..train.names import unique_name
 from .call_state import STATE, training_mode
@@ -17,6 +20,7 @@ from .masking import mask_of, set_mask
 from .structures import flatten, map_structure, unflatten
 
 Shape = tuple[int | None, ...]
+KEPT = 32 << 20  # bytes of free blocks that may stay after a layer has run with zeros
 _PROBES = (2, 3)  # two sizes for unknown dims: where the results differ, the result's dim is unknown too
 
 
@@ -218,6 +222,8 @@ class Call:
         """The layer's output for the values of symbolic tensors, by their ids."""
 
         def value(leaf: Any) -> Any:
+            if isinstance(leaf, Tensor):  # a constant
+                return leaf.to(get_default_device())
             return values[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
 
         args, kwargs = map_structure(value, self.args), map_structure(value, self.kwargs)
@@ -233,18 +239,25 @@ def record(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Symbolic outputs with the shapes that the layer gives. It runs with zeros, in evaluation mode."""
+    """Symbolic outputs with the shapes that the layer gives. It runs with zeros, in evaluation mode.
+
+    MemoryError before it takes more than half of the machine's memory, for its weights and on the way: files say sizes.
+    """
     known = layer.symbolic_outputs(*args, **kwargs)
     if known is not None:
         return known
     leaves = [leaf for leaf in flatten([list(args), kwargs]) if isinstance(leaf, KerasTensor)]
     try:
-        found = _with_zeros(layer, args, kwargs, leaves, layer.probe_scale)
-    except _UNFIT:
-        shorter = _with_others(layer, args, kwargs, leaves) if any(None in leaf.shape[1:] for leaf in leaves) else None
-        if shorter is None:
-            raise
-        found = shorter
+        with within(current() or Budget(half_of_memory())):
+            found = _found(layer, args, kwargs, leaves)
+    except OverBudget as error:
+        shapes = ", ".join(str(leaf.shape) for leaf in leaves)
+        raise OverBudget(
+            f"layer {layer.name} ({type(layer).__name__}) with inputs of shape {shapes}: {error}"
+        ) from None
+    finally:
+        if default_pool.cached > KEPT:  # what the zeros took is larger than what most programs need again
+            release_memory()
     layer.clear_losses()
     flat = [flatten(outputs) for outputs in found]
     symbols = [
@@ -258,6 +271,17 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mask = mask_of(leaf)
         symbol.mask_dims = 0 if mask is None else mask.ndim
     return unflatten(found[0], iter(symbols))
+
+
+def _found(layer: Any, args: Any, kwargs: Any, leaves: list[KerasTensor]) -> list[Any]:
+    """The outputs for zeros, of such sizes as the layer takes."""
+    try:
+        return _with_zeros(layer, args, kwargs, leaves, layer.probe_scale)
+    except _UNFIT:
+        shorter = _with_others(layer, args, kwargs, leaves) if any(None in leaf.shape[1:] for leaf in leaves) else None
+        if shorter is None:
+            raise
+        return shorter
 
 
 # operations that zeros do not fit

@@ -20,6 +20,7 @@ from . import optimizers
 from .call_arguments import arguments_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, by_path, parts_of, weights_of_outputs
 from .core import Layer
+from .devices import at_weights, moved_to
 from .held_values import values_in
 from .keras_configs import Reading, compile_config
 from .settings import SETTINGS
@@ -282,6 +283,10 @@ class Trainer(Layer):
     def train_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
         """A step of the training, as one call where that is possible."""
         self._must_be_compiled()
+        with at_weights(self) as place:
+            self._train_batch(*moved_to(place, (x, y, sample_weight)))
+
+    def _train_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
         self._last_batch = x, y, sample_weight
         if type(self).train_step is not Trainer.train_step:
             self._last_logs = dict(self.train_step(_as_data(x, y, sample_weight)))
@@ -340,7 +345,8 @@ class Trainer(Layer):
     def test_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Losses and metrics of a batch."""
         self._must_be_compiled()
-        found = self.test_step(_as_data(x, y, sample_weight))
+        with at_weights(self) as place:
+            found = self.test_step(_as_data(*moved_to(place, (x, y, sample_weight))))
         if type(self).test_step is not Trainer.test_step:
             self._last_logs = dict(found)
 
@@ -547,8 +553,8 @@ class Trainer(Layer):
 
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for one batch, as NumPy arrays."""
-        with no_grad():
-            outputs = self.predict_step((x,))
+        with no_grad(), at_weights(self) as place:
+            outputs = self.predict_step((moved_to(place, x),))
         self.clear_losses()
         return map_structure(lambda leaf: leaf.numpy(), outputs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
@@ -63,6 +64,16 @@ def _hash(path: Path, kind: str) -> str:
         return hashlib.file_digest(file, kind).hexdigest()
 
 
+def _check_room(nbytes: int, archive: Path) -> None:
+    """FileFormatError for contents that the disk has no room for: an archive says how large they are."""
+    free = shutil.disk_usage(archive.parent).free
+    if nbytes > free:
+        raise FileFormatError(
+            f"{archive.name} would unpack to {nbytes:,} bytes, the disk has {free:,} free",
+            hint="Free some space, or give cache_dir on another disk",
+        )
+
+
 def _unpacked(path: Path, archive_format: Any) -> Path:
     """The folder of an archive's contents: its name without the endings."""
     wanted = {"auto": ("tar", "zip"), None: ()}.get(archive_format, archive_format)
@@ -71,12 +82,15 @@ def _unpacked(path: Path, archive_format: Any) -> Path:
     if folder.is_dir():
         return folder
     partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)  # what an interruption has left
     try:
         if "zip" in formats and zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
+                _check_room(sum(member.file_size for member in archive.infolist()), path)
                 archive.extractall(partial)  # names that lead out of the folder are made harmless
         elif "tar" in formats and tarfile.is_tarfile(path):
             with tarfile.open(path) as tar:
+                _check_room(sum(max(0, member.size) for member in tar), path)
                 tar.extractall(partial, filter="data")
         else:
             raise FileFormatError(f"{path.name} is not an archive of {' or '.join(formats) or 'a known format'}")

@@ -18,6 +18,7 @@ from pyapp.nn.encoders.block_attention import BlockAttention, in_whole_blocks, l
 from pyapp.nn.encoders.encoders import (
     BertEmbeddings,
     BertLayers,
+    Chooser,
     DenseClassifierHead,
     Encoder,
     Headed,
@@ -25,6 +26,8 @@ from pyapp.nn.encoders.encoders import (
     NormedResidual,
     PredictionsHead,
     TokenLabelsHead,
+    choosing,
+    first_token,
     headed,
     visible_keys,
 )  # fmt: skip
@@ -141,10 +144,23 @@ class BigBirdForQuestionAnswering(Headed):
         return self.qa_classifier(x) - asked * 1e6
 
 
+class BigBirdChoiceHead(Chooser):
+    """Scores of several texts, of which one is right."""
+
+    def __init__(self, name: str, encoder: BigBird) -> None:
+        super().__init__(name, encoder)
+        self.classifier = Linear(encoder.config.hidden_size, 1)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → scores (B, 1)."""
+        return self.classifier(ops.tanh(self.encoder.pooler(first_token(x))))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": BigBird,
     "masked-lm": headed(PredictionsHead, BASE, BigBird),
     "sequence-classification": headed(DenseClassifierHead, BASE, BigBird),
     "token-classification": headed(TokenLabelsHead, BASE, BigBird),
     "question-answering": BigBirdForQuestionAnswering,
+    "multiple-choice": choosing(BASE, BigBird, BigBirdChoiceHead),
 }

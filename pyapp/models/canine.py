@@ -17,6 +17,7 @@ from pyapp.nn.encoders.encoders import (
     AnswersHead,
     BertLayer,
     BertLayers,
+    Chooser,
     Encoder,
     Layers,
     PooledClassifierHead,
@@ -24,6 +25,7 @@ from pyapp.nn.encoders.encoders import (
     SelfAttention,
     TokenLabelsHead,
     attend_joined,
+    choosing,
     headed,
     visible_keys,
 )  # fmt: skip
@@ -224,9 +226,14 @@ class SequenceClassifier(PooledClassifierHead):
         return self.scores(encoder.molecules(ids, attention_mask, type_ids), attention_mask)
 
 
+class Choice(Chooser, SequenceClassifier):
+    """Scores of several texts, of which one is right."""
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Canine,
     "sequence-classification": headed(SequenceClassifier, BASE, Canine),
     "token-classification": headed(TokenLabelsHead, BASE, Canine),
     "question-answering": headed(AnswersHead, BASE, Canine),
+    "multiple-choice": choosing(BASE, Canine, Choice),
 }

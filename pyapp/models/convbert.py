@@ -17,10 +17,12 @@ from pyapp.nn.encoders.encoders import (
     BertAttention,
     DenseClassifierHead,
     GeneratorHead,
+    LastChoiceHead,
     Layers,
     NarrowEncoder,
     TokenLabelsHead,
     attend,
+    choosing,
     headed,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
@@ -189,4 +191,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": headed(DenseClassifierHead, BASE, ConvBert),
     "token-classification": headed(TokenLabelsHead, BASE, ConvBert),
     "question-answering": headed(AnswersHead, BASE, ConvBert),
+    "multiple-choice": choosing(BASE, ConvBert, LastChoiceHead),
 }

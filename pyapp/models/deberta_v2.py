@@ -17,6 +17,7 @@ from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders.encoders import (
     AnswersHead,
     BertLayer,
+    Chooser,
     Encoder,
     Headed,
     Predictions,
@@ -25,6 +26,7 @@ from pyapp.nn.encoders.encoders import (
     attend,
     first_token,
     headed,
+    one_label,
     visible_keys,
 )
 from pyapp.nn.layers.gated import activation_named
@@ -232,8 +234,8 @@ class Convolution(Module):
 
     def forward(self, x: Tensor, residual: Tensor, own: Tensor) -> Tensor:
         """x and residual (B, T, D), own (B, T, 1), 0 for padding → (B, T, D)."""
-        y = self.conv(x.transpose(1, 2).contiguous()).transpose(1, 2) * own
-        return self.LayerNorm(residual + self.activation(y)) * own
+        y = self.conv(x.transpose(1, 2).contiguous()).transpose(1, 2) * own.to(x.dtype)
+        return self.LayerNorm(residual + self.activation(y)) * own.to(x.dtype)
 
 
 class Embeddings(Module):
@@ -258,7 +260,7 @@ class Embeddings(Module):
             x = x + self.token_type_embeddings(types)
         if self.embed_proj is not None:
             x = self.embed_proj(x)
-        return self.LayerNorm(x) * own
+        return self.LayerNorm(x) * own.to(x.dtype)
 
 
 class Layers(Module):
@@ -378,10 +380,18 @@ class DebertaV2ForSequenceClassification(Headed):
         return self.classifier(self.pooler(x))
 
 
+class DebertaV2ForMultipleChoice(Chooser, DebertaV2ForSequenceClassification):
+    """Scores of several texts, of which one is right."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(one_label(config))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": DebertaV2,
     "masked-lm": DebertaV2ForMaskedLM,
     "sequence-classification": DebertaV2ForSequenceClassification,
     "token-classification": headed(TokenLabelsHead, BASE, DebertaV2),
     "question-answering": headed(AnswersHead, BASE, DebertaV2),
+    "multiple-choice": DebertaV2ForMultipleChoice,
 }

@@ -1,6 +1,7 @@
 """Depth Anything (Yang et al. 2024, arXiv 2401.10891 and 2406.09414): DINOv2's states of four depths become maps of
 four sizes, which are fused from the coarsest to the finest (DPT, Ranftl et al. 2021, arXiv 2103.13413), and read as the
-depth of each pixel.
+depth of each pixel. Prompt Depth Anything (Lin et al. 2024, arXiv 2412.14015) also reads depths that were measured, of
+fewer pixels, and gives those of each pixel in the same unit.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -12,6 +13,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
+from pyapp.errors import ArgumentError
 from pyapp.nn import Conv2d, Module
 from pyapp.nn.vision.fused_maps import Neck
 from pyapp.nn.vision.scaled_vision import ScaledEncoder
@@ -20,8 +22,9 @@ from pyapp.nn.vision.vision import ImageModel, as_map
 from .loading.config import require
 from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_factors, check_numbers, from_start, pair
 
-MODEL_TYPES = ("depth_anything",)
-IMAGE_PROCESSOR = "DPT"  # of files that name none
+MODEL_TYPES = ("depth_anything", "prompt_depth_anything")
+# Of files that name none.
+IMAGE_PROCESSOR = {"depth_anything": "DPT", "prompt_depth_anything": "PromptDepthAnything"}
 BASE = ""
 IGNORED = r"backbone\.embeddings\.mask_token"  # of the first training
 
@@ -51,6 +54,7 @@ class Config(PictureConfig):
     head_hidden_size: int = 32
     depth_estimation_type: str = "relative"
     max_depth: float = 1.0
+    kind: str = MODEL_TYPES[0]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +79,12 @@ class Config(PictureConfig):
         kind = own.get("model_type", "dinov2")  # type: ignore[union-attr]
         require(kind == "dinov2", f"the backbone {kind!r:.60} is not known", "Known: dinov2")
         backbone = Backbone.from_dict({"image_size": 518, "hidden_size": 384, "num_attention_heads": 6} | own)  # type: ignore[operator]
-        found = {**values, "backbone": backbone, "out_indices": _read_indices(own, backbone.num_hidden_layers)}
+        found = {
+            **values,
+            "kind": values.get("model_type", MODEL_TYPES[0]),
+            "backbone": backbone,
+            "out_indices": _read_indices(own, backbone.num_hidden_layers),
+        }
         found["patch_size"] = pair(values, "patch_size", 14)
         found["apply_layernorm"] = own.get("apply_layernorm", True)  # type: ignore[union-attr]
         found["head_in_index"] = from_start(values.get("head_in_index", -1), len(found["out_indices"]))
@@ -86,7 +95,12 @@ class Config(PictureConfig):
         own = super().to_dict()
         parts = {name: own.pop(name) for name in ("out_indices", "apply_layernorm")}
         del own["backbone"]
-        return own | {"backbone_config": self.backbone.to_dict() | parts}
+        return own | {"model_type": own.pop("kind")} | {"backbone_config": self.backbone.to_dict() | parts}
+
+    @property
+    def prompted(self) -> bool:
+        """Whether the model reads measured depths."""
+        return self.kind == MODEL_TYPES[1]
 
     @property
     def metric(self) -> bool:
@@ -131,21 +145,38 @@ class DepthAnything(ImageModel):
         super().__init__()
         self.config = config
         self.backbone = ScaledEncoder(config.backbone)
-        self.neck = Neck(config, config.backbone.hidden_size)
+        self.neck = Neck(config, config.backbone.hidden_size, prompted=config.prompted)
         self.head = Head(config)
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
+    def forward(self, pixel_values: Tensor, prompt_depth: Tensor | None = None) -> Tensor:
         """pixel_values (B, C, H, W) → depths (B, H', W') of whole patches: nearness in a unit of each picture, or
-        metres.
+        metres. prompt_depth (B, 1, H'', W''): measured depths, for Prompt Depth Anything, whose unit the result has.
+        ArgumentError for other depths, and those of a picture that are all alike.
         """
+        least, span = (None, None) if prompt_depth is None else self._range(prompt_depth, int(pixel_values.shape[0]))
         config, states = self.config, self.backbone.states(pixel_values)
         chosen = [states[i] for i in config.out_indices]
         if config.apply_layernorm:
             chosen = [self.backbone.layernorm(x) for x in chosen]
         height, width = config.patch_size
         rows, columns = int(pixel_values.shape[2]) // height, int(pixel_values.shape[3]) // width
-        maps = self.neck([as_map(x[:, 1:], rows, columns) for x in chosen])
-        return self.head(maps[config.head_in_index], (rows * height, columns * width))
+        depths = None if prompt_depth is None else (prompt_depth - least) / span
+        maps = self.neck([as_map(x[:, 1:], rows, columns) for x in chosen], depths)
+        found = self.head(maps[config.head_in_index], (rows * height, columns * width))
+        return found if span is None or least is None else found * span.squeeze(1) + least.squeeze(1)
+
+    def _range(self, depths: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """The least (B, 1, 1, 1) of measured depths, and how much larger the largest is."""
+        if not self.config.prompted:
+            raise ArgumentError("Depth Anything: only Prompt Depth Anything reads measured depths (prompt_depth)")
+        if depths.ndim != 4 or depths.shape[0] != count or depths.shape[1] != 1:
+            raise ArgumentError(f"prompt_depth has the shape {tuple(depths.shape)}, expected ({count}, 1, H, W)")
+        flat = depths.reshape(count, -1)
+        least = flat.amin(1)
+        span = flat.amax(1) - least
+        if not bool((span > 0).all()):
+            raise ArgumentError("prompt_depth: a picture's measured depths are all alike, which says no unit")
+        return least.reshape(count, 1, 1, 1), span.reshape(count, 1, 1, 1)
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {"depth-estimation": DepthAnything}

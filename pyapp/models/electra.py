@@ -12,12 +12,14 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module
 from pyapp.nn.encoders.encoders import (
+    ActivatedChoiceHead,
     AnswersHead,
     DenseClassifierHead,
     GeneratorHead,
     Headed,
     NarrowEncoder,
     TokenLabelsHead,
+    choosing,
     headed,
 )
 from pyapp.nn.layers.gated import activation_named
@@ -82,4 +84,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": headed(DenseClassifierHead, BASE, Electra, ops.gelu),
     "token-classification": headed(TokenLabelsHead, BASE, Electra),
     "question-answering": headed(AnswersHead, BASE, Electra),
+    "multiple-choice": choosing(BASE, Electra, ActivatedChoiceHead, "sequence_summary.summary", "gelu"),
 }

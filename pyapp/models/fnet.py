@@ -67,7 +67,7 @@ class Fourier(Module):
 
     def forward(self, x: Tensor, tables: Tables) -> Tensor:
         """x (B, T, D), tables of T and of D → (B, T, D)."""
-        (cosines, sines), (inner_cosines, inner_sines) = tables
+        (cosines, sines), (inner_cosines, inner_sines) = ((table.to(x.dtype) for table in pair) for pair in tables)
         return self.output.LayerNorm(x + cosines @ (x @ inner_cosines) - sines @ (x @ inner_sines))
 
 

@@ -172,7 +172,9 @@ class RelativeAttention(Module):
         least = near.first - (far.first + (columns - 1) * far.step)
         steps = ops.arange(most, least - 1, -far.step, dtype="float32", device=q.device)  # (M,)
         weight = self.r_kernel.reshape(self.r_kernel.shape[0], -1)
-        keys = (_encoded(steps, weight.shape[0]) @ weight).reshape(-1, heads, self.size).transpose(0, 1)  # (H, M, size)
+        keys = (
+            (_encoded(steps, weight.shape[0]).to(weight.dtype) @ weight).reshape(-1, heads, self.size).transpose(0, 1)
+        )  # (H, M, size)
         count = keys.shape[1]
         # A query's own row begins `stride` further left than the one before it.
         x = (q @ keys.transpose(1, 2)).reshape(batch, heads, count, rows).narrow(2, stride, count - stride)

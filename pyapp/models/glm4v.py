@@ -240,7 +240,7 @@ class Tower(ImageModel):
         x = self.patch_embed(pixel_values)  # (B, rows, columns, width)
         if self.post_conv_layernorm is not None:
             x = self.post_conv_layernorm(x)
-            x = x + self._places(x.shape[1], x.shape[2])
+            x = x + self._places(x.shape[1], x.shape[2]).to(x.dtype)
         table = grid_angles(x, self.config.num_heads)
         for block in self.blocks:
             x = block(x, table)

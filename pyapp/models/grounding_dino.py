@@ -146,7 +146,7 @@ class Attention(Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """q (B, T, D), k and v (B, S, D), mask bool that broadcasts to (B, H, T, S) → (B, T, D)."""
         parts = [
-            layer(x).reshape(*x.shape[:2], self.heads, -1)
+            layer(x).to(q.dtype).reshape(*x.shape[:2], self.heads, -1)
             for layer, x in ((self.query, q), (self.key, k), (self.value, v))
         ]
         return self.out_proj(attend(parts[0], parts[1], parts[2], mask))
@@ -263,7 +263,7 @@ class Likeness(Module):
 
     def forward(self, x: Tensor, text: Tensor, tokens: Tensor | None) -> Tensor:
         """x (B, Q, D), text (B, T, D), tokens (B, 1, 1, T) → logits (B, Q, T), minus infinity for padding."""
-        scores = x @ text.transpose(1, 2)
+        scores = x @ text.to(x.dtype).transpose(1, 2)
         if self.bias is not None:
             scores = scores / float(x.shape[2]) ** 0.5 + self.bias
         return scores if tokens is None else ops.where(tokens.squeeze(1), scores, float("-inf"))

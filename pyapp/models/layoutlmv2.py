@@ -35,7 +35,7 @@ from pyapp.nn.vision.vision import check_pictures
 from .loading.config import LIMITS, require
 from .loading.encoder_config import PageLayersConfig
 
-MODEL_TYPES = ("layoutlmv2",)
+MODEL_TYPES = ("layoutlmv2", "layoutxlm")
 IMAGE_PROCESSOR = "LayoutLMv2"  # of files that name none
 BASE = "layoutlmv2"  # the encoder's name in files with a head
 # Computed here; and parts of the pyramid that no task reads.

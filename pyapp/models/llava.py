@@ -1,11 +1,12 @@
 """LLaVA (Liu et al. 2023, arXiv 2304.08485 and 2310.03744): what CLIP's tower sees, projected by two layers, stands
 before a language model such as Llama. Pixtral 12B (Agrawal et al. 2024, arXiv 2410.07073) has this form, with a tower
 for pictures of any size. ViP-LLaVA (Cai et al. 2024, arXiv 2312.00784) projects what several of the tower's layers see,
-after a norm.
+after a norm. Video-LLaVA (Lin et al. 2023, arXiv 2311.10122) is read for pictures, which have a tower of their own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,11 +22,10 @@ from .loading.config import require
 from .loading.picture_text import LayeredConfig
 from .loading.towers_config import PixtralVisionConfig
 
-MODEL_TYPES = ("llava", "vipllava")
+MODEL_TYPES = ("llava", "vipllava", "video_llava")
 IMAGE_PROCESSOR = "CLIP"  # of files that name none
-IGNORED = picture_text.POOLING
+IGNORED = rf"{picture_text.POOLING}|(model\.)?video_tower\..*"
 LAYERS = [-2, -5, -8, -11, 6]  # those that ViP-LLaVA reads
-renamed = picture_text.renamed
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,11 @@ class PixtralForConditionalGeneration(PixtralPictures, LlavaForConditionalGenera
 
     def new_tower(self) -> Module:
         return PixtralTower(self.config.vision_config)
+
+
+def renamed(name: str) -> str:
+    """The model's name of a file's tensor."""
+    return picture_text.renamed(re.sub(r"^(model\.)?image_tower\.", "vision_tower.", name))
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: LlavaForConditionalGeneration}

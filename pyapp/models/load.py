@@ -34,7 +34,7 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | ByteSource"
 # The tasks of language models: of text alone, with pictures, and with recordings.
 TEXT, SEES, HEARS = "causal-lm", "image-text-to-text", "audio-text-to-text"
 DENOISES = "text-diffusion"  # of language models that write by masked diffusion
-OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which language models do too
+OF_ENCODERS = ("features", "sequence-classification", "token-classification")  # which language models do too
 # Quantised models up to this size are computed in float32. With int8 activations, a rounding difference in the last bit
 # can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
 # A model that fits the processor's cache as float32 is fast enough without int8.

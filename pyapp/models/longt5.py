@@ -96,7 +96,7 @@ class Near:
         batch, _, width = x.shape
         rows = ops.where(self.blocks < 0, self.sums, self.blocks)  # (B, T)
         rows = rows + ops.arange(batch, dtype="int32", device=x.device).unsqueeze(1) * (self.sums + 1)
-        into = ops.zeros(batch * (self.sums + 1), width, device=x.device)
+        into = ops.zeros(batch * (self.sums + 1), width, dtype=x.dtype, device=x.device)
         sums = into.index_add(0, rows.reshape(-1).to("int64"), x.reshape(-1, width))
         return sums.reshape(batch, self.sums + 1, width).narrow(1, 0, self.sums)
 

@@ -20,6 +20,7 @@ from pyapp.nn.encoders.encoders import (
     PooledClassifierHead,
     SelfAttention,
     TokenLabelsHead,
+    choosing,
     headed,
     visible_keys,
 )  # fmt: skip
@@ -155,4 +156,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": headed(PooledClassifierHead, BASE, Luke),
     "token-classification": headed(TokenLabelsHead, BASE, Luke, pooler=False),
     "question-answering": headed(AnswersHead, BASE, Luke, pooler=False),
+    "multiple-choice": choosing(BASE, Luke),
 }

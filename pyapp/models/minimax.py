@@ -115,7 +115,7 @@ class LightningAttention(Module):
         before, width = x.shape[:-1], self.heads * self.head_dim
         qkv = text.masked(self.activation(self.qkv_proj(x))).reshape(*before, self.heads, 3 * self.head_dim)
         query, key, value = (part.reshape(*before, width) for part in qkv.chunk(3, -1))
-        steps = ops.ones(*before, self.heads, device=x.device)
+        steps = ops.ones(*before, self.heads, dtype=x.dtype, device=x.device)
         scan = partial(chunked_scan, decay=self.decay, groups=self.heads)
         y = text.carry(self.layer, 0, scan, value, steps, key, query)  # (..., T, H D)
         found: Tensor = self.out_proj(self.output_gate(x).sigmoid() * self.norm(y))

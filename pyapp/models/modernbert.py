@@ -13,7 +13,17 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.decoders.decoder import RotaryTable
-from pyapp.nn.encoders.encoders import Encoder, Headed, Words, attend, first_token, mean_of_tokens, visible_keys
+from pyapp.nn.encoders.encoders import (
+    Chooser,
+    Encoder,
+    Headed,
+    Words,
+    attend,
+    first_token,
+    mean_of_tokens,
+    one_label,
+    visible_keys,
+)
 from pyapp.nn.encoders.modernbert import FeedForward, NormedEmbedding, Prediction, biased_norm
 from pyapp.nn.layers.gated import activation_named
 
@@ -229,10 +239,20 @@ GGUF = Gguf(
     keys=ENCODER_KEYS | {"local_attention": "attention.sliding_window", "norm_eps": "attention.layer_norm_epsilon"},
     read=_from_gguf, write=_to_gguf,
 )  # fmt: skip
+
+
+class ModernBertForMultipleChoice(Chooser, ModernBertForSequenceClassification):
+    """Scores of several texts, of which one is right."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(one_label(config))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": ModernBert,
     "masked-lm": ModernBertForMaskedLM,
     "sequence-classification": ModernBertForSequenceClassification,
     "token-classification": ModernBertForTokenClassification,
     "question-answering": question_answering,
+    "multiple-choice": ModernBertForMultipleChoice,
 }

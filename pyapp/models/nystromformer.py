@@ -13,6 +13,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, Module
 from pyapp.nn.encoders.encoders import (
+    ActivatedChoiceHead,
     AnswersHead,
     BertEmbeddings,
     BertLayers,
@@ -21,6 +22,7 @@ from pyapp.nn.encoders.encoders import (
     PredictionsHead,
     SelfAttention,
     TokenLabelsHead,
+    choosing,
     headed,
     visible_keys,
 )  # fmt: skip
@@ -106,7 +108,7 @@ class LandmarkAttention(SelfAttention):
 
 def _inverse(x: Tensor) -> Tensor:
     """The pseudo-inverse (B, H, L, L) of attention's probabilities, nearly, by iteration (Razavi et al. 2014)."""
-    unit = ops.eye(x.shape[-1], device=x.device)
+    unit = ops.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     y = x.transpose(2, 3) / x.sum(2).amax()
     for _ in range(STEPS):
         z = x @ y
@@ -147,4 +149,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": headed(DenseClassifierHead, BASE, Nystromformer),
     "token-classification": headed(TokenLabelsHead, BASE, Nystromformer),
     "question-answering": headed(AnswersHead, BASE, Nystromformer),
+    "multiple-choice": choosing(BASE, Nystromformer, ActivatedChoiceHead, "pre_classifier", "relu"),
 }

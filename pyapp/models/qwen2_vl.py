@@ -6,6 +6,9 @@ too.
 Qwen2.5's tower has RMS norms, gated layers and, in most layers, attention within windows. Qwen3's has learned positions
 too, and what some of its layers see is added after the first layers of the text (Meng et al. 2024, arXiv 2406.04334);
 in Qwen3.5 nothing is added.
+
+EXAONE 4.5 (LG AI Research 2026) has Qwen2.5's tower with fewer heads of keys and values, before EXAONE 4, whose text
+has plain positions.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ from .loading.picture_text import GridConfig
 from .loading.stored import Stored
 from .loading.stored_experts import experts_apart, experts_transposed
 
-MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
-IGNORED = r"(model\.)?mtp\..*"  # what guesses several tokens at once
+MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "exaone4_5")
+IGNORED = r"(model\.)?mtp.*"  # what guesses several tokens at once
 IMAGE_PROCESSOR = "Qwen2VL"  # of files that name none
 EPSILON = 1e-6
 PARTS = ("text_config", "vision_config", "model_type", "architectures")
@@ -57,6 +60,7 @@ TEXTS = {  # by the language model: its names in text_config, and what that leav
     ),
     "qwen3_5_text": (("qwen3_5", "qwen3_5_text"), {}),
     "qwen3_5_moe_text": (("qwen3_5_moe", "qwen3_5_moe_text"), {}),
+    "exaone4": (("exaone4", "exaone4_5_text"), {}),
 }  # fmt: skip
 SECTIONS = {
     "qwen2": (16, 24, 24), "qwen3": (24, 20, 20), "qwen3_moe": (24, 20, 20), "qwen3_5_text": (11, 11, 10),
@@ -64,6 +68,7 @@ SECTIONS = {
 }  # fmt: skip
 OWN_TEXTS = {
     "qwen3_vl": "qwen3", "qwen3_vl_moe": "qwen3_moe", "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
+    "exaone4_5": "exaone4",
 }  # fmt: skip
 renamed = picture_text.renamed
 
@@ -142,6 +147,11 @@ class TowerConfig(FileConfig):
         """The layers after which a vector more is made, for the output of the text's first layer, second …"""
         return ()
 
+    @property
+    def kv_heads(self) -> int:
+        """The heads of keys and values."""
+        return self.num_heads
+
 
 @dataclass(frozen=True, kw_only=True)
 class SizedTowerConfig(TowerConfig):
@@ -197,6 +207,30 @@ class GatedTowerConfig(SizedTowerConfig):
     @property
     def whole(self) -> tuple[int, ...]:
         return tuple(self.fullatt_block_indexes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedTowerConfig(GatedTowerConfig):
+    """The fields of vision_config of EXAONE 4.5. Its videos have no times."""
+
+    model_type = "exaone4_5_vision"
+
+    num_key_value_heads: int = 8
+    hidden_size: int = 3584
+    num_heads: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        heads, groups = self.num_heads, self.num_key_value_heads
+        require(heads % groups == 0, f"num_key_value_heads {groups} do not divide the tower's {heads} heads")
+
+    @property
+    def rate(self) -> float | None:
+        return None
+
+    @property
+    def kv_heads(self) -> int:
+        return self.num_key_value_heads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,6 +296,7 @@ class Config(GridConfig):
         **dict.fromkeys(("qwen2_5_vl", "qwen2_5_vl_vision"), GatedTowerConfig),
         **dict.fromkeys(("qwen3_vl", "qwen3_vl_vision", "qwen3_vl_moe", "qwen3_vl_moe_vision"), DeepTowerConfig),
         **dict.fromkeys(("qwen3_5", "qwen3_5_vision", "qwen3_5_moe", "qwen3_5_moe_vision"), PlainDeepTowerConfig),
+        **dict.fromkeys(("exaone4_5", "exaone4_5_vision"), GroupedTowerConfig),
     }
 
     @classmethod
@@ -287,7 +322,8 @@ class Config(GridConfig):
         require(made == width, f"the tower makes vectors of {made} numbers, the text has {width}")
         layers, deep = self.text_config.num_hidden_layers, len(self.vision_config.deepstack)
         require(deep <= layers, f"deepstack_visual_indexes has {deep} layers, the text only {layers}")
-        self.check_sections()
+        if self.text_kind in SECTIONS:
+            self.check_sections()
 
     @property
     def text_kind(self) -> str:
@@ -301,6 +337,8 @@ class Config(GridConfig):
     @property
     def sections(self) -> tuple[int, ...]:
         """Those of GridRotation. Qwen3's pairs turn by time, row, column, time …, and the last by time."""
+        if self.text_kind not in SECTIONS:  # the text has plain positions
+            return ()
         given = super().sections
         if self.text_kind == "qwen2":
             return given
@@ -321,7 +359,9 @@ def block(config: TowerConfig, layer: int) -> GridBlock:
         else FeedForward(config.width, config.inner, config.hidden_act, names=config.layer_names)
     )  # fmt: skip
     window = None if layer in config.whole else config.window
-    return GridBlock(config.width, config.num_heads, lambda: norm(config.width, EPSILON), mlp, window)
+    return GridBlock(
+        config.width, config.num_heads, lambda: norm(config.width, EPSILON), mlp, window, kv_heads=config.kv_heads
+    )
 
 
 class Merger(Module):

@@ -17,10 +17,12 @@ from pyapp.nn.encoders.encoders import (
     BertLayers,
     DenseClassifierHead,
     Encoder,
+    LastChoiceHead,
     PredictionsHead,
     SelfAttention,
     TokenLabelsHead,
     attend,
+    choosing,
     headed,
     visible_keys,
 )  # fmt: skip
@@ -136,4 +138,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": headed(DenseClassifierHead, BASE, RoFormer),
     "token-classification": headed(TokenLabelsHead, BASE, RoFormer),
     "question-answering": headed(AnswersHead, BASE, RoFormer),
+    "multiple-choice": choosing(BASE, RoFormer, LastChoiceHead),
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
+from pyapp.engine.dtype import float32
 from pyapp.engine.op import op
 from pyapp.engine.ops import arange, cat, empty, where
 from pyapp.engine.ops.recurrences import linear_scan
@@ -87,8 +88,8 @@ def weighted_average(
     sums of values and of weights, divided by exp of the third row; None or zeros: no tokens → (B, T, C) and the next.
     """
     texts, tokens, channels = keys.shape
-    if state is None:
-        state = keys.new_zeros((texts, 3, channels))
+    kind, keys, values = keys.dtype, keys.to(float32), values.to(float32)  # exponents are beyond 16 bits
+    state = keys.new_zeros((texts, 3, channels)) if state is None else state.to(float32)
     sums = state.narrow(1, 0, 2).reshape(texts, 1, 2 * channels)
     start = where(state.narrow(1, 1, 1) > 0, state.narrow(1, 2, 1), LOWEST)  # (B, 1, C)
     with no_grad():  # sums are divided by exp(tops), which changes no average
@@ -102,7 +103,7 @@ def weighted_average(
     total, weights = earlier.narrow(-1, 0, channels), earlier.narrow(-1, channels, channels)
     y = (share * total + own * values) / (share * weights + own)
     last = found.narrow(1, tokens - 1, 1).reshape(texts, 2, channels)
-    return y, cat([last, tops.narrow(1, tokens, 1)], 1)
+    return y.to(kind), cat([last, tops.narrow(1, tokens, 1)], 1)
 
 
 class TimeMixing(Mixing):

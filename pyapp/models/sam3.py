@@ -186,7 +186,7 @@ class Attention(Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
         """query (B, T, D), key and value (B, S, D), mask as of `attend` → (B, T, D)."""
         q, k, v = (
-            layer(x).reshape(*x.shape[:2], self.heads, -1)
+            layer(x).to(query.dtype).reshape(*x.shape[:2], self.heads, -1)
             for layer, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
         )
         return self.o_proj(attend(q, k, v, mask))
@@ -517,7 +517,7 @@ class PixelDecoder(Module):
     def forward(self, x: Tensor, finer: Sequence[Tensor]) -> Tensor:
         """x (N, D, rows, columns), finer maps (N or 1, D, H, W), the finest first → as the finest."""
         for layer, norm, other in zip(self.conv_layers, self.norms, finer[::-1], strict=False):
-            x = ops.interpolate(x, size=tuple(other.shape[2:]), mode="nearest") + other
+            x = (ops.interpolate(x, size=tuple(other.shape[2:]), mode="nearest") + other).to(other.dtype)
             x = norm(layer(x)).relu()
         return x
 
@@ -542,7 +542,8 @@ class Masks(Module):
         seen = seen + self.prompt_cross_attn(self.prompt_cross_attn_norm(seen), text, text, mask)
         pixels = self.instance_projection(self.pixel_decoder(as_map(seen, *grid), finer))  # (N, D, H, W)
         first, second, last = self.mask_embedder.layers
-        found = last(second(first(queries).relu()).relu()) @ pixels.flatten(2)  # (N, Q, H * W)
+        own = last(second(first(queries).relu()).relu())  # (N, Q, D)
+        found = own @ pixels.to(own.dtype).flatten(2)  # (N, Q, H * W)
         return found.reshape(*queries.shape[:2], *pixels.shape[2:])
 
 

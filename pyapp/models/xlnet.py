@@ -117,7 +117,7 @@ class RelativeAttention(Module):
         tokens, scale = x.shape[1], self.size**-0.5
         q, k, v = (self.projected(x, name) for name in "qkv")  # (B, H, T, D / H)
         bias = [getattr(self, name).unsqueeze(1) for name in ("r_w_bias", "r_r_bias", "r_s_bias")]  # (H, 1, D / H)
-        far = (q + bias[1]) @ self.projected(distances, "r").transpose(-1, -2)  # (B, H, T, 2 T)
+        far = (q + bias[1]) @ self.projected(distances.to(q.dtype), "r").transpose(-1, -2)  # (B, H, T, 2 T)
         batch = far.shape[0]
         far = far.reshape(batch, self.heads, 2 * tokens, tokens).narrow(2, 1, 2 * tokens - 1)
         far = far.reshape(batch, self.heads, tokens, 2 * tokens - 1).narrow(3, 0, tokens)  # (B, H, T, T)

@@ -13,6 +13,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.nn import Conv2d, Module
 from pyapp.nn.encoders.encoders import (
+    ActivatedChoiceHead,
     AnswersHead,
     BertEmbeddings,
     BertLayers,
@@ -21,6 +22,7 @@ from pyapp.nn.encoders.encoders import (
     PredictionsHead,
     SelfAttention,
     TokenLabelsHead,
+    choosing,
     headed,
     visible_keys,
 )  # fmt: skip
@@ -114,4 +116,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": headed(DenseClassifierHead, BASE, Yoso),
     "token-classification": headed(TokenLabelsHead, BASE, Yoso),
     "question-answering": headed(AnswersHead, BASE, Yoso),
+    "multiple-choice": choosing(BASE, Yoso, ActivatedChoiceHead, "pre_classifier", "relu"),
 }

@@ -93,4 +93,6 @@ def export(
         write_model(written, file, external_data)
         if verify and isinstance(file, (str, os.PathLike)):
             with removed_if_wrong(file):
-                check_file(load(file), call, [name for name, _, _ in written.outputs], in_blocks=in_blocks)
+                check_file(
+                    load(file, device="cpu"), call, [name for name, _, _ in written.outputs], in_blocks=in_blocks
+                )

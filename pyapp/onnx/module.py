@@ -7,7 +7,8 @@ from operator import attrgetter, is_
 from typing import Any
 
 from pyapp.engine import Tensor
-from pyapp.engine.device import as_device
+from pyapp.engine.budget import within
+from pyapp.engine.device import as_device, cpu, get_default_device
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError, OptionError, shown
 from pyapp.formats.onnx_file import HINT, OnnxFile, ValueInfo
@@ -15,6 +16,7 @@ from pyapp.formats.opening import looks_like_onnx, sniff
 from pyapp.formats.source import AnySource, ByteSource, close_source, open_source
 from pyapp.nn import Module, Parameter
 
+from .limits import LOOP_LIMIT, RunBudget
 from .program import Builder
 from .values import DENSE, ForeignArray, element_of, from_stored, made_of
 
@@ -27,10 +29,19 @@ class OnnxModule(Module):
     Call it with the inputs in order, or by their names: tensors, NumPy arrays, numbers or texts; sequences are lists.
     It gives its output, or a tuple of its outputs; texts and complex numbers as NumPy arrays. `inputs` and `outputs`
     have their names and types, `metadata` what else the file says of the model.
+
+    A call takes at most `memory_limit` bytes for tensors beside the parameters (None: half of the machine's memory, in
+    the browser 2 GiB), and its loops make at most `loop_limit` steps. ModelError names the node that would need more.
     """
 
-    def __init__(self, file: OnnxFile, device: Any = None) -> None:
+    def __init__(
+        self, file: OnnxFile, device: Any = None, memory_limit: int | None = None, loop_limit: int = LOOP_LIMIT
+    ) -> None:  # fmt: skip
         super().__init__()
+        for name, limit in (("memory_limit", memory_limit), ("loop_limit", loop_limit)):
+            if limit is not None and (not isinstance(limit, int) or limit < 0):
+                raise OptionError(f"{name} is {shown(limit)}, expected a whole number of 0 or more")
+        self.memory_limit, self.loop_limit = memory_limit, loop_limit
         model = file.model
         builder = Builder(model, file.source.name, device)
         self._program = builder.program(model.graph, model.opsets, set(), main=True)
@@ -85,7 +96,8 @@ class OnnxModule(Module):
         if not held.keys().isdisjoint(given):
             held, known = {name: value for name, value in held.items() if name not in given}, known - given.keys()
         try:
-            found = self._program.run({**given, **held}, known, self._plans)
+            with within(RunBudget(self.memory_limit, self.loop_limit)):
+                found = self._program.run({**given, **held}, known, self._plans)
         except ModelError as error:
             if error.where is None:
                 raise ModelError(error.what, where=self._where, hint=error.hint) from error
@@ -250,13 +262,17 @@ def open_onnx(source: AnySource, external: Mapping[str, Any] | None = None) -> O
         raise
 
 
-def load(file: AnySource, *, device: Any = None, external: Mapping[str, Any] | None = None) -> OnnxModule:
+def load(
+    file: AnySource, *, device: Any = None, external: Mapping[str, Any] | None = None, memory_limit: int | None = None,
+    loop_limit: int = LOOP_LIMIT,
+) -> OnnxModule:  # fmt: skip
     """The model of an ONNX file: a path, bytes or a ByteSource.
 
     Tensors outside of the file are read from its folder, or from `external`: paths, bytes or sources by the names in
-    the file. On a `device`, constants and inputs are put there, too. FileFormatError: the file is damaged. ModelError:
-    it uses what pyapp cannot run; the error names the node.
+    the file. On a `device`, by default the default one, constants and inputs are put there, too. `memory_limit` and
+    `loop_limit` are those of the OnnxModule: raise them for files that you trust. FileFormatError: the file is damaged.
+    ModelError: it uses what pyapp cannot run; the error names the node.
     """
-    place = None if device is None else as_device(device)
+    place = get_default_device() if device is None else as_device(device)
     with open_onnx(file, external) as opened:
-        return OnnxModule(opened, place)
+        return OnnxModule(opened, None if place is cpu else place, memory_limit, loop_limit)

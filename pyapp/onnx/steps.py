@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
+from pyapp.engine.budget import OverBudget
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OperationError
 
 from .registry import Operator
-from .values import made_of
+from .values import MORE_MEMORY, made_of
 
 _MISTAKES = (
     ValueError,
@@ -67,6 +68,8 @@ class Step:
             found = self.operator.function(*[env[name] if name else None for name in self.inputs], **settings)
         except ModelError:
             raise
+        except OverBudget as error:
+            raise ModelError(f"{self.title}: {error}", hint=MORE_MEMORY) from error
         except MemoryError as error:
             raise MemoryError(f"{self.title}: there is no memory for its result, or on the way to it") from error
         except _MISTAKES as error:

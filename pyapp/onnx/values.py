@@ -10,6 +10,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from pyapp.engine import Tensor, as_dtype
+from pyapp.engine.budget import Budget, OverBudget, current, half_of_memory
 from pyapp.engine.device import Device, cpu
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError
@@ -29,6 +30,8 @@ SMALL_FLOATS = {
     "float6_e2m3fn": (2, 3, 1, 7.5, False),
     "float6_e3m2fn": (3, 2, 3, 28.0, False),
 }
+
+MORE_MEMORY = "If you trust the file, raise its memory_limit: onnx.load(file, memory_limit=bytes)"
 
 
 class ForeignArray:
@@ -208,11 +211,10 @@ def read_now(value: Any) -> Any:
 def _from_sparse(stored: SparseTensor, device: Any) -> Any:
     values, indices = array_of(from_stored(stored.values)), array_of(from_stored(stored.indices))
     count = prod(stored.shape)
-    if count > 1 << 31:
-        raise ModelError(
-            f"the sparse tensor {stored.name!r} of shape {stored.shape} has {count:,} elements",
-            hint="pyapp computes with dense tensors, of at most 2^31 elements here",
-        )
+    try:
+        check_room(stored.shape, stored.name, values.dtype.itemsize)
+    except OverBudget as error:
+        raise ModelError(f"the sparse tensor {stored.name!r}: {error}", hint=MORE_MEMORY) from None
     dense = np.zeros(stored.shape, values.dtype)
     if indices.ndim == 1:
         if indices.size and not 0 <= indices.min() <= indices.max() < count:
@@ -290,12 +292,16 @@ def axes_of(axes: Iterable[int], rank: int) -> list[int]:
     return found
 
 
-def check_room(shape: Sequence[int], what: str) -> None:
-    """ValueError for a tensor whose shape comes from a file and needs more elements than 2^33: no memory has room."""
+def check_room(shape: Sequence[int], what: str, itemsize: int = 4) -> None:
+    """Checks that there is room for an array whose shape comes from a file: OverBudget where its bytes are more than
+    the run may take (`OnnxModule.memory_limit`), ValueError for a negative size."""
     count = 1
     for size in shape:
         if size < 0:
             raise ValueError(f"{what}: the shape {tuple(shape)} has a negative size")
         count *= size
-    if count > 1 << 33:
-        raise ValueError(f"{what}: a tensor of shape {tuple(shape)} has {count:,} elements, too many for any memory")
+    budget = current() or Budget(half_of_memory())
+    try:
+        budget.check(count * itemsize)
+    except OverBudget as error:
+        raise OverBudget(f"a tensor of shape {tuple(shape)} has {count:,} elements, too many: {error}") from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyapp.engine import Tensor
+from pyapp.engine.device import cpu
 from pyapp.errors import ModelError, PyappError
 
 from .exporting.calls import Call, tensors_of
@@ -42,11 +43,12 @@ def check_outputs(
     """ModelError where the file gives other numbers than the module, called with the inputs in order. `names`: of the
     outputs. `others`: inputs of the file alone. `in_blocks`: whether the module has weights in blocks.
     """
-    wanted = tensors_of(module(*inputs.values()))
+    wanted = [output.cpu() for output in tensors_of(module(*inputs.values()))]
     what = ", ".join(f"{name} {tuple(x.shape)}" for name, x in inputs.items())
     try:
         known = {info.name for info in model.inputs}
-        found = model.values(**{name: x for name, x in {**inputs, **(others or {})}.items() if name in known})
+        with cpu:  # the file says nothing of devices
+            found = model.values(**{name: x.cpu() for name, x in {**inputs, **(others or {})}.items() if name in known})
     except PyappError as error:
         raise ModelError(f"the written file does not run with {what}: {error}", hint=HINT) from error
     share = APART_IN_BLOCKS if in_blocks else APART

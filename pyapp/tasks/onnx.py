@@ -47,22 +47,32 @@ def _described(name: str, value: Any) -> list[tuple[dict[str, Any], Any]]:
     return [({"output": name, "dtype": kind, "shape": list(value.shape), "first": _first(value)}, value)]
 
 
+def _finish(value: Any) -> None:
+    """Waits for the device that computes tensors, in tuples and lists too."""
+    for part in value if isinstance(value, (tuple, list)) else (value,):
+        if isinstance(part, Tensor):
+            part.device.backend.synchronize()
+            return
+        if isinstance(part, (tuple, list)):
+            _finish(part)
+
+
 @task
 async def run_onnx(
     file: Any, inputs: Sequence[Any] = (), *, named: Mapping[str, Any] | None = None,
-    output: str | os.PathLike[str] | None = None, repeats: int = 1, cancel: Cancel | None = None,
+    output: str | os.PathLike[str] | None = None, repeats: int = 1, device: str | None = None,
+    cancel: Cancel | None = None,
 ) -> Events:  # fmt: skip
     """Runs an ONNX model over arrays: `inputs` in order and `named` by name, as tensors or .npy files; of an .npz
-    file all
-    by name. An Item for each output (`output dtype shape first`), a Metric of the fastest run in ms; Done carries
-    `outputs`. `output`: an .npz file to write them to.
+    file all by name. An Item for each output (`output dtype shape first`), a Metric of the fastest run in ms; Done
+    carries `outputs`. `output`: an .npz file to write them to. `device`: where it computes.
     """
     from pyapp.onnx import load
 
     if repeats < 1:
         raise OptionError(f"the model runs {repeats} times, expected 1 or more", where="repeats")
     cancel = cancel or Cancel()
-    module = load(file)
+    module = load(file, device=device)
     given: list[Any] = []
     by_name: dict[str, Any] = {}
     for source in inputs:
@@ -85,6 +95,7 @@ async def run_onnx(
             cancel.check()
             start = time.perf_counter()
             found = module(*given, **by_name)
+            _finish(found)
             fastest = min(fastest, time.perf_counter() - start)
             await breath.take()
     outputs = found if isinstance(found, tuple) else (found,)

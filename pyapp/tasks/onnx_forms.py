@@ -63,7 +63,7 @@ class Form:
         if self.first:
             with removed_if_wrong(file), no_grad():
                 in_blocks = has_blocks(dict(self.module.named_parameters()).values())
-                check_outputs(load(file), self.module, self.first, self.outputs, in_blocks=in_blocks)
+                check_outputs(load(file, device="cpu"), self.module, self.first, self.outputs, in_blocks=in_blocks)
         return [file]
 
 
@@ -99,7 +99,7 @@ class EncoderDecoder:
             calls.append(call)
         export_either(CONDITION, calls, outputs, file, unlike={SOURCE: f"{SOURCE}_out"}, opset_version=opset)
         with removed_if_wrong(file):
-            self._check(load(file), list(past), outputs)
+            self._check(load(file, device="cpu"), list(past), outputs)
             return [*self.encoder.write(folder, opset), file]
 
     def _example(self, batch: int, tokens: int, earlier: int, source: int) -> tuple[dict[str, Tensor], list[Tensor]]:

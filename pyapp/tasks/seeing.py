@@ -81,6 +81,8 @@ async def prompt_with_pictures(
     text = between([first, *others], seen, loaded.model)
     begins = loaded.model.prompt_form is None and not loaded.model.pictures_ahead
     plain = loaded.tokenizer.encode(text, bos=begins, eos=False)
+    if loaded.model.prompt_form is not None and text.startswith(loaded.model.part) and parts[0] in plain:
+        plain = plain[plain.index(parts[0]) :]  # without the space that sentencepiece puts before a text
     if loaded.model.pictures_ahead:
         plain = pictures_first(plain, loaded.tokenizer.bos_id, parts[0])
     ids = placed(plain, parts, seen)

@@ -10,6 +10,7 @@ from math import floor
 from typing import Any
 
 from ..engine import Tensor, ops
+from ..engine.device import cpu
 from ..engine.ops.random import Generator, default_generator
 from .floats import floatx
 
@@ -46,7 +47,8 @@ def is_array(value: Any) -> bool:
 
 
 def as_floatx(value: Any) -> Any:
-    """An array as a tensor; float64 as float32, or all floats in the dtype of `set_floatx`, as Keras does."""
+    """An array as a tensor, in the host's memory: each batch is moved to the model. float64 becomes float32, or all
+    floats get the dtype of `set_floatx`, as in Keras."""
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()  # a table of pandas
     if not isinstance(value, Tensor):
@@ -54,7 +56,7 @@ def as_floatx(value: Any) -> Any:
             return value  # texts stay as they are
         if isinstance(value, list) and value and isinstance(value[0], str):
             return value
-        value = ops.as_tensor(value)
+        value = ops.as_tensor(value, device=cpu)
     wanted = floatx()
     if not value.dtype.is_floating_point or (wanted == "float32" and value.dtype.name != "float64"):
         return value
@@ -123,7 +125,7 @@ class ArrayBatches(Batches):
         assert self.size is not None
         order = None
         if self.shuffle:
-            order = ops.randperm(self.examples, generator=self.generator)
+            order = ops.randperm(self.examples, generator=self.generator, device=cpu)
         for start in range(0, self.examples, self.size):
             stop = min(start + self.size, self.examples)
             part: Any = slice(start, stop) if order is None else order[start:stop]
@@ -133,7 +135,9 @@ class ArrayBatches(Batches):
 def _taken(array: Any, part: Any) -> Any:
     if isinstance(array, list) and isinstance(part, Tensor):
         return [array[k] for k in part.tolist()]
-    return array[part.numpy() if isinstance(part, Tensor) and not isinstance(array, Tensor) else part]
+    if isinstance(part, Tensor):
+        part = part.to(array.device) if isinstance(array, Tensor) else part.numpy()
+    return array[part]
 
 
 class IterableBatches(Batches):
@@ -171,7 +175,7 @@ class SequenceBatches(Batches):
             begin()
         numbers: Iterable[int] = itertools.count() if count is None else range(count)
         if self.shuffle and count is not None:
-            numbers = ops.randperm(count, generator=self.generator).tolist()
+            numbers = ops.randperm(count, generator=self.generator, device=cpu).tolist()
         for k in numbers:
             yield as_batch(self.source[k])
         end = getattr(self.source, "on_epoch_end", None)

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..engine import Tensor, as_dtype, bfloat16, float16, no_grad, ops
+from ..engine import Tensor, as_dtype, bfloat16, float16, float32, no_grad, ops
 from .floats import floatx
 from .names import unique_name
 from .stateless import about_to_write, check_count, holding, values_of
@@ -161,7 +161,7 @@ def as_tensors(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
     predictions = in_float32(ops.as_tensor(y_pred))
     if not predictions.dtype.is_floating_point and predictions.dtype.name != "bool":
         predictions = predictions.to(floatx())
-    return in_float32(ops.as_tensor(y_true)), predictions
+    return in_float32(ops.as_tensor(y_true, device=predictions.device)), predictions
 
 
 def in_float32(x: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ def of_tensors(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         predictions = ops.as_tensor(y_pred)
         if not predictions.dtype.is_floating_point:
             predictions = predictions.to(floatx())
-        return function(ops.as_tensor(y_true), predictions, *args, **kwargs)
+        return function(ops.as_tensor(y_true, device=predictions.device), predictions, *args, **kwargs)
 
     return call
 
@@ -198,7 +198,7 @@ class _Reduced(Metric):
                 self.add("total", values.sum())
                 self.add("count", ops.full((), float(values.numel()), dtype=values.dtype, device=values.device))
                 return
-            weights = ops.as_tensor(sample_weight).to(values.dtype).to(values.device)
+            weights = ops.as_tensor(sample_weight, values.dtype, values.device)
             if weights.ndim > values.ndim:
                 weights = weights.reshape(weights.shape[: values.ndim])
             weights = weights.reshape(weights.shape + (1,) * (values.ndim - weights.ndim)).expand(values.shape)
@@ -381,7 +381,7 @@ def weights_like(y_pred: Tensor, sample_weight: Any) -> Tensor:
     """A weight for each prediction."""
     if sample_weight is None:
         return ops.ones(y_pred.shape, device=y_pred.device)
-    weights = ops.as_tensor(sample_weight).float().to(y_pred.device)
+    weights = ops.as_tensor(sample_weight, float32, y_pred.device)
     return weights.reshape(weights.shape + (1,) * (y_pred.ndim - weights.ndim)).expand(y_pred.shape)
 
 

@@ -22,26 +22,26 @@ class Variable(Tensor):
         """Writes a tensor, an array or a number, which is broadcast to the shape."""
         about_to_write(self)
         with no_grad():
-            return self.copy_(ops.as_tensor(value).to(self.dtype).expand(self.shape))
+            return self.copy_(ops.as_tensor(value).to(self.device, self.dtype).expand(self.shape))
 
     def assign_add(self, value: Any) -> Tensor:
         """Adds a tensor, an array or a number."""
         about_to_write(self)
         with no_grad():
-            return self.add_(ops.as_tensor(value).to(self.dtype))
+            return self.add_(ops.as_tensor(value).to(self.device, self.dtype))
 
     def assign_sub(self, value: Any) -> Tensor:
         """Subtracts a tensor, an array or a number."""
         about_to_write(self)
         with no_grad():
-            return self.sub_(ops.as_tensor(value).to(self.dtype))
+            return self.sub_(ops.as_tensor(value).to(self.device, self.dtype))
 
     def numpy(self, *, force: bool = False) -> Any:
         """The value as a NumPy array of its own, which later steps of a training do not change."""
         return self.detach().numpy(force=force).copy()
 
     def __repr__(self) -> str:
-        value = self.detach().to("cpu").numpy()
+        value = self.numpy()
         return f"<Variable path={self.path}, shape={tuple(self.shape)}, dtype={self.dtype.name}, value={value}>"
 
     @property

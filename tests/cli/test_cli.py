@@ -93,6 +93,8 @@ def test_the_help_has_ranges_in_words(here: Here) -> None:
         assert not re.search(r"RANGE|INTEGER|FLOAT|x[<>]|[<>]=?x", text), names
     for command in ("generate", "serve", "finetune", "embed"):
         assert "--threads NUMBER" in helps[command,] and "[from 1 to 64]" in helps[command,]
+    computing = {names for names, text in helps.items() if "--threads" in text and names[0] != "train"}
+    assert not [names for names in computing if "--device" not in helps[names]] and len(computing) > 30
     assert "[above 0]" in helps["finetune",] and "[at least 0 and below 1]" in helps["finetune",]
     assert "same model. [at least 0]" in helps["train", "story"] and "[at least 1]" in helps["train", "reader"]
     assert "[default: the model's own, else 0.9; from 0 to 1]" in helps["generate",]

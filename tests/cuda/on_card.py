@@ -22,6 +22,7 @@ import operator
 import os
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -189,9 +190,27 @@ def pytest_configure(config: pytest.Config) -> None:
     place = pyapp.device(name)
     place.backend  # noqa: B018 - opens it
     _patch(place)
+    if os.environ.get("PYAPP_ON_CARD_MOVED"):
+        _make_elsewhere(place)
+        return
     pyapp.set_default_device(place)
     threads = type(importlib.import_module("pyapp.engine.device")._default)
     threads.device = place  # of those that tests start, as ranks are, too
+
+
+def _make_elsewhere(place: Any) -> None:
+    """The default device is the card in lines of tests, and the CPU in lines of the library."""
+    module: Any = importlib.import_module("pyapp.engine.device")
+    chosen: dict[int, Any] = {}  # by thread: what a `with` block says
+
+    def get(_: Any) -> Any:
+        return chosen.get(threading.get_ident()) or (place if _of_a_test() else module.cpu)
+
+    def put(_: Any, device: Any) -> None:
+        begins = sys._getframe(1).f_code.co_name == "__enter__"  # of a `with` block, else one ends
+        chosen[threading.get_ident()] = device if begins else None
+
+    type(module._default).device = property(get, put)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -242,14 +261,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     Path(target).write_text(json.dumps(found))
 
 
-def run_file(path: str, device: str, limit: float, part: str) -> dict[str, Any]:
+def run_file(path: str, device: str, limit: float, part: str, moved_models: bool) -> dict[str, Any]:
     """What the tests of a file show, run in a process of their own for at most `limit` seconds."""
     found = ROOT / "build" / f"on_card_{os.getpid()}.json"
     found.parent.mkdir(exist_ok=True)
     found.unlink(missing_ok=True)
+    moved = {"PYAPP_ON_CARD_MOVED": "1"} if moved_models else {}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.cuda.on_card", "-p", "no:cacheprovider"]
     command += ["-p", "no:xdist"]
-    environment = os.environ | {"PYAPP_ON_CARD": device, "PYAPP_ON_CARD_FOUND": str(found), "PYAPP_ON_CARD_PART": part}
+    environment = os.environ | moved | {"PYAPP_ON_CARD": device, "PYAPP_ON_CARD_FOUND": str(found)}
+    environment["PYAPP_ON_CARD_PART"] = part
     start = time.monotonic()
     try:
         with subprocess.Popen(
@@ -295,6 +316,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--device", default="emulated", help="emulated, mirror, or a card, as cuda:0")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of a file")
     parser.add_argument("--report", type=Path, default=ROOT / "build" / "on_card.jsonl")
+    parser.add_argument("--moved", action="store_true",
+                        help="what the library makes without naming a device is on the CPU, as in programs that move "
+                             "their models")  # fmt: skip
     parser.add_argument("--part", default="1/0", help="5/2: of each five tests the third")
     options = parser.parse_args(arguments)
     report: Path = options.report
@@ -305,7 +329,7 @@ def main(arguments: list[str]) -> int:
     for path in files_of(options.paths):
         if path in done:
             continue
-        found = run_file(path, options.device, options.limit, options.part)
+        found = run_file(path, options.device, options.limit, options.part, options.moved)
         with report.open("a") as file:
             file.write(json.dumps(found) + "\n")
         counts = ", ".join(f"{count} {name}" for name, count in sorted(found["counts"].items()))

@@ -164,3 +164,9 @@ def test_cards_compute_products_of_bool_distances_and_gradients_of_samples() -> 
         for ours, expected in zip(*results, strict=True):
             np.testing.assert_allclose(ours.cpu().numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
     emulated.check()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int64"])
+def test_a_limit_below_the_other_counts(dtype: str) -> None:
+    x = pyapp.tensor([-2.0, 0.0, 2.0]).to(dtype)
+    assert x.to(DEVICE).clamp(1, -1).tolist() == x.clamp(1, -1).tolist() == [-1, -1, -1]

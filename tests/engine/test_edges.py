@@ -11,6 +11,7 @@ import pytest
 import pyapp
 from pyapp import nn, tensor
 from pyapp.engine import quant
+from tests.hostile import peak_memory
 from tests.together import check_each
 
 np = pytest.importorskip("numpy")
@@ -336,6 +337,13 @@ def test_results_that_no_memory_holds_are_refused_at_once() -> None:
     ):  # fmt: skip
         with pytest.raises(MemoryError, match=r"[a-z_]+: (?!array is too big|Unable)"):
             call()
+    with peak_memory(1 << 22):  # nothing is made on the way
+        with pytest.raises(MemoryError, match="[0-9],[0-9]{3} bytes"):
+            f.pad(x, (1 << 40, 0), "replicate")
+        with pytest.raises(MemoryError, match="[0-9],[0-9]{3} bytes"):
+            pyapp.ones(1 << 12, 1).repeat_interleave(1 << 45, 1)
+        with pytest.raises(ValueError, match="the window does not fit win_length 1073741824, n_fft 4"):
+            pyapp.stft(x[0, 0, 0], 4, win_length=1 << 30, return_complex=True)
     with pytest.raises(ValueError, match="dimension"):
         pyapp.mvlgamma(pyapp.tensor([1e9]), 10**9)
     with pytest.raises(ValueError, match="order"):

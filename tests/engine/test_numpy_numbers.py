@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import numpy as np
 import pytest
 
 import pyapp
+from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 
 WHOLE = [np.int64(2), np.int32(2), np.uint8(2)]
 INTEGERS = ["int64", "int32", "int8", "uint8"]
@@ -103,3 +105,27 @@ def test_functions_of_numpy_give_tensors() -> None:
 def test_elements_cannot_be_deleted() -> None:
     with pytest.raises(TypeError, match="does not support deleting"):
         del pyapp.ones(3)[0]
+
+
+class Rate(float):
+    """A number of a class of one's own, as settings of optimisers are."""
+
+
+class Level(enum.IntEnum):
+    LOW = 2
+
+
+@pytest.mark.parametrize("device", ["cpu", "mirror"])
+@pytest.mark.parametrize(
+    "number", [np.float64(0.5), np.float32(0.5), np.float16(0.5), np.int64(2), Rate(0.5), Level.LOW], ids=repr
+)
+def test_kernels_take_them_on_every_device(number: Any, device: str) -> None:
+    """The mirror has no host that computes what its kernels do not take."""
+    x, own = pyapp.tensor([1.0, 4.0]).to(device), float(number)
+    for found, wanted in (
+        (x * number, x * own), (number * x, own * x), (x - number, x - own), (number - x, own - x),
+        (x / number, x / own), (x**number, x**own), (pyapp.pow(number, x), pyapp.pow(own, x)), (x > number, x > own),
+        (x.clamp(number, 3.0), x.clamp(own, 3.0)), (pyapp.where(x > 1, x, number), pyapp.where(x > 1, x, own)),
+        (pyapp.add(x, x, alpha=number), pyapp.add(x, x, alpha=own)), (x.clone().mul_(number), x * own),
+    ):  # fmt: skip
+        assert (found.device, found.dtype, found.tolist()) == (wanted.device, wanted.dtype, wanted.tolist())

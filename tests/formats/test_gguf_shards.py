@@ -55,6 +55,14 @@ def test_parts_that_do_not_fit_are_named(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(parts[1])
     with pytest.raises(FileFormatError, match="part 2 of 3 of a model, but its name does not say so"):
         open_checkpoint(tmp_path / "m.gguf")
+    for key, value, told in (("general.architecture", "qwen2", "'qwen2', not 'llama'"), (
+        "split.tensors.count", 6, "6, not 5"
+    )):  # fmt: skip
+        write_parts(tmp_path)
+        split = {"split.no": 1, "split.count": 3, "split.tensors.count": 5}
+        write_gguf(tmp_path / NAMES[1], {name: pyapp.ones(2, 32) for name in ("t0", "t1")}, split | {key: value})
+        with pytest.raises(FileFormatError, match=f"'m-00002-of-00003.gguf' is a part of another model.*{told}"):
+            open_checkpoint(tmp_path / NAMES[0])
     write_parts(tmp_path, total=7)
     with pytest.raises(FileFormatError, match="have 5 tensors, expected 7"):
         open_checkpoint(tmp_path / NAMES[0])

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pyapp import save, tensor
 from pyapp.errors import FileFormatError
 from pyapp.formats import inspect, open_checkpoint, open_source, write_npy, write_npz
 from pyapp.formats.pytorch_objects import InspectedFile
@@ -178,6 +179,21 @@ def test_hostile_pickles(tmp_path: Path, monkeypatch: Any, peak_memory: Any, dat
     assert not list(tmp_path.iterdir())
     with open_checkpoint(zipped(b"\x80\x02" + TENSOR + b".", struct.pack("<4f", 1, 2, 3, 4))) as read:
         assert read.read("tensor").tolist() == [1, 2, 3, 4]
+
+
+def test_many_numbers_beside_the_weights(monkeypatch: Any) -> None:
+    """A checkpoint of a training may have its losses; values that occur again and again are still too many."""
+    monkeypatch.setattr("pyapp.formats.pytorch.VISITS_LIMIT", 100)
+    monkeypatch.setattr("pyapp.formats.pytorch.VALUES_LIMIT", 1000)
+    for count, many in ((990, False), (1001, True)):
+        file = io.BytesIO()
+        save({"w": tensor([1.0]), "losses": [0.5] * count}, file)
+        if not many:
+            with open_checkpoint(file.getvalue()) as opened:
+                assert list(opened.tensors) == ["w"]
+            continue
+        with pytest.raises(FileFormatError, match="its containers hold more than 1,000 values"):
+            open_checkpoint(file.getvalue())
 
 
 def test_what_whole_models_have(golden: Path) -> None:

@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 
 from pyapp import Tensor, keras, nn, zeros
+from pyapp.engine.storage import default_pool
 from pyapp.errors import FileFormatError
 from pyapp.formats import write_safetensors
+from pyapp.keras import symbolic_tensors
+from tests.hostile import peak_memory
 from tests.keras.scripts import numbers, start
 from tests.together import check_each, fewer_in_browser
 
@@ -872,3 +875,16 @@ def test_state_is_not_made_in_call() -> None:
     model.compile("sgd", "mse")
     with pytest.raises(ValueError, match="`class_weight` and `sample_weight`"):
         model.fit(x, np.array([0, 1]), sample_weight=np.ones(2), class_weight={0: 1.0}, verbose=0)
+
+
+def test_sizes_beyond_memory_are_refused_before_they_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configurations of files say sizes; a model that is made keeps little beside its weights."""
+    monkeypatch.setattr("pyapp.keras.symbolic_tensors.half_of_memory", lambda: 1 << 24)
+    x = keras.Input((2, 2, 2, 3))
+    for layer in (keras.layers.UpSampling3D(1 << 10), keras.layers.Conv3D(1 << 20, 3), keras.layers.ZeroPadding3D(99)):
+        with peak_memory(1 << 22), pytest.raises(MemoryError, match="layer .* needs .* that it may take"):
+            layer(x)
+    with pytest.raises(ValueError, match="groups is 1 or more"):
+        keras.layers.GroupNormalization(groups=0)
+    wide = keras.layers.UpSampling3D(16)(x)
+    assert wide.shape == (None, 32, 32, 32, 3) and default_pool.cached <= symbolic_tensors.KEPT + (1 << 22)

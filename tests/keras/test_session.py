@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import shutil
 import wave
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -182,7 +184,7 @@ def test_folders_of_texts_and_sounds(tmp_path: Path) -> None:
         list(utils.audio_dataset_from_directory(tmp_path, shuffle=False, verbose=False))
 
 
-def test_files_of_the_cache(tmp_path: Path) -> None:
+def test_files_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "datasets"
     folder.mkdir()
     with zipfile.ZipFile(folder / "data.zip", "w") as archive:
@@ -193,6 +195,12 @@ def test_files_of_the_cache(tmp_path: Path) -> None:
     assert (Path(place) / "inner/a.txt").read_text() == "hello"
     with pytest.raises(ValueError, match="is a SHA-256 or an MD5"):
         utils.get_file("a", "https://example.invalid/a", file_hash="12", cache_dir=tmp_path)
+    with zipfile.ZipFile(folder / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(1 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 19))
+    with pytest.raises(FileFormatError, match=r"bomb\.zip would unpack to 1,048,576 bytes, the disk has 524,288 free"):
+        utils.get_file("bomb.zip", "https://example.invalid/bomb.zip", extract=True, cache_dir=tmp_path)
+    assert not list(folder.glob("bomb_extracted*"))
     (folder / "broken.zip").write_bytes(b"PK\x03\x04 and no more")
     with pytest.raises(FileFormatError, match=r"broken\.zip is not an archive"):
         utils.get_file("broken.zip", "https://example.invalid/broken.zip", extract=True, cache_dir=tmp_path)

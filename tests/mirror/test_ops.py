@@ -17,6 +17,7 @@ from pyapp.engine.claims import attention
 from pyapp.engine.device import HiddenAddress
 from pyapp.engine.launch import KERNELS
 from pyapp.engine.ops.int8_product import int8_linear
+from pyapp.nn import GrowingCache, Heads, RotatingCache
 from tests.engine import test_fused
 from tests.engine.test_fused import CASES, EVERY, normal
 from tests.together import IN_BROWSER
@@ -106,6 +107,24 @@ def test_new_tensors_are_made_there() -> None:
     drawn = pyapp.randn(5, device=DEVICE)
     pyapp.manual_seed(3)
     assert drawn.device == DEVICE and drawn.tolist() == pyapp.randn(5).tolist()
+
+
+def test_what_is_made_for_a_tensor_is_beside_it() -> None:
+    """Draws by weights, helpers of pools, the masks of caches that grow."""
+    x = pyapp.rand(2, 6, generator=pyapp.Generator(1)).to(DEVICE)
+    assert {pyapp.multinomial(x, 2).device.type, pyapp.randint_like(x, 0, 5).device.type} == {DEVICE}
+    pooled = ops.lp_pool1d(x, 2.0, 4, ceil_mode=True)
+    np.testing.assert_allclose(pooled.cpu(), ops.lp_pool1d(x.cpu(), 2.0, 4, ceil_mode=True), rtol=1e-6)
+    slopes = pyapp.tensor([0.5, 0.25])
+    for make in (GrowingCache, lambda: RotatingCache(4, 2, 8, device=DEVICE)):
+        cache, own = make(), GrowingCache() if make is GrowingCache else RotatingCache(4, 2, 8)
+        for tokens in (3, 1, 3):
+            q, k, v = (normal(tokens, 2, 8) for _ in range(3))
+            for each, place in ((cache, DEVICE), (own, "cpu")):
+                each.append(k.to(place), v.to(place))
+            heads = [Heads(2, 2, 8, slopes=slopes.to(place)) for place in (DEVICE, "cpu")]
+            found, wanted = cache.attend(q.to(DEVICE), heads[0]), own.attend(q, heads[1])
+            np.testing.assert_allclose(found.cpu(), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_numbers_are_written_in_place() -> None:

@@ -255,6 +255,7 @@ IN_GGUF |= {"jina_bert": _WIDE, "jina_embeddings_v3": _WIDE, "eurobert": _WIDE |
 # Funnel-Transformer are the same in all its forms.
 MASKED = (
     ("jina_bert", "multiple-choice"),
+    *((name, "multiple-choice") for name in ("deberta", "deberta_words")),  # which transformers does not have
     *(("funnel_factorized", f"{task}-classification") for task in ("sequence", "token")),
     *(("funnel_factorized", task) for task in ("replaced-tokens", "question-answering", "multiple-choice")),
     ("funnel_factorized", "masked-lm"),

@@ -23,13 +23,16 @@ from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, T
 from tests.models.seeded import direction, picture, picture_weights, rounded, shown
 from tests.models.seeded_folders import along, configuration, load_seeded
 
-DRAWING = ("model.vqmodel.", "model.generation_")  # Janus's part that draws
+# Janus's part that draws, Video-LLaVA's that sees videos.
+APART = ("model.vqmodel.", "model.generation_", "model.video_tower.", "video_tower.")
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # of norms of batches
 # Which Llama 4 of transformers 5.24 reads, and nothing sets.
 transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 CLASSES = {
     "qwen2_vl": "Qwen2VL",
     "qwen2_5_vl": "Qwen2_5_VL",
+    "exaone4_5": "Exaone4_5_",
+    "fuyu": "Fuyu",
     "qwen3_vl": "Qwen3VL",
     "qwen3_vl_moe": "Qwen3VLMoe",
     "qwen3_5": "Qwen3_5",
@@ -60,6 +63,7 @@ CLASSES = {
     "glm4v_moe": "Glm4vMoe",
     "glm46v": "Glm46V",
     "vipllava": "VipLlava",
+    "video_llava": "VideoLlava",
     "fast_vlm": "FastVlm",
     "kosmos-2": "Kosmos2",
     "janus": "Janus",
@@ -134,7 +138,8 @@ def tiles_of(name: str, ids: Any, side: int) -> tuple[Any, dict[str, Any]]:
 
 def golden(name: str) -> dict[str, Any]:
     made = configuration(CONFIGS[name])
-    kind = getattr(transformers, CLASSES[made.model_type] + "ForConditionalGeneration")
+    end = "ForCausalLM" if made.model_type == "fuyu" else "ForConditionalGeneration"
+    kind = getattr(transformers, CLASSES[made.model_type] + end)
     rows, count = tokens(name, vectors(name))
     ids = torch.tensor(rows)
     if name in GRIDS:
@@ -174,10 +179,13 @@ def golden(name: str) -> dict[str, Any]:
         places = torch.meshgrid(torch.arange(columns), torch.arange(rows_of), indexing="xy")
         more["image_position_ids"] = torch.stack(places, -1).reshape(1, -1, 2).expand(count, -1, 2)
         more["mm_token_type_ids"] = (ids == IMAGE).long()
+    elif name == "fuyu":
+        pictures = pictures.unfold(2, 8, 8).unfold(3, 8, 8).permute(0, 2, 3, 4, 5, 1).reshape(count, -1, 192)
     elif name in GRIDS:
         pictures = patches(pictures, plain=made.model_type == "paddleocr_vl")
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
-        more["mm_token_type_ids"] = (ids == IMAGE).long()
+        if made.model_type != "exaone4_5":  # whose text has plain positions
+            more["mm_token_type_ids"] = (ids == IMAGE).long()
     if name in TOGETHER:
         pictures, more = tiles_of(name, ids, high)
     alone = {key: value[:1] for key, value in more.items()} | {"pixel_values": pictures[: len(pictures) // count]}
@@ -194,7 +202,7 @@ def by_files(
         folder = Path(place)
         model, stored = load_seeded(kind(made), weights, lambda key: not key.endswith(BUFFERS), folder)
         stored = {
-            key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(DRAWING)
+            key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(APART)
         }
         model.requires_grad_(True)
         for module in model.modules():  # the token of padding also stands for pictures, in Gemma 4

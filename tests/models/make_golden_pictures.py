@@ -25,6 +25,7 @@ from tests.models.picture_configs import (
     BOXES,
     CLASSES,
     CONFIGS,
+    DEPTHS,
     FOUND,
     PHRASES,
     POINT_LABELS,
@@ -272,6 +273,9 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
     if task == "depth-estimation" and getattr(found, "field_of_view", None) is not None:
         angle = torch.deg2rad(found.field_of_view)  # as its image processor makes metres
         return [found.predicted_depth * 2 * torch.tan(angle / 2).reshape(-1, 1, 1)]
+    if name == "prompt_depth_anything":
+        measured = torch.tensor(DEPTHS)
+        return [found.predicted_depth, model(pictures, prompt_depth=measured).predicted_depth]
     if task == "depth-estimation":
         return [found.predicted_depth]
     if task == "image-to-image":

@@ -248,6 +248,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "head_in_index": 1, "reassemble_factors": [1, 0.5], "neck_hidden_sizes": [6, 8],
         "backbone_config": _DINOV2 | {"out_features": ["stage1", "stage3"], "apply_layernorm": False},
     },
+    "prompt_depth_anything": {
+        "model_type": "prompt_depth_anything", **_DEPTH, "backbone_config": _DINOV2 | {"out_indices": [0, 1, 2, 3]},
+    },
     "depth_pro": {
         "model_type": "depth_pro", "patch_size": 12, "fusion_hidden_size": 8, "intermediate_hook_ids": [1, 0],
         "intermediate_feature_dims": [6, 8], "scaled_images_ratios": [0.5, 1],
@@ -399,6 +402,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "chinese_clip": {
         "model_type": "chinese_clip", "projection_dim": 10, "text_config": _WORDS, "vision_config": _SIZES,
+    },
+    "dual_encoder": {
+        "model_type": "vision-text-dual-encoder", "projection_dim": 10,
+        "vision_config": {"model_type": "vit", **_SIZES},
+        "text_config": _WORDS | {"model_type": "bert"},
+    },
+    "dual_encoder_clip": {
+        "model_type": "vision-text-dual-encoder", "projection_dim": 10,
+        "vision_config": {"model_type": "clip_vision_model", **_SIZES},
+        "text_config": _WORDS | {"model_type": "roberta", "pad_token_id": 1},
     },
     "altclip": {
         "model_type": "altclip", "projection_dim": 10, "vision_config": _SIZES,
@@ -721,6 +734,8 @@ WITH_TOKENS = (
 )  # tasks whose models read texts too
 PROMPT = [0, 9, 31, 2]  # of models that read one beside a picture
 QUESTION = [2, 9, 31, 3]  # of InstructBLIP's second tokenizer
+# Measured depths of two pictures, in metres.
+DEPTHS = [[[[1.5, 2.0, 0.5], [4.0, 3.0, 2.5]]], [[[7.0, 6.0, 9.5], [8.0, 2.0, 3.5]]]]
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 PHRASES = [[101, 7, 30, 1012, 5, 9, 1012, 102], [101, 21, 1029, 6, 102, 0, 0, 0]]  # texts of phrases, and padding
 FOUND = ["a cat", "Green dog"], 0.87, 0.85  # labels, and the thresholds of objects and of their texts

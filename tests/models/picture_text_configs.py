@@ -64,6 +64,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "vision_feature_layer": [-1, 1], "vision_feature_select_strategy": "full",
         "projector_hidden_act": "relu", "multimodal_projector_bias": False,
     },
+    "video_llava": {
+        "model_type": "video_llava", "text_config": _LLAMA, "image_token_index": IMAGE, "video_token_index": 91,
+        "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
+    },
     "kosmos2": {
         "model_type": "kosmos-2", "latent_query_num": 5, "image_token_id": IMAGE,
         "text_config": {
@@ -115,6 +119,21 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {
             "depth": 3, "hidden_size": 24, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 40,
             "patch_size": 4, "window_size": 16, "fullatt_block_indexes": [1],
+        },
+    },
+    "fuyu": {
+        "model_type": "fuyu", "image_token_id": IMAGE, "patch_size": 8,
+        "text_config": _TEXT | {"model_type": "persimmon", "rope_parameters": {
+            "rope_type": "default", "rope_theta": 25000.0, "partial_rotary_factor": 0.5,
+        }},
+    },
+    "exaone4_5": {
+        "model_type": "exaone4_5", "image_token_id": IMAGE, "video_token_id": 93, "text_config": _TEXT | {
+            "model_type": "exaone4", "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"],
+        },
+        "vision_config": {
+            "depth": 2, "hidden_size": 24, "out_hidden_size": 32, "num_heads": 2, "num_key_value_heads": 1,
+            "intermediate_size": 40, "patch_size": 4, "window_size": 16, "fullatt_block_indexes": [1],
         },
     },
     "qwen3_vl": {
@@ -369,6 +388,8 @@ GRIDS = dict.fromkeys(
     (
         "qwen2_vl",
         "qwen2_5_vl",
+        "exaone4_5",
+        "fuyu",
         "qwen3_vl",
         "qwen3_vl_moe",
         "qwen3_5",

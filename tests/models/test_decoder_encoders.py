@@ -12,7 +12,7 @@ import pytest
 import pyapp
 from pyapp.errors import ModelError
 from pyapp.models.sentences.late_interaction import max_similarity
-from pyapp.nn.encoders.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
+from pyapp.nn.encoders.decoder_encoders import DecoderClassifier, DecoderEncoder, DecoderTokenClassifier, LogitRanker
 from tests.models.test_decoders import make
 
 IDS = [[3, 17, 5, 60, 8, 44, 2], [7, 90, 14, 2]]
@@ -50,6 +50,12 @@ def test_labels_and_scores_are_of_the_last_token() -> None:
         np.testing.assert_allclose(classifier(ints(PADDED), ints(MASK)).numpy()[1], expected, atol=1e-5)
         score = ranker(ints(PADDED), ints(MASK))
     assert score.shape == (2, 1) and abs(score[1, 0].item() - (logits[11] - logits[12])) < 1e-5
+    labels = DecoderTokenClassifier(language_model, ("no", "yes", "part"))
+    with pyapp.no_grad():
+        labels.score.bias.copy_(pyapp.tensor([0.5, -1.0, 2.0]))
+        every = DecoderEncoder(language_model)(ints([IDS[1]]))[0] @ labels.score.weight.T + labels.score.bias  # (4, 3)
+        found = labels(ints(PADDED), ints(MASK)).numpy()[1, :4]
+    np.testing.assert_allclose(found, every.numpy(), atol=1e-5)
     assert classifier.config.labels == ("no", "yes") and classifier.config.vocab_size == 96
     with pytest.raises(ModelError, match="the model has 96 tokens"):
         LogitRanker(language_model, 96, None)

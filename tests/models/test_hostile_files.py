@@ -16,6 +16,7 @@ from pyapp.formats.llama2c import LIMITS
 from pyapp.models import load_speech_model
 from pyapp.models.llama2c import Config as LlamaConfig
 from pyapp.models.llama2c import Llama2c
+from pyapp.models.loading.t5_config import T5Config
 from pyapp.models.whisper.files import HUGGING_FACE_CONFIG, config_from_hugging_face, read_json_file
 from tests.hostile import VALUES, damaged_texts, hostile_documents, peak_memory, survives, written
 from tests.models.test_whisper_files import documents, write_folder
@@ -102,6 +103,16 @@ def test_numbers_of_language_models_have_limits(name: str) -> None:
         if type(value) is not int or not 1 <= value <= LIMITS[name]:
             with pytest.raises(ModelError, match=f"{name} is .*expected a whole number from 1 to"):
                 LlamaConfig.from_dict({**LLAMA, name: value})
+
+
+@pytest.mark.parametrize("name", ["d_ff", "d_kv", "num_heads", "vocab_size", "num_layers", "num_decoder_layers"])
+def test_numbers_of_other_names_have_limits_by_their_ends(name: str) -> None:
+    """T5 has names of its own for what Llama has."""
+    small = {"vocab_size": 100, "d_model": 16, "d_kv": 4, "d_ff": 32, "num_layers": 1, "num_heads": 4}
+    assert T5Config.from_dict({**small, name: 5})
+    for value in (-1, 0, 1 << 30, 10**12):
+        with pytest.raises(ModelError, match=f"{name} is {value}, expected a whole number from 1 to"):
+            T5Config.from_dict({**small, name: value})
 
 
 def test_positions_have_a_limit() -> None:

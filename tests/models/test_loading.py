@@ -454,7 +454,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("mamba", {"hidden_size": "x"}, "hidden_size"), ("mamba", {"conv_kernel": 1}, "conv_kernel"),
     ("mamba2", {"n_groups": 3}, "n_groups"), ("mamba2", {"time_step_limit": [0.1]}, "time_step_limit"),
     ("qwen3_next", {"linear_num_key_heads": 3}, "divide"), ("qwen3_5", {"layer_types": ["odd"] * 3}, "layer_types"),
-    ("qwen3_5", {"linear_value_head_dim": 1 << 30}, "too many"), ("qwen3_5", {"linear_conv_kernel_dim": 1}, "kernel"),
+    ("qwen3_5", {"linear_value_head_dim": 1 << 30}, "1 to 4,096"), ("qwen3_5", {"linear_conv_kernel_dim": 1}, "kernel"),
     ("granitemoehybrid", {"layer_types": ["mamba"]}, "layer_types"), ("falcon_h1", {"mamba_n_groups": 3}, "divide"),
     ("granitemoehybrid-dense", {"mamba_expand": 1 << 40}, "mamba_expand"),
     ("granitemoehybrid", {"position_embedding_type": "odd"}, "position_embedding_type"),

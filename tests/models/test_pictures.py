@@ -27,6 +27,7 @@ from pyapp.vision.processors import KINDS
 from tests.models.picture_configs import (
     BOXES,
     CONFIGS,
+    DEPTHS,
     OPEN_CLIP,
     PHRASES,
     POINT_LABELS,
@@ -121,6 +122,8 @@ def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> li
         shown, kinds = on(SHOWN_BOXES), on(SHOWN_KINDS)
         texts = model.text_features(on(TOKENS))
         return [*model.found(pictures, texts), *model.found(pictures, texts, shown, kinds)]
+    if getattr(model.config, "prompted", False):  # with depths that were measured
+        return [model(pictures), model(pictures, on(DEPTHS))]
     model = with_prompt(model)
     found = model(pictures, on(TOKENS)) if task in WITH_TOKENS else model(pictures)
     return list(found) if isinstance(found, tuple) else [found]

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
+
 from . import builder as b
 
 pytestmark = pytest.mark.native_only
@@ -44,6 +46,14 @@ def test_arrays_in_and_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     found = np.load(folder / "out.npz")
     np.testing.assert_array_equal(found["sum"], [5, 7, 9])
     np.testing.assert_array_equal(found["product"], [4, 10, 18])
+
+
+def test_on_a_device(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = "-i", folder / "x.npy", "-i", folder / "y.npy", "--device"
+    code, out, err = run(capsys, folder / "m.onnx", *arguments, "mirror")
+    assert code == 0 and out.splitlines() == ["sum: float32 3: 5, 7, 9", "product: float32 3: 4, 10, 18"], err
+    code, _, err = run(capsys, folder / "m.onnx", *arguments, "tpu")
+    assert code == 2 and "--device" in err
 
 
 def test_json_and_several_arrays_in_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +15,12 @@ import pyapp
 from pyapp import Tensor, nn, no_grad, randn, tensor
 from pyapp.engine.ops.full_attention import attention
 from pyapp.engine.ops.recurrences import linear_scan
-from pyapp.errors import ModelError
+from pyapp.errors import ModelError, StorageFullError
 from pyapp.jit import TracerWarning
 from pyapp.nn import functional as F
 from pyapp.nn.decoders.decoder import RotaryTable
 from pyapp.onnx import export, is_in_onnx_export, load
+from pyapp.onnx.exporting import model_file
 from pyapp.tasks.onnx_forms import of_writer
 from tests.models.test_decoders import make
 from tests.together import check_each
@@ -459,6 +461,22 @@ def test_older_opsets_and_tensors_beside_the_model(tmp_path: Path) -> None:
     assert path.stat().st_size < 1500 < (tmp_path / "model.onnx.data").stat().st_size
     assert b"Gelu" not in path.read_bytes()
     np.testing.assert_allclose(load(path)(x).numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_that_cannot_be_written_leaves_both_older_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.onnx"
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    export(nn.Linear(40, 40), randn(1, 40), path, external_data=True)
+    older = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    monkeypatch.setattr(model_file, "_put", full)
+    with pytest.raises(StorageFullError, match=r"model\.onnx"):
+        export(nn.Linear(40, 40), randn(1, 40), path, external_data=True)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == older and len(older) == 2
 
 
 def test_wrong_arguments() -> None:

@@ -95,6 +95,73 @@ def test_nodes_that_fail_name_themselves(nodes: list[bytes], message: str) -> No
         run(small(nodes))
 
 
+def chain(op: str, *further: str, count: int = 40, **settings: int) -> list[bytes]:
+    """x → op(x, …) → op(…) → … → y"""
+    names = ["x", *(f"c{k}" for k in range(1, count)), "y"]
+    doubled = [[name, *(further or (name,))] for name in names]
+    return [b.node(op, doubled[k], [names[k + 1]], f"step {k}", **settings) for k in range(count)]
+
+
+TWICE = b.node("Constant", [], ["t"], value_ints=[2])
+TEXT = b.node("Cast", ["x"], ["s"], to=8)
+
+
+@pytest.mark.parametrize(
+    "nodes, message",
+    [
+        (chain("Concat", axis=0), r"step 1\d.*needs [\d,]+ bytes, of 1,048,576 that it may take; [\d,]+ are in use"),
+        ([TWICE, *chain("Tile", "t")], r"step 1\d.*Tile.*too many"),
+        ([b.node("Constant", [], ["t"], value_ints=[60_000, 60_000]), b.node("ConstantOfShape", ["t"], ["y"], "ones")],
+            "ones.*3,600,000,000 elements"),
+        ([b.node("Constant", [], ["t"], value_ints=[500, 2]), b.node("Expand", ["x", "t"], ["a"]), b.node("Transpose",
+            ["a"], ["b"]), b.node("MatMul", ["a", "b"], ["c"]), b.node("EyeLike", ["c"], ["y"], "eye")],
+            "eye.*2,000,000 bytes, of 1,048,576 that it may take; 1,048,576 are in use"),
+        ([b.node("Constant", [], ["i"], value_ints=[0]), b.node("Constant", [], ["d"], value_int=1 << 20),
+            b.node("OneHot", ["i", "d", "x"], ["y"], "hot")], "hot.*1,048,576 elements, too many"),
+        ([TEXT, b.node("StringConcat", ["s", "s"], ["a0"]), *(b.node("StringConcat", [f"a{k}"] * 2, [f"a{k + 1}"],
+            f"text {k}") for k in range(40)), b.node("Identity", ["a40"], ["y"])], r"text 1\d.*too many"),
+    ],
+)  # fmt: skip
+def test_results_that_grow_stop_at_the_memory_limit(nodes: list[bytes], message: str) -> None:
+    """The first one fails that has no room, before its memory is taken."""
+    module = load(small(nodes), memory_limit=1 << 20)
+    with peak_memory(1 << 23), no_grad(), pytest.raises(ModelError, match=message) as caught:
+        module(tensor([1.0, 2.0]))
+    assert "memory_limit" in str(caught.value)
+
+
+def test_loops_without_an_end_stop() -> None:
+    state = [b.value("i", [], "int64"), b.value("c", [], "bool"), b.value("s")]
+    body = b.graph(
+        [b.node("Identity", ["c"], ["d"]), b.node("Neg", ["s"], ["t"])], state, [b.value("d", [], "bool"), b.value("t")]
+    )
+    data = small([b.node("Loop", ["", "", "x"], ["y"], "endless", body=body)])
+    with no_grad(), pytest.raises(ModelError, match="endless.*made 50 steps, as many as they may.*loop_limit"):
+        load(data, loop_limit=50)(tensor([1.0, 2.0]))
+    counted = small([b.node("Constant", [], ["n"], value_int=50), b.node("Loop", ["n", "", "x"], ["y"], body=body)])
+    module = load(counted, loop_limit=50)
+    for _ in range(3):  # each call has its own count
+        np.testing.assert_array_equal(module(tensor([1.0, 2.0])).numpy(), [1.0, 2.0])
+    module.loop_limit = 49
+    with pytest.raises(ModelError, match="made 49 steps"):
+        module(tensor([1.0, 2.0]))
+
+
+def test_limits_are_numbers() -> None:
+    for wrong in ({"memory_limit": -1}, {"loop_limit": "many"}, {"memory_limit": 1.5}):
+        with pytest.raises(OptionError, match=r"_limit is .*, expected a whole number"):
+            load(small([b.node("Relu", ["x"], ["y"])]), **wrong)  # type: ignore[arg-type]
+
+
+def test_memory_that_is_free_again_does_not_count() -> None:
+    """Forty results of 256 KiB, of which two live at a time."""
+    nodes = [b.node("Constant", [], ["t"], value_ints=[1 << 15, 2]), b.node("Expand", ["x", "t"], ["a0"])]
+    nodes += [b.node("Sin", [f"a{k}"], [f"a{k + 1}"]) for k in range(40)]
+    module = load(small([*nodes, b.node("Identity", ["a40"], ["y"])]), memory_limit=1 << 20)
+    with no_grad():
+        assert module(tensor([1.0, 2.0])).shape == (1 << 15, 2)
+
+
 @pytest.mark.parametrize("given", ["text", [[1.0], [2.0, 3.0]], [10**400, 1]])
 def test_inputs_that_are_no_numbers_are_named(given: object) -> None:
     with pytest.raises(OptionError, match=r"the input 'x' cannot be made of .* of float32"):

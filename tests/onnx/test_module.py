@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyapp import Tensor, no_grad, tensor
+from pyapp import Tensor, device, nn, no_grad, tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats.protobuf import bytes_field, int_field
-from pyapp.onnx import OnnxModule, load
+from pyapp.onnx import OnnxModule, export, load
 
 from ..mirror import device as _mirror  # noqa: F401 (registers the device "mirror")
 from ..together import check_each
@@ -214,6 +214,16 @@ def test_models_run_on_a_device_whose_memory_the_host_cannot_see() -> None:
         np.testing.assert_allclose(
             load(block, device="mirror")(x, mask).cpu().numpy(), load(block)(x, mask).numpy(), rtol=1e-4, atol=1e-5
         )
+    with device("mirror"), no_grad():
+        assert load(data)(tensor([[1, 2]])).device.type == "mirror"
+
+
+def test_models_on_a_device_are_written_and_verified(tmp_path: Path) -> None:
+    layer = nn.LSTM(3, 2).to("mirror")
+    export(layer, (given(4, 1, 3).to("mirror"),), tmp_path / "moved.onnx", verify=True)
+    with device("mirror"):
+        export(nn.Linear(3, 2), (given(4, 3).to("mirror"),), tmp_path / "made.onnx", verify=True)
+    assert load(tmp_path / "made.onnx")(given(4, 3)).device.type == "cpu"
 
 
 def test_shapes_are_computed_once() -> None:

@@ -83,6 +83,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "glm46v": ("Glm46V", {"size": {"shortest_edge": 900, "longest_edge": 2400}, "patch_size": 5}),
     "janus": ("Janus", {"size": square(24)}),
     "deepseek_vl": ("DeepseekVL", {"size": square(32), "min_size": 16, "image_mean": [0.5, 0.4, 0.3]}),
+    "fuyu": ("Fuyu", {"size": {"height": 24, "width": 36}, "patch_size": {"height": 6, "width": 6}}),
     "pixtral": ("Pixtral", {"size": {"longest_edge": 37}, "patch_size": 6}),
     "llava_next": ("LlavaNext", {
         "size": {"shortest_edge": 14}, "crop_size": square(14), "image_grid_pinpoints": [[14, 28], [28, 14], [28, 28]],
@@ -103,6 +104,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama4": ("Llama4", {"size": square(14), "max_patches": 6}),
     "mllama": ("Mllama", {"size": square(14), "max_image_tiles": 4}),
     "dpt": ("DPT", {"size": {"height": 23, "width": 38}, "ensure_multiple_of": 4}),
+    "prompt_depth": ("PromptDepthAnything", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),
     "dpt_scaled": ("DPT", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),
     "zoedepth": ("ZoeDepth", {"size": square(24), "ensure_multiple_of": 4, "do_pad": True}),
     "glpn": ("GLPN", {"size_divisor": 8}),

@@ -331,6 +331,12 @@ def _claim_binary(name: str) -> None:
             )  # fmt: skip
             return y
         whole_a, whole_b = a, b  # `a` and `b` lose dims below in which they are repeated
+        if shape == b.shape and not any(a.strides) and b.strides == dense_layout(shape)[1] and shape:
+            # One element, repeated, beside a dense tensor: as the gradient of a sum is.
+            count = dense_layout(shape)[0]
+            y = empty_contiguous(shape, _F32, a.device)
+            kernel.launch(count >> 10, y, a, b, count, 1, count or 1, 0, 0, 0.0)
+            return y
         if 0 in a.strides or 0 in b.strides:
             b_shape, a, b = b.shape, _without_repeats(a), _without_repeats(b)
             shape, count, a_walk, b_walk = _plan(shape, b_shape, name, a.shape, b.shape)
@@ -562,6 +568,11 @@ _claim_clamp_in_place("clamp_max", "max")
 # ---- one operand
 
 
+def _has_gaps(x: Tensor) -> bool:
+    """Whether its elements do not lie one after the other, in any order of the dims."""
+    return x.strides != dense_layout(x.shape)[1] and not is_packed(x)
+
+
 def _claim_unary(name: str, cost: int) -> None:
     """`cost`: of an element, in multiply-adds."""
     kernel = K[name + "_f32"]
@@ -569,7 +580,7 @@ def _claim_unary(name: str, cost: int) -> None:
 
     @claims(name)
     def _(x: Tensor) -> Any:
-        if x.dtype is not _F32:
+        if x.dtype is not _F32 or (_has_gaps(x) and len(x.shape) <= 6):  # read where they lie
             return of_any(x)
         x, y, count = result_like(x)
         kernel.launch(count * cost >> 10, y, x, count)
@@ -696,16 +707,19 @@ def _gelu(x: Tensor, approximate: str = "none") -> Any:
     return y
 
 
+_product = _of_any("mul")
+
+
 @claims("glu")
 def _glu(x: Tensor, dim: int = -1) -> Any:
     """By the halves where they lie, without views that autograd would follow."""
     rank = len(x.shape)
-    if type(dim) is not int or not -rank <= dim < rank or x.shape[dim] % 2:
+    if type(dim) is not int or not -rank <= dim < rank or x.shape[dim] % 2 or rank > 6:
         return NotImplemented
     d, half = dim % rank, x.shape[dim] // 2
     shape = (*x.shape[:d], half, *x.shape[d + 1 :])
     a, b = (make(x.storage, shape, x.strides, x.dtype, x.offset + n * x.strides[d]) for n in (0, half))
-    return OPS["mul"].forward(a, OPS["sigmoid"].forward(b))
+    return _product(a, OPS["sigmoid"].forward(b))
 
 
 _SILU_MUL = K["silu_mul_f32"]

@@ -27,6 +27,7 @@ _REDUCE = K["reduce"]
 _OPCODES = opcodes("reduce")
 _WIDE = 64  # columns of rows whose peak a kernel of its own finds
 _MOST_REPEATED = (1 << 17, 1 << 13)  # elements of matrices, and of more dims, that the kernel reads as soon as fewer
+_MOST_OF_ONE = 1 << 9  # of more dims whose elements are all the same one
 _MOST_APART = 1 << 14  # elements that lie apart, which the kernel of var reads twice
 
 
@@ -36,7 +37,7 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
     code, types, _ = _OPCODES[name]
     if x.dtype not in types:
         return NotImplemented
-    if 0 in x.strides and name == "sum" and x.numel() > _MOST_REPEATED[x.ndim > 2] and _repeats_beside(x, dims):
+    if 0 in x.strides and name == "sum" and x.numel() > _most_repeated(x) and _repeats_beside(x, dims):
         return _sum_of_one(x, dims, keepdim, dtype)
     result, order, slots = _plan(x.shape, x.strides, tuple(dims), keepdim)
     if order is not None:
@@ -46,6 +47,12 @@ def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DTy
     y = empty_contiguous(result, dtype, x.device)
     _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *slots, correction)
     return y
+
+
+def _most_repeated(x: Tensor) -> int:
+    if len(x.shape) < 3:
+        return _MOST_REPEATED[0]
+    return _MOST_REPEATED[1] if any(x.strides) else _MOST_OF_ONE
 
 
 def _repeats_beside(x: Tensor, dims: Sequence[int]) -> bool:

@@ -15,7 +15,7 @@ from ..native import get_num_threads
 from ..op import OPS, claims, claims_in_place
 from ..operands import check_number, common_dtype, dense
 from ..ops.view import reshaped
-from ..shape import Shape, broadcast_shapes, normalize_dim
+from ..shape import Shape, broadcast_shapes, dense_layout, normalize_dim
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
 from .elementwise import broadcast_strides
@@ -25,6 +25,7 @@ _SET, _ADD = (opcodes("scatter")[name].code for name in ("set", "add"))
 _INDEX_TYPES = (_dtype.int64, _dtype.int32)
 _FEW = 1 << 12  # elements that are read where they lie, whatever their order
 _WHERE, _GATHER = K["where"], K["gather"]
+_NO_DIMS = (0,) * 4
 
 
 def _flat(x: Any) -> Any:
@@ -36,6 +37,17 @@ def _flat(x: Any) -> Any:
 def _where(condition: Tensor, a: Any, b: Any) -> Any:
     if condition.dtype not in (_dtype.bool_, _dtype.uint8):
         return NotImplemented
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype is b.dtype in CODES:
+        shape = a.shape
+        if shape == b.shape == condition.shape and len(shape) < 6:
+            count, strides = dense_layout(shape)
+            if a.strides == b.strides == condition.strides == strides:  # one row
+                y = empty_contiguous(shape, a.dtype, condition.device)
+                _WHERE.launch(
+                    count >> 9, y, condition, a, b, a.dtype.itemsize, 1, count, *_NO_DIMS, 1, *_NO_DIMS, 1, *_NO_DIMS,
+                    1, *_NO_DIMS, 0, 0,
+                )  # fmt: skip
+                return y
     kind = common_dtype(a, b)
     tensors = [t for t in (condition, a, b) if isinstance(t, Tensor)]
     shape = broadcast_shapes(*[t.shape for t in tensors], op="where")

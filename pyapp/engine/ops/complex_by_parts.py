@@ -5,7 +5,7 @@ while a Graph is captured. `Op` imports this module at the first such call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log
+from math import log, nan
 from typing import Any
 
 from .. import dtype as _dtype
@@ -15,7 +15,7 @@ from ..operands import as_tensor, common_dtype
 from ..shape import normalize_dim, reduced_dims
 from ..tensor import Tensor
 from .complex_numbers import _imag, _real, _view_as_complex, _view_as_real, complex_, polar
-from .create import zeros
+from .create import full_like, zeros
 from .view import copy_strided, expand, movedim
 
 
@@ -71,6 +71,8 @@ def _narrower(x: Any, other: Any) -> bool:
 def _sum(name: str) -> None:
     @by_parts(name)
     def computed(a: Any, b: Any) -> Tensor:
+        if name == "sub" and any(isinstance(x, Tensor) and x.dtype is _dtype.bool_ for x in (a, b)):
+            raise TypeError("sub: takes no bools; use logical_xor, or ~ to invert a mask")
         a, b = _both(a, b)
         return _whole(OPS[name].call(_pairs(a), _pairs(b)))
 
@@ -94,8 +96,11 @@ def _div(a: Any, b: Any) -> Tensor:
         return _by_real(a, b, OPS["div"].call)
     a, b = _both(a, b)
     (p, q), (r, s) = _split(a), _split(b)
+    larger = r.abs().maximum(s.abs())
+    larger = larger.masked_fill(~(larger.isfinite() & (larger > 0)), 1.0)
+    r, s = r / larger, s / larger  # whose squares are in range
     square = r * r + s * s
-    return complex_((p * r + q * s) / square, (q * r - p * s) / square)
+    return complex_((p * r + q * s) / square / larger, (q * r - p * s) / square / larger)
 
 
 @by_parts("neg")
@@ -144,11 +149,16 @@ def _log10(x: Tensor) -> Tensor:
 
 @by_parts("pow")
 def _pow(a: Any, b: Any) -> Tensor:
-    """A square is a product; else exp(b log a)."""
+    """A square is a product; else exp(b log a), where a is not 0. A power of 0 is 1, 0 or NaN, as in NumPy."""
     if isinstance(b, (int, float)) and b == 2:
         return _mul(a, a)
+    if isinstance(b, (int, float)) and b == 1:
+        return a.clone()
     a, b = _both(a, b)
-    return _exp(_mul(b, _log(a)))
+    (p, q), (r, s) = _split(a), _split(b)
+    of_zero = full_like(r, nan).masked_fill(r > 0, 0.0).masked_fill((r == 0) & (s == 0), 1.0)
+    rest = of_zero.masked_fill(of_zero == 1, 0.0)
+    return _where((p == 0) & (q == 0), complex_(of_zero, rest), _exp(_mul(b, _log(a))))
 
 
 @by_parts("sqrt")

@@ -48,6 +48,10 @@ def unique(
 
 def _unique_by_count(array: Any, with_inverse: bool) -> Any:
     """(values, inverse or None, counts) of integers that lie in a range no longer than their number; else None."""
+    if array.dtype == bool and array.size and not with_inverse:
+        true = int(np.count_nonzero(array))
+        counts = np.array([array.size - true, true])
+        return np.flatnonzero(counts).astype(bool), None, counts[counts > 0]
     if array.dtype.kind not in "iu" or not array.size:
         return None
     least, most = int(array.min()), int(array.max())

@@ -323,12 +323,13 @@ def scalar_tensor(value: Any, dtype: Any = None) -> Tensor:
 
 @function()
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` itself if it is a tensor of that dtype; arrays share their memory, other data is copied."""
+    """`data` itself if it is a tensor of that dtype; arrays share their memory if the device is the CPU; other data is
+    copied."""
     if isinstance(data, Tensor):
         return data.to(dtype=dtype, device=device) if dtype is not None or device is not None else data
     if isinstance(data, np.ndarray):
-        found = from_numpy(data)
-        return found if dtype is None and device is None else found.to(dtype=dtype, device=device)
+        found, place = from_numpy(data), check_device(device)
+        return found if dtype is None and place is found.device else found.to(dtype=dtype, device=place)
     return tensor(data, dtype=dtype, device=device)
 
 

@@ -365,10 +365,11 @@ def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = N
 
 
 def _stft_window(name: str, n_fft: int, win_length: int, window: Tensor | None, like: Tensor) -> Tensor:
-    if window is None:
+    if window is None and 0 < win_length <= n_fft:
         window = like.new_ones(win_length)
-    if window.shape != (win_length,) or not 0 < win_length <= n_fft:
-        raise ValueError(f"{name}: the window {describe(window)} does not fit win_length {win_length}, n_fft {n_fft}")
+    if window is None or window.shape != (win_length,) or not 0 < win_length <= n_fft:
+        shown = "" if window is None else f"{describe(window)} "
+        raise ValueError(f"{name}: the window {shown}does not fit win_length {win_length}, n_fft {n_fft}")
     before = (n_fft - win_length) // 2
     return pad(window, (before, n_fft - win_length - before))
 

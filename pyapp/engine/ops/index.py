@@ -17,12 +17,13 @@ from ..numpy_arrays import array_of, combine_at, tensor_of
 from ..op import op, primitive, view_op
 from ..operands import check_number, is_plain, unbroadcast
 from ..quant import check_not_transposed, copy_blocks
-from ..shape import broadcast_shapes, is_packed
+from ..shape import broadcast_shapes, dense_layout, is_packed
 from ..tensor import Tensor, empty_contiguous, make
 from ..user_errors import MISTAKES, describe, names_itself, tell
 from .create import fill_storage_with_zeros
 from .view import _alias, _no_blocks, copy_strided, expanded, place_back, reshape, strided_slice
 
+_ADD = KERNELS["add_f32"]
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
@@ -306,11 +307,24 @@ def _part(x: Tensor, entries: Sequence[Any]) -> Tensor:
     return make(x.storage, shape, strides, x.dtype, x.offset + offset)
 
 
+def _are_alike(x: Tensor, source: Tensor) -> bool:
+    """Whether two tensors are of one shape, dtype and device and share no memory, and x repeats no element."""
+    if x.dtype is not source.dtype or x.dtype.is_quantized or x.device is not source.device or x.device is not cpu:
+        return False
+    if x.shape != source.shape or len(x.shape) > 6 or x.storage.address == source.storage.address:
+        return False
+    return 0 not in x.strides
+
+
 @method()
 def copy_(x: Tensor, source: Any) -> Tensor:
     """Writes `source` (a tensor, array or number, broadcast) into x; into a block format, quantised."""
     if tracked(x, source) and not x.dtype.is_quantized:  # blocks have no gradient
         return write_tracked(x, "copy_", lambda old: _put(old, source, Ellipsis), copy=False)
+    if type(source) is Tensor and type(x) is Tensor and _are_alike(x, source):
+        copy_strided(x, source)
+        x.storage.version += 1
+        return x
     check_writable(x, "copy_")
     if not isinstance(source, Tensor):
         return (
@@ -346,22 +360,14 @@ def _copy_blocks(x: Tensor, source: Tensor) -> None:
 
 
 @method("_accumulate")
+@names_itself
 def add_into(x: Tensor, other: Tensor) -> None:
     """x += other, for the same shape and dtype, without a temporary tensor."""
-    if is_plain(x) and is_plain(other):
-        count = x.numel()
-        KERNELS["add_f32"].launch(
-            count >> 10,
-            x,
-            x,
-            other,
-            count,
-            max(count, 1),
-            max(count, 1),
-            0,
-            0,
-            0.0,
-        )
+    count, strides = dense_layout(x.shape)
+    dense = x.dtype is other.dtype is _dtype.float32 and type(x) is type(other) is Tensor
+    if (dense and x.strides == other.strides == strides) or (is_plain(x) and is_plain(other)):
+        whole = count or 1
+        _ADD.launch(count >> 10, x, x, other, count, whole, whole, 0, 0, 0.0)
     else:
         copy_(x, x + other)
         return
@@ -403,6 +409,12 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 @method()
 def zero_(x: Tensor) -> Tensor:
     """Writes zeros."""
+    if x.dtype is _dtype.float32 and type(x) is Tensor and not tracked(x):
+        count, strides = dense_layout(x.shape)
+        if x.strides == strides:  # as gradients and buffers are
+            _FILL.launch(count >> 10, x, count, 0.0)
+            x.storage.version += 1
+            return x
     return fill_(x, 0)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
+from ..device import cpu
 from ..dtype import Default, as_dtype
 from ..launch import refuse_capture
 from ..lazy import np
@@ -190,7 +191,7 @@ def asarray(
     shared = (
         found is obj
         if isinstance(obj, Tensor)
-        else isinstance(obj, np.ndarray) and np.shares_memory(found.array(), obj)
+        else isinstance(obj, np.ndarray) and found.device is cpu and np.shares_memory(found.array(), obj)
     )
     if copy is False and not shared:
         raise ValueError(f"asarray: copy=False, but {found.dtype} on {found.device} needs a copy of {describe(obj)}")

@@ -13,6 +13,7 @@ from ..operands import is_half
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
+from .element_updates import element_function
 from .elementwise.select import where
 from .linalg.norms import matrix_norm
 from .reduce import _spread, found_extreme, sum
@@ -40,10 +41,12 @@ def sum_squares(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return sum(x * x, dim, keepdim)
 
 
+# g / norm, and 0 where the norm is. There nothing divides by it, of which the second gradient would be NaN.
+_share_of_norm = element_function(lambda g, norm: (g / norm.where(norm != 0, 1.0)).where(norm != 0, 0.0), 2)
+
+
 def _d_norm(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    whole = _spread(y, x, dim, keepdim)
-    zero = whole == 0  # there no step divides by it, of which the second gradient would be NaN
-    return (x / where(zero, 1.0, whole) * where(zero, 0.0, _spread(g, x, dim, keepdim)),)
+    return (x * _spread(_share_of_norm(g, y), x, dim, keepdim),)
 
 
 @op(vjp=_d_norm, saves="both")

@@ -47,7 +47,10 @@ def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> 
     """Widens dims by elements of x: mode "reflect", "replicate" or "circular"."""
     for dim, (before, after) in enumerate(widths):
         if before or after:
-            find = _known_positions if x.shape[dim] + before + after <= _MOST_KNOWN else _positions
+            find, size = _known_positions, x.shape[dim] + before + after
+            if size > _MOST_KNOWN:  # MemoryError before the positions are found, where there is no room for the result
+                find = _positions
+                x.new_empty((*x.shape[:dim], size, *x.shape[dim + 1 :]))
             x = x.index_select(dim, find(mode, x.shape[dim], before, after))
     return x
 

@@ -290,7 +290,7 @@ def _lp_pool(
     look = _Windows(name, dims, x, kernel_size, stride, 0, 1, ceil_mode)
     total = look.of(x**norm_type, 0.0).sum(-1)
     if any(look.beyond):  # torch scales the windows that are not full
-        inside = ones((1,) * (x.ndim - dims) + x.shape[x.ndim - dims :], dtype=x.dtype)
+        inside = ones((1,) * (x.ndim - dims) + x.shape[x.ndim - dims :], dtype=x.dtype, device=x.device)
         total = total * (prod(look.kernel) / look.of(inside, 0.0).sum(-1))
     return (total.sign() * total.abs().relu()) ** (1.0 / norm_type)
 

@@ -5,21 +5,24 @@ platform.
 from __future__ import annotations
 
 import os
-from math import inf
+from bisect import bisect_right
+from functools import cache
+from itertools import accumulate
+from math import inf, log1p
 from operator import index
 from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
-from ..device import Device, cpu
+from ..device import Device, cpu, get_default_device
 from ..in_place import tracked
 from ..launch import KERNELS, Recorder, recorder, stop_capture
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..operands import common_dtype
 from ..shape import as_shape, broadcast_shapes, dense_layout
-from ..storage import Storage
-from ..tensor import Tensor, check_device, empty_contiguous, make
+from ..storage import CAPTURES, Storage
+from ..tensor import C_TYPES, Tensor, check_device, empty_contiguous, make
 from ..user_errors import describe
 from .dtype_limits import finfo, iinfo
 from .sorting import argsort
@@ -250,10 +253,38 @@ def randint(
         if not max(smallest, -(1 << 63)) <= number <= min(largest, (1 << 63) - 1):
             raise ValueError(f"randint: {number} is beyond the limits of {kind}")
     shape = as_shape((size,))
+    if kind is _dtype.int64 and device is None and high - low <= 1 << 48 and not CAPTURES.count:
+        count = dense_layout(shape)[0]
+        if count <= _FEW_DRAWN and get_default_device() is cpu:
+            return _finish(_few_integers(shape, count, low, high - low, generator), None, None, requires_grad)
     values = _integers(dense_layout(shape)[0], high - low, generator)
     if low:
         values += np.int64(low)
     return _finish(tensor_of(values.reshape(shape), kind), None, check_device(device), requires_grad)
+
+
+_FEW_SAMPLES = 8
+_FEW_DRAWN = 32  # integers that Python finds before NumPy has begun
+
+
+def _few_integers(shape: Any, count: int, low: int, choices: int, generator: Generator | None) -> Tensor:
+    """The integers of `_integers`, from `low` on, of the CPU."""
+    return _few_numbers(shape, [int(word * choices) + low for word in _few_words(count, generator)])
+
+
+def _few_words(count: int, generator: Generator | None) -> list[float]:
+    """`_words`, for numbers that Python computes with."""
+    drawn = empty_contiguous((2 * count,))
+    (generator or default_generator).fill(_UNIFORM, drawn)
+    words = iter((C_TYPES[_dtype.float32] * (2 * count)).from_address(drawn.address)[:])
+    return [next(words) * 2.0**-24 + first for first in words]
+
+
+def _few_numbers(shape: Any, numbers: list[int]) -> Tensor:
+    """These integers as an int64 tensor of the CPU."""
+    found = empty_contiguous(shape, _dtype.int64)
+    (C_TYPES[_dtype.int64] * len(numbers)).from_address(found.address)[:] = numbers
+    return found
 
 
 _AT_ONCE = 1 << 16  # integers, whose intermediate numbers stay in cache; whole blocks of the generator
@@ -273,6 +304,7 @@ def _integers(count: int, choices: int, generator: Generator | None) -> Any:
     return (((bits[0] << np.uint64(32)) | bits[1]) % np.uint64(choices)).astype("int64")
 
 
+@cache
 def limits_of(kind: _dtype.DType) -> tuple[float, float]:
     """The smallest and the largest number of a dtype."""
     if kind is _dtype.bool_:
@@ -304,6 +336,13 @@ def multinomial(
     """Indices (int64) drawn by weight: (C,) → (num_samples,), (R, C) → (R, num_samples)."""
     if weights.ndim not in (1, 2) or not weights.dtype.is_floating_point:
         raise TypeError(f"multinomial: takes floating-point weights (C,) or (R, C), not {describe(weights)}")
+    if weights.numel() <= _FEW_DRAWN and (replacement or num_samples == 1) and 0 < num_samples <= _FEW_SAMPLES:
+        if (
+            weights.device is cpu
+            and not CAPTURES.count
+            and (found := _few_places(weights, num_samples, replacement, generator))
+        ):
+            return _few_numbers((*weights.shape[:-1], num_samples), found)
     rows = array_of(weights).astype("float64").reshape(-1, weights.shape[-1])
     totals = rows.sum(-1)
     if len(rows) and not (rows.size and rows.min() >= 0 and totals.min() > 0 and totals.max() < inf):
@@ -330,7 +369,30 @@ def multinomial(
         with np.errstate(divide="ignore", over="ignore"):
             arrival = waiting / rows  # infinite for a weight of 0
         picked = _first_places(arrival, num_samples)
-    return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64)
+    return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64).to(weights.device)
+
+
+def _few_places(weights: Tensor, count: int, replacement: bool, generator: Generator | None) -> list[int]:
+    """What multinomial draws of a few weights, found by Python before NumPy has begun; nothing where they are not
+    weights."""
+    values = weights.detach().tolist()
+    rows = [values] if weights.ndim == 1 else values
+    totals = [sum(row) for row in rows]
+    for row, total in zip(rows, totals, strict=True):
+        if not 0 < total < inf or min(row) < 0:
+            return []
+    picked = []
+    if not replacement:  # the first arrival of exponential races
+        words = iter(_few_words(weights.numel(), generator))
+        for row in rows:
+            arrivals = [max(-log1p(-next(words)), _SHORTEST) / weight if weight else inf for weight in row]
+            picked.append(arrivals.index(min(arrivals)))
+        return picked
+    words = iter(_few_words(len(rows) * count, generator))
+    for row, total in zip(rows, totals, strict=True):
+        mass = list(accumulate([weight / total for weight in row]))
+        picked += [min(bisect_right(mass, next(words)), len(row) - 1) for _ in range(count)]
+    return picked
 
 
 def _first_places(rows: Any, count: int) -> Any:
@@ -386,6 +448,17 @@ def _uniform_by_name(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return _uniform_in_place(x, *args, **{names.get(name, name): value for name, value in kwargs.items()})
 
 
+def _are_probabilities(x: Tensor) -> bool:
+    """Whether all elements lie between 0 and 1."""
+    count = x.numel()
+    if count <= _FEW_DRAWN and x.ndim == 1:
+        for value in x.tolist():
+            if not 0 <= value <= 1:
+                return False
+        return True
+    return not count or (0 <= float(x.amin()) and float(x.amax()) <= 1)
+
+
 @function(method=True)
 def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability that each element of x is, or `p`, else 0, in x's dtype. ValueError outside 0 .. 1."""
@@ -393,7 +466,7 @@ def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None 
         if not 0 <= p <= 1:
             raise ValueError(f"bernoulli: the probability {p} must lie between 0 and 1")
         return (rand(x.shape, generator=generator, device=x.device) < p).to(x.dtype)
-    if x.numel() and not (0 <= float(x.detach().amin()) and float(x.detach().amax()) <= 1):
+    if not _are_probabilities(x.detach()):
         raise ValueError(f"bernoulli: the probabilities in {describe(x)} must lie between 0 and 1")
     return (rand(x.shape, generator=generator, device=x.device) < x.detach()).to(x.dtype)
 
@@ -456,7 +529,7 @@ def randint_like(
     x: Tensor, low: int, high: int | None = None, *, dtype: Any = None, generator: Generator | None = None
 ) -> Tensor:
     """Integers low .. high - 1 in the shape and dtype of x."""
-    return randint(low, high, x.shape, generator, dtype or x.dtype)
+    return randint(low, high, x.shape, generator, dtype or x.dtype, device=x.device)
 
 
 @method("bernoulli_")

@@ -12,6 +12,8 @@ from ..tensor import Tensor
 from ..user_errors import describe
 from .view import expand, reshape
 
+LARGE = 1 << 20  # entries of a repeated dim
+
 
 @function(method=True)
 def repeat(x: Tensor, *times: Any) -> Tensor:
@@ -46,7 +48,8 @@ def repeat_interleave(
         x, repeats = int64_tensor(np.arange(x.shape[0])), x
     if dim is None:
         x, dim = reshape(x, -1), 0
-    size = x.shape[normalize_dim(dim, x.ndim, "repeat_interleave")]
+    at = normalize_dim(dim, x.ndim, "repeat_interleave")
+    size = x.shape[at]
     if isinstance(repeats, Tensor) and (repeats.dtype.category != 1 or repeats.ndim > 1):
         raise TypeError(f"repeat_interleave: repeats are integers (N,), not {describe(repeats)}")
     counts = array_of(repeats).astype(np.int64).reshape(-1)
@@ -57,4 +60,6 @@ def repeat_interleave(
         raise MemoryError(f"repeat_interleave: the result would have {total:.0f} entries in dim {dim}")
     if output_size is not None and total != output_size:
         raise ValueError(f"repeat_interleave: the result has {total:.0f} entries in dim {dim}, not {output_size}")
+    if total >= LARGE:  # MemoryError before the indices are made, where there is no room for the result
+        x.new_empty((*x.shape[:at], int(total), *x.shape[at + 1 :]))
     return x.index_select(dim, int64_tensor(np.repeat(np.arange(size), counts.astype(np.intp))))

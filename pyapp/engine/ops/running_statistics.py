@@ -27,7 +27,9 @@ def batch_normalized(
     channels, (weight, bias) = x.shape[1], widened(x, weight, bias)
     statistics = empty_contiguous((channels, 3), x.dtype, x.device)
     y = _channel_norm(x, weight, bias, statistics, 0, eps)
-    mean, var = (make(statistics.storage, (channels,), (3,), x.dtype, at) for at in (0, 1))
+    # One copy side by side, instead of one of each where they are read.
+    both = make(statistics.storage, (2, channels), (1, 3), x.dtype)._row_major()
+    mean, var = (make(both.storage, (channels,), (1,), x.dtype, at) for at in (0, channels))
     return y, mean, var
 
 
@@ -47,7 +49,8 @@ def track(
         return
     with no_grad():
         kind = (running_mean if running_var is None else running_var).dtype  # type: ignore[union-attr]
-        mean, var = (x.detach().to(kind) for x in (mean, var))
+        if mean.dtype is not kind or var.dtype is not kind:
+            mean, var = mean.to(kind), var.to(kind)
         first, second = (
             own if own is not None and own.dtype is kind else new._row_major()
             for own, new in ((running_mean, mean), (running_var, var))

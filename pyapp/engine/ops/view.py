@@ -188,7 +188,7 @@ def _repeating(own: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int,
 def _fold(gradient: Tensor, x: Tensor) -> Tensor:
     extra = gradient.ndim - x.ndim
     dims = [*range(extra), *(i + extra for i, n in enumerate(x.shape) if n == 1 and gradient.shape[i + extra] != 1)]
-    return gradient.sum(dims, keepdim=True).reshape(x.shape) if dims else gradient
+    return gradient.sum(dims, True).reshape(x.shape) if dims else gradient
 
 
 @function(method=True)

@@ -33,7 +33,7 @@ def encoded(ids: Tensor, size: int, mode: str, weights: Tensor | None = None) ->
         return ids
     if mode == "one_hot" and ids.ndim > 1 and ids.shape[-1] == 1:
         ids = ids.squeeze(-1)
-    one_hot = (ids.unsqueeze(-1) == ops.arange(size)).to("float32")
+    one_hot = (ids.unsqueeze(-1) == ops.arange(size, device=ids.device)).to("float32")
     if mode == "one_hot":
         return one_hot
     counts = one_hot.sum(-2) if ids.ndim else one_hot

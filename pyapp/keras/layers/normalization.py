@@ -249,6 +249,8 @@ class GroupNormalization(_Scaled):
             beta_constraint, gamma_constraint, **settings,
         )  # fmt: skip
         self.autocast = False  # it computes in float32
+        if not isinstance(groups, int) or (groups < 1 and groups != -1):
+            raise ValueError(f"GroupNormalization: groups is 1 or more, or -1: one per channel; not {groups!r:.60}")
         self.groups = groups
 
     def build(self, input_shape: Any) -> None:

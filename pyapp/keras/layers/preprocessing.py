@@ -98,6 +98,8 @@ class Normalization(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         x = inputs.to(self.compute_dtype)
+        if self.given is not None and self.adapt_mean.device is not x.device:  # no weights, which the model would move
+            self.adapt_mean, self.adapt_variance = self.adapt_mean.to(x.device), self.adapt_variance.to(x.device)  # type: ignore[assignment]
         mean = self.adapt_mean.reshape(self.shape)
         deviation = self.adapt_variance.reshape(self.shape).sqrt().clamp(min=1e-7)
         return x * deviation + mean if self.invert else (x - mean) / deviation

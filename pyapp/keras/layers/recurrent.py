@@ -15,6 +15,7 @@ from .. import activations, initializers
 from ..call_arguments import arguments_of
 from ..call_state import STATE
 from ..core import Layer, as_layer
+from ..devices import moved_to
 from ..lookup import as_json
 from ..structures import flatten
 from .weight_rules import add_weight, set_rules
@@ -490,7 +491,7 @@ class RNN(Layer):
                     f"{self.kept[0].shape[0]} sequences, got {batch}. Give it batches of one size, or call "
                     "reset_state() before"
                 )
-            states = self.kept
+            states = moved_to(sequences.device, self.kept)
         else:
             states = cell.zero_states(batch, parts)
         if packing is not None:

@@ -13,7 +13,7 @@ from pyapp.formats import Checkpoint, open_checkpoint
 from pyapp.models.load import is_llama_cpps, named_architecture, settings_name, stored_parameters
 from pyapp.nn import Module
 from pyapp.nn.decoders.decoder import CausalLanguageModel, SelfAttention
-from pyapp.nn.encoders.decoder_encoders import DecoderClassifier, DecoderEncoder
+from pyapp.nn.encoders.decoder_encoders import DecoderClassifier, DecoderEncoder, DecoderTokenClassifier
 from pyapp.nn.parameter import Parameter, skip_initialization
 
 from . import timm
@@ -128,7 +128,8 @@ def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str
         raise ModelError(f"models of the architecture {settings.get('model_type')!r:.40} are not for {task}")
     if task == "features":
         return DecoderEncoder(model, both_ways)
-    return DecoderClassifier(model, labels_of(settings), both_ways)
+    head = DecoderTokenClassifier if task == "token-classification" else DecoderClassifier
+    return head(model, labels_of(settings), both_ways)
 
 
 def reads_both_ways(settings: Mapping[str, Any]) -> bool:

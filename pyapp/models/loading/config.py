@@ -33,6 +33,16 @@ LIMITS = {
     "v_head_dim": 1 << 12, "n_routed_experts": 1 << 12, "n_shared_experts": 1 << 12,
     "state_size": 1 << 12, "conv_kernel": 1 << 8, "time_step_rank": 1 << 17, "num_heads": 1 << 12, "n_groups": 1 << 12,
 }  # fmt: skip
+# Those of names that many configurations have in forms of their own, by the end of the name.
+ENDINGS = {
+    re.compile(r"(^|_)(heads|head|nhead|groups)$"): 1 << 12,
+    re.compile(r"(^|_)(d_kv|d_head|head_dim|head_size|dim_head)$"): 1 << 12,
+    re.compile(r"(^|_)(d_?ff|ffn_dim|mlp_dim|intermediate_size|linear_units|feedforward_dim|inner_size|inner)$"): 1
+    << 20,
+    re.compile(r"(^|_)(dim|hidden_size|embedding_size|channels|width)$"): 1 << 20,
+    re.compile(r"(^|_)(vocab_size|n_vocab|labels|codebook_size)$"): 1 << 22,
+    re.compile(r"(^|_)(kernel_size|stride|kernel|patch_size)$"): 1 << 16,
+}
 _COUNTS_LAYERS = re.compile(r"(^|_)(layers|depth|blocks|layers_per_block)$")  # names of fields: DEEPEST is their limit
 UNGROUPED = ("num_key_value_heads", "head_dim")  # fields that models with a key for each query do not read
 INFINITY = {"__float__": "Infinity"}  # as transformers writes it
@@ -99,7 +109,7 @@ def _problem(field: Any, kind: str, value: Any) -> str | None:
     """What was expected, where `value` is not a plausible `kind`."""
     if kind == "int":
         lowest = 0 if field.default == 0 or field.name.endswith(("_token_id", "max_window_layers")) else 1
-        most = LIMITS.get(field.name, DEEPEST if _COUNTS_LAYERS.search(field.name) else LARGEST)
+        most = LIMITS.get(field.name) or (DEEPEST if _COUNTS_LAYERS.search(field.name) else limit_of(field.name))
         plausible = type(value) is int and lowest <= value <= most
         return None if plausible else f"a whole number from {lowest} to {most:,}"
     if kind == "float":
@@ -114,6 +124,11 @@ def _problem(field: Any, kind: str, value: Any) -> str | None:
     if kind.startswith(("list", "tuple")):
         return None if isinstance(value, list | tuple) and len(value) <= LIMITS["num_hidden_layers"] else "a list"
     return None
+
+
+def limit_of(name: str) -> int:
+    """The largest plausible value of a whole number with such a name."""
+    return next((most for ending, most in ENDINGS.items() if ending.search(name)), LARGEST)
 
 
 def stated(name: str, usual: T) -> T:

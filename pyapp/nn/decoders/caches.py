@@ -145,8 +145,8 @@ class _LayerCache:
         if heads.chunk is not None:
             mask = mask.logical_and(positions >= chunk_start(own, heads.chunk))
         if slopes is not None:
-            apart = (positions - own).to(q.dtype).unsqueeze(0)  # (1, T, S)
-            mask = where(mask, slopes.reshape(count, 1, 1) * apart, float("-inf"))
+            apart = (positions - own).to(q.device, q.dtype).unsqueeze(0)  # (1, T, S)
+            mask = where(mask.to(q.device), slopes.reshape(count, 1, 1) * apart, float("-inf"))
         keys, values = (x.to(q.dtype).transpose(0, 1).unsqueeze(0) for x in (keys, values))  # (1, S, KV, D)
         mask = mask.to(q.device).reshape(1, -1, *mask.shape[-2:])  # (1, 1 or H, T, S)
         return ops.attention(
@@ -413,11 +413,11 @@ class RotatingCache(_LayerCache):
             self.length -= 1
             return self.keys[:, :filled], self.values[:, :filled]
         known = min(self.length, self.capacity)  # the first tokens attend to keys that later ones overwrite
-        order = (arange(known) + (self.length - known)).remainder(self.capacity)
+        order = (arange(known, device=keys.device) + (self.length - known)).remainder(self.capacity)
         seen = [cat([t.index_select(1, order), n], 1) for t, n in ((self.keys, keys), (self.values, values))]
         self.positions = arange(self.length - known, self.length + count)
         kept = min(known + count, self.capacity)
-        slots = (arange(kept) + (self.length + count - kept)).remainder(self.capacity)
+        slots = (arange(kept, device=keys.device) + (self.length + count - kept)).remainder(self.capacity)
         for ring, every in zip((self.keys, self.values), seen, strict=True):
             ring[:, slots] = every[:, known + count - kept :]
         return seen[0], seen[1]

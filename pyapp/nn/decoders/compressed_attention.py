@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from ...engine import Device, Tensor, no_grad, ops
-from ...engine.dtype import as_dtype, float16, int32, q8_0
+from ...engine.dtype import as_dtype, float16, float32, int32, q8_0
 from ...engine.ops.indexer import pieces
 from ..layers.linear import Linear
 from ..layers.normalization import RMSNorm
@@ -74,6 +74,7 @@ def each_text(text: CachedText, number: int, step: Any, *inputs: Tensor) -> Tens
         found = [step(own, place, *parts) for own, place, *parts in cache.by_texts(several, position, *rows)]
         return ops.stack(found) if several else found[0]
 
+    inputs = tuple(x.to(float32) if x.is_floating_point() else x for x in inputs)  # as caches' kernels read them
     return by_pieces(text.layers[number], run, text.position, *inputs)
 
 
@@ -89,7 +90,7 @@ class Rotation(Module):
         table = self.rotary.upto(length, x.device)
         turned = 2 * table.shape[1]
         plain = x.shape[-1] - turned
-        found = ops.rope(x.narrow(-1, plain, turned).contiguous(), table, places, True)
+        found = ops.rope(x.narrow(-1, plain, turned).contiguous().to(float32), table, places, True).to(x.dtype)
         return ops.cat([x.narrow(-1, 0, plain), found], -1) if plain else found
 
 
@@ -285,7 +286,7 @@ class CompressedAttention(Module):
         kv = self.rotation(self.kv_norm(self.kv_proj(x)).unsqueeze(-2), text.length, places)  # (..., T, 1, size)
         attend = self._whole if whole else self._cached
         y = attend(x, compressed, q, kv, text, places)  # (..., T, H, size)
-        y = self.back(y, text.length, places)
+        y = self.back(y, text.length, places).to(x.dtype)
         weight = self.o_a_proj.dense_weight().to(x.dtype)
         weight = weight.reshape(self.groups, -1, weight.shape[1])  # (G, rank, H size / G)
         y = y.reshape(-1, self.groups, weight.shape[2]).transpose(0, 1) @ weight.transpose(1, 2)  # (G, M, rank)

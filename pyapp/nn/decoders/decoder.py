@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ...engine import Device, Tensor, ops, quant
 from ...engine.device import cpu
+from ...engine.dtype import float32
 from ...engine.grad_mode import STATE
 from ...engine.ops import cat
 from ...errors import ArgumentError
@@ -127,11 +128,12 @@ class CachedText:
     def rotated(self, rotary: RotaryTable, interleaved: bool, *inputs: Tensor) -> Iterator[Tensor]:
         places = self.positions(inputs[0].select(-1, 0).select(-1, 0))  # of tokens (..., T)
         table = rotary.upto(self.length, inputs[0].device)
-        return (ops.rope(x, table, places, interleaved) for x in inputs)
+        return (ops.rope(x.to(float32), table, places, interleaved).to(x.dtype) for x in inputs)
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         table = None if rotary is None else rotary.upto(self.length, qkv.device)
-        return self.layers[layer].rotary_attention(qkv, heads, table, self.position)
+        # Kernels of caches read float32, whatever type a model's weights were given.
+        return self.layers[layer].rotary_attention(qkv.to(float32), heads, table, self.position).to(qkv.dtype)
 
 
 class RotaryTable:
@@ -389,7 +391,7 @@ class CausalLanguageModel(Module):
         PackedCache: tokens (N, 1), position (N,), last_only True → (R, 1, V).
         """
         x = self.stack(tokens, self.cached_text(position, cache))  # (T, dim)
-        return self.head(last_tokens(x, cache) if last_only else x)
+        return self.head(last_tokens(x, cache) if last_only else x).to(float32)
 
 
 def normalized_heads(qkv: Tensor, heads: Heads, q_norm: Module, k_norm: Module) -> Tensor:

@@ -55,7 +55,7 @@ class LatentAttention(SelfAttention):
         text = self.narrowed(x, compressed, text)
         q = self.q_proj(x) if compressed is None else self.q_b_proj(compressed)
         if self.growth:
-            q = q * grown(text.positions(x.select(-1, 0)), self.growth, self.period).unsqueeze(-1)
+            q = q * grown(text.positions(x.select(-1, 0)), self.growth, self.period).to(q.dtype).unsqueeze(-1)
         q = q.reshape(-1, heads, self.plain + self.rotated)  # (M, H, plain + rotated)
         weight = self.kv_b_proj.dense_weight().to(x.dtype).reshape(heads, self.plain + self.value_dim, self.rank)
         keys, values = weight.narrow(1, 0, self.plain), weight.narrow(1, self.plain, self.value_dim)

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from ...engine import Device, Tensor, no_grad, ops
-from ...engine.dtype import as_dtype, float16, int8, int32, q8_0, uint8
+from ...engine.dtype import as_dtype, float16, float32, int8, int32, q8_0, uint8
 from ...engine.grad_mode import STATE
 from ...engine.ops.indexer import pieces
 from ...engine.ops.kv_cache import BLOCK
@@ -71,7 +71,8 @@ class ChosenText(CachedText):
             found = [_attention_to_chosen(own, place, x, heads, table, places) for own, place, x, places in texts]
             return ops.stack(found) if qkv.ndim == 3 else found[0]
 
-        return by_pieces(self.layers[layer], attend, self.position, qkv, self._seen)
+        y = by_pieces(self.layers[layer], attend, self.position, qkv.to(float32), self._seen)
+        return y.to(qkv.dtype)
 
 
 def by_pieces(layer: Any, step: Any, position: Tensor, *inputs: Tensor) -> Tensor:
@@ -184,7 +185,8 @@ class Indexer(Module):
             found = [self._chosen(own, place, table, *rows) for own, place, *rows in texts]
             return ops.stack(found) if several else found[0]
 
-        return by_pieces(text.layers[self.layer], choose, text.position, *self._parts(x, compressed))
+        parts = (part.to(float32) for part in self._parts(x, compressed))
+        return by_pieces(text.layers[self.layer], choose, text.position, *parts)
 
     def _chosen(
         self, cache: FixedCache, position: Tensor, table: Tensor, queries: Tensor, keys: Tensor, weights: Tensor

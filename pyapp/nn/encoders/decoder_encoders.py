@@ -95,6 +95,18 @@ class DecoderClassifier(DecoderEncoder):
         return self.score(last_token(super().forward(ids, attention_mask), attention_mask))
 
 
+class DecoderTokenClassifier(DecoderClassifier):
+    """Scores of the labels of each token."""
+
+    def __init__(self, model: CausalLanguageModel, labels: Sequence[str], both_ways: bool = False) -> None:
+        super().__init__(model, labels, both_ways)
+        self.score = Linear(self.word_embeddings.embedding_dim, len(labels))
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → logits (B, T, labels)."""
+        return self.score(DecoderEncoder.forward(self, ids, attention_mask))
+
+
 class LogitRanker(Module):
     """A language model whose logits of a word after a text are the text's score: that of the id `true`, less that of
     `false` if there is one.

@@ -543,6 +543,43 @@ class PooledChoiceHead(Chooser, PooledClassifierHead):
     """An encoder with a pooler, whose configuration has one label: scores of several texts, of which one is right."""
 
 
+class ActivatedChoiceHead(Chooser):
+    """An encoder and two layers over the first token, with an activation between them: scores of several texts, of
+    which one is right. layer: the first one's name in files, a part's inside another.
+    """
+
+    def __init__(self, name: str, encoder: Encoder, layer: str, activation: str) -> None:
+        super().__init__(name, encoder)
+        width = encoder.config.hidden_size
+        self.layer, inner = layer, layer.rpartition(".")[2]
+        place: Module = self
+        if inner != layer:
+            place = Module()
+            self.add_module(layer.rpartition(".")[0], place)
+        place.add_module(inner, Linear(width, width))
+        self.activation = activation_named(activation)
+        self.classifier = Linear(width, 1)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → scores (B, 1)."""
+        first = self.get_submodule(self.layer)
+        return self.classifier(self.activation(first(first_token(x))))
+
+
+class LastChoiceHead(Chooser):
+    """An encoder and a layer over the last token, padding or not, as transformers has it: scores of several texts, of
+    which one is right.
+    """
+
+    def __init__(self, name: str, encoder: Encoder) -> None:
+        super().__init__(name, encoder)
+        self.classifier = Linear(encoder.config.hidden_size, 1)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → scores (B, 1)."""
+        return self.classifier(last_token(x, None))
+
+
 class NormedWordsHead(Headed):
     """An encoder with RoBERTa's head: scores of the words that may stand at each token."""
 
@@ -586,6 +623,8 @@ def headed(
     return made
 
 
-def choosing(name: str | None, encoder: Callable[..., Encoder]) -> Callable[[Any], Headed]:
-    """As `headed`, with the head for multiple choice."""
-    return lambda config: headed(PooledChoiceHead, name, encoder)(one_label(config))
+def choosing(
+    name: str | None, encoder: Callable[..., Encoder], head: Callable[..., Headed] = PooledChoiceHead, *more: Any
+) -> Callable[[Any], Headed]:
+    """As `headed`, with a head for multiple choice."""
+    return lambda config: headed(head, name, encoder, *more)(one_label(config))

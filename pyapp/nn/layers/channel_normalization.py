@@ -182,8 +182,7 @@ class BatchNorm(_NormBase):
 
     def _track(self, mean: Tensor, var: Tensor, correction: float) -> None:
         """`correction`: what makes the variance unbiased."""
-        with no_grad():
-            self.num_batches_tracked.add_(1)
+        self.num_batches_tracked.add_(1)
         share = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
         by_statistics.track(self.running_mean, self.running_var, mean, var, share, correction)
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from ...engine.autocast import in_full_precision
+from ...engine.dtype import float32
 from ...engine.op import op
 from ...engine.operands import refuse_complex
 from ...engine.ops.element_updates import element_function
+from ...engine.ops.norms import sum_squares
 from ...engine.user_errors import describe
 from .reduction import broadcast, loss_layer, reduce, weighted
 
@@ -20,9 +22,15 @@ __all__ = [
 __top_level__ = ["poisson_nll_loss"]
 
 
+_squared_error_slope = element_function(lambda input, target, g, scale: (input - target) * (g * scale), 3, 1)
+
+
 def _d_squared_error(g: Tensor, _: Any, input: Tensor, target: Tensor, mean: bool) -> tuple[Tensor | None, ...]:
     scale = 2.0 / (input.numel() or nan) if mean else 2.0
-    slope = (input - target) * (g * scale)
+    if input.dtype is float32:
+        slope = _squared_error_slope(input, target, g, scale)
+    else:
+        slope = (input - target) * (g * scale)
     return slope if input.requires_grad else None, -slope if target.requires_grad else None
 
 
@@ -30,8 +38,11 @@ def _d_squared_error(g: Tensor, _: Any, input: Tensor, target: Tensor, mean: boo
 def _squared_error(input: Tensor, target: Tensor, mean: bool) -> Tensor:
     """The sum or the mean of (input - target)², of two tensors of one shape: one node instead of four."""
     difference = input - target
-    squares = difference * difference
-    return squares.mean() if mean else squares.sum()
+    if not difference.dtype.is_floating_point or difference.dtype.itemsize < 4:  # of halves the mean is in float32
+        squares = difference * difference
+        return squares.mean() if mean else squares.sum()
+    found = sum_squares(difference)
+    return found / (difference.numel() or nan) if mean else found
 
 
 @in_full_precision

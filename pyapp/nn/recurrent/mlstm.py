@@ -7,6 +7,7 @@ from math import sqrt
 
 from ...dataclass import dataclass
 from ...engine import Tensor, ops
+from ...engine.dtype import float32
 from ..decoders.decoder import soft_capped
 from ..layers.joined import JoinedLinear
 from ..layers.linear import Linear, ResidualLinear
@@ -30,9 +31,10 @@ def matrix_memory(
     state (B, H, K + 1, V + 1): [C, n] / exp(m), and m in the last corner; None: zeros → (B, T, H V) and the next state.
     """
     texts, tokens, heads = gates.shape
+    kind = queries.dtype  # exponents are beyond 16 bits
+    queries, keys, values, gates, forget = (x.to(float32) for x in (queries, keys, values, gates, forget))
     size, width = queries.shape[-1] // heads, values.shape[-1] // heads
-    if state is None:
-        state = queries.new_zeros((texts, heads, size + 1, width + 1))
+    state = queries.new_zeros((texts, heads, size + 1, width + 1)) if state is None else state.to(float32)
     memory = state.narrow(2, 0, size)  # (B, H, K, V + 1)
     most = state.narrow(2, size, 1).narrow(3, width, 1).squeeze(-1)  # (B, H, 1): m
     found = []
@@ -58,7 +60,8 @@ def matrix_memory(
         memory = memory * rest.narrow(-2, count - 1, 1) + (k * last).transpose(-1, -2) @ v
         most = peak.narrow(-1, count - 1, 1)
     corner = ops.cat([most.new_zeros((texts, heads, 1, width)), most.unsqueeze(-1)], -1)  # (B, H, 1, V + 1)
-    return found[0] if len(found) == 1 else ops.cat(found, 1), ops.cat([memory, corner], 2)
+    y = found[0] if len(found) == 1 else ops.cat(found, 1)
+    return y.to(kind), ops.cat([memory, corner], 2)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class LayerStates:
             inputs = tuple(x.unsqueeze(0) for x in inputs)
         state = memory if self.table is None else memory.index_select(0, self.table.reshape(-1))  # (B, ...)
         begun = (position != 0).reshape(-1, *(1,) * (state.ndim - 1))
-        y, state = step(where(begun, state, 0.0), *inputs)
+        y, state = step(where(begun, state, 0.0).to(inputs[0].dtype), *inputs)
         if self.table is None:
             memory.copy_(state)
         else:

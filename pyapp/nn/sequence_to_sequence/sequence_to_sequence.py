@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ...engine import Device, Tensor, no_grad, ops
 from ...engine.buffers import int32_tensor, writer
+from ...engine.dtype import float32
 from ...engine.launch import Graph, capture
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
@@ -236,19 +237,23 @@ class CachedMemory:
             shape = (self.rows, k.shape[2], self.capacity, k.shape[3])
             self._own[layer] = FixedCache.over(ops.zeros(*shape, device=k.device), ops.zeros(*shape, device=k.device))
         cache = self._own[layer]
-        cache.write(k, v, self._place)
+        kind, q = q.dtype, q.to(float32)  # as the kernels of caches read it
+        cache.write(k.to(float32), v.to(float32), self._place)
         if bias is None:
             heads = heads or Heads(q.shape[2], k.shape[2], q.shape[3], scale)
             y = cache.attend(q, self._place, heads)  # (R, T, H, D)
         else:
+            bias = bias.to(float32) if bias.is_floating_point() else bias
             y = ops.scaled_dot_product_attention(q.transpose(1, 2), cache.keys, cache.values, bias, scale=scale)
-        return y.reshape(*q.shape[:2], q.shape[2] * q.shape[3])
+        return y.reshape(*q.shape[:2], q.shape[2] * q.shape[3]).to(kind)
 
     def beside(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, bias: Tensor, own: Tensor
     ) -> Tensor:
         cache = self._own[layer]
-        return _attend_beside(q, k, v, cache.keys, cache.values, bias, own)
+        kind = q.dtype
+        q, k, v, bias, own = (x.to(float32) for x in (q, k, v, bias, own))
+        return _attend_beside(q, k, v, cache.keys, cache.values, bias, own).to(kind)
 
     def source(
         self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None
@@ -267,15 +272,15 @@ class CachedMemory:
             keys, values = project(self.encoded)
             self._own[layer] = FixedCache.over(self._with_room(keys), self._with_room(values))
         cache = self._own[layer]
-        cache.write(k, v, self._place + self._before)
+        cache.write(k.to(float32), v.to(float32), self._place + self._before)
         ahead = self.positions(self._place) - ops.arange(self.capacity, dtype="int32", device=q.device)  # (capacity,)
         shown = ahead >= 0 if heads.window is None else (ahead >= 0).logical_and(ahead < heads.window)
         source = self._of_rows(_shown_source(self.source_mask, rows // self.beams, self._before, q.device))
         mask = ops.cat([source, shown.reshape(1, 1, 1, self.capacity).expand(rows, 1, 1, self.capacity)], 3)
         y = ops.scaled_dot_product_attention(
-            q.transpose(1, 2), cache.keys, cache.values, mask, scale=heads.scale, enable_gqa=True
+            q.to(float32).transpose(1, 2), cache.keys, cache.values, mask, scale=heads.scale, enable_gqa=True
         )  # (R, H, 1, D)
-        return y.reshape(rows, 1, count * size)
+        return y.reshape(rows, 1, count * size).to(q.dtype)
 
     def _of_rows(self, part: Tensor) -> Tensor:
         """(B, ...) → (R, ...)."""
@@ -285,7 +290,7 @@ class CachedMemory:
     def _with_room(self, part: Tensor) -> Tensor:
         """Keys or values (B, S, KV, D) of the source → (R, KV, S + capacity, D), with room for those of the tokens."""
         room = ops.zeros(self.rows, part.shape[2], self.capacity, part.shape[3], device=part.device)
-        return ops.cat([self._of_rows(part.transpose(1, 2)), room], 2)
+        return ops.cat([self._of_rows(part.to(float32).transpose(1, 2)), room], 2)
 
     def advance(self, rows: Sequence[int] | None = None, tokens: int = 1) -> None:
         """Goes on after this many tokens; row i goes on with the text of row rows[i]."""
@@ -579,7 +584,8 @@ class TextStack(Module):
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids (B, T), or their vectors (B, T, D), at positions (T,) → (B, T, D)."""
         places = self.embed_positions(positions + self.offset if self.offset else positions)  # (T, D)
-        x = (ids if ids.ndim == 3 else self.embed_tokens(ids) * self.scale) + places
+        x = ids if ids.ndim == 3 else self.embed_tokens(ids) * self.scale
+        x = x + places.to(x.dtype)
         return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
 
     def norm(self, x: Tensor) -> Tensor:

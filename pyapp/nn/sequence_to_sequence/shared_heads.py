@@ -42,7 +42,7 @@ class SharedHeadsAttention(Module):
         """Attention to the text so far: x (R, T, D), places (T,) int32 → (R, T, D)."""
         q, k, v = split_heads(self.qkv(self, x), self.heads)
         q, k = (ops.rope(part, table, places, interleaved=False) for part in (q, k))
-        return self.o_proj(memory.own(self.layer, q, k, v, heads=self.heads))
+        return self.o_proj(memory.own(self.layer, q, k, v, heads=self.heads).to(x.dtype))
 
     def source(self, x: Tensor, memory: Memory) -> Tensor:
         """Attention to the source: x (R, T, D) → (R, T, D)."""

@@ -56,26 +56,45 @@ class Fusion(Module):
         super().__init__()
         self.projection = Conv2d(width, width, 1)
         self.residual_layer1, self.residual_layer2 = (ResidualFilters(width, normed, bias) for _ in range(2))
+        self.prompt_depth_layer: Module | None = None  # reads depths that were measured
 
-    def forward(self, x: Tensor, finer: Tensor | None, size: tuple[int, int]) -> Tensor:
-        """x (B, C, H, W), finer (B, C, H', W') → (B, C, *size)."""
+    def forward(self, x: Tensor, finer: Tensor | None, size: tuple[int, int], depths: Tensor | None = None) -> Tensor:
+        """x (B, C, H, W), finer (B, C, H', W'), depths (B, 1, H'', W'') → (B, C, *size)."""
         if finer is not None:
             if finer.shape != x.shape:
                 finer = ops.interpolate(finer, size=tuple(x.shape[2:]), mode="bilinear", align_corners=False)
             x = x + self.residual_layer1(finer)
-        x = ops.interpolate(self.residual_layer2(x), size=size, mode="bilinear", align_corners=True)
+        x = self.residual_layer2(x)
+        if depths is not None and self.prompt_depth_layer is not None:
+            own = ops.interpolate(depths, size=tuple(x.shape[2:]), mode="bilinear", align_corners=False)
+            x = x + self.prompt_depth_layer(own)
+        x = ops.interpolate(x, size=size, mode="bilinear", align_corners=True)
         return self.projection(x)
+
+
+class PromptFilters(Module):
+    """Measured depths as features."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.convolution1 = Conv2d(1, width, 3, padding=1)
+        self.convolution2, self.convolution3 = (Conv2d(width, width, 3, padding=1) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, 1, H, W) → (B, C, H, W)."""
+        return self.convolution3(ops.relu(self.convolution2(ops.relu(self.convolution1(x)))))
 
 
 class Neck(Module):
     """The states of a backbone become maps, and are fused. config has neck_hidden_sizes, reassemble_factors and
     fusion_hidden_size. doubles: each map of the fusion has twice the sides of the one before, not those of the next map
-    of the backbone.
+    of the backbone. prompted: the fusion reads measured depths.
     """
 
     def __init__(
-        self, config: Any, before: int, doubles: bool = False, normed: bool = False, bias: bool = True
-    ) -> None:
+        self, config: Any, before: int, doubles: bool = False, normed: bool = False, bias: bool = True,
+        prompted: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         widths, width, self.doubles = config.neck_hidden_sizes, config.fusion_hidden_size, doubles
         self.reassemble_stage = Module()
@@ -85,24 +104,28 @@ class Neck(Module):
         self.convs = ModuleList(Conv2d(own, width, 3, padding=1, bias=False) for own in widths)
         self.fusion_stage = Module()
         self.fusion_stage.layers = ModuleList(Fusion(width, normed, bias) for _ in widths)
+        for layer in self.fusion_stage.layers if prompted else ():
+            layer.prompt_depth_layer = PromptFilters(width)
 
-    def forward(self, states: list[Tensor]) -> list[Tensor]:
-        """Maps (B, D, rows, columns) of the patches → those of the fusion (B, C, H, W), from the coarsest on."""
-        return self.fused(self.filtered(states))
+    def forward(self, states: list[Tensor], depths: Tensor | None = None) -> list[Tensor]:
+        """Maps (B, D, rows, columns) of the patches, measured depths (B, 1, H', W') → those of the fusion (B, C, H, W),
+        from the coarsest on.
+        """
+        return self.fused(self.filtered(states), depths)
 
     def filtered(self, states: list[Tensor]) -> list[Tensor]:
         """Maps (B, D, rows, columns) of the patches → those that are fused (B, C, H, W), from the coarsest on."""
         parts = zip(self.reassemble_stage.layers, self.convs, states, strict=True)
         return [filters(layer(x)) for layer, filters, x in parts][::-1]
 
-    def fused(self, maps: list[Tensor]) -> list[Tensor]:
-        """Maps (B, C, H, W), from the coarsest on → those of the fusion, in this order."""
+    def fused(self, maps: list[Tensor], depths: Tensor | None = None) -> list[Tensor]:
+        """Maps (B, C, H, W), from the coarsest on → those of the fusion, in this order. depths: as of forward."""
         found: list[Tensor] = []
         for i, layer in enumerate(self.fusion_stage.layers):
             before, finer = (found[-1], maps[i]) if found else (maps[0], None)
             twice = self.doubles or i == len(maps) - 1
             size = tuple(2 * side for side in before.shape[2:]) if twice else tuple(maps[i + 1].shape[2:])
-            found.append(layer(before, finer, size))
+            found.append(layer(before, finer, size, depths))
         return found
 
 

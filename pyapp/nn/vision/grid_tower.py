@@ -36,32 +36,33 @@ class FramePatches(Module):
 
 class GridAttention(Module):
     """Attention of patches to each other, or to those of their window. `norm` makes the norms of each head's queries
-    and keys, of its number of features; None: there are none.
+    and keys, of its number of features; None: there are none. kv_heads: heads of keys and values; None: `heads`.
     """
 
     def __init__(
         self, width: int, heads: int, window: int | None, bias: bool, output_bias: bool,
-        norm: Callable[[int], Module] | None = None,
+        norm: Callable[[int], Module] | None = None, kv_heads: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads, self.window = heads, window
+        kv_heads = heads if kv_heads is None else kv_heads
+        self.counts, self.size, self.window = (heads, kv_heads, kv_heads), width // heads, window
         self.q_norm = None if norm is None else norm(width // heads)
         self.k_norm = None if norm is None else norm(width // heads)
-        self.qkv = Linear(width, 3 * width, bias=bias)
+        self.qkv = Linear(width, sum(self.counts) * self.size, bias=bias)
         self.proj = ResidualLinear(width, width, bias=output_bias)
 
     def forward(self, x: Tensor, residual: Tensor, table: Tensor) -> Tensor:
         """x and residual (B, rows, columns, D), table (rows * columns, …) → (B, rows, columns, D)."""
-        count, rows, columns, width = x.shape
-        q, k, v = self.qkv(x).reshape(count, rows * columns, 3, self.heads, -1).unbind(2)
+        count, rows, columns, _ = x.shape
+        q, k, v = self.qkv(x).reshape(count, rows * columns, -1, self.size).split(self.counts, 2)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = (ops.rope(part, table, interleaved=False) for part in (q, k))
-        joined = ops.stack([q, k, v], 2).reshape(count, rows, columns, 3 * width)
-        return self.proj(self._within(joined), residual)
+        joined = ops.cat([q, k, v], 2).reshape(count, rows, columns, -1)  # (B, rows, columns, (H + 2 KV) * d)
+        return self.proj(self._within(joined).to(x.dtype), residual)
 
     def _within(self, x: Tensor) -> Tensor:
-        """[q, k, v] (B, rows, columns, 3 D) → (B, rows, columns, D). Windows of one size are computed together."""
+        """[q, k, v] (B, rows, columns, …) → (B, rows, columns, D). Windows of one size are computed together."""
         rows, columns = x.shape[1:3]
         side = max(rows, columns) if self.window is None else self.window
         found = []
@@ -74,14 +75,14 @@ class GridAttention(Module):
         return ops.cat(found, 1)
 
     def _attend(self, x: Tensor, high: int, wide: int) -> Tensor:
-        """[q, k, v] (B, rows, columns, 3 D) in windows of (high, wide) → (B, rows, columns, D)."""
+        """[q, k, v] (B, rows, columns, …) in windows of (high, wide) → (B, rows, columns, D)."""
         count, rows, columns, width = x.shape
         down, across = rows // high, columns // wide
         x = x.reshape(count, down, high, across, wide, width).transpose(2, 3)
-        q, k, v = x.reshape(count * down * across, high * wide, 3, self.heads, -1).unbind(2)
+        q, k, v = x.reshape(count * down * across, high * wide, -1, self.size).split(self.counts, 2)
         y = ops.attention(q, k, v, causal=False)
-        y = y.reshape(count, down, across, high, wide, width // 3).transpose(2, 3)
-        return y.reshape(count, rows, columns, width // 3)
+        y = y.reshape(count, down, across, high, wide, -1).transpose(2, 3)
+        return y.reshape(count, rows, columns, -1)
 
 
 def _cuts(size: int, side: int) -> list[tuple[int, int]]:
@@ -92,16 +93,17 @@ def _cuts(size: int, side: int) -> list[tuple[int, int]]:
 
 class GridBlock(Module):
     """Attention and a feed-forward part, each with a norm before it, which `norm` makes, and a residual around it.
-    head_norm: as GridAttention's.
+    head_norm, kv_heads: as GridAttention's.
     """
 
     def __init__(
         self, width: int, heads: int, norm: Callable[[], Module], mlp: Module, window: int | None = None,
         bias: bool = True, output_bias: bool = True, head_norm: Callable[[int], Module] | None = None,
+        kv_heads: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.norm1, self.norm2 = norm(), norm()
-        self.attn = GridAttention(width, heads, window, bias, output_bias, head_norm)
+        self.attn = GridAttention(width, heads, window, bias, output_bias, head_norm, kv_heads)
         self.mlp = mlp
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:

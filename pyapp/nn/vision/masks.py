@@ -35,7 +35,7 @@ class MaskEmbedder(ModuleList):
         parts = [part for layers in self for part in layers.children()]
         first, second, last = parts
         y = last(ops.relu(second(ops.relu(first(x)))))  # (B, Q, M)
-        return (y @ features.flatten(2)).reshape(*y.shape[:2], *features.shape[2:])
+        return (y @ features.to(y.dtype).flatten(2)).reshape(*y.shape[:2], *features.shape[2:])
 
 
 def labels_of_places(logits: Tensor, masks: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class PixelDecoder(Module):
             x = layer(x, places, centres, sizes)
         found, first = [], 0
         for rows, columns in sizes:
-            found.append(as_map(x.narrow(1, first, rows * columns), rows, columns))
+            found.append(as_map(x.narrow(1, first, rows * columns).to(own[0].dtype), rows, columns))
             first += rows * columns
         fine = self.adapter_1(maps[0])
         fine = fine + ops.interpolate(found[-1], size=tuple(fine.shape[2:]), mode="bilinear", align_corners=False)
@@ -134,7 +134,7 @@ class MaskedAttention(Module):
         """q (B, Q, D), k and v (B, S, D), mask (B, 1, Q, S) bool, None: all are shown → (B, Q, D)."""
         weights, biases = ops.chunk(self.in_proj_weight, 3), ops.chunk(self.in_proj_bias, 3)
         parts = [
-            ops.linear(x, weight, bias).reshape(*x.shape[:2], self.heads, -1)
+            ops.linear(x, weight, bias).to(q.dtype).reshape(*x.shape[:2], self.heads, -1)
             for x, weight, bias in zip((q, k, v), weights, biases, strict=True)
         ]
         return self.out_proj(attend(parts[0], parts[1], parts[2], mask))

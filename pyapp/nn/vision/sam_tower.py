@@ -78,7 +78,7 @@ class DistanceAttention(Module):
         )
         down = ops.einsum("brchd,rkd->brchk", grid, rows).reshape(batch, tokens, heads, side)
         along = ops.einsum("brchd,ckd->brchk", grid, columns).reshape(batch, tokens, heads, side)
-        one = ops.eye(side, device=device)
+        one = ops.eye(side, dtype=q.dtype, device=device)
         row_of = one.reshape(side, 1, side).expand(side, side, side).reshape(1, tokens, 1, side)
         column_of = one.reshape(1, side, side).expand(side, side, side).reshape(1, tokens, 1, side)
         parts = [part.expand(batch, tokens, heads, side) for part in (row_of, column_of)]

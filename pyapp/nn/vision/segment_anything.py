@@ -49,7 +49,7 @@ class PlaceEmbedding(Module):
 
     def forward(self, places: Tensor) -> Tensor:
         """places (..., 2): x and y as parts of the sides → (..., 2 * features)."""
-        x = ((2 * places - 1) @ self.positional_embedding) * (2 * pi)
+        x = ((2 * places - 1).to(self.positional_embedding.dtype) @ self.positional_embedding) * (2 * pi)
         return ops.cat([x.sin(), x.cos()], -1)
 
 

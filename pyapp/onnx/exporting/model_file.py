@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -123,22 +124,27 @@ def write_model(written: Written, file: AnySink, external_data: bool | None) -> 
     heads, size = _heads(dense, None)
     size += sum(len(part) for part in parts)
     path = Path(file) if isinstance(file, (str, os.PathLike)) else None
-    outside = None
+    outside, places = None, ExitStack()
     if external_data or external_data is None and size > LARGEST and path is not None:
         if path is None:
             raise ValueError("export: external_data needs the path of a file, beside which the tensors are written")
         outside = _Outside(data_path(path).name)
         heads, size = _heads(dense, outside)
         size += sum(len(part) for part in parts)
-        with open_sink(path.with_name(outside.name)) as sink:
-            outside.write(sink)
     if size > LARGEST:
         raise ModelError(
             f"the model has {size:,} bytes, an ONNX file at most {LARGEST:,}",
             hint="Give the path of a file, and leave out external_data=False: the tensors get a file of their own",
         )
     start = int_field(1, _IR_VERSIONS[graph.opset]) + bytes_field(2, "pyapp")
-    with open_sink(file) as sink:
+    with places:
+        if outside is not None and path is not None:
+            data = places.enter_context(open_sink(path.with_name(outside.name)))
+            outside.write(data)
+            data.flush()
+            os.fsync(data.fileno())
+        # Both are complete before one of them takes the place of an older one: old tensors stay beside the old model.
+        sink = places.enter_context(open_sink(file))
         _put(sink, start, bytes_head(7, size), *parts)
         for name, x in dense.items():
             _put(sink, heads[name])

@@ -603,6 +603,11 @@ class Part:
                 part.result.append(None)
                 at += 1
             first, offset = divmod(offset, own) if own else (0, offset)
+            # Of a dim without others of its size and a whole one of size 1 after it, the latter is the result's.
+            dropped = size > 1 and x.shape[dim + 1 : dim + 2] == (1,) and len(shape) - at < x.ndim - dim
+            if dropped and at < len(shape) and shape[at] == 1 and first < size:
+                part.starts[dim], part.ends[dim] = first, first + 1
+                continue
             step = strides[at] // own if at < len(shape) and strides[at] % own == 0 else 0
             count = shape[at] if at < len(shape) else 0
             if step and 0 < count and first + (count - 1) * step < size:

@@ -106,7 +106,8 @@ class _LstmStates:
             cells = g.node("Identity", [self._cell])
             g.parts[cells], g.shapes[cells] = self._cells_taken, (1, *part.sizes[2:])
             return cells
-        if part.result == [0, 2, 3] and part.is_whole(0) and self._is_last(part, 1):
+        last_of_both = [[0, 2, 3], [0, 1, 3]] if part.sizes[1:3] == (1, 1) else [[0, 2, 3]]  # of size 1, either dim
+        if part.result in last_of_both and part.is_whole(0) and self._is_last(part, 1):
             last = g.node("Gather", [self._steps, g.array([0 if self._reverse else -1])], axis=0)
             return g.node("Concat", [last, self._cell], axis=0)
         raise self._refusal()

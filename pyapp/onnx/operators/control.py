@@ -7,6 +7,7 @@ from typing import Any
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
+from ..limits import count_step
 from ..registry import operator
 from ..values import array_of, like, made_of, scalar
 from .shapes import cut, padded, reshaped
@@ -35,6 +36,7 @@ def loop(count: Any = None, condition: Any = None, *states: Any, body: Any) -> A
     kept, carried, step = list(states), len(states), 0
     collected: list[list[Any]] = [[] for _ in range(body.outputs - 1 - carried)]
     while step < most and go_on:
+        count_step()
         found = body(made_of(np.array(step, np.int64)), made_of(np.array(True)), *kept)
         go_on, kept = bool(scalar(found[0])), list(found[1 : 1 + carried])
         for series, value in zip(collected, found[1 + carried :], strict=True):
@@ -61,6 +63,7 @@ def scan(
     length = lengths.pop()
     collected: list[list[Any]] = [[] for _ in range(body.outputs - carried)]
     for step in range(length):
+        count_step()
         slices = []
         for x, axis, back in zip(series, axes, backwards, strict=True):
             at = length - 1 - step if back else step

@@ -42,7 +42,7 @@ def constant(
 @operator("ConstantOfShape", reads=(0,))
 def constant_of_shape(shape: Tensor, *, value: Any = None, device: Any = None) -> Any:
     sizes = tuple(ints(shape))
-    check_room(sizes, "ConstantOfShape")
+    check_room(sizes, "ConstantOfShape", 8)
     if value is None:
         return made_of(np.zeros(sizes, np.float32), device=device)
     one = from_stored(value)
@@ -51,9 +51,12 @@ def constant_of_shape(shape: Tensor, *, value: Any = None, device: Any = None) -
 
 @operator("EyeLike", shape_only=False)
 def eye_like(x: Any, *, dtype: int | None = None, k: int = 0) -> Any:
+    if x.ndim != 2:
+        raise ValueError(f"x has the shape {tuple(x.shape)}, expected a matrix")
     rows, columns = x.shape
+    check_room((rows, columns), "EyeLike", 8)
     element = element_of(x) if dtype is None else element_name(dtype)
-    return made_of(np.eye(rows, columns, k), element, x.device)
+    return made_of(np.eye(rows, columns, max(-rows, min(k, columns))), element, x.device)
 
 
 @operator("Range", reads=(0, 1, 2))
@@ -63,7 +66,7 @@ def range_(start: Tensor, limit: Tensor, delta: Tensor, *, stash_type: int = 1) 
         raise ValueError("the step of a range is 0")
     element = element_of(start)
     count = max(0, ceil((last - first) / step))
-    check_room((count,), "Range")
+    check_room((count,), "Range", 8)
     if start.dtype.category == 1:
         return made_of(first + step * np.arange(count), element, start.device)
     wide = "float64" if element == "float64" else "float32"
@@ -75,7 +78,7 @@ def range_(start: Tensor, limit: Tensor, delta: Tensor, *, stash_type: int = 1) 
 def one_hot(indices: Tensor, depth: Tensor, values: Any, *, axis: int = -1) -> Any:
     """values[1] where the new axis is the index, values[0] elsewhere; negative indices count from the end."""
     count = int(scalar(depth))
-    check_room((*indices.shape, count), "OneHot")
+    check_room((*indices.shape, count), "OneHot", 8)
     at = axes_of([axis], indices.ndim + 1)[0]
     wanted = np.expand_dims(array_of(indices).astype(np.int64), at)
     numbers = np.arange(count).reshape([-1 if d == at else 1 for d in range(indices.ndim + 1)])
@@ -96,7 +99,7 @@ def random_normal(
     *, shape: list[int], dtype: int = 1, mean: float = 0.0, scale: float = 1.0, seed: float | None = None,
     device: Any = None,
 ) -> Any:  # fmt: skip
-    check_room(shape, "RandomNormal")
+    check_room(shape, "RandomNormal", 8)
     return made_of(_generator(seed).normal(mean, scale, shape), element_name(dtype), device)
 
 
@@ -105,7 +108,7 @@ def random_uniform(
     *, shape: list[int], dtype: int = 1, low: float = 0.0, high: float = 1.0, seed: float | None = None,
     device: Any = None,
 ) -> Any:  # fmt: skip
-    check_room(shape, "RandomUniform")
+    check_room(shape, "RandomUniform", 8)
     return made_of(_generator(seed).uniform(low, high, shape), element_name(dtype), device)
 
 
@@ -135,7 +138,7 @@ def bernoulli(x: Any, *, dtype: int | None = None, seed: float | None = None) ->
 @operator("Multinomial", changes=True)
 def multinomial(x: Any, *, sample_size: int = 1, dtype: int = 6, seed: float | None = None) -> Any:
     """Classes drawn for each row of unnormalised log-probabilities (N, C) → (N, sample_size)."""
-    check_room((x.shape[0], sample_size), "Multinomial")
+    check_room((x.shape[0], sample_size, x.shape[1]), "Multinomial", 1)
     chances = np.cumsum(array_of(ops.softmax(x.to("float32"), 1)), 1)
     drawn = _generator(seed).uniform(size=(x.shape[0], sample_size))
     found = (drawn[:, :, None] >= chances[:, None, :-1]).sum(-1)

@@ -12,11 +12,13 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 
 from ..registry import operator
-from ..values import ForeignArray, array_of, axes_of, element_of, like, made_of, scalar, text
+from ..values import ForeignArray, array_of, axes_of, check_room, element_of, like, made_of, scalar, text
 
 
 def by_numpy(function: Callable[..., Any], *inputs: Any) -> Any:
     """function(arrays …) in the element type of the first input, computed by NumPy."""
+    if len(inputs) > 1:
+        check_room(np.broadcast_shapes(*(tuple(x.shape) for x in inputs)), "the result", 8)
     with np.errstate(all="ignore"):
         return like(inputs[0], function(*(array_of(x) for x in inputs)))
 
@@ -182,6 +184,7 @@ def _comparison(by_tensor: Callable[..., Tensor], by_array: Callable[..., Any]) 
         _same_type(a, b)
         if isinstance(a, Tensor) and element_of(a) not in ("uint16", "uint32", "uint64"):
             return by_tensor(a, b)
+        check_room(np.broadcast_shapes(tuple(a.shape), tuple(b.shape)), "the result", 1)
         return made_of(np.asarray(by_array(array_of(a), array_of(b)), bool))
 
     return function

@@ -97,6 +97,7 @@ def _resized(
     if weight is None:
         y = ops.index_select(x, at, made_of(np.ascontiguousarray(index[:, 0]), device=x.device))
     elif index.shape[1] > 4:
+        check_room((out, size), "Resize", 8)
         matrix = np.zeros((out, size))
         np.add.at(matrix, (np.arange(out)[:, None], index), weight)
         y = (x.movedim(at, -1) @ made_of(matrix.T, x.dtype.name, x.device)).movedim(-1, at)

@@ -12,6 +12,8 @@ from pyapp.engine.lazy import np
 from ..registry import operator
 from ..values import ForeignArray, array_of, axes_of, check_room, element_of, ints, like, made_of, scalar, text
 
+VIEW = 1024  # bytes that a view of a tensor takes at most
+
 
 def _moved(x: Any, by_tensor: Any, by_array: Any) -> Any:
     """What moves elements: tensors by the engine, other arrays by NumPy."""
@@ -128,6 +130,7 @@ def concat(first: Any, *further: Any, axis: int = 1) -> Any:
         if any(x.ndim != inputs[0].ndim for x in inputs):
             raise ValueError(f"the inputs have different numbers of dims: {[tuple(x.shape) for x in inputs]}")
         return ops.cat([x for x in inputs if x.shape[at]] or inputs[:1], at)
+    check_room((sum(x.numel() for x in inputs),), "Concat", 16)
     return like(inputs[0], np.concatenate([array_of(x) for x in inputs], at))
 
 
@@ -136,6 +139,7 @@ def parts_of(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
     at = axes_of([axis], x.ndim)[0]
     if sum(sizes) != x.shape[at] or min(sizes, default=0) < 0:
         raise ValueError(f"parts of {list(sizes)} do not make up dim {at} of shape {tuple(x.shape)}")
+    check_room((len(sizes),), "the parts", VIEW)
     ends, found, begin = np.cumsum(sizes).tolist(), [], 0
     for end in ends:
         found.append(cut(x, at, begin, end))

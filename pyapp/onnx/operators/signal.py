@@ -30,7 +30,7 @@ def _in_float64(x: Tensor, axis: int, length: int | None, inverse: bool, oneside
     if inverse and onesided:
         return _from_one_side(x, at, length)
     size = x.shape[at] if length is None else length
-    check_room((size, size), "DFT")
+    check_room((size, size), "DFT", 24)
     have = x.shape[at]
     if size < have:
         x = ops.narrow(x, at, 0, size)
@@ -122,10 +122,14 @@ def mel_weight_matrix(
 ) -> Any:
     """Triangular filters, evenly spaced in mel: (length / 2 + 1, bins)."""
     count, size, hertz = int(scalar(bins)), int(scalar(length)), int(scalar(rate))
-    check_room((size // 2 + 1, count), "MelWeightMatrix")
+    check_room((size // 2 + 1, count), "MelWeightMatrix", 8)
     lowest, highest = (2595 * np.log10(1 + float(scalar(edge)) / 700) for edge in (low, high))
     mels = lowest + np.arange(count + 2) * ((highest - lowest) / (count + 2))
     places = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / hertz).astype(np.int64)
+    if places.min() < 0 or places.max() > size // 2 + 1:
+        raise ValueError(
+            f"filters of {float(scalar(low)):g} to {float(scalar(high)):g} Hz at {hertz:,} Hz leave the spectrum"
+        )
     found = np.zeros((size // 2 + 1, count))
     for k in range(count):
         left, middle, right = places[k : k + 3]

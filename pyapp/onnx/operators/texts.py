@@ -11,7 +11,7 @@ from pyapp.engine.lazy import np
 from pyapp.text.tokenization.pattern_limits import danger
 
 from ..registry import operator
-from ..values import ForeignArray, array_of, made_of, text
+from ..values import ForeignArray, array_of, check_room, made_of, text
 
 
 def _texts(x: Any) -> Any:
@@ -22,6 +22,8 @@ def _texts(x: Any) -> Any:
 
 @operator("StringConcat")
 def string_concat(a: Any, b: Any) -> ForeignArray:
+    longest = sum(max(map(len, _texts(x).reshape(-1)), default=0) for x in (a, b))
+    check_room((*np.broadcast_shapes(a.shape, b.shape), longest + 64), "the texts", 1)
     return ForeignArray("string", np.asarray(_texts(a) + _texts(b), object))
 
 
@@ -83,10 +85,11 @@ def tf_idf_vectorizer(
                 places[None, n, start] = len(places)  # it counts as a place, and never occurs
     rows = array_of(x)
     rows = rows[None] if rows.ndim == 1 else rows
+    check_room((len(rows), max(ngram_indexes) + 1), "TfIdfVectorizer", 8)
     found = np.zeros((len(rows), max(ngram_indexes) + 1), np.float32)
     for row, items in enumerate(rows):
-        for n in range(min_gram_length, max_gram_length + 1):
-            for gap in range(1, (max_skip_count + 1 if n > 1 else 1) + 1):
+        for n in range(max(1, min_gram_length), min(max_gram_length, len(ngram_counts), len(items)) + 1):
+            for gap in range(1, (min(max_skip_count, len(items)) + 1 if n > 1 else 1) + 1):
                 for start in range(len(items) - gap * (n - 1)):
                     at = places.get(tuple(items[start : start + gap * n : gap].tolist()))
                     if at is not None:

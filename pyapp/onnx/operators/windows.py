@@ -273,6 +273,7 @@ def col2im(
     channels = x.shape[1] // prod(block)
     if channels * prod(block) != x.shape[1] or prod(out) != x.shape[2]:
         raise ValueError(f"x of shape {tuple(x.shape)} has no blocks of {block} for an image of {image}")
+    check_room([*block, *out], "Col2Im", 16)
     places = np.zeros([*block, *out], np.int64)
     for k in range(dims):
         along = np.arange(block[k])[:, None] * apart[k] + np.arange(out[k]) * steps[k]  # (block, out)

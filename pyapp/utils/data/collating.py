@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any
 
 from ...engine.lazy import np
-from ...engine.ops import from_numpy, stack, tensor
+from ...engine.ops import as_tensor, stack, tensor
 from ...engine.tensor import Tensor
 from ...engine.user_errors import describe
 
@@ -34,7 +34,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Tensor):
         return data
     if _has_numbers(data):
-        return from_numpy(np.asarray(data))
+        return as_tensor(np.asarray(data))
     if isinstance(data, Mapping):
         return mapped(data, lambda key: default_convert(data[key]))
     if isinstance(data, (list, tuple)):
@@ -87,7 +87,7 @@ def default_collate(batch: Any) -> Any:
                 "default_collate: stack expects each array to be equal size: stacks arrays of one shape, got shapes "
                 f"{', '.join(str(array.shape) for array in arrays):.200}"
             )
-        return from_numpy(np.stack(arrays))
+        return as_tensor(np.stack(arrays))
     if isinstance(first, Mapping):
         return mapped(first, lambda key: default_collate([example[key] for example in batch]))
     if isinstance(first, Sequence):

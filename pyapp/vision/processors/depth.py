@@ -16,7 +16,7 @@ from .sizes import near, plausible
 MODES = {0: "nearest-exact", 2: "bilinear", 3: "bicubic"}
 
 
-@kind("DPT", size=square(384), resample=3)
+@kind("DPT", "PromptDepthAnything", size=square(384), resample=3)
 @dataclass(frozen=True)
 class DPT(ImageProcessor):
     """A picture is only resized, to sides that are multiples."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.engine.ops import interpolate, stack
+from pyapp.engine.ops import interpolate, pad, stack
 from pyapp.errors import ArgumentError
 
 from ..resampling import resize
@@ -190,7 +190,7 @@ class Pix2Struct(ImageProcessor):
 class Pixtral(Patches):
     """Pictures become no larger, but for the rest of a patch."""
 
-    SIZES = (LONG_SIDE, BOTH_SIDES)
+    SIZES: ClassVar[tuple[set[str], ...]] = (LONG_SIDE, BOTH_SIDES)
 
     @classmethod
     def _renewed(cls, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -205,6 +205,48 @@ class Pixtral(Patches):
 
     def _target(self, height: int, width: int) -> tuple[int, int]:
         return in_multiples(height, width, self.size, self._side)
+
+
+@kind("Fuyu", size={"height": 1080, "width": 1920}, resample=2, do_pad=True, patch_size=30, merge_size=1)
+@dataclass(frozen=True)
+class Fuyu(Pixtral):
+    """Pictures become no larger. What a patch lacks at the right and below has one value."""
+
+    padding_value: float = 1.0  # of 255
+
+    SIZES = (BOTH_SIDES,)
+
+    def _check(self) -> None:
+        super()._check()
+        for name, side in self.size.items():
+            if side % self._side:
+                wrong(f"size[{name!r}]", side, f"a multiple of the patches' {self._side} pixels")
+        if not 0 <= self.padding_value <= 255 or not self.do_pad:
+            wrong("padding_value or do_pad", self.padding_value, "a value up to 255, and true")
+
+    def _within(self, height: int, width: int) -> tuple[int, int]:
+        """The sides of a picture that is no larger than the size."""
+        high, wide = self.size["height"], self.size["width"]
+        if not self.do_resize or (height <= high and width <= wide):
+            return height, width
+        scale = min(high / height, wide / width)
+        return max(1, int(height * scale)), max(1, int(width * scale))
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        high, wide = self._within(height, width)
+        return high + -high % self._side, wide + -wide % self._side
+
+    def seen(self, height: int, width: int) -> tuple[int, int]:
+        return self._target(height, width)
+
+    def _resized(self, image: Tensor) -> Tensor:
+        high, wide = self._within(int(image.shape[0]), int(image.shape[1]))
+        return resize(image, high, wide, self._method) if (high, wide) != tuple(image.shape[:2]) else image
+
+    def _values(self, image: Tensor) -> Tensor:
+        side = self._side
+        below, right = -int(image.shape[0]) % side, -int(image.shape[1]) % side
+        return super()._values(pad(image.to("float32"), [0, 0, 0, right, 0, below], value=float(self.padding_value)))
 
 
 @kind("Gemma4", "Gemma4Unified", size=square(768), resample=3, do_normalize=False, patch_size=16, merge_size=3)

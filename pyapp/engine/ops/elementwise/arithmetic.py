@@ -30,7 +30,12 @@ def _d_mul(g: Tensor, _: Any, a: Any, b: Any) -> Any:
     )
 
 
+_d_divisor = element_function(lambda g, a, b: (g * -1.0) * a / (b * b), 3)
+
+
 def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
+    if isinstance(b, Tensor) and a.shape == b.shape == g.shape and a.dtype is b.dtype is g.dtype in _IN_PROGRAMS:
+        return g / b if a._requires_grad else None, _d_divisor(g, a, b) if b._requires_grad else None
     return (
         unbroadcast(g / b, a) if a._requires_grad else None,
         unbroadcast(-g * a / (b * b), b) if isinstance(b, Tensor) and b._requires_grad else None,

@@ -171,7 +171,7 @@ def _type(x: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 @method()
 def cpu(x: Tensor) -> Tensor:
     """x on the CPU."""
-    return to(x, "cpu")
+    return x if x.device is host and type(x) is Tensor else to(x, "cpu")
 
 
 @method()
