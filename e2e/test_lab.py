@@ -83,6 +83,24 @@ def test_curves_have_the_colours_of_the_page_and_of_paper(lab: LabPage) -> None:
     lab.until(f"{look} === {json.dumps(light)}")
 
 
+def test_paper_has_all_of_a_long_line(lab: LabPage) -> None:
+    """Nothing scrolls on paper: the line is broken inside its cell, which has its height."""
+    lab.write("short = 1", f"long = '{'word ' * 100}'\nlast = 1")
+    lab.page.emulate_media(media="print")
+    beyond, below = lab.page.evaluate("""() => {
+      const cell = document.querySelectorAll('#lab-cells .cell-editor')[1];
+      const shown = [...cell.shadowRoot.querySelectorAll('.cm-line')].map((line) => {
+        const range = document.createRange();
+        range.selectNodeContents(line);
+        return range.getBoundingClientRect();
+      });
+      const { right, bottom } = cell.getBoundingClientRect();
+      return [Math.max(...shown.map((line) => line.right)) - right, shown.at(-1).bottom - bottom];
+    }""")
+    lab.page.emulate_media(media="null")
+    assert beyond <= 0 and below <= 0, (beyond, below)
+
+
 def test_cells(lab: LabPage) -> None:
     outputs = lab.run(
         "import asyncio\nprint('a')\nawait asyncio.sleep(0.01)\n1 + 1",
