@@ -45,7 +45,7 @@ def plain_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning of pyapp's as a note; one of a user's script with its place and line, as Python shows it."""
-    if filename == "pyapp" or Path(filename).is_relative_to(Path(__file__).parents[1]):  # "pyapp": while it is imported
+    if Path(filename).is_relative_to(Path(__file__).parents[1]):
         return f"note: {message}\n"
     return _formatted(message, category, filename, lineno, line)
 

@@ -39,9 +39,9 @@ def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str
     """Convert the model file IN to another type.
 
     IN may be a folder, the name of a model, safetensors, GGUF, llama2.c, NumPy or PyTorch; a language model with its
-    config.json becomes a GGUF file that llama.cpp reads. OUT ends in .gguf or .safetensors (whose blocks only pyapp
-    reads). A mixture gives some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not
-    converted.
+    config.json, or of llama2.c, becomes a GGUF file that llama.cpp reads. OUT ends in .gguf or .safetensors (whose
+    blocks only pyapp reads). A mixture gives some matrices more bits, as in llama.cpp. Norms, biases and other small
+    tensors are not converted.
     """
     return forward(
         lambda cancel: tasks.quantize(source, target, kind, imatrix=imatrix, keep=keep, cancel=cancel),

@@ -653,7 +653,6 @@ def test_what_libraries_print_about_damaged_sound_is_not_shown(
 
 def test_warnings_of_pyapp_are_notes_and_those_of_scripts_have_their_place() -> None:
     assert cli.plain_warning("slow", UserWarning, cli.__file__, 3, "f()") == "note: slow\n"
-    assert cli.plain_warning("slow", UserWarning, "pyapp", 1) == "note: slow\n"
     assert cli.plain_warning("slow", UserWarning, "script.py", 3, "f()") == "script.py:3: UserWarning: slow\n  f()\n"
 
 
