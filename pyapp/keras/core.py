@@ -373,7 +373,7 @@ class Layer(Configured, LayerWeights):
         if any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
             return record(self, args, kwargs)
         outermost = not STATE.inside
-        if outermost and (place := device_of(self)) is not get_default_device():
+        if outermost and (place := device_of(self, (args, kwargs))) is not get_default_device():
             with place:
                 return self(*args, **kwargs)
         training = kwargs.get("training")

@@ -7,24 +7,26 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.device import Device, get_default_device
+from ..engine.device import Device, cpu, get_default_device
 from ..nn.module import Module
 from .masking import mask_of, set_mask
 from .structures import flatten, map_structure
 
 
-def device_of(module: Module) -> Device:
-    """The device of a module's first weight; the default device where it has none."""
+def device_of(module: Module, given: Any) -> Device:
+    """The device of a module's first weight. Where it has none: that of a tensor among what it is `given` which is not
+    on the CPU, else the default device."""
     for tensors in (module.parameters, module.buffers):
         for tensor in tensors():
             return tensor.device
-    return get_default_device()
+    devices = (leaf.device for leaf in flatten(given) if isinstance(leaf, Tensor))
+    return next((device for device in devices if device is not cpu), get_default_device())
 
 
 @contextmanager
-def at_weights(module: Module) -> Iterator[Device]:
-    """Inside, tensors that layers, losses and steps of users make are on the device of the module's weights."""
-    place = device_of(module)
+def at_weights(module: Module, given: Any) -> Iterator[Device]:
+    """Inside, tensors that layers, losses and steps of users make are on `device_of` the module, which is given."""
+    place = device_of(module, given)
     if place is get_default_device():
         yield place
     else:

@@ -283,7 +283,7 @@ class Trainer(Layer):
     def train_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
         """A step of the training, as one call where that is possible."""
         self._must_be_compiled()
-        with at_weights(self) as place:
+        with at_weights(self, (x, y, sample_weight)) as place:
             self._train_batch(*moved_to(place, (x, y, sample_weight)))
 
     def _train_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
@@ -345,7 +345,7 @@ class Trainer(Layer):
     def test_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
         """Losses and metrics of a batch."""
         self._must_be_compiled()
-        with at_weights(self) as place:
+        with at_weights(self, (x, y, sample_weight)) as place:
             found = self.test_step(_as_data(*moved_to(place, (x, y, sample_weight))))
         if type(self).test_step is not Trainer.test_step:
             self._last_logs = dict(found)
@@ -554,7 +554,7 @@ class Trainer(Layer):
 
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for one batch, as NumPy arrays."""
-        with no_grad(), at_weights(self) as place:
+        with no_grad(), at_weights(self, x) as place:
             outputs = self.predict_step((moved_to(place, x),))
         self.clear_losses()
         return map_structure(lambda leaf: leaf.numpy(), outputs)

@@ -36,10 +36,10 @@ LIMITS = {
 # Those of names that many configurations have in forms of their own, by the end of the name.
 ENDINGS = {
     re.compile(r"(^|_)(heads|head|nhead|groups)$"): 1 << 12,
-    re.compile(r"(^|_)(d_kv|d_head|head_dim|head_size|dim_head)$"): 1 << 12,
+    re.compile(r"(^|_)(d_kv|d_head|head_dim|dim_head)$"): 1 << 12,
     re.compile(r"(^|_)(d_?ff|ffn_dim|mlp_dim|intermediate_size|linear_units|feedforward_dim|inner_size|inner)$"): 1
     << 20,
-    re.compile(r"(^|_)(dim|hidden_size|embedding_size|channels|width)$"): 1 << 20,
+    re.compile(r"(^|_)(dim|hidden_size|head_size|embedding_size|channels|width)$"): 1 << 20,
     re.compile(r"(^|_)(vocab_size|n_vocab|labels|codebook_size)$"): 1 << 22,
     re.compile(r"(^|_)(kernel_size|stride|kernel|patch_size)$"): 1 << 16,
 }

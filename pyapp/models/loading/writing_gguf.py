@@ -199,7 +199,7 @@ class Llama2cAsGguf(Checkpoint):
             vocabulary = tokenizer.gguf_metadata()
             self.values |= vocabulary
             self.types = gguf_types(vocabulary)
-        self._own = {_llama_name(name): name for name in checkpoint.tensors}
+        self._own = {llama_name(name): name for name in checkpoint.tensors}
         self.tensors = {known: replace(checkpoint.tensors[name], name=known) for known, name in self._own.items()}
 
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
@@ -209,7 +209,7 @@ class Llama2cAsGguf(Checkpoint):
         return self.checkpoint.read_bytes(self._own[name])
 
 
-def _llama_name(name: str) -> str:
+def llama_name(name: str) -> str:
     """llama.cpp's name of a tensor of llama2.c's."""
     path = name.removesuffix(".weight")
     if path in LLAMA2C_NAMES:
