@@ -6,6 +6,8 @@ import shlex
 
 from pyapp.errors import FileFormatError
 
+OF_MODELS = (".gguf", ".safetensors", ".onnx", ".pt", ".pth", ".keras")  # endings of files' names
+
 
 def conversion(name: str) -> str:
     """The command that converts any recording to a WAVE file."""
@@ -15,4 +17,7 @@ def conversion(name: str) -> str:
 
 def unreadable(name: str, kind: str, why: str) -> FileFormatError:
     what = f"this is {kind}, but it is damaged" if kind else "this is not a recording that can be read"
-    return FileFormatError(f"{what} ({why})", where=name, hint=f"If it plays elsewhere, convert it: {conversion(name)}")
+    hint = f"If it plays elsewhere, convert it: {conversion(name)}"
+    if not kind and name.lower().endswith(OF_MODELS):
+        hint = "Its name is that of a model: give a recording here, and the model as the model"
+    return FileFormatError(f"{what} ({why})", where=name, hint=hint)

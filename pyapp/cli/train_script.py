@@ -32,7 +32,15 @@ class TrainGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name.endswith(".toml"):
             return _settings_command(Path(cmd_name), ctx)
-        return _script_command(Path(cmd_name)) if cmd_name.endswith(".py") else super().get_command(ctx, cmd_name)
+        if cmd_name.endswith(".py"):
+            return _script_command(Path(cmd_name))
+        found = super().get_command(ctx, cmd_name)
+        if found is None and Path(cmd_name).exists():
+            raise click.UsageError(
+                f"{cmd_name} is neither a script (.py) nor settings (.toml); `pyapp finetune MODEL {cmd_name} -o OUT` "
+                "trains a model on your own data", ctx,
+            )  # fmt: skip
+        return found
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, "COMMAND | SCRIPT.py | SETTINGS.toml [OPTIONS]")

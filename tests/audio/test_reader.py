@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pyapp.audio import SAMPLE_RATE, Resampler, mix_channels, open_audio, reader, write_wav
+from pyapp.audio.unreadable import unreadable
 from pyapp.errors import FileFormatError
 from pyapp.formats.source import BytesSource
 from tests.audio.sounds import RATE, noise, place, silence, sweep, syllable
@@ -308,6 +309,10 @@ def test_damage_at_the_beginning(head: bytes, soundfile: Any) -> None:
         whole(data)
     with pytest.raises(FileFormatError):
         whole(io.BytesIO(data))
+
+
+def test_a_model_is_no_recording() -> None:
+    assert "ffmpeg -i talk.amr" in str(unreadable("talk.amr", "", "")) and "model" in str(unreadable("a.GGUF", "", ""))
 
 
 @pytest.mark.native_only

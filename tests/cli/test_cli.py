@@ -72,6 +72,8 @@ def test_version_and_usage(here: Here) -> None:
     for command in ("generate", "models", "inspect", "train"):
         assert here(command, "--help")[0] == 0
     assert here("genrate")[2].endswith("Did you mean generate?\n")
+    own = Path(__file__).parent
+    assert f"`pyapp finetune MODEL {own} -o OUT` trains a model on your own data" in here("train", str(own))[2]
     assert here("serve", "--port", "99999")[2].endswith("it must be from 0 to 65535, not 99999.\n")
     assert here("generate", "-n", "0")[2].endswith("it must be at least 1, not 0.\n")
 
