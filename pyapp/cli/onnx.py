@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pyapp.cli.grouped import MODELS, NUMBERS, command
-from pyapp.cli.running import device_of, forward, json_option, threads_option
+from pyapp.cli.running import WHERE, device_of, forward, json_option, threads_option
 from pyapp.cli.views import JsonView, QuantizeView, View, size
 from pyapp.events import Done, Event, Item, Metric
 
@@ -44,8 +44,7 @@ class OutputsView(View):
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the outputs to this .npz file.")
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=1, show_default=True,
               help="Run several times; the time is that of the fastest run.")  # fmt: skip
-@click.option("--device", metavar="DEVICE", callback=device_of,
-              help="Where the model computes: cpu, cuda (NVIDIA's card), cuda:1 … [default: cpu]")  # fmt: skip
+@click.option("--device", metavar="DEVICE", callback=device_of, help=WHERE)
 @threads_option
 @json_option
 def run_onnx(

@@ -78,9 +78,9 @@ def _choose_device(context: click.Context, parameter: click.Parameter, name: str
     keeper.device = None if device_of(context, parameter, name) == "cpu" else name
 
 
+WHERE = "Where the model computes: cpu, cuda (NVIDIA's card), cuda:1 … [default: cpu]"
 device_option = click.option(
-    "--device", metavar="DEVICE", callback=_choose_device, expose_value=False,
-    help="Where the model computes: cpu, cuda (NVIDIA's card), cuda:1 … [default: cpu]",
+    "--device", metavar="DEVICE", callback=_choose_device, expose_value=False, help=WHERE
 )  # fmt: skip
 
 

@@ -165,6 +165,8 @@ class Device:
             with _opening:
                 if self._backend is None:
                     self._backend = _open(self)
+                    if self is not cpu:
+                        _others.append(self)
         return self._backend
 
     def __eq__(self, other: object) -> bool:
@@ -217,6 +219,7 @@ def _is_type(name: str) -> bool:
 
 cpu = Device("cpu")
 _known["cpu:0"] = cpu
+_others: list[Device] = []  # that were opened
 
 
 class _Default(ThreadLocal):
@@ -232,6 +235,11 @@ _default = _Default()
 def get_default_device() -> Device:
     """Where new tensors of this thread are, unless `device=` says otherwise: the CPU, or what was chosen."""
     return _default.device
+
+
+def computes_elsewhere() -> bool:
+    """Whether tensors may lie elsewhere than on the CPU: another device was opened, or is this thread's default."""
+    return bool(_others) or _default.device is not cpu
 
 
 def set_default_device(device: Device | str | None) -> None:

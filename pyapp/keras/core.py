@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..engine import DType, Tensor, ops
-from ..engine.device import get_default_device
+from ..engine.device import computes_elsewhere, get_default_device
 from ..engine.dtype import as_dtype
 from ..engine.lazy import np
 from ..errors import OperationError
@@ -373,7 +373,8 @@ class Layer(Configured, LayerWeights):
         if any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
             return record(self, args, kwargs)
         outermost = not STATE.inside
-        if outermost and (place := device_of(self, (args, kwargs))) is not get_default_device():
+        follows = outermost and computes_elsewhere()  # whether the inputs may have to follow the weights
+        if follows and (place := device_of(self, (args, kwargs))) is not get_default_device():
             with place:
                 return self(*args, **kwargs)
         training = kwargs.get("training")
@@ -401,7 +402,7 @@ class Layer(Configured, LayerWeights):
             self._check_inputs(args[0] if args else next(iter(kwargs.values())))
         if not self.built:
             self._build_for(args[0] if args else next(iter(kwargs.values())), args, kwargs)
-        if outermost:
+        if follows:
             args, kwargs = moved_to(place, args), moved_to(place, kwargs)
         masks = self._take_masks(args, kwargs)
         STATE.inside = True

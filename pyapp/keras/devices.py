@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.device import Device, cpu, get_default_device
+from ..engine.device import Device, computes_elsewhere, cpu, get_default_device
 from ..nn.module import Module
 from .masking import mask_of, set_mask
 from .structures import flatten, map_structure
@@ -23,19 +22,16 @@ def device_of(module: Module, given: Any) -> Device:
     return next((device for device in devices if device is not cpu), get_default_device())
 
 
-@contextmanager
-def at_weights(module: Module, given: Any) -> Iterator[Device]:
+def at_weights(module: Module, given: Any) -> AbstractContextManager[Device]:
     """Inside, tensors that layers, losses and steps of users make are on `device_of` the module, which is given."""
-    place = device_of(module, given)
-    if place is get_default_device():
-        yield place
-    else:
-        with place:
-            yield place
+    place = device_of(module, given) if computes_elsewhere() else cpu
+    return nullcontext(place) if place is get_default_device() else place
 
 
 def moved_to(place: Device, structure: Any) -> Any:
     """Lists, tuples and dicts with their tensors, and the masks of these, on a device; other leaves as they are."""
+    if not computes_elsewhere():
+        return structure
     if all(not isinstance(leaf, Tensor) or leaf.device is place for leaf in flatten(structure)):
         return structure
     return map_structure(lambda leaf: _moved(leaf, place) if isinstance(leaf, Tensor) else leaf, structure)

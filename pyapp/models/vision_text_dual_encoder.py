@@ -19,7 +19,7 @@ from pyapp.nn.vision.towers import ClipTower, PictureAndText
 from .loading.architectures import architecture, architecture_for
 from .loading.config import object_of, require
 from .loading.pictures_config import WIDEST
-from .loading.towers_config import ClipVisionConfig
+from .loading.towers_config import ClipVisionConfig, TwoTowers
 
 MODEL_TYPES = ("vision-text-dual-encoder",)
 IMAGE_PROCESSOR = "ViT"  # of files that name none
@@ -30,7 +30,7 @@ TASKS_OF_PARTS = {"vision_config": "image-features", "text_config": "features"}
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(TwoTowers):
     """The configurations of both parts, and `values`, the whole object of the config.json."""
 
     vision_config: Any
@@ -77,18 +77,6 @@ class Config:
     def projection_dim(self) -> Any:
         """The numbers of a vector."""
         return self.values.get("projection_dim", 512)
-
-    @property
-    def vocab_size(self) -> int:
-        """The tokens of texts."""
-        found: int = self.text_config.vocab_size
-        return found
-
-    @property
-    def num_channels(self) -> int:
-        """The channels of pictures."""
-        found: int = self.vision_config.num_channels
-        return found
 
 
 class VisionTextDualEncoder(PictureAndText):

@@ -183,8 +183,27 @@ class SamVisionConfig(PatchConfig):
         return int(self.hidden_size * self.mlp_ratio) if self.mlp_dim is None else self.mlp_dim
 
 
+class TwoTowers:
+    """What configurations of a part for texts and a part for pictures say of these."""
+
+    text_config: Any
+    vision_config: Any
+
+    @property
+    def vocab_size(self) -> int:
+        """The tokens of texts."""
+        found: int = self.text_config.vocab_size
+        return found
+
+    @property
+    def num_channels(self) -> int:
+        """The channels of pictures."""
+        found: int = self.vision_config.num_channels
+        return found
+
+
 @dataclass(frozen=True)
-class TowersConfig:
+class TowersConfig(TwoTowers):
     """The configurations of both parts, and `values`, the whole object of the config.json."""
 
     model_type: ClassVar[str]
@@ -219,18 +238,6 @@ class TowersConfig:
         kind = self.values.get("model_type", self.model_type)
         own = {"model_type": kind, "text_config": self.text_config.to_dict()}
         return {**self.values, **own, "vision_config": self.vision_config.to_dict()}
-
-    @property
-    def vocab_size(self) -> int:
-        """The tokens of texts."""
-        found: int = self.text_config.vocab_size
-        return found
-
-    @property
-    def num_channels(self) -> int:
-        """The channels of pictures."""
-        found: int = self.vision_config.num_channels
-        return found
 
 
 @dataclass(frozen=True)
