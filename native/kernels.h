@@ -862,9 +862,9 @@ KERNEL(eigh, "y x vectors | type batch n |")
  * computes. */
 KERNEL(svd, "y x rotated | type batch n vectors |")
 /* y (batch, n, columns) with a y = b, for triangular a (n, n) with the strides given, and rows of b in an order (batch, n) of
- * int32. y may be b without an order. unit: the diagonal of a counts as 1; a zero on it is KERNEL_SINGULAR otherwise. A launch
- * solves the rows begin .. end - 1 and takes what they make from those that are left: from the first rows on, where `upper`
- * from the last ones. */
+ * int32. y may be b without an order. unit: 1 where the diagonal of a counts as 1; a zero on it is KERNEL_SINGULAR where unit is
+ * 0, and a divisor like others where it is 2. A launch solves the rows begin .. end - 1 and takes what they make from those that
+ * are left: from the first rows on, where `upper` from the last ones. */
 KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_batch a_row a_column begin end |")
 
 #undef ELEMENT

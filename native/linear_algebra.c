@@ -152,7 +152,7 @@ KERNEL(solve_triangular)
     const int64_t begin = d[solve_triangular_begin], end = d[solve_triangular_end];
     const int64_t row = d[solve_triangular_a_row], column = d[solve_triangular_a_column];
     const int64_t pieces = (columns + SIDES - 1) / SIDES, bytes = is_double(record) ? 8 : 4;
-    const int upper = d[solve_triangular_upper] != 0, unit = d[solve_triangular_unit] != 0;
+    const int upper = d[solve_triangular_upper] != 0, unit = (int)d[solve_triangular_unit];
     const int32_t *const order = record->pointers[solve_triangular_order];
     const int64_t start = upper ? n - end : begin; /* 0 in the first launch, which moves b to y */
     int64_t first, last;

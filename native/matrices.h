@@ -198,9 +198,9 @@ static int solve_of(NUMBER *y, int64_t pitch, const NUMBER *a, int64_t a_row, in
             NUMBER *const own = y + i * pitch;
             for (int64_t k = upper ? i + 1 : first; k < (upper ? last : i); k++)
                 add_scaled(own, y + k * pitch, -a[i * a_row + k * a_column], columns);
-            if (!unit) {
+            if (unit != 1) {
                 const NUMBER pivot = a[i * a_row + i * a_column];
-                if (pivot == 0)
+                if (pivot == 0 && !unit)
                     return KERNEL_SINGULAR;
                 for (int64_t j = 0; j < columns; j++)
                     own[j] /= pivot;

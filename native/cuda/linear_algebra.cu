@@ -932,7 +932,7 @@ template <class T> DEVICE void solve_of(const launch &record, int32_t *status)
     const int64_t n = part.n, columns = part.columns, height_of_all = part.end - part.begin;
     const int64_t row_step = d[solve_triangular_a_row], column_step = d[solve_triangular_a_column];
     const int64_t parts = PARTS(columns, SIDES), steps = PARTS(height_of_all, STEP_ROWS);
-    const bool upper = part.upper, unit = d[solve_triangular_unit];
+    const bool upper = part.upper, unit = d[solve_triangular_unit] == 1, refuses = d[solve_triangular_unit] == 0;
     const int32_t *const orders = (const int32_t *)record.pointers[solve_triangular_order];
     FOR_EACH_BLOCK(block, d[solve_triangular_batch] * parts)
     {
@@ -963,7 +963,7 @@ template <class T> DEVICE void solve_of(const launch &record, int32_t *status)
                         value = solved;
                     else if (upper ? LANE < j : LANE > j && LANE < height)
                         value -= corner[LANE][j] * solved;
-                    if (pivot == 0 && LANE == 0)
+                    if (pivot == 0 && refuses && LANE == 0)
                         report(KERNEL_SINGULAR);
                 }
                 if (LANE < height)

@@ -3,6 +3,9 @@ entropy, mean and variance; kl_divergence takes two of the same kind. Parameters
 unless validate_args is False.
 """
 
+import sys
+from types import ModuleType
+
 from . import constraints as constraints
 from . import kl as kl
 from . import transforms as transforms
@@ -69,3 +72,22 @@ __all__ = [
     "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "identity_transform",
     "kl_divergence", "register_kl", "transform_to",
 ]  # fmt: skip
+
+# torch has a module for each kind. Those that are no files here hold the classes that are meant.
+_MODULES = {
+    "bernoulli": "Bernoulli", "beta": "Beta", "binomial": "Binomial", "categorical": "Categorical", "cauchy": "Cauchy",
+    "chi2": "Chi2", "dirichlet": "Dirichlet", "exponential": "Exponential", "fishersnedecor": "FisherSnedecor",
+    "generalized_pareto": "GeneralizedPareto", "geometric": "Geometric", "gumbel": "Gumbel",
+    "half_cauchy": "HalfCauchy", "half_normal": "HalfNormal", "independent": "Independent",
+    "inverse_gamma": "InverseGamma", "kumaraswamy": "Kumaraswamy", "laplace": "Laplace", "lkj_cholesky": "LKJCholesky",
+    "log_normal": "LogNormal", "logistic_normal": "LogisticNormal",
+    "lowrank_multivariate_normal": "LowRankMultivariateNormal", "mixture_same_family": "MixtureSameFamily",
+    "multinomial": "Multinomial", "negative_binomial": "NegativeBinomial", "normal": "Normal",
+    "one_hot_categorical": "OneHotCategorical OneHotCategoricalStraightThrough", "pareto": "Pareto",
+    "poisson": "Poisson", "relaxed_bernoulli": "RelaxedBernoulli", "relaxed_categorical": "RelaxedOneHotCategorical",
+    "studentT": "StudentT", "transformed_distribution": "TransformedDistribution", "uniform": "Uniform",
+    "weibull": "Weibull", "wishart": "Wishart",
+}  # fmt: skip
+for _module, _names in _MODULES.items():
+    _made = sys.modules[f"{__name__}.{_module}"] = globals()[_module] = ModuleType(f"{__name__}.{_module}")
+    _made.__dict__.update({name: globals()[name] for name in _names.split()}, __all__=_names.split())

@@ -218,7 +218,7 @@ class Function:
         several = isinstance(output, (tuple, list))
         outputs = list(output) if several else [output]
         _check_dirty(cls.__name__, ctx, args, outputs)
-        results = _attach(cls, ctx, args, outputs)
+        results = _attach(cls, ctx, args, needs, outputs)
         return tuple(results) if several else results[0]
 
 
@@ -232,7 +232,9 @@ def _by_position(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, A
     return bound.args[len(first) :]
 
 
-def _attach(cls: type[Function], ctx: Context, args: tuple[Any, ...], outputs: list[Any]) -> list[Any]:
+def _attach(
+    cls: type[Function], ctx: Context, args: tuple[Any, ...], needs: tuple[bool, ...], outputs: list[Any]
+) -> list[Any]:
     shapes = [(t.shape, t.dtype) if isinstance(t, Tensor) else None for t in outputs]
 
     def vjp(gradients: Gradients, _: Any, *args: Any) -> Any:
@@ -245,7 +247,7 @@ def _attach(cls: type[Function], ctx: Context, args: tuple[Any, ...], outputs: l
             ]
         found = cls.backward(ctx, *given)
         found = found if isinstance(found, tuple) else (found,)
-        return _checked(cls.__name__, found, args)
+        return _checked(cls.__name__, found, args, needs)
 
     described = Described(cls.__name__, vjp)
     first = next(t for t in outputs if isinstance(t, Tensor))
@@ -280,12 +282,16 @@ def _check_dirty(name: str, ctx: Context, args: tuple[Any, ...], outputs: list[A
             raise RuntimeError(f"{name}: cannot write in place into a leaf that requires a gradient")
 
 
-def _checked(name: str, gradients: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _checked(name: str, gradients: tuple[Any, ...], args: tuple[Any, ...], needs: tuple[bool, ...]) -> tuple[Any, ...]:
+    """A gradient for each argument, in its shape and dtype; what backward gave for one that needs none is dropped."""
     if len(gradients) < len(args) or any(g is not None for g in gradients[len(args) :]):
         raise RuntimeError(f"{name}.backward gave {len(gradients)} gradients for {len(args)} arguments")
     found = list(gradients[: len(args)])
     for i, (gradient, argument) in enumerate(zip(gradients, args, strict=False)):
         if gradient is None or not isinstance(argument, Tensor):
+            continue
+        if not needs[i]:
+            found[i] = None
             continue
         if not isinstance(gradient, Tensor) or not _expands(argument, gradient):
             raise RuntimeError(

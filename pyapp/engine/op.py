@@ -26,7 +26,7 @@ from .device import Device, cpu
 from .dtype import DType
 from .launch import MissingKernel, capturing, refuse_capture
 from .lazy import np
-from .operands import as_tensor, at_home, moved
+from .operands import as_tensor, at_home, moved, tensor_of_number
 from .out_arguments import into_out
 from .tensor import Tensor, set_attribute, set_node, set_requires_grad
 from .user_errors import MISTAKES, describe, names_itself, tell, warn
@@ -127,6 +127,7 @@ class Op:
         self.slices = False  # a slice: every element of the result is a distinct element of the first argument
         self.kernels: dict[str, Kernel] = {}  # what runs it on one type of device
         self.host: Kernel | None = None  # a primitive's implementation in NumPy, on the CPU alone
+        self.of_numbers = False  # whether two numbers without a tensor are taken, as torch.add takes them
         self.writes = False  # whether that writes into its first argument, and returns it
         # What runs it by kernels of native/kernels.h, on any device that has them.
         ours = module.startswith("pyapp.")
@@ -186,7 +187,7 @@ class Op:
         """The result, by the fastest way that takes these arguments; leaves no node of its own."""
         first = args[0]
         if not isinstance(first, Tensor) and not (type(first) is list and first and isinstance(first[0], Tensor)):
-            args = _with_tensor_first(args)
+            args = self._with_tensor_first(args)
             _check_first(self.name, args)
         if self.claim is not None:
             try:
@@ -240,12 +241,21 @@ class Op:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
 
+    def _with_tensor_first(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """add(1, x): the number as a tensor that does not widen x; add(1, 2): as one of the number's own dtype."""
+        if len(args) > 1 and isinstance(args[0], (*_NUMBERS, np.generic)):
+            if isinstance(args[1], Tensor):
+                return (as_tensor(args[0], args[1]), *args[1:])
+            if self.of_numbers and isinstance(args[1], (*_NUMBERS, np.generic)):
+                return (tensor_of_number(args[0]), *args[1:])
+        return args
+
     def _with_gradient(self, args: tuple[Any, ...]) -> Any:
         """The result, with a node where an argument requires a gradient: one of args, or of a list that comes first."""
         if self.vjp is None:
             return self.definition(*args) if self.definition is not None else self.forward(*args)
         if not isinstance(args[0], Tensor):
-            args = _with_tensor_first(args)
+            args = self._with_tensor_first(args)
         STATE.enabled = False
         try:
             result = self.definition(*args) if self.view else self.forward(*args)  # type: ignore[misc]
@@ -471,13 +481,6 @@ def _own_number(value: Any) -> Any:
         return number if type(number) in _NUMBERS else value
     plain: tuple[Any, ...] = (int, float, complex)
     return next((kind(value) for kind in plain if isinstance(value, kind)), value)
-
-
-def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """add(1, x): the number as a tensor that does not widen x."""
-    if len(args) > 1 and isinstance(args[1], Tensor) and isinstance(args[0], (*_NUMBERS, np.generic)):
-        return (as_tensor(args[0], args[1]), *args[1:])
-    return args
 
 
 def _are_constants(given: Any) -> bool:

@@ -117,6 +117,12 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
     return result
 
 
+def tensor_of_number(x: Any) -> Tensor:
+    """A number as a zero-dimensional tensor on the CPU, of the dtype that torch gives it."""
+    kind = of_number(x)
+    return make(Storage.of_bytes(_bytes_of(x, kind), cpu), (), (), kind)
+
+
 def _bytes_of(x: Any, kind: DType) -> bytes:
     """The bytes of a number in a dtype."""
     if kind.is_bits:

@@ -10,7 +10,8 @@ from typing import Any
 
 from ._index import MODULES
 
-_FILES = ("attention", "functional", "init", "modules", "parallel", "parameter", "utils")  # torch's paths
+# torch's paths
+_FILES = tuple("attention common_types functional grad init modules parallel parameter utils".split())
 _FILE_OF = {name: file for file, names in MODULES.items() for name in names.split()}
 __all__ = [*_FILE_OF, *_FILES]
 

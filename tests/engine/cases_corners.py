@@ -13,6 +13,7 @@ from .cases_leaves import LEAVES
 from .cases_limits import LIMITS
 from .cases_old_calls import OLD_CALLS
 from .cases_orders import ORDERS
+from .cases_references import REFERENCES
 from .cases_samples import SAMPLES, ramp
 
 INF, NAN = float("inf"), float("nan")
@@ -196,4 +197,5 @@ CASES = {
     **DETAILS,
     **ORDERS,
     **OLD_CALLS,
+    **REFERENCES,
 }

@@ -235,6 +235,9 @@ def test_what_has_no_factor(kernels: Kernels) -> None:
     dims = {"batch": 2, "n": 20, "columns": 20, "a_batch": 400, "a_row": 20, "a_column": 1, "end": 20}
     assert run(kernels, "solve_triangular", y=y, a=x, b=x, **dims) == SINGULAR
     assert run(kernels, "solve_triangular", y=y, a=x, b=x, unit=1, **dims) == OK
+    with np.errstate(all="ignore"):
+        assert run(kernels, "solve_triangular", y=y, a=x, b=np.ones_like(x), unit=2, **dims) == OK
+    assert (y[0] == 1).all() and (y[1, :19] == 1).all() and (y[1, 19] == np.inf).all()
     for wrong in ({"begin": -1}, {"begin": 21}, {"end": 21}):
         assert run(kernels, "solve_triangular", y=y, a=x, b=x, **(dims | wrong)) == BAD_ARGUMENT
     order, exchanges = np.empty((2, 20), np.int32), np.empty((2, 20), np.int32)

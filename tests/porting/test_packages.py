@@ -288,9 +288,10 @@ def test_lazy_layers_take_their_size_from_an_input_or_a_state() -> None:
 
 
 def test_names_of_other_modules_are_found() -> None:
+    from pyapp.distributions.normal import Normal
+
     import pyapp.cuda.amp
     import pyapp.nn.modules.utils
-    from pyapp.distributions.normal import Normal
     from pyapp.nn.modules.batchnorm import _BatchNorm
     from pyapp.nn.parameter import Parameter
     from pyapp.optim.swa_utils import AveragedModel

@@ -92,7 +92,7 @@ def _lower(x: Tensor) -> Tensor:
         corner = _lower(dense(rest[:, :size, :size]))
         y[:, start:end, start:end] = corner
         if end < n:
-            below = _solved(corner, dense(rest[:, size:, :size].mT), False, False)  # (B, size, n - end)
+            below = _solved(corner, dense(rest[:, size:, :size].mT), False, REFUSED)  # (B, size, n - end)
             y[:, end:, start:end] = below.mT
             rest = rest[:, size:, size:] - below.mT @ below
     return y
@@ -116,7 +116,10 @@ def _factored(x: Tensor, exchanged: bool = True) -> tuple[Tensor, Any, Any]:
     return y, exchanges, order
 
 
-def _solved(a: Tensor, b: Tensor, upper: bool, unit: bool, order: Tensor | None = None) -> Tensor:
+REFUSED, UNIT, DIVIDED = range(3)  # a 0 on the diagonal: KERNEL_SINGULAR, or read as 1 like all, or a divisor
+
+
+def _solved(a: Tensor, b: Tensor, upper: bool, diagonal: int, order: Tensor | None = None) -> Tensor:
     """x of a x = b for triangles of a (B, N, N), or (1, N, N) for all, with any strides; b (B, N, K), dense. A block of
     threads has a triangle and 32 columns of b; of more than MOST_ROWS rows it has SOLVED_ROWS at a time, and all
     blocks take their products from the rows that are left.
@@ -130,7 +133,7 @@ def _solved(a: Tensor, b: Tensor, upper: bool, unit: bool, order: Tensor | None 
         left = begin if upper else n - end
         _SOLVE.launch(
             batch * columns * (end - begin) * (end - begin + 2 * left) >> 11, y, a, b, order, CODES[b.dtype], batch, n,
-            columns, int(upper), int(unit), a.strides[0] if a.shape[0] > 1 else 0, *a.strides[1:], begin, end,
+            columns, int(upper), diagonal, a.strides[0] if a.shape[0] > 1 else 0, *a.strides[1:], begin, end,
         )  # fmt: skip
     return y
 
@@ -139,7 +142,7 @@ def _solved_by_lu(a: Tensor, b: Tensor) -> Tensor:
     """x of a x = b: a (B, N, N), or (1, N, N) for all; b (B, N, K), dense."""
     packed, _, order = _factored(a)
     order = dense(expand(order, (b.shape[0], b.shape[1])))
-    y = _solved(packed, _solved(packed, b, False, True, order), True, False)
+    y = _solved(packed, _solved(packed, b, False, UNIT, order), True, REFUSED)
     _settle(y)
     return y
 
@@ -192,10 +195,7 @@ def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Any:
     if not _taken(a, b, rows=SOLVED_ON_HOST):
         return NotImplemented
     matrices, sides, finish = _pair(a, b)
-    y = _solved(matrices, sides, upper, unit)
-    if not unit:
-        _settle(y)
-    return finish(y)
+    return finish(_solved(matrices, sides, upper, UNIT if unit else DIVIDED))
 
 
 def _diagonal(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -91,5 +91,5 @@ def native_group_norm(
     """(group_norm, mean, 1 / sqrt(variance + eps)) of x (N, C, ...) with HxW places, the latter two (N, group)."""
     if x.numel() != N * C * HxW or prod(x.shape[:2]) != N * C:
         raise ValueError(f"native_group_norm: {describe(x)} does not have {N} x {C} x {HxW} elements")
-    variance, mean = var_mean(reshape(x, (N, group, -1)), -1, correction=0)
+    variance, mean = var_mean(reshape(x, (N, group, C * HxW // group)), -1, correction=0)
     return group_norm(x, group, weight, bias, eps), mean, (variance + eps).rsqrt()

@@ -13,6 +13,7 @@ from ...engine.ops.activation import logsigmoid
 from ...engine.ops.cross_entropy_loss import cross_entropy_of_planes, weighted_cross_entropy
 from ...engine.ops.cross_entropy_loss import nll_loss as nll_of_rows
 from ...engine.ops.element_updates import element_function
+from ...engine.shape import broadcast_shapes
 from ...engine.user_errors import describe
 from .reduction import Loss, loss_layer, reduce, same_shape
 
@@ -259,17 +260,20 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
 
 @in_full_precision
 def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """log(1 + exp(-target * input)) for targets of 1 and -1."""
-    same_shape("soft_margin_loss", input, target)
+    """log(1 + exp(-target * input)) for targets of 1 and -1, which are broadcast to the input."""
+    if broadcast_shapes(input.shape, target.shape, op="soft_margin_loss") != input.shape:
+        same_shape("soft_margin_loss", input, target)
     return reduce("soft_margin_loss", -logsigmoid(target * input), reduction)
 
 
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """The mean over the classes (..., C) of binary_cross_entropy_with_logits, times `weight` (C,)."""
+    """The mean over the classes (..., C) of binary_cross_entropy_with_logits, times `weight` (C,); inputs and targets
+    are broadcast.
+    """
     name = "multilabel_soft_margin_loss"
-    same_shape(name, input, target)
+    broadcast_shapes(input.shape, target.shape, op=name)
     values = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     return reduce(name, (values if weight is None else values * weight).mean(-1), reduction)
 

@@ -10,6 +10,7 @@ from ...engine.autocast import in_full_precision
 from ...engine.dtype import Default
 from ...engine.op import op
 from ...engine.ops.element_updates import element_function
+from ...engine.shape import broadcast_shapes
 from ...engine.user_errors import describe
 from ..layers.distance import pairwise_distance
 from .reduction import loss_layer, reduce, same_shape
@@ -27,20 +28,26 @@ __top_level__ = ["cosine_embedding_loss", "hinge_embedding_loss", "margin_rankin
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1. Inputs (N, D) with (N,), or (D,) with ()."""
-    same_shape("cosine_embedding_loss", input1, input2)
-    if target.shape != input1.shape[:-1] or input1.ndim not in (1, 2):
-        raise ValueError(f"cosine_embedding_loss: targets {describe(target)} do not fit inputs {describe(input1)}")
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1. Inputs (N, D) with targets (N,), or (D,) with
+    (); all are broadcast.
+    """
+    name = "cosine_embedding_loss"
+    together = broadcast_shapes(input1.shape, input2.shape, op=name)
+    if target.ndim != input1.ndim - 1 or input1.ndim != input2.ndim or input1.ndim not in (1, 2):
+        raise ValueError(
+            f"{name}: targets {describe(target)} do not fit inputs {describe(input1)} and {describe(input2)}"
+        )
+    broadcast_shapes(together[:-1], target.shape, op=name)
     lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
     cosine = (input1 * input2).sum(-1) / lengths.sqrt()
     values = ops.where(target == 1, 1 - cosine, 0.0) + ops.where(target == -1, (cosine - margin).clamp(min=0), 0.0)
-    return reduce("cosine_embedding_loss", values, reduction)
+    return reduce(name, values, reduction)
 
 
 @in_full_precision
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
-    """input where the target is 1, max(0, margin - input) where it is -1."""
-    same_shape("hinge_embedding_loss", input, target)
+    """input where the target is 1, max(0, margin - input) where it is -1; both are broadcast."""
+    broadcast_shapes(input.shape, target.shape, op="hinge_embedding_loss")
     values = ops.where(target != 1, (margin - input).clamp(min=0), 0.0) + ops.where(target != -1, input, 0.0)
     return reduce("hinge_embedding_loss", values, reduction)
 
@@ -49,10 +56,13 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """max(0, -target * (input1 - input2) + margin): target 1 ranks the first input higher, -1 the second."""
-    same_shape("margin_ranking_loss", input1, input2)
-    if target.ndim != input1.ndim:  # (N,) beside (N, 1) would make (N, N)
-        raise ValueError(f"margin_ranking_loss: {describe(input1)} and targets {describe(target)} differ in dims")
+    """max(0, -target * (input1 - input2) + margin): target 1 ranks the first input higher, -1 the second. All have as
+    many dims, and are broadcast.
+    """
+    if not input1.ndim == input2.ndim == target.ndim:  # (N,) beside (N, 1) would make (N, N)
+        raise ValueError(
+            f"margin_ranking_loss: {describe(input1)}, {describe(input2)} and targets {describe(target)} differ in dims"
+        )
     short = target * (input2 - input1)
     short = short if short.dtype.is_floating_point else short.to(Default.dtype)
     return reduce("margin_ranking_loss", (short + margin if margin else short).clamp(min=0), reduction)
@@ -93,12 +103,13 @@ def multi_margin_loss(
 ) -> Tensor:
     """Multi-class hinge loss: the mean over the other classes of max(0, margin - input[target] + input)^p.
 
-    input (N, C) or (C,), integer targets (N,), or () or (1,). One number () is one class.
+    input (N, C) or (C,), integer targets (N,), or () or (1,). One number () is one class. Values without a
+    reduction have the targets' shape.
     """
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: p must be 1 or 2, got {p}")
     if input.ndim < 2 and target.shape == (1,):
-        target = target.reshape(())
+        input = input.reshape(1, -1)
     if input.shape[:-1] != target.shape or input.ndim > 2:
         raise ValueError(f"multi_margin_loss: targets {describe(target)} do not fit inputs {describe(input)}")
     input = input.reshape(1) if not input.ndim else input

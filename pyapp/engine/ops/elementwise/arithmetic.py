@@ -12,7 +12,7 @@ from ...dtype import DType
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import Op, op, read_crosswise
-from ...operands import as_tensor, common_dtype, is_half, unbroadcast
+from ...operands import as_tensor, common_dtype, is_half, tensor_of_number, unbroadcast
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..dtype_limits import finfo
@@ -136,14 +136,16 @@ def _scaled(operation: Op) -> Any:
             if alpha == 1 and alpha is not True:
                 return operation(a, b)
             if a.shape != b.shape or type(alpha) not in (int, float):
-                _check_boolean_alpha(operation, a, b, alpha)
+                _check_alpha(operation, a, b, alpha)
                 return operation(a, b * alpha)
             return _plus_scaled(a, b, alpha if operation is add else -alpha)
         if isinstance(alpha, float) and not common_dtype(a, b).has_gradient:
             raise TypeError(
                 f"{operation.name}: alpha {alpha} must be an integer, as {describe(a)} and {describe(b)} are"
             )
-        _check_boolean_alpha(operation, a, b, alpha)
+        _check_alpha(operation, a, b, alpha)
+        if type(alpha) is int and common_dtype(a, b) is _dtype.bool_:
+            alpha = alpha != 0
         if alpha == 1:
             return operation(a, b)
         if not _is_half(a) and not _is_half(b):
@@ -158,12 +160,17 @@ def _scaled(operation: Op) -> Any:
     return call
 
 
-def _check_boolean_alpha(operation: Op, a: Any, b: Any, alpha: Any) -> None:
-    """RuntimeError for an alpha True or False where the result is not boolean, as in torch."""
+def _check_alpha(operation: Op, a: Any, b: Any, alpha: Any) -> None:
+    """RuntimeError for an alpha True or False where the result is not boolean, and for a complex one where it is not
+    complex, as in torch."""
     if isinstance(alpha, bool) and common_dtype(a, b) is not _dtype.bool_:
         raise RuntimeError(
             f"{operation.name}: a boolean alpha is for boolean results, not for {describe(a)} and {describe(b)}; "
             f"give alpha={int(alpha)}"
+        )
+    if isinstance(alpha, complex) and not common_dtype(a, b).is_complex:
+        raise RuntimeError(
+            f"{operation.name}: a complex alpha is for complex results, not for {describe(a)} and {describe(b)}"
         )
 
 
@@ -207,8 +214,8 @@ def _in_float32(compute: Any, *given: Any) -> Tensor:
 
 
 def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
-    if not isinstance(a, Tensor) and not isinstance(b, Tensor):  # two numbers, which torch accepts too
-        a = tensor_of(np.asarray(a))
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        a = tensor_of_number(a)
     if rounding_mode == "floor":
         return floor_divide(a, b)
     if rounding_mode not in (None, "trunc"):
@@ -219,6 +226,8 @@ def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
     return quotient if rounding_mode is None else quotient.trunc().to(common_dtype(a, b))
 
 
+for _operation in (add, sub, mul, div, floor_divide):
+    _operation.of_numbers = True
 add.by_name, sub.by_name, div.by_name = _scaled(add), _scaled(sub), _rounded
 add.by_name_in_place, sub.by_name_in_place = _add_scaled_in_place, _sub_scaled_in_place
 pow.by_name = lambda x, exponent: pow(x, exponent)

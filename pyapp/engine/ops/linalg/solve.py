@@ -85,20 +85,30 @@ _BLOCK = 32  # rows that LAPACK solves at once
 
 @_solve_triangular.kernel("cpu")
 def _by_blocks(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Any:
-    """By substitution of blocks: NumPy has no function that knows of triangles."""
-    size = a.shape[-1]
-    if size <= _BLOCK or capturing() or a.dtype is not b.dtype or not a.dtype.has_gradient or a.dtype.itemsize < 4:
+    """By substitution of blocks: NumPy has no function that knows of triangles. Of rows, where the diagonal has a 0: it
+    divides like other numbers, as in torch.
+    """
+    if capturing() or a.dtype is not b.dtype or not a.dtype.has_gradient or a.dtype.itemsize < 4:
         return NotImplemented
+    size = a.shape[-1]
     matrix, rest = a.array(), b.array()
+    singular = not unit and not matrix.diagonal(0, -2, -1).all()
+    if size <= _BLOCK and not singular:
+        return NotImplemented
+    rows = 1 if singular else _BLOCK
     x = np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), rest.dtype)
-    starts = range(0, size, _BLOCK)
+    starts = range(0, size, rows)
     for first in reversed(starts) if upper else starts:
-        last = min(first + _BLOCK, size)
+        last = min(first + rows, size)
         known = slice(last, size) if upper else slice(0, first)
         block = (np.triu if upper else np.tril)(matrix[..., first:last, first:last])
         if unit:
             block[..., range(last - first), range(last - first)] = 1
-        right = rest[..., first:last, :] - matrix[..., first:last, known] @ x[..., known, :]
+        with np.errstate(all="ignore"):
+            right = rest[..., first:last, :] - matrix[..., first:last, known] @ x[..., known, :]
+            if singular:
+                x[..., first:last, :] = right / block
+                continue
         try:
             x[..., first:last, :] = np.linalg.solve(block, right)
         except np.linalg.LinAlgError:
@@ -108,7 +118,9 @@ def _by_blocks(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Any:
 
 @function(arguments="A B")
 def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
-    """x of a x = b (left) or x a = b, as torch.linalg.solve_triangular; only one triangle of a is read."""
+    """x of a x = b (left) or x a = b, as torch.linalg.solve_triangular; only one triangle of a is read. Where its
+    diagonal has a 0, infinities and NaN.
+    """
     _square("solve_triangular", a)
     side = -2 if left else -1
     if b.ndim < 2 or b.shape[side] != a.shape[-1]:

@@ -1,5 +1,0 @@
-"""torch.distributions.categorical's name."""
-
-from .discrete import Categorical
-
-__all__ = ["Categorical"]

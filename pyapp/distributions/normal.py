@@ -1,5 +1,0 @@
-"""torch.distributions.normal's name."""
-
-from .continuous import Normal
-
-__all__ = ["Normal"]

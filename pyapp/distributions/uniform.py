@@ -1,5 +1,0 @@
-"""torch.distributions.uniform's name."""
-
-from .continuous import Uniform
-
-__all__ = ["Uniform"]
