@@ -1,7 +1,7 @@
 """Functions of functions, by torch.func's names: gradients, Jacobians, vmap; and calling a module with other weights.
 
 They can be nested. vmap computes one example after the other and stacks the results. Where no gradient passes through,
-it calls the function for the first two only, and runs the kernels of the second call for the others. jacrev does the same
+it calls the function for the first two only, and runs the kernels of the second call for the others. jacrev does so
 with the rows of a Jacobian.
 """
 

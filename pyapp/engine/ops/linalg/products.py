@@ -297,10 +297,9 @@ def _turns() -> tuple[Tensor, Tensor]:
 
 
 def _d_cross(g: Tensor, _: Any, a: Tensor, b: Tensor, d: int) -> Any:
-    wanted = a.requires_grad, b.requires_grad
     return (
-        unbroadcast(_cross(b, g, d), a.shape) if wanted[0] else None,
-        unbroadcast(_cross(g, a, d), b.shape) if wanted[1] else None,
+        unbroadcast(_cross(b, g, d), a) if a.requires_grad else None,
+        unbroadcast(_cross(g, a, d), b) if b.requires_grad else None,
     )
 
 
@@ -320,7 +319,7 @@ def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     d = normalize_dim(dim, a.ndim, "cross")
     if a.ndim != b.ndim or not a.ndim or a.shape[d] != 3 or b.shape[d] != 3:
         raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
-    found: Tensor = _cross(a, b, d)
+    found: Tensor = (_cross.definition if a.dtype.is_complex or b.dtype.is_complex else _cross)(a, b, d)
     return found
 
 
