@@ -129,8 +129,9 @@ def _steps(largest: float, order: int) -> int:
 
 @primitive(vjp=_d_cylinder, name="_cylinder_bessel")
 def cylinder(x: Tensor, order: int) -> Tensor:
-    """J_order: by Bessel's integral (NIST DLMF 10.9.2), or where its last digits do not count by polynomials near it; for
-    large x by Hankel's expansion (10.17.3)."""
+    """J_order: by Bessel's integral (NIST DLMF 10.9.2), for large x by Hankel's expansion (10.17.3); in float32 by
+    polynomials near the integral.
+    """
     kind = kind_of(x)
     with np.errstate(all="ignore"):
         found = partial(_cylinder64, order=order, precise=kind is _dtype.float64)

@@ -303,8 +303,12 @@ def _d_cross(g: Tensor, _: Any, a: Tensor, b: Tensor, d: int) -> Any:
     )
 
 
-@op(vjp=_d_cross, name="_cross")
+@op(vjp=_d_cross)
 def _cross(a: Tensor, b: Tensor, d: int) -> Tensor:
+    return _cross_by_parts(a, b, d)
+
+
+def _cross_by_parts(a: Tensor, b: Tensor, d: int) -> Tensor:
     if a.device is cpu is b.device and max(a.numel(), b.numel()) <= _FEW:
         first, second = _turns()
         ahead, behind = a.index_select(d, first), a.index_select(d, second)
@@ -319,7 +323,7 @@ def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     d = normalize_dim(dim, a.ndim, "cross")
     if a.ndim != b.ndim or not a.ndim or a.shape[d] != 3 or b.shape[d] != 3:
         raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
-    found: Tensor = (_cross.definition if a.dtype.is_complex or b.dtype.is_complex else _cross)(a, b, d)
+    found: Tensor = (_cross_by_parts if a.dtype.is_complex or b.dtype.is_complex else _cross)(a, b, d)
     return found
 
 
