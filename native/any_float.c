@@ -210,7 +210,11 @@ KERNEL(normalize)
     r.centred = d[normalize_centred];
     r.type = kind_of(type);
     r.weight_type = kind_of(d[normalize_weight_type]);
-    worker_share(r.rows, 1, worker, workers, &row, &last);
+    const int columns = are_plain(&r, type) && are_columns(&r);
+    worker_share(r.rows, columns ? LANES : 1, worker, workers, &row, &last);
+    for (; columns && row < last; row += NORM_COLUMNS)
+        normalize_columns(y, statistics, x, weight, bias, &r, row,
+                          last - row < NORM_COLUMNS ? last - row : NORM_COLUMNS, (float)epsilon);
     for (; row < last; row++)
         if (are_plain(&r, type))
             normalize_row_f32(y, statistics, x, weight, bias, &r, row, (float)epsilon);
@@ -238,7 +242,11 @@ KERNEL(normalize_backward)
     r.centred = d[normalize_backward_centred];
     r.type = kind_of(type);
     r.weight_type = kind_of(d[normalize_backward_weight_type]);
-    worker_share(r.rows, 1, worker, workers, &row, &last);
+    const int columns = are_plain(&r, type) && are_columns(&r);
+    worker_share(r.rows, columns ? LANES : 1, worker, workers, &row, &last);
+    for (; columns && row < last; row += NORM_COLUMNS)
+        normalize_columns_backward(grad_x, NULL, NULL, x, statistics, weight, grad_y, &r, row,
+                                   last - row < NORM_COLUMNS ? last - row : NORM_COLUMNS);
     for (; row < last; row++)
         if (are_plain(&r, type))
             normalize_row_f32_backward(grad_x, x, statistics, weight, grad_y, &r, row);
@@ -267,6 +275,10 @@ KERNEL(normalize_weights_backward)
     if (is_empty(&r))
         r.rows = 0;
     worker_share(d[normalize_weights_backward_weights], 16, worker, workers, &first, &last);
+    if (type == TYPE_float32 && are_columns(&r) && !r.weight_element && r.rows == d[normalize_weights_backward_weights])
+        for (; first < last; first += NORM_COLUMNS)
+            normalize_columns_backward(NULL, grad_weight, grad_bias, x, statistics, NULL, grad_y, &r, first,
+                                       last - first < NORM_COLUMNS ? last - first : NORM_COLUMNS);
     while (first < last) {
         const int64_t width = type == TYPE_float64 ? DLANES : LANES, left = last - first;
         const int64_t n = !r.weight_element ? 1 : left < width ? left : width;

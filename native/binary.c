@@ -529,6 +529,13 @@ KERNEL(binary)
         n = last - at < PART ? last - at : PART;
         if (row >= ELEMENT_SHARE && row - at % row < n)
             n = row - at % row;
+        if (as_floats && type == TYPE_float32 && row > PART) { /* longer parts where both lie together */
+            int64_t run_a = last - at, run_b = last - at, step_a, step_b;
+            next_run(&a, at, &run_a, &step_a);
+            next_run(&b, at, &run_b, &step_b);
+            if (step_a == 1 && step_b == 1)
+                n = run_a < run_b ? run_a : run_b;
+        }
         if (as_floats)
             float_part(record->pointers[binary_y], opcode, type, &a, &b, at, n);
         else if (is_float)

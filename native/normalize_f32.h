@@ -97,3 +97,131 @@ static void normalize_row_f32_backward(float *grad_x, const float *x, const floa
         }
     }
 }
+
+/* ---- Rows that are columns of a matrix, as those of batch norm of (N, C): each element is a segment, and those of
+ * neighbouring rows lie together. NORM_WIDE vectors of rows at a time. */
+
+#if defined(__wasm__)
+enum { NORM_WIDE = 1 }; /* code is downloaded */
+#define NORM_PART COMPACT
+#else
+enum { NORM_WIDE = 4 };
+#define NORM_PART INLINE
+#endif
+enum { NORM_COLUMNS = NORM_WIDE * LANES, NORM_BLOCK = 128 }; /* elements that are added in float32 */
+
+INLINE int are_columns(const rows *r)
+{
+    return r->length == 1 && r->row_stride == 1 && r->weight_row == 1 && !r->weight_segment &&
+           r->weight_period >= r->rows;
+}
+
+/* Vector j of n rows, of which the last one may be a part. */
+NORM_PART vfloat column_part(const float *p, int64_t j, int64_t n)
+{
+    return n >= NORM_COLUMNS ? vload(p + j * LANES) : vload_up_to(p + j * LANES, n > j * LANES ? n - j * LANES : 0);
+}
+
+NORM_PART void put_column_part(float *p, int64_t j, vfloat x, int64_t n)
+{
+    if (n >= NORM_COLUMNS)
+        vstore(p + j * LANES, x);
+    else if (n > j * LANES)
+        vstore_up_to(p + j * LANES, x, n - j * LANES);
+}
+
+/* Of n <= NORM_COLUMNS rows, the sums of x - mean, or where there is g of g; and those of their products with the second
+ * x - mean. */
+COMPACT void column_sums(double *sums, double *products, const float *x, const float *g, const float *mean,
+                         const rows *r, int64_t n)
+{
+    for (int i = 0; i < NORM_COLUMNS; i++)
+        sums[i] = products[i] = 0;
+    for (int64_t begin = 0; begin < r->segments; begin += NORM_BLOCK) {
+        const int64_t end = begin + NORM_BLOCK < r->segments ? begin + NORM_BLOCK : r->segments;
+        vfloat sum[NORM_WIDE] = {0}, product[NORM_WIDE] = {0};
+        float part[2][NORM_COLUMNS];
+        for (int64_t s = begin; s < end; s++) {
+            const int64_t at = s * r->segment_stride;
+            UNROLL for (int j = 0; j < NORM_WIDE; j++)
+            {
+                const vfloat centred = column_part(x + at, j, n) - vload(mean + j * LANES);
+                const vfloat slope = g ? column_part(g + at, j, n) : centred;
+                sum[j] += slope;
+                product[j] = vfma(slope, centred, product[j]);
+            }
+        }
+        UNROLL for (int j = 0; j < NORM_WIDE; j++)
+        {
+            vstore(part[0] + j * LANES, sum[j]);
+            vstore(part[1] + j * LANES, product[j]);
+        }
+        for (int i = 0; i < NORM_COLUMNS; i++)
+            sums[i] += part[0][i], products[i] += part[1][i];
+    }
+}
+
+/* y = (x - mean) * factor + shift, or where there is g: g * factor + (x - mean) * turn + shift. */
+COMPACT void column_results(float *y, const float *x, const float *g, const float *mean, const float *factor,
+                            const float *turn, const float *shift, const rows *r, int64_t n)
+{
+    for (int64_t s = 0; s < r->segments; s++) {
+        const int64_t at = s * r->segment_stride;
+        UNROLL for (int j = 0; j < NORM_WIDE; j++)
+        {
+            const vfloat centred = column_part(x + at, j, n) - vload(mean + j * LANES),
+                         start = vload(shift + j * LANES);
+            const vfloat rest = g ? vfma(centred, vload(turn + j * LANES), start) : start;
+            put_column_part(y + at, j, vfma(g ? column_part(g + at, j, n) : centred, vload(factor + j * LANES), rest),
+                            n);
+        }
+    }
+}
+
+/* Rows first .. first + n - 1, n <= NORM_COLUMNS. */
+COMPACT void normalize_columns(float *y, float *statistics, const float *x, const float *weight, const float *bias,
+                               const rows *r, int64_t first, int64_t n, float epsilon)
+{
+    const double count = (double)r->segments;
+    double sums[NORM_COLUMNS], squares[NORM_COLUMNS];
+    float mean[NORM_COLUMNS] = {0}, factor[NORM_COLUMNS], shift[NORM_COLUMNS];
+    if (r->centred)
+        column_sums(sums, squares, x + first, NULL, mean, r, n);
+    for (int i = 0; i < NORM_COLUMNS && r->centred; i++)
+        mean[i] = (float)(sums[i] / count);
+    column_sums(sums, squares, x + first, NULL, mean, r, n);
+    for (int64_t i = 0; i < NORM_COLUMNS; i++) {
+        const float variance = (float)(squares[i] / count);
+        const moments m = {mean[i], variance, 1 / sqrt_scalar(variance + epsilon)};
+        factor[i] = i < n && weight ? weight[first + i] * m.inverse : m.inverse;
+        shift[i] = i < n && bias ? bias[first + i] : 0;
+        if (i < n && statistics)
+            memcpy(statistics + 3 * (first + i), &m, sizeof m);
+    }
+    column_results(y + first, x + first, NULL, mean, factor, NULL, shift, r, n);
+}
+
+/* The formulas are those of any_float.h. grad_x, or the weights' gradients. */
+COMPACT void normalize_columns_backward(float *grad_x, float *grad_weight, float *grad_bias, const float *x,
+                                        const float *statistics, const float *weight, const float *grad_y,
+                                        const rows *r, int64_t first, int64_t n)
+{
+    const double count = (double)r->segments;
+    double sums[NORM_COLUMNS], products[NORM_COLUMNS];
+    float mean[NORM_COLUMNS] = {0}, factor[NORM_COLUMNS], turn[NORM_COLUMNS], shift[NORM_COLUMNS];
+    for (int64_t i = 0; i < n; i++)
+        mean[i] = statistics[3 * (first + i)];
+    column_sums(sums, products, x + first, grad_y + first, mean, r, n);
+    for (int64_t i = 0; i < NORM_COLUMNS; i++) {
+        const float inverse = i < n ? statistics[3 * (first + i) + 2] : 0;
+        factor[i] = i < n && weight ? weight[first + i] * inverse : inverse;
+        turn[i] = (float)(-products[i] / count) * inverse * inverse * factor[i];
+        shift[i] = r->centred ? (float)(-sums[i] / count) * factor[i] : 0;
+        if (i < n && grad_weight)
+            grad_weight[first + i] = (float)products[i] * inverse;
+        if (i < n && grad_bias)
+            grad_bias[first + i] = (float)sums[i];
+    }
+    if (grad_x)
+        column_results(grad_x + first, x + first, grad_y + first, mean, factor, turn, shift, r, n);
+}

@@ -232,6 +232,97 @@ static void max_planes(const window *w, int64_t first, int64_t last, int64_t ele
 }
 
 #if !defined(__wasm__) /* where code must be short, max_planes does it */
+/* ---- The same for windows that follow one another in a row: their elements k are evenly apart, and no place has to be
+ * gathered. */
+
+enum { COLUMNS_KNOWN = 64 };
+
+/* Elements begin .. end - 1 of LANES, `stride` apart, from element `at` of x on, which has `total`; the others are any. */
+INLINE vfloat vload_line(const float *x, int64_t at, int64_t total, int64_t stride, int64_t begin, int64_t end)
+{
+    if (stride == 1 && at >= 0 && at + LANES <= total)
+        return vload(x + at);
+    if (stride == 2 && at >= 0 && at + 2 * LANES <= total)
+        return EVEN(vload(x + at), vload(x + at + LANES));
+    float part[LANES] = {0};
+    for (int64_t o = begin; o < end; o++)
+        part[o] = x[at + o * stride];
+    return vload(part);
+}
+
+/* Of up to LANES windows of a row, whose spans in the first two dims are s: the largest elements, and if `placed` where
+ * these are in the plane (-1: there is none). columns has element k of them. */
+INLINE vfloat largest_in_line(const window *w, const span *s, const column *columns, int64_t n, int64_t total,
+                              vint *places, const int placed)
+{
+    static const int32_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const geometry *g = w->geometry;
+    const vint lane = vload_int(numbers), steps = lane * vsplat_int((int32_t)g->stride[2]);
+    vfloat most = vsplat(-INFINITE);
+    vint found = vsplat_int(-1);
+    for (int64_t i = 0; i < s[0].count; i++)
+        for (int64_t j = 0; j < s[1].count; j++)
+            for (int64_t k = 0, row = row_of(w, s, i, j); k < g->kernel[2]; k++) {
+                const column c = columns[k];
+                if (c.begin >= c.end)
+                    continue;
+                const vfloat value = vload_line(w->x, w->plane + row + c.first, total, g->stride[2], c.begin, c.end);
+                vint more = (value > most) | (value != value);
+                if (placed)
+                    more |= found < 0;
+                if (c.begin > 0 || c.end < n)
+                    more &= (lane >= (int32_t)c.begin) & (lane < (int32_t)c.end);
+                most = vselect(more, value, most);
+                if (placed)
+                    found = ((vsplat_int((int32_t)(row + c.first)) + steps) & more) | (found & ~more);
+            }
+    *places = found;
+    return most;
+}
+
+static void max_lines(window *w, int64_t first, int64_t last, int64_t elements, int64_t outputs, int64_t total)
+{
+    const geometry *g = w->geometry;
+    const int64_t taps = g->kernel[2], known = taps <= COLUMNS_KNOWN ? COLUMNS_KNOWN / taps : 0; /* vectors of a row */
+    const int placed = w->indices || w->grad_x;
+    column columns[COLUMNS_KNOWN], own[COLUMNS_KNOWN];
+    for (int64_t v = 0; v < known && v * LANES < g->out[2]; v++)
+        for (int64_t k = 0; k < taps; k++)
+            columns[v * taps + k] =
+                column_of(g, v * LANES, k, g->out[2] - v * LANES < LANES ? g->out[2] - v * LANES : LANES);
+    for (int64_t plane = first; plane < last; plane++) {
+        w->plane = plane * elements;
+        int64_t to = plane * outputs;
+        for (int64_t line = 0; line < g->out[0] * g->out[1]; line++) {
+            const span s[2] = {span_of(g, 0, line / g->out[1]), span_of(g, 1, line % g->out[1])};
+            for (int64_t at = 0, n; at < g->out[2]; at += n, to += n) {
+                n = g->out[2] - at < LANES ? g->out[2] - at : LANES;
+                const column *these = columns + at / LANES * taps;
+                if (at / LANES >= known) {
+                    for (int64_t k = 0; k < taps; k++)
+                        own[k] = column_of(g, at, k, n);
+                    these = own;
+                }
+                vint found;
+                const vfloat most = placed ? largest_in_line(w, s, these, n, total, &found, 1)
+                                           : largest_in_line(w, s, these, n, total, &found, 0);
+                if (w->y)
+                    vstore_up_to((float *)w->y + to, most, n);
+                if (!placed)
+                    continue;
+                int32_t places[LANES];
+                vstore_int(places, found);
+                for (int64_t o = 0; o < n && w->indices; o++)
+                    w->indices[to + o] = places[o];
+                float *grad_x = (float *)w->grad_x + (w->grad_x ? w->plane : 0);
+                for (int64_t o = 0; o < n && w->grad_x; o++)
+                    if (places[o] >= 0)
+                        grad_x[places[o]] += ((const float *)w->grad_y)[to + o];
+            }
+        }
+    }
+}
+
 /* Whether windows are the most usual ones: 2 x 2 side by side, without padding; and fill whole vectors, rows of half a
  * vector two at a time. */
 static int are_pairs(const geometry *g)
@@ -335,8 +426,10 @@ static int pool(const int64_t *dims, window w, int means, int worker, int worker
         max_pairs(&w, first, last, elements, outputs);
         return KERNEL_OK;
     }
-    if (in_rows && !means && !w.indices && !w.grad_x)
-        row = max_row_float;
+    if (in_rows && !means && g.kernel[2] <= COLUMNS_KNOWN) {
+        max_lines(&w, first, last, elements, outputs, planes * elements);
+        return KERNEL_OK;
+    }
     if (type == TYPE_float64 && g.kernel[2])
         row = means ? mean_row_double : max_row_double;
     if (type == TYPE_int64)

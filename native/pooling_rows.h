@@ -51,7 +51,7 @@ INLINE void NAME(keep_places)(real *most, int64_t *places, const real *x, int64_
     }
 }
 
-static void NAME(max_row)(const window *w, const span *s, int64_t at, int64_t n)
+static __attribute__((unused)) void NAME(max_row)(const window *w, const span *s, int64_t at, int64_t n)
 {
     const geometry *g = w->geometry;
     const real *x = (const real *)w->x + w->plane;

@@ -301,8 +301,18 @@ static int unary_run(void *y, const view *x, int64_t opcode, int64_t count, doub
                        last - first, (float)p, (float)q);
         return KERNEL_OK;
     }
-    for (int64_t at = first; at < last; at += PART) {
-        const int64_t n = last - at < PART ? last - at : PART;
+    for (int64_t at = first, n; at < last; at += n) {
+        if (floats && type == TYPE_float32) { /* rows are read where they lie, and results go where they belong */
+            int64_t step, offset;
+            n = last - at;
+            offset = next_run(x, at, &n, &step);
+            if (step == 1 && n >= ELEMENT_SHARE) {
+                run_floats(float_functions[opcode], (float *)y + at, (const float *)(const void *)x->p + offset, n,
+                           (float)p, (float)q);
+                continue;
+            }
+        }
+        n = last - at < PART ? last - at : PART;
         if (type == TYPE_bool && (opcode == UNARY_bitwise_not || opcode == UNARY_logical_not)) {
             uint8_t part[PART];
             const uint8_t *from = read_bits(part, x, at, n, 1);

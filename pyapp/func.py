@@ -1,7 +1,8 @@
 """Functions of functions, by torch.func's names: gradients, Jacobians, vmap; and calling a module with other weights.
 
 They can be nested. vmap computes one example after the other and stacks the results. Where no gradient passes through,
-it calls the function for the first two only, and runs the kernels of the second call for the others.
+it calls the function for the first two only, and runs the kernels of the second call for the others. jacrev does so
+with the rows of a Jacobian.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from .engine import autograd
 from .engine.launch import capture_or_run, recorder
-from .engine.ops import stack, zeros, zeros_like
+from .engine.ops import empty, stack, zeros, zeros_like
 from .engine.ops.random import default_generator
+from .engine.replay_for_each import Copy, replay_for_each
 from .engine.tensor import Tensor
 from .engine.user_errors import describe
 from .nn.layers.channel_normalization import BatchNorm
@@ -99,14 +101,16 @@ def _call(func: Function, args: tuple[Any, ...], kwargs: Any, every: tuple[int, 
         return func(*changed, **kwargs)
 
 
-def _vjp(outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> list[Tensor]:
+def _vjp(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor], create_graph: bool = True
+) -> list[Tensor]:
     """Gradients of the outputs; zeros for inputs that are not used."""
     taken = [(y, v) for y, v in zip(outputs, cotangents, strict=True) if y._requires_grad]
     if not taken:
         return [zeros_like(x) for x in inputs]
     found = autograd.grad(
-        [y for y, _ in taken], inputs, [v for _, v in taken], retain_graph=True, create_graph=True,
-        materialize_grads=True,
+        [y for y, _ in taken], inputs, [v for _, v in taken], retain_graph=True,
+        create_graph=create_graph, materialize_grads=True,
     )  # fmt: skip
     return list(found)  # type: ignore[arg-type]
 
@@ -243,10 +247,7 @@ def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
                 raise RuntimeError(f"jacrev: takes real inputs and outputs, not {describe(y)}; use jvp or vjp")
 
         def rows(y: Tensor) -> Any:
-            found = [_vjp([y], inputs.tensors, [_unit(y, i)]) for i in range(y.numel())]
-            parts = [stack(list(part), 0) for part in zip(*found, strict=True)] if found else [
-                x.new_zeros((0, *x.shape)) for x in inputs.tensors
-            ]  # fmt: skip
+            parts = _rows_of_jacobian(y, inputs)
             shaped = [p.reshape((*y.shape, *x.shape)) for p, x in zip(parts, inputs.tensors, strict=True)]
             return _like(chosen, iter(shaped))
 
@@ -254,6 +255,42 @@ def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
         return (jacobian, inputs.finish(aux)) if has_aux else jacobian
 
     return wrapped
+
+
+def _rows_of_jacobian(y: Tensor, inputs: _Inputs) -> list[Tensor]:
+    """The gradients of each element of y, stacked: (elements, *shape) for each input."""
+    count, differentiated = y.numel(), leads_out(y, inputs._own)
+    if not count:
+        return [x.new_zeros((0, *x.shape)) for x in inputs.tensors]
+    if count >= _FROM and y._requires_grad and not differentiated and recorder() is None:
+        parts = _rows_by_kernels(y, inputs.tensors)
+        if parts is not None:
+            return parts
+    found = [_vjp([y], inputs.tensors, [_unit(y, i)], differentiated) for i in range(count)]
+    return [stack(list(part), 0) for part in zip(*found, strict=True)]
+
+
+def _rows_by_kernels(y: Tensor, tensors: list[Tensor]) -> list[Tensor] | None:
+    """The same by the kernels of the first row. None where they cannot be run for others."""
+    count = y.numel()
+    cotangent = zeros(y.shape, dtype=y.dtype, device=y.device)
+    cotangent.reshape(-1)[0] = 1
+    line = zeros(2 * count - 1, dtype=y.dtype, device=y.device)  # that of element i begins at count - 1 - i
+    line[count - 1] = 1
+    found, graph, recording = capture_or_run(
+        lambda: [x.contiguous() for x in _vjp([y], tensors, [cotangent], create_graph=False)]
+    )
+    if graph is None or recording.gradients:
+        return None
+    parts = [empty((count, *x.shape), dtype=x.dtype, device=x.device) for x in found]
+    given = [Copy(cotangent, line[count - 1 :], -y.dtype.itemsize)]
+    taken = [_rows_to(part, x, 0) for part, x in zip(parts, found, strict=True)]
+    return parts if replay_for_each(recording, given, taken, count) else None
+
+
+def _rows_to(rows: Tensor, x: Tensor, first: int) -> Copy:
+    """x becomes the rows of a dense tensor, from `first` on."""
+    return Copy(rows[first], x, rows.strides[0] * rows.dtype.itemsize)
 
 
 def _unit(like: Tensor, i: int) -> Tensor:
@@ -319,7 +356,10 @@ def vmap(
             if randomness == "same":
                 default_generator.set_state(state)
             if i == 1 and count >= _FROM and randomness == "error" and _may_be_recorded(pairs, versions, made[0]):
-                made += _of_the_others(lambda given: func(*_like(args, given), **kwargs), pairs, count)
+                others = _of_the_others(lambda given: func(*_like(args, given), **kwargs), pairs, count)
+                if others.rows is not None:
+                    return _arranged(made[0], [*map(_with_first, others.rows, tree_leaves(made[0]))], out_dims)
+                made += others.made
             if i < len(made):
                 continue
             leaves = iter([leaf if dim is None else leaf.select(dim, i) for leaf, dim in pairs])
@@ -347,15 +387,32 @@ def _may_be_recorded(pairs: list[tuple[Any, int | None]], versions: list[int], f
     return recorder() is None and all(isinstance(x, Tensor) and x.dense and not x._requires_grad for x in results)
 
 
-def _of_the_others(call: Function, pairs: list[tuple[Any, int | None]], count: int) -> list[Any]:
+class _Others(NamedTuple):
+    """Results for examples after the first: one after the other, or where there are `rows` stacked, (examples, ...) for
+    each leaf, without values for the first."""
+
+    made: list[Any]
+    rows: list[Tensor] | None = None
+
+
+def _of_the_others(call: Function, pairs: list[tuple[Any, int | None]], count: int) -> _Others:
     """What `call(leaves)` gives for the examples from the second on, by its kernels; for the second alone where it
     computes anything without them."""
-    held = [leaf if dim is None else leaf.detach().select(dim, 1).clone() for leaf, dim in pairs]
-    outputs, graph, recording = capture_or_run(lambda: call(iter(held)))
+    held = [leaf if dim is None else leaf.detach().select(dim, 1).clone().contiguous() for leaf, dim in pairs]
+    outputs, graph, recording = capture_or_run(lambda: tree_map(_dense, call(iter(held))))
     leaves = tree_leaves(outputs)
     if graph is None or recording.gradients or any(not isinstance(x, Tensor) or x._requires_grad for x in leaves):
-        return [outputs]
+        return _Others([outputs])
     moving = [(to, leaf.detach(), dim) for to, (leaf, dim) in zip(held, pairs, strict=True) if dim is not None]
+    if all(x.is_contiguous() for x in leaves):
+        rows = [empty((count, *x.shape), dtype=x.dtype, device=x.device) for x in leaves]
+        sources = [leaf.movedim(dim, 0).contiguous() for _, leaf, dim in moving]
+        given = [
+            Copy(to, source[1], source.strides[0] * source.dtype.itemsize)
+            for (to, *_), source in zip(moving, sources, strict=True)
+        ]
+        if replay_for_each(recording, given, [*map(_rows_to, rows, leaves, [1] * len(rows))], count - 1):
+            return _Others([], rows)
     found = [_like(outputs, iter([x.clone() for x in leaves]))]
     with autograd.no_grad():
         for i in range(2, count):
@@ -363,19 +420,34 @@ def _of_the_others(call: Function, pairs: list[tuple[Any, int | None]], count: i
                 to.copy_(leaf.select(dim, i))
             graph.replay()
             found.append(_like(outputs, iter([x.clone() for x in leaves])))
-    return found
+    return _Others(found)
+
+
+def _dense(x: Any) -> Any:
+    """A tensor row-major in memory; what is no tensor as it is."""
+    return x.contiguous() if isinstance(x, Tensor) and x.dense else x
+
+
+def _with_first(rows: Tensor, first: Tensor) -> Tensor:
+    rows[0].copy_(first)
+    return rows
 
 
 def _stacked(made: list[Any], out_dims: Any) -> Any:
     columns = list(zip(*map(tree_leaves, made), strict=True))
-    dims = [out_dims] * len(columns) if isinstance(out_dims, (int, type(None))) else tree_leaves(out_dims)
-    if len(dims) != len(columns):
-        raise ValueError(f"vmap: out_dims {out_dims!r} for {len(columns)} results")
     for column in columns:
         if not all(isinstance(x, Tensor) for x in column):
             raise ValueError(f"vmap: the function must give tensors, not {type(column[0]).__name__}")
-    found = [column[0] if dim is None else stack(list(column), dim) for column, dim in zip(columns, dims, strict=True)]
-    return _like(made[0], iter(found))
+    return _arranged(made[0], [stack(list(column), 0) for column in columns], out_dims)
+
+
+def _arranged(like: Any, rows: list[Tensor], out_dims: Any) -> Any:
+    """Results (examples, ...) with the examples along `out_dims`, in the containers of those of one example."""
+    dims = [out_dims] * len(rows) if isinstance(out_dims, (int, type(None))) else tree_leaves(out_dims)
+    if len(dims) != len(rows):
+        raise ValueError(f"vmap: out_dims {out_dims!r} for {len(rows)} results")
+    found = [x[0] if dim is None else x if dim == 0 else x.movedim(0, dim) for x, dim in zip(rows, dims, strict=True)]
+    return _like(like, iter(found))
 
 
 # -- modules as functions

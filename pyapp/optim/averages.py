@@ -115,8 +115,12 @@ def _of_many(average: Average) -> Callable[[list[Tensor], list[Tensor], Any], No
 
 
 def _update(average: Average, averages: list[Tensor], values: list[Tensor], count: Any) -> None:
+    moves = isinstance(average, partial) and average.func is _moved
     for mine, its in zip(averages, values, strict=True):
-        mine.copy_(average(mine, its, count))
+        if moves and mine.dtype.is_floating_point and mine.dtype is its.dtype:
+            mine.lerp_(its, 1 - average.args[0])  # type: ignore[attr-defined]  # in one pass
+        else:
+            mine.copy_(average(mine, its, count))
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Any:

@@ -131,12 +131,34 @@ def test_many_examples_are_computed_by_the_kernels_of_one() -> None:
     assert pyapp.allclose(found, 2 * (x.T * y).sum(0) * y, rtol=1e-4, atol=1e-5)
     nested = pyapp.vmap(lambda a: pyapp.vmap(lambda b: b * a.sum())(a))(x)
     assert pyapp.allclose(nested, x * x.sum(1, keepdim=True), rtol=1e-5, atol=1e-6)
+    turned, last = pyapp.vmap(lambda a: (a.reshape(2, 2).T, a[1:3]), out_dims=(1, None))(x)  # (2, 9, 2), (2,)
+    assert turned.tolist() == x.reshape(9, 2, 2).permute(2, 0, 1).tolist() and last.tolist() == x[0, 1:3].tolist()
+    with pytest.raises(IndexError):
+        pyapp.vmap(lambda i: x.index_select(0, i[None]))(pyapp.arange(20) - 5)
     # Each is called where values decide, where an example is written, and where a gradient passes through.
     assert pyapp.vmap(lambda a: a if a > 2 else -a)(pyapp.arange(7.0)).tolist() == [0, -1, -2, 3, 4, 5, 6]
     assert pyapp.vmap(lambda a: a.add_(1).clone())(z := pyapp.zeros(7)).tolist() == z.tolist() == [1] * 7
     w = pyapp.ones(4, requires_grad=True)
     pyapp.vmap(lambda a: (a * w).sum())(x).sum().backward()
     assert w.grad is not None and pyapp.allclose(w.grad, x.sum(0), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_a_jacobian_are_computed_by_the_kernels_of_one() -> None:
+    x, w = pyapp.randn(8), pyapp.randn(7, 8)
+    found = pyapp.func.jacrev(lambda a, b: {"y": (w @ a).tanh(), "z": b * 2}, (0, 1))(x, y := pyapp.randn(6))
+    slope = 1 - (w @ x).tanh() ** 2  # (7,)
+    assert pyapp.allclose(found["y"][0], slope[:, None] * w, rtol=1e-4, atol=1e-5)
+    assert found["z"][1].tolist() == (2 * pyapp.eye(6)).tolist()
+    assert found["y"][1].shape == (7, 6) and not found["y"][1].any() and not found["z"][0].any()
+    second = pyapp.func.hessian(lambda a: (a**3).sum())(x)
+    assert pyapp.allclose(second, pyapp.diag(6 * x), rtol=1e-4, atol=1e-5)
+    rows = pyapp.vmap(pyapp.func.jacrev(lambda a: a.sin() * a.sum()))(w)  # (7, 8, 8)
+    exact = pyapp.stack([pyapp.diag(v.cos() * v.sum()) + v.sin()[:, None] for v in w])
+    assert pyapp.allclose(rows, exact, rtol=1e-4, atol=1e-5)
+    w.requires_grad_()  # a gradient passes through
+    pyapp.func.jacrev(lambda a: w @ a)(x).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [[1] * 8] * 7
+    assert y.grad is None
 
 
 def test_mistakes_are_named() -> None:

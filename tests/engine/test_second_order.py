@@ -35,6 +35,7 @@ OPS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "stft": (lambda x: pyapp.stft(x, 4, 2, return_complex=False) ** 2, [f64(8)]),
     "qr": (lambda x: pyapp.linalg.qr(x)[1] ** 2, [f64(3, 2)]),
     "eigvalsh": (lambda x: pyapp.linalg.eigvalsh(x + x.mT) ** 2, [f64(3, 3)]),
+    "cross": (lambda a, b: pyapp.linalg.cross(a, b), [f64(2, 3), f64(1, 3)]),
     "inverse": (lambda x: (x + 2 * pyapp.eye(3, dtype="float64")).inverse(), [f64(3, 3)]),
     "softmax": (lambda x: x.softmax(-1), [f64(2, 4)]),
     "loss_of_logits": (

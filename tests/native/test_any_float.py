@@ -124,6 +124,7 @@ class Rows:
 WAYS = [
     Rows("layer", (3, 1)), Rows("layer", (5, 33)), Rows("rms", (4, 70)), Rows("layer", (2, 700)),
     Rows("group", (2, 6, 5, 3), 2), Rows("group", (3, 8, 40), 8), Rows("batch", (4, 5, 7)), Rows("batch", (2, 3, 50)),
+    Rows("batch", (130, 71, 1)),
 ]  # fmt: skip
 
 

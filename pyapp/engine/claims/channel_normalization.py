@@ -28,6 +28,8 @@ def _channel_rows(x: Tensor, groups: int, plain: bool) -> tuple[int, ...] | None
         return None
     short = length < _SHORTEST
     if not groups:
+        if length == 1 and x.dtype is _F32 and x.device.type != "cuda":  # whose kernel wants neighbours in a row
+            return channels, samples, 1, 1, channels, channels, 1, 0, 0
         return None if short else (channels, samples, length, length, channels * length, channels, 1, 0, 0)
     each = channels // groups
     if short and plain:  # the channels of a group are one segment

@@ -1644,6 +1644,7 @@ OP_MODULES: dict[str, str] = {
     "_convolution_channels_last": "channels_last",
     "_convolution_transpose": "conv",
     "_count_nonzero": "norms",
+    "_cross": "linalg.products",
     "_cross_attention": "full_attention",
     "_cross_entropy": "cross_entropy_loss",
     "_cross_entropy_planes": "cross_entropy_loss",

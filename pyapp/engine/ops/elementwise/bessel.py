@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from math import pi
 from typing import Any
 
@@ -129,25 +129,68 @@ def _steps(largest: float, order: int) -> int:
 
 @primitive(vjp=_d_cylinder, name="_cylinder_bessel")
 def cylinder(x: Tensor, order: int) -> Tensor:
-    """J_order: by Bessel's integral (NIST DLMF 10.9.2), for large x by Hankel's expansion (10.17.3)."""
+    """J_order: by Bessel's integral (NIST DLMF 10.9.2), for large x by Hankel's expansion (10.17.3); in float32 by
+    polynomials near the integral.
+    """
     kind = kind_of(x)
     with np.errstate(all="ignore"):
-        return tensor_of(in_blocks(partial(_cylinder64, order=order), array_of(x, kind)), kind)
+        found = partial(_cylinder64, order=order, precise=kind is _dtype.float64)
+        return tensor_of(in_blocks(found, array_of(x, kind)), kind)
 
 
-def _cylinder64(given: Any, order: int) -> Any:
+def _cylinder64(given: Any, order: int, precise: bool = True) -> Any:
     size = np.abs(given)
     near = np.nan_to_num(np.minimum(size, LARGE))
-    steps = _steps(float(near.max(initial=0.0)), order)
-    total = 0.5 * (1.0 + (-1.0) ** order) + np.zeros_like(near)
-    for k in range(1, steps):
-        angle = pi * k / steps
-        total += np.cos(order * angle - near * np.sin(angle))
-    found = np.where(size < 1, _small_cylinder(np.minimum(size, 1.0), order), total / steps)
+    found = _integral(near, order) if precise else _polynomial(near, order)
+    small = size < 1
+    if small.any():
+        found = np.asarray(found)
+        found[small] = _small_cylinder(size[small], order)
     if (size > LARGE).any():
         found = np.where(size > LARGE, hankel_wave(size, order), found)
     found = np.where(np.isinf(size), 0.0, np.where(np.isnan(size), np.nan, found))
     return np.where(given < 0, -found, found) if order % 2 else found
+
+
+_LIMITS = (4.0, 8.0, 16.0, LARGE)
+
+
+@cache
+def _coefficients(order: int, limit: float) -> Any:
+    """Of J_order(x), or J_order(x) / x of odd orders, in the Chebyshev polynomials of 2 (x / limit)^2 - 1. For order 0
+    they are squares of J_k(limit / 2) (NIST DLMF 10.23.2), which are below 1e-17 from this k on."""
+    count = int(limit / 2) + 24 + order
+    turns = (np.arange(count) + 0.5) * pi / count
+    x = limit * np.cos(turns / 2)  # where the polynomials are compared: limit * sqrt((1 + cos turns) / 2)
+    values = _integral(x, order) / (x if order % 2 else 1.0)
+    found = 2 / count * np.cos(np.outer(np.arange(count), turns)) @ values
+    found[0] /= 2
+    return found
+
+
+def _polynomial(x: Any, order: int) -> Any:
+    """J_order of numbers from 0 to LARGE, within 3e-14, by Clenshaw's recurrence."""
+    limit = next(limit for limit in _LIMITS if x.max(initial=0.0) <= limit)
+    double = 4 * (x / limit) ** 2 - 2
+    last, before, spare = np.zeros_like(x), np.zeros_like(x), np.empty_like(x)
+    coefficients = _coefficients(order, limit)
+    for c in coefficients[:0:-1]:
+        np.multiply(double, last, out=spare)
+        spare -= before
+        spare += c
+        last, before, spare = spare, last, before
+    found = 0.5 * double * last - before + coefficients[0]
+    return found * x if order % 2 else found
+
+
+def _integral(x: Any, order: int) -> Any:
+    """J_order by Bessel's integral (NIST DLMF 10.9.2)."""
+    steps = _steps(float(x.max(initial=0.0)), order)
+    total = 0.5 * (1.0 + (-1.0) ** order) + np.zeros_like(x)
+    for k in range(1, steps):
+        angle = pi * k / steps
+        total += np.cos(order * angle - x * np.sin(angle))
+    return total / steps
 
 
 def hankel_wave(x: Any, order: int, second: bool = False) -> Any:

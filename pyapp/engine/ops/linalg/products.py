@@ -15,7 +15,7 @@ from ...lazy import np
 from ...native import IN_BROWSER
 from ...numpy_arrays import array_of, int64_tensor, tensor_of
 from ...op import op, parts_of, primitive, read_crosswise
-from ...operands import common_dtype, same_device
+from ...operands import common_dtype, same_device, unbroadcast
 from ...quant import dequantize
 from ...shape import broadcast_shapes, normalize_dim
 from ...tensor import Tensor
@@ -296,11 +296,19 @@ def _turns() -> tuple[Tensor, Tensor]:
     return int64_tensor(np.array([1, 2, 0])), int64_tensor(np.array([2, 0, 1]))
 
 
-def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
-    """The vector product along a dim of three; broadcast."""
-    d = normalize_dim(dim, a.ndim, "cross")
-    if a.ndim != b.ndim or not a.ndim or a.shape[d] != 3 or b.shape[d] != 3:
-        raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
+def _d_cross(g: Tensor, _: Any, a: Tensor, b: Tensor, d: int) -> Any:
+    return (
+        unbroadcast(_cross(b, g, d), a) if a.requires_grad else None,
+        unbroadcast(_cross(g, a, d), b) if b.requires_grad else None,
+    )
+
+
+@op(vjp=_d_cross)
+def _cross(a: Tensor, b: Tensor, d: int) -> Tensor:
+    return _cross_by_parts(a, b, d)
+
+
+def _cross_by_parts(a: Tensor, b: Tensor, d: int) -> Tensor:
     if a.device is cpu is b.device and max(a.numel(), b.numel()) <= _FEW:
         first, second = _turns()
         ahead, behind = a.index_select(d, first), a.index_select(d, second)
@@ -308,6 +316,15 @@ def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     a, b = (x.movedim(d, 0).contiguous() for x in (a, b))  # (3, ...): three long rows
     turned = a * b.roll(-1, 0) - b * a.roll(-1, 0)  # begins with the last component
     return turned.roll(-1, 0).movedim(0, d).contiguous()
+
+
+def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
+    """The vector product along a dim of three; broadcast."""
+    d = normalize_dim(dim, a.ndim, "cross")
+    if a.ndim != b.ndim or not a.ndim or a.shape[d] != 3 or b.shape[d] != 3:
+        raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
+    found: Tensor = (_cross_by_parts if a.dtype.is_complex or b.dtype.is_complex else _cross)(a, b, d)
+    return found
 
 
 @function(method=True)
