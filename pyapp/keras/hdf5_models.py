@@ -12,7 +12,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def save_hdf5_model(model: Any, filepath: str | Path) -> None:
         file.attrs["keras_version"] = _KERAS_VERSION
         file.attrs["backend"] = "pyapp"
         name = description["registered_name"] or description["class_name"]
-        _write_text(file, "model_config", {"class_name": name, "config": description["config"]})
+        _write_text(file, "model_config", {"class_name": name, "config": _unbuilt(description["config"])})
         write_weights_by_layer(model, file.create_group("model_weights"), _KERAS_VERSION)
         if compiled is not None:
             optimizer = compiled.pop("optimizer")
@@ -57,6 +57,13 @@ def save_hdf5_model(model: Any, filepath: str | Path) -> None:
             _write_state(file, model.optimizer)
     with open_sink(os.fspath(filepath)) as sink:
         sink.write(target.getvalue())
+
+
+def _unbuilt(value: Any) -> Any:
+    """A configuration without the shapes that layers were built for, which such files do not have."""
+    if isinstance(value, Mapping):
+        return {key: _unbuilt(inner) for key, inner in value.items() if key != "build_config"}
+    return [_unbuilt(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _write_text(file: Any, name: str, value: Any) -> None:

@@ -13,7 +13,7 @@ import inspect
 import marshal
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import Tensor, as_dtype
@@ -38,7 +38,7 @@ from . import (
 )
 from .call_arguments import arguments_of
 from .core import Layer
-from .lookup import CLASSES, Configured, as_json, described, registered_name
+from .lookup import CLASSES, Configured, as_json, described, function_as_json
 from .other_layers import InputLayer
 from .structures import flatten, map_structure
 from .symbolic_tensors import Call, KerasTensor, infer, record
@@ -110,18 +110,14 @@ def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
     config = Layer.get_config(layer) if inherits_config else layer.get_config()
     lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
     kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
-    made = described(kind, _written(_without_trainable(kept)))
-    if kind.get_build_config is not Layer.get_build_config:
-        made["build_config"] = layer.get_build_config()
+    made = described(kind, _written(kept))
+    built = layer.get_build_config()
+    if built is not None:
+        made["build_config"] = built
     inputs = getattr(layer, "_first_inputs", None)
     if inputs is not None:
         made["build_config"] = {"input_shape": _shapes(inputs), "inputs": inputs}
     return made
-
-
-def _without_trainable(config: dict[str, Any]) -> dict[str, Any]:
-    """A layer's configuration, without `trainable` where it is True: some layers of Keras have no such argument."""
-    return {key: value for key, value in config.items() if key != "trainable" or value is not True}
 
 
 def _shapes(inputs: Any) -> Any:
@@ -133,12 +129,8 @@ def _shapes(inputs: Any) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """The values of `get_config` in a file: layers among them without `trainable`, and lists for tuples."""
+    """The values of `get_config` in a file: lists for tuples."""
     if isinstance(value, Mapping):
-        if value.keys() >= {"module", "class_name", "config"}:
-            config = value["config"]
-            is_layer = value["module"] == "keras.layers" and isinstance(config, Mapping)
-            return {**value, "config": _written(_without_trainable(config) if is_layer else config)}
         return {str(name): _written(inner) for name, inner in value.items()}
     if isinstance(value, Layer):  # a get_config of one's own may leave it as it is
         return describe(value, first=False)
@@ -283,18 +275,13 @@ def compile_config(model: Any) -> dict[str, Any]:
             return value
         if hasattr(value, "get_config"):
             return described(type(value), _written(as_json(value.get_config())))
-        name = getattr(value, "__name__", "<lambda>")
-        if name == "<lambda>":
-            raise TypeError("a lambda cannot be written to a file: give the loss or metric a name")
-        if value.__module__.startswith("pyapp."):
-            return name
-        return {
-            "module": "builtins", "class_name": "function", "config": registered_name(value),
-            "registered_name": "function",
-        }  # fmt: skip
+        return as_json(value) if value.__module__.startswith("pyapp.") else function_as_json(value)
 
     settings = {key: written(value) for key, value in given.items() if key != "optimizer"}
-    return {**settings, "optimizer": written(model.optimizer), "run_eagerly": bool(model.run_eagerly)}
+    return {
+        "optimizer": written(model.optimizer), **settings, "run_eagerly": bool(model.run_eagerly),
+        "steps_per_execution": model.steps_per_execution, "jit_compile": model.jit_compile,
+    }  # fmt: skip
 
 
 # -- JSON to objects
@@ -506,10 +493,7 @@ class Reading:
             made = kind.from_config(values) if hasattr(kind, "from_config") else kind(**values)
         else:
             settings = {key: _tuples(self.object(value, key)) for key, value in config.items()}
-            if (
-                issubclass(kind, InputLayer)
-                and math.prod(n or 1 for n in settings.get("batch_shape") or ()) > _MOST_INPUT
-            ):
+            if issubclass(kind, InputLayer) and _elements(settings.get("batch_shape") or ()) > _MOST_INPUT:
                 raise self.problem(f"an input has the shape {settings['batch_shape']}")
             made = kind(**self._accepted(kind, settings))
             size = settings.get("vocabulary_size")
@@ -554,10 +538,12 @@ class Reading:
     def _build(self, layer: Any, given: Mapping[str, Any]) -> None:
         """Makes the weights of a subclass, for the shapes that the file says, or of a layer that does it by itself."""
         known = given.get("build_config")
-        own = isinstance(layer, Layer) and type(layer).build_from_config is not Layer.build_from_config
-        if own and not layer.built and isinstance(known, Mapping):
+        if not isinstance(layer, Layer) or layer.built or not isinstance(known, Mapping):
+            return
+        if not isinstance(layer, CLASSES["Model"]):
+            if max(map(_elements, _shapes_in(known)), default=0) > _MOST_INPUT:
+                raise self.problem(f"{layer.name!r:.60} is built for inputs of the shapes {known!s:.80}")
             layer.build_from_config(dict(known))
-        if not isinstance(layer, CLASSES["Model"]) or layer.built or not isinstance(known, Mapping):
             return
         if "inputs" in known:  # written here, with the dtypes
             layer._first_inputs = known["inputs"]
@@ -660,6 +646,8 @@ class Reading:
                 if given.get(key) is not None
             }
             model.compile(**settings)
+            if model.built:
+                model.optimizer.build(model.trainable_weights)
         except FileFormatError:
             raise
         except _UNFIT as error:
@@ -721,6 +709,23 @@ def _public(part: Any, name: str) -> Any:
 def _by_end(name: str) -> Any:
     """What is registered as "package>name"."""
     return next((found for key, found in CLASSES.items() if ">" in key and key.rsplit(">", 1)[-1] == name), None)
+
+
+def _shapes_in(value: Any) -> Iterator[Any]:
+    """The shapes, lists of numbers and None, that a value of a configuration has inside."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        if all(n is None or isinstance(n, int) for n in value):
+            yield value
+            return
+        for inner in value:
+            yield from _shapes_in(inner)
+
+
+def _elements(shape: Any) -> int:
+    """The elements of one example; sizes that are not known count once."""
+    return math.prod(n or 1 for n in shape)
 
 
 def _tuples(value: Any) -> Any:

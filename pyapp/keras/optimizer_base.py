@@ -36,7 +36,7 @@ class Setting(float):
 
     def __reduce__(self) -> Any:
         """A copy is a number."""
-        return int, (int(self),)
+        return float, (float(self),)
 
     def assign(self, value: Any) -> None:
         """Sets the optimiser's learning rate."""
@@ -60,6 +60,10 @@ class Count(int):
         found = super().__new__(cls, value)
         found._optimizer = optimizer
         return found
+
+    def __reduce__(self) -> Any:
+        """A copy is a number."""
+        return int, (int(self),)
 
     def assign(self, value: Any) -> None:
         """Sets the number of steps."""
@@ -95,7 +99,8 @@ class _NumberVariable(Variable):
         return self.assign(self.item() - ops.as_tensor(value).item())
 
 
-def _number(value: float, dtype: Any, path: str, write: Callable[[Any], None]) -> Variable:
+def number_variable(value: float, dtype: Any, path: str, write: Callable[[Any], None]) -> Variable:
+    """A number as a variable of this path; `write` gets what is assigned to it."""
     found: Any = ops.full((), value, dtype=dtype)
     found.__class__ = _NumberVariable
     found._path, found._write = path, write
@@ -215,10 +220,13 @@ class Optimizer(Configured):
     def variables(self) -> list[Tensor]:
         """The number of gradients so far, the learning rate, unless a schedule gives it, and the states of all weights,
         in Keras' order and by its names. What is assigned to them is set in the optimiser."""
-        found = [_number(self.batches, "int32", f"{self.name}/iteration", lambda n: setattr(self, "batches", int(n)))]
+
+        def number(value: float, dtype: str, name: str, attribute: str) -> Variable:
+            return number_variable(value, dtype, f"{self.name}/{name}", lambda new: setattr(self, attribute, new))
+
+        found = [number(self.batches, "int32", "iteration", "batches")]
         if self.schedule is None:
-            rate = lambda value: setattr(self, "learning_rate", value)  # noqa: E731
-            found.append(_number(self._rate, floatx(), f"{self.name}/learning_rate", rate))
+            found.append(number(self._rate, floatx(), "learning_rate", "learning_rate"))
         return [*found, *self.ordered_states()]
 
     def set_weights(self, weights: Iterable[Any]) -> None:

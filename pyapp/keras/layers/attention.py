@@ -51,6 +51,7 @@ class _HeadsAttention(Layer):
     `gate_dense`) have the weights: kernels (F, heads, size), the output's (heads, size, F)."""
 
     supports_masking = True
+    unwritten = ("flash_attention",)
 
     def __init__(
         self, num_heads: int, key_value_heads: int, key_dim: int, value_dim: int, dropout: float, use_bias: bool,
@@ -288,6 +289,9 @@ class MultiHeadAttention(_HeadsAttention):
         )  # fmt: skip
         self.num_heads, self.key_dim, self.value_dim = num_heads, key_dim, value_dim or key_dim
         self.attention_axes = (attention_axes,) if isinstance(attention_axes, int) else attention_axes
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "value_dim": self.value_dim, "output_shape": self.output_sizes}
 
     def call(
         self, query: Tensor, value: Tensor, key: Tensor | None = None, query_mask: Tensor | None = None,

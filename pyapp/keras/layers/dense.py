@@ -296,10 +296,10 @@ class Embedding(QuantizedLayer):
     def __init__(
         self, input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform",
         embeddings_regularizer: Any = None, embeddings_constraint: Any = None, mask_zero: bool = False,
-        weights: Any = None, **settings: Any,
+        weights: Any = None, *, activity_regularizer: Any = None, **settings: Any,
     ) -> None:  # fmt: skip
         settings.pop("input_length", None)
-        super().__init__(**settings)
+        super().__init__(activity_regularizer=activity_regularizer, **settings)
         self.autocast = False  # ids stay exact
         self._first_rows = weights  # a matrix, or a list with it, that the weights begin with
         self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
@@ -374,11 +374,12 @@ class ReversibleEmbedding(Embedding):
     def __init__(
         self, input_dim: int, output_dim: int, tie_weights: bool = True, embeddings_initializer: Any = "uniform",
         embeddings_regularizer: Any = None, embeddings_constraint: Any = None, mask_zero: bool = False,
-        reverse_dtype: Any = None, logit_soft_cap: float | None = None, **settings: Any,
+        reverse_dtype: Any = None, logit_soft_cap: float | None = None, *, activity_regularizer: Any = None,
+        **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(
             input_dim, output_dim, embeddings_initializer, embeddings_regularizer, embeddings_constraint, mask_zero,
-            **settings,
+            activity_regularizer=activity_regularizer, **settings,
         )  # fmt: skip
         self.tie_weights, self.reverse_dtype, self.logit_soft_cap = tie_weights, reverse_dtype, logit_soft_cap
 

@@ -179,12 +179,13 @@ class Dot(Layer):
 
     def __init__(self, axes: Any, normalize: bool = False, **settings: Any) -> None:
         super().__init__(**settings)
-        self.axes = (axes, axes) if isinstance(axes, int) else tuple(axes)
+        self.axes = axes if isinstance(axes, int) else tuple(axes)
         self.normalize = normalize
 
     def call(self, inputs: Any) -> Tensor:
         x, y = inputs
-        first, second = (dim_of(axis, t.ndim) for axis, t in zip(self.axes, (x, y), strict=True))
+        axes = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes
+        first, second = (dim_of(axis, t.ndim) for axis, t in zip(axes, (x, y), strict=True))
         if self.normalize:
             x = x / (x * x).sum(first, keepdim=True).clamp(min=1e-12).sqrt()
             y = y / (y * y).sum(second, keepdim=True).clamp(min=1e-12).sqrt()

@@ -386,6 +386,7 @@ class RNN(Layer):
     """
 
     supports_masking = True
+    resolved = ("zero_output_for_mask",)
 
     def __init__(
         self, cell: Any, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
@@ -660,7 +661,8 @@ class Bidirectional(Layer):
             self.set_weights(self.initial_weights)
 
     def settings(self) -> dict[str, Any]:
-        return {key: value for key, value in super().settings().items() if key != "weights"}
+        found = {**super().settings(), "backward_layer": as_json(self.backward_layer)}
+        return {key: value for key, value in found.items() if key != "weights"}
 
     def call(
         self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
