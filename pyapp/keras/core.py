@@ -124,6 +124,11 @@ class Layer(Configured, LayerWeights):
                 f"Unrecognized keyword arguments passed to {type(self).__name__}: {type(self).__name__} has no "
                 f"argument {', '.join(map(repr, sorted(unknown)))}"
             )
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ValueError(
+                f"{type(self).__name__}: argument `name` must be a string and cannot contain "
+                f"character `/`, got {name!r}"
+            )
         self.name = name or unique_name(type(self).__name__)
         self.built = False
         self._remat = STATE.remat
@@ -537,8 +542,8 @@ class Layer(Configured, LayerWeights):
         several = shape_arguments(type(self).build)
         layer, symbols = STATE.symbolic
         if len(several) > 1 and (args or kwargs):
-            shown = tuple(symbols) if layer is self and symbols else args
-            self._build_for_several(shapes_for(self, several, shown, kwargs or {}))
+            given = tuple(symbols) if layer is self and symbols else args
+            self._build_for_several(shapes_for(self, several, given, kwargs or {}))
             return
         for leaf in flatten(inputs):
             if not hasattr(leaf, "shape") and (leaf is not None or leaf is inputs):

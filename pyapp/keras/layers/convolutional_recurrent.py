@@ -10,7 +10,8 @@ from ..arguments import layer_is_channels_first, one_of
 from ..nn_functions import conv
 from .channels import DataFormatLayer
 from .convolution import sizes
-from .recurrent import RNN, LSTMCell, of_the_cell
+from .recurrent import RNN, of_the_cell
+from .recurrent_cells import LSTMCell
 from .weight_rules import add_weight
 
 __all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]

@@ -156,6 +156,8 @@ class Concatenate(Layer):
         self.axis = axis
 
     def call(self, inputs: Any) -> Tensor:
+        if not isinstance(inputs, (list, tuple)) or not inputs:
+            raise ValueError(f"layer {self.name} (Concatenate) should be called on a list of at least 1 input")
         return ops.cat(list(inputs), self.axis)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
