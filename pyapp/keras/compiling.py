@@ -188,7 +188,12 @@ class CompiledMetrics:
             return [None] * len(names)
         if isinstance(given, Mapping) or (len(names) > 1 and any(isinstance(part, (list, tuple)) for part in given)):
             return by_output(given, names, "metrics")
-        if len(names) > 1 and isinstance(given, (list, tuple)) and len(given) == len(names):
+        if len(names) > 1 and isinstance(given, (list, tuple)) and len(given) > 1:
+            if len(given) != len(names):
+                raise ValueError(
+                    f"compile: metrics is a list of {len(given)}, the model has {len(names)} outputs "
+                    f"({', '.join(names)}): give one entry for each output, or a dict"
+                )
             return list(given)
         return [given] * len(names)
 

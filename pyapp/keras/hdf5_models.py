@@ -20,10 +20,11 @@ from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
 from ..formats.sink import open_sink
 from .call_state import memory_limit
+from .config_reading import Reading
+from .config_writing import describe_saved
 from .core import Layer
 from .hdf5_by_layer import names_of, read_weights_by_layer, write_weights_by_layer
 from .hdf5_weights import WeightsFile, hdf5, optimizer_values, read_optimizer_values
-from .keras_configs import Reading, describe_saved
 from .legacy_configs import as_keras_3, compiled_with
 from .optimizers import LossScaleOptimizer, MultiOptimizer
 

@@ -122,6 +122,12 @@ def serialize(instance: Any) -> Any:
     return as_json(instance)
 
 
+def serialize_whole(instance: Any) -> Any:
+    """As `serialize`; functions of losses and metrics are objects of their own too."""
+    found = as_json(instance)
+    return function_as_json(instance) if callable(instance) and isinstance(found, str) else found
+
+
 class Lookup:
     """Finds objects of one kind among the names of a module: instances of subclasses of `base`, made without
     arguments, and functions."""
@@ -182,4 +188,6 @@ class Lookup:
             return identifier()
         if callable(identifier) or isinstance(identifier, self.base):
             return identifier
-        raise TypeError(f"takes a {self.kind}: a name, an object or None, not {identifier!r:.60}")
+        raise TypeError(
+            f"Could not interpret {self.kind} identifier: takes a name, an object or None, not {identifier!r:.60}"
+        )

@@ -12,8 +12,9 @@ from ..engine import Tensor, as_dtype
 from ..train.floats import floatx
 from . import quantizers, saving, summaries
 from .call_graph import CallGraph
+from .config_reading import Reading
+from .config_writing import functional_config
 from .core import Layer
-from .keras_configs import Reading, functional_config
 from .structures import flatten, map_shapes, map_structure
 from .symbolic_tensors import KerasTensor
 from .trainer import Trainer

@@ -10,8 +10,9 @@ from ..train.names import unique_name
 from . import saving
 from .call_graph import as_batch_of
 from .call_state import training_mode, weights_of
+from .config_reading import Reading
+from .config_writing import sequential_config
 from .core import Layer
-from .keras_configs import Reading, sequential_config
 from .model import Model
 from .other_layers import InputLayer, as_layer
 from .structures import flatten

@@ -19,10 +19,11 @@ from ..train.stateless import check_count, holding, values_of
 from . import optimizers
 from .call_arguments import arguments_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, by_path, parts_of, weights_of_outputs
+from .config_reading import Reading
+from .config_writing import compile_config
 from .core import Layer
 from .devices import at_weights, moved_to
 from .held_values import values_in
-from .keras_configs import Reading, compile_config
 from .settings import SETTINGS
 from .structures import flatten, is_nested, map_structure, paths_of, unflatten
 from .symbolic_tensors import KerasTensor
@@ -260,6 +261,8 @@ class Trainer(Layer):
         if weights:
             self.optimizer.scale_loss(loss).backward()
             self.optimizer.apply([w.grad for w in weights], weights)
+        else:
+            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
         for weight in weights:
             weight.grad = None
         with no_grad():

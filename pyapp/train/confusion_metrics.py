@@ -369,6 +369,8 @@ class FBetaScore(Metric):
             raise ValueError(f"{type(self).__name__}: average is None, micro, macro or weighted, not {average!r}")
         if not beta > 0:
             raise ValueError(f"{type(self).__name__}: beta is above 0, not {beta!r}")
+        if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, (int, float))):
+            raise ValueError(f"{type(self).__name__}: threshold is a number or None, not {threshold!r:.40}")
         self.average, self.beta, self.threshold = average, beta, threshold
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
