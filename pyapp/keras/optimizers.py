@@ -21,7 +21,8 @@ from .importable import importable
 from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
 from .not_there import lacking
-from .optimizer_base import Count, Optimizer, Setting, number_variable, require_gradients
+from .optimizer_base import Optimizer, require_gradients
+from .optimizer_numbers import Count, Setting, number_variable
 from .optimizer_rules import (
     SGD,
     Adadelta,
