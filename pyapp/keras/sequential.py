@@ -145,6 +145,8 @@ class Sequential(Model):
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
         if isinstance(inputs, (list, tuple)) and len(inputs) == 1 and isinstance(self._first, KerasTensor):
             inputs = inputs[0]
+        if self._first is not None and isinstance(inputs, Mapping):
+            raise ValueError(f"model {self.name} takes one tensor, got a dict with {', '.join(map(repr, inputs))}")
         if self._first is not None and hasattr(inputs, "shape"):
             # Other sizes than those of the first batch are for the layers to take or refuse, as in Keras.
             inputs = as_batch_of(self._first, inputs, f"model {self.name} takes inputs of", any_size=True)

@@ -422,7 +422,7 @@ class Trainer(ReportsMetrics, WithState):
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for one batch, as NumPy arrays."""
         with no_grad(), at_weights(self, x) as place:
-            outputs = self.predict_step((moved_to(place, x),))
+            outputs = self.predict_step(_as_data(moved_to(place, x), None, None))
         self.clear_losses()
         return map_structure(lambda leaf: leaf.numpy(), outputs)
 
@@ -460,9 +460,9 @@ def _track(tracker: Mean, value: Tensor, examples: int) -> None:
 
 
 def _as_data(x: Any, y: Any, sample_weight: Any) -> Any:
-    """A batch as `train_step` and `test_step` get it."""
+    """A batch as the steps of a model get it. Several inputs are a tuple of one: as a list they would be (x, y)."""
     if y is None:
-        return x
+        return (x,) if isinstance(x, (list, tuple)) else x
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
