@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import as_dtype
 from ..engine import ops as engine_ops
+from ..engine.budget import Budget, current, half_of_memory, within
 from ..engine.lazy import np
 from ..errors import FileFormatError, OperationError
 from ..train.names import snake_case
@@ -317,7 +318,8 @@ class Reading:
         if not isinstance(layer, CLASSES["Model"]):
             if max(map(_elements, _shapes_in(known)), default=0) > _MOST_INPUT:
                 raise self.problem(f"{layer.name!r:.60} is built for inputs of the shapes {known!s:.80}")
-            layer.build_from_config(dict(known))
+            with within(current() or Budget(half_of_memory())):  # files say sizes
+                layer.build_from_config(dict(known))
             return
         if "inputs" in known:  # written here, with the dtypes
             layer._first_inputs = known["inputs"]

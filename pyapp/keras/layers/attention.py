@@ -193,7 +193,7 @@ class _HeadsAttention(Layer):
         known = list(symbols) if layer is self else []
         shapes: list[tuple[int | None, ...] | None] = []
         for place, x in enumerate(tensors):
-            shape = None if x is None else tuple(ops.as_tensor(x).shape)
+            shape: tuple[int | None, ...] | None = None if x is None else tuple(ops.as_tensor(x).shape)
             if shape is not None and layer is self:
                 shape = (None, *shape[1:])
             shapes.append(getattr(known[place], "shape", shape) if place < len(known) else shape)

@@ -91,7 +91,7 @@ class TimeDistributed(Wrapper):
 
     supports_masking = True
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Any = None) -> None:
         if len(input_shape) > 2 and not self.layer.built:
             self.layer.build((input_shape[0], *input_shape[2:]))
             self.layer.built = True
