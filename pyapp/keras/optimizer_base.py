@@ -350,7 +350,7 @@ class Optimizer(Configured):
         if type(self).launch is Optimizer.launch:
             stop_capture(f"{type(self).__name__} makes steps in Python")
         weights = list(self._weights if trainable_variables is None else trainable_variables)
-        pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
+        pairs = paired(self, grads, weights)
         require_gradients(self, pairs, weights)
         if any(id(w) not in self._kept for w in weights):
             self.build(weights)  # those without a gradient too, as in Keras: files have their states
@@ -500,6 +500,18 @@ class Optimizer(Configured):
                     self._states(weight)[name].copy_(value)
         self.iterations, self._rate = int(state["iterations"]), float(state["learning_rate"])
         self._gathered = int(state.get("scaling", {}).get("gathered", 0))
+
+
+def paired(optimizer: Optimizer, grads: Iterable[Any], weights: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Gradients and their weights, without those that have none. ValueError where their numbers differ."""
+    given = list(grads)
+    if len(given) != len(weights):
+        hint = "" if weights else "; without trainable_variables it takes those of build(), which comes first"
+        raise ValueError(
+            f"{type(optimizer).__name__}: apply takes a gradient or None for each of {len(weights)} weights, got "
+            f"{len(given)}{hint}"
+        )
+    return [(ops.as_tensor(g), w) for g, w in zip(given, weights, strict=True) if g is not None]
 
 
 def require_gradients(optimizer: Optimizer, pairs: list[Any], weights: list[Tensor]) -> None:

@@ -21,7 +21,7 @@ from .importable import importable
 from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
 from .not_there import lacking
-from .optimizer_base import Optimizer, require_gradients
+from .optimizer_base import Optimizer, paired, require_gradients
 from .optimizer_numbers import Count, Setting, number_variable
 from .optimizer_rules import (
     SGD,
@@ -215,7 +215,7 @@ class LossScaleOptimizer(Optimizer):
 
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
         weights = list(self._inner._weights if trainable_variables is None else trainable_variables)
-        pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
+        pairs = paired(self, grads, weights)
         require_gradients(self, pairs, weights)
         if not pairs:
             return

@@ -86,6 +86,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: compiled().get_layer(), "Provide either a layer name or layer index"),
     (lambda: compiled().predict({"a": X}, verbose=0), "takes one tensor, got a dict"),
     (lambda: two_outputs(metrics=["mse"] * 3), "a list of 3, the model has 2 outputs"),
+    (lambda: keras.optimizers.SGD().apply([X]), "a gradient or None for each of 0 weights, got 1; without"),
     (lambda: two_outputs(sample_weight={"w": np.ones(3)}), "sample_weight names 'w'"),
 ]
 

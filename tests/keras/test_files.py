@@ -156,8 +156,8 @@ def test_shapes_of_a_file_are_checked_before_layers_are_built() -> None:
             keras.models.model_from_json(json.dumps(described))
 
     check_each(check, [
-        (10**9, [None, 4], "it needs"), (3, [None, 10**12], "is built for inputs of"), (3, [None, -4], "sizes that are"),
-        (3, {"a": [1]}, "cannot be made"), (3, [None, 5], "to have value 5"),
+        (10**9, [None, 4], "it needs"), (3, [None, 10**12], "is built for inputs of"),
+        (3, [None, -4], "sizes that are"), (3, {"a": [1]}, "cannot be made"), (3, [None, 5], "to have value 5"),
     ])  # fmt: skip
 
 
