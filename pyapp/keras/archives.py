@@ -17,10 +17,11 @@ from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
 from ..formats.sink import open_sink
 from .call_state import memory_limit
+from .config_reading import Reading
+from .config_writing import describe_saved
 from .core import Layer
 from .hdf5_by_layer import is_by_layer, read_weights_by_layer
 from .hdf5_weights import WeightsFile, read_optimizer, read_weights, stored_layers, write_weights
-from .keras_configs import Reading, describe_saved
 
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 _KERAS_VERSION = "3.15.1"  # whose form this is

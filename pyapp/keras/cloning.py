@@ -7,8 +7,9 @@ from typing import Any
 
 from ..train.metrics import Metric
 from . import saving
+from .config_reading import Reading
+from .config_writing import describe
 from .core import Layer
-from .keras_configs import Reading, describe
 from .model import Functional, Model, single
 from .operations import Function
 from .other_layers import InputLayer, as_layer

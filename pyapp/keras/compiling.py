@@ -64,7 +64,11 @@ def parts_of(structure: Any, names: list[str]) -> list[Any]:
 
 
 def weights_of_outputs(sample_weight: Any, names: list[str]) -> list[Any]:
-    """The weights of the examples for each output; one array is for all."""
+    """The weights of the examples for each output; one array is for all. ValueError for names of no output."""
+    if isinstance(sample_weight, Mapping) and names and not set(sample_weight) <= set(names):
+        unknown = ", ".join(repr(name) for name in sample_weight if name not in names)
+        if not is_nested(sample_weight):
+            raise ValueError(f"sample_weight names {unknown}; the outputs are {', '.join(names)}")
     if isinstance(sample_weight, (Mapping, list, tuple)):
         return parts_of(sample_weight, names)
     return [sample_weight] * len(names)
@@ -188,7 +192,12 @@ class CompiledMetrics:
             return [None] * len(names)
         if isinstance(given, Mapping) or (len(names) > 1 and any(isinstance(part, (list, tuple)) for part in given)):
             return by_output(given, names, "metrics")
-        if len(names) > 1 and isinstance(given, (list, tuple)) and len(given) == len(names):
+        if len(names) > 1 and isinstance(given, (list, tuple)) and len(given) > 1:
+            if len(given) != len(names):
+                raise ValueError(
+                    f"compile: metrics is a list of {len(given)}, the model has {len(names)} outputs "
+                    f"({', '.join(names)}): give one entry for each output, or a dict"
+                )
             return list(given)
         return [given] * len(names)
 

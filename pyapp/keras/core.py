@@ -105,6 +105,7 @@ class Layer(Configured, LayerWeights):
     makes_masks = False  # whether a user's class has its own `compute_mask`, which is called without a mask too
     is_operation = False  # whether it is a function of `keras.ops` or an operator, which Keras counts to no layers
     is_own_operation = False  # whether it is a user's Operation, which Keras counts to no layers either
+    resolved: tuple[str, ...] = ()  # arguments that `get_config` gives as the constructor made them: its attributes
     unwritten: tuple[str, ...] = ()  # arguments that Keras' `get_config` does not give where they are None
     unknown_to_keras: tuple[str, ...] = ()  # arguments that the constructor of Keras does not have
     stored_in_order = False  # whether `stored_weights` has the order of Keras' files
@@ -122,6 +123,11 @@ class Layer(Configured, LayerWeights):
             raise ValueError(
                 f"Unrecognized keyword arguments passed to {type(self).__name__}: {type(self).__name__} has no "
                 f"argument {', '.join(map(repr, sorted(unknown)))}"
+            )
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ValueError(
+                f"{type(self).__name__}: argument `name` must be a string and cannot contain "
+                f"character `/`, got {name!r}"
             )
         self.name = name or unique_name(type(self).__name__)
         self.built = False
@@ -534,24 +540,23 @@ class Layer(Configured, LayerWeights):
 
     def _build_for(self, inputs: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         several = shape_arguments(type(self).build)
+        layer, symbols = STATE.symbolic
         if len(several) > 1 and (args or kwargs):
-            self._build_for_several(shapes_for(self, several, args, kwargs or {}))
+            given = tuple(symbols) if layer is self and symbols else args
+            self._build_for_several(shapes_for(self, several, given, kwargs or {}))
             return
         for leaf in flatten(inputs):
             if not hasattr(leaf, "shape") and (leaf is not None or leaf is inputs):
                 raise ValueError(f"layer {self.name} ({type(self).__name__}) takes tensors, not {leaf!r:.60}")
-        layer, symbols = STATE.symbolic
-        said = symbols[0] if layer is self and symbols and not type(self).__module__.startswith("pyapp.") else inputs
-        shape = map_structure(
-            lambda leaf: None if leaf is None else tuple(leaf.shape), said
-        )  # of symbolic tensors with None, for users' classes
+        shown = symbols[0] if layer is self and symbols else inputs
+        if isinstance(inputs, Tensor):
+            shown = flatten(shown)[0]  # a recurrent layer takes the first states out of a list
+        # Sizes that are not known are None.
+        shape = map_structure(lambda leaf: tuple(leaf.shape) if hasattr(leaf, "shape") else None, shown)
         try:
             with weights_read_in(None):
                 self.build(shape)
         except (ValueError, TypeError) as error:
-            layer, symbols = STATE.symbolic
-            if layer is self and symbols:
-                shape = map_structure(lambda leaf: tuple(getattr(leaf, "shape", ())), symbols[0])
             raise type(error)(
                 f"layer {self.name} ({type(self).__name__}) cannot take inputs of shape {shape}: {error}"
             ) from error
@@ -651,9 +656,11 @@ class Layer(Configured, LayerWeights):
         for key in self.unknown_to_keras:
             found.pop(key, None)
         for key, value in self.settings().items():
-            whole = vars(self).get(key)
-            if isinstance(whole, tuple) and (value is None or isinstance(value, (int, list))):
-                value = whole  # a number for every dim, as Keras writes it
+            held = vars(self).get(key)
+            if key in self.resolved:
+                value = as_json(held)
+            elif isinstance(held, tuple) and (value is None or isinstance(value, (int, list))):
+                value = held  # a number for every dim, as Keras writes it
             if key == "data_format" and value is None:
                 value = SETTINGS.data_format
             if key == "padding" and isinstance(value, str):

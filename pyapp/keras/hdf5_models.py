@@ -12,7 +12,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
 from ..formats.sink import open_sink
 from .call_state import memory_limit
+from .config_reading import Reading
+from .config_writing import describe_saved
 from .core import Layer
 from .hdf5_by_layer import names_of, read_weights_by_layer, write_weights_by_layer
 from .hdf5_weights import WeightsFile, hdf5, optimizer_values, read_optimizer_values
-from .keras_configs import Reading, describe_saved
 from .legacy_configs import as_keras_3, compiled_with
 from .optimizers import LossScaleOptimizer, MultiOptimizer
 
@@ -49,7 +50,7 @@ def save_hdf5_model(model: Any, filepath: str | Path) -> None:
         file.attrs["keras_version"] = _KERAS_VERSION
         file.attrs["backend"] = "pyapp"
         name = description["registered_name"] or description["class_name"]
-        _write_text(file, "model_config", {"class_name": name, "config": description["config"]})
+        _write_text(file, "model_config", {"class_name": name, "config": _unbuilt(description["config"])})
         write_weights_by_layer(model, file.create_group("model_weights"), _KERAS_VERSION)
         if compiled is not None:
             optimizer = compiled.pop("optimizer")
@@ -57,6 +58,13 @@ def save_hdf5_model(model: Any, filepath: str | Path) -> None:
             _write_state(file, model.optimizer)
     with open_sink(os.fspath(filepath)) as sink:
         sink.write(target.getvalue())
+
+
+def _unbuilt(value: Any) -> Any:
+    """A configuration without the shapes that layers were built for, which such files do not have."""
+    if isinstance(value, Mapping):
+        return {key: _unbuilt(inner) for key, inner in value.items() if key != "build_config"}
+    return [_unbuilt(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _write_text(file: Any, name: str, value: Any) -> None:

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..train.metrics import MeanMetricWrapper
 from ..train.names import snake_case
 
 CLASSES: dict[str, Any] = {}  # what files may name: the classes of this package, and those that users register
@@ -88,6 +89,11 @@ def _remembering(construct: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
+def function_as_json(function: Any) -> dict[str, Any]:
+    """A function as an object of its own, where Keras does not write its name alone. TypeError for a lambda."""
+    return {"module": "builtins", "class_name": "function", "config": as_json(function), "registered_name": "function"}
+
+
 def as_json(value: Any) -> Any:
     """A value of a configuration as JSON. TypeError for what has no form there."""
     if value is None or isinstance(value, (str, int, float, bool)):
@@ -97,18 +103,29 @@ def as_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_json(inner) for inner in value]
     if hasattr(value, "get_config"):
-        return described(type(value), as_json(value.get_config()))
+        config = value.get_config()
+        if isinstance(value, MeanMetricWrapper) and callable(config.get("fn")):
+            config = {**config, "fn": function_as_json(config["fn"])}
+        made = described(type(value), as_json(config))
+        built = value.get_build_config() if hasattr(value, "get_build_config") else None
+        return made if built is None else {**made, "build_config": as_json(built)}
     if hasattr(value, "tolist"):
         return value.tolist()
     name = getattr(value, "__name__", "<lambda>")
     if callable(value) and name != "<lambda>":
-        return name if value.__module__.startswith("pyapp.keras.") else registered_name(value)
+        return name if str(value.__module__).startswith("pyapp.keras.") else registered_name(value)
     raise TypeError(f"{value!r:.60} cannot be written to a file: a function has to have a name")
 
 
 def serialize(instance: Any) -> Any:
     """The name of a function, or {"module", "class_name", "config", "registered_name"} of an object."""
     return as_json(instance)
+
+
+def serialize_whole(instance: Any) -> Any:
+    """As `serialize`; functions of losses and metrics are objects of their own too."""
+    found = as_json(instance)
+    return function_as_json(instance) if callable(instance) and isinstance(found, str) else found
 
 
 class Lookup:
@@ -171,4 +188,6 @@ class Lookup:
             return identifier()
         if callable(identifier) or isinstance(identifier, self.base):
             return identifier
-        raise TypeError(f"takes a {self.kind}: a name, an object or None, not {identifier!r:.60}")
+        raise TypeError(
+            f"Could not interpret {self.kind} identifier: takes a name, an object or None, not {identifier!r:.60}"
+        )

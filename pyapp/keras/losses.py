@@ -15,8 +15,7 @@ from ..train.floats import floatx
 from ..train.metrics import of_tensors, same_shape
 from ..train.names import unique_name
 from .arguments import axes_of
-from .lookup import Configured, Lookup
-from .lookup import serialize as serialize
+from .lookup import Configured, Lookup, serialize_whole
 from .masking import mask_of, masked_weights, set_mask
 
 EPSILON = 1e-7
@@ -463,7 +462,7 @@ def get(identifier: Any) -> Any:
     return _lookup.get(identifier)
 
 
-deserialize = _lookup.deserialize
+deserialize, serialize = _lookup.deserialize, serialize_whole
 
 
 def as_loss(given: Any) -> Loss:

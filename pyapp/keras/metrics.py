@@ -28,8 +28,7 @@ from ..train.metrics import same_shape as _same_shape
 from ..train.names import snake_case
 from ..train.overlap import *  # noqa: F403
 from . import losses
-from .lookup import BY_MODULE, Lookup
-from .lookup import serialize as serialize
+from .lookup import BY_MODULE, Lookup, serialize_whole
 from .losses import (
     binary_crossentropy as binary_crossentropy,
 )
@@ -175,7 +174,7 @@ _ALIASES = {
     "f1_score": "F1Score", "logcosh": "LogCoshError",
 }  # fmt: skip
 _lookup = Lookup("metric", globals(), Metric, _ALIASES)
-get, deserialize = _lookup.get, _lookup.deserialize
+get, deserialize, serialize = _lookup.get, _lookup.deserialize, serialize_whole
 
 
 def for_labels(given: Any, y_true: Any, y_pred: Tensor) -> Metric:

@@ -12,8 +12,9 @@ from ..engine import Tensor, as_dtype
 from ..train.floats import floatx
 from . import quantizers, saving, summaries
 from .call_graph import CallGraph
+from .config_reading import Reading
+from .config_writing import functional_config
 from .core import Layer
-from .keras_configs import Reading, functional_config
 from .structures import flatten, map_shapes, map_structure
 from .symbolic_tensors import KerasTensor
 from .trainer import Trainer
@@ -135,6 +136,12 @@ class Model(Trainer):
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name or number. ValueError if there is none."""
+        if index is not None and name is not None:
+            raise ValueError(
+                f"Provide only a layer name or a layer index: get_layer got index={index} and name={name!r}"
+            )
+        if index is None and name is None:
+            raise ValueError("Provide either a layer name or layer index at `get_layer`: it got neither")
         if index is not None:
             if not -len(self.layers) <= index < len(self.layers):
                 raise ValueError(f"{self.name} has {len(self.layers)} layers, but none with the number {index}")
@@ -143,7 +150,8 @@ class Model(Trainer):
             if layer.name == name:
                 return layer
         raise ValueError(
-            f"{self.name} has no layer {name!r}; there are {', '.join(layer.name for layer in self.layers)}"
+            f"No such layer: {self.name} has no layer {name!r}; there are "
+            f"{', '.join(layer.name for layer in self.layers)}"
         )
 
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:

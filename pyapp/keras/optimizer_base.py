@@ -10,7 +10,6 @@ from typing import Any
 from ..engine import Tensor, no_grad, ops
 from ..engine.element_programs import HeldNumbers, Numbers
 from ..engine.launch import recorder, stop_capture
-from ..engine.lazy import np
 from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import COMBINED
 from ..train.floats import floatx
@@ -19,87 +18,10 @@ from ..train.stateless import check_count, holding, values_of
 from ..train.variable import Variable, as_variable
 from . import initializers, schedules
 from .lookup import Configured
+from .optimizer_numbers import Count, Setting, number_variable
 from .schedules import LearningRateSchedule
 
 _NAMES = {"gathered": "gradient_accumulator"}  # of what all optimisers can keep, where Keras calls it otherwise
-
-
-class Setting(float):
-    """The learning rate of an optimiser as a number that can be written: `optimizer.learning_rate.assign(0.1)`."""
-
-    _optimizer: Optimizer
-
-    def __new__(cls, optimizer: Optimizer, value: float) -> Setting:
-        found = super().__new__(cls, value)
-        found._optimizer = optimizer
-        return found
-
-    def __reduce__(self) -> Any:
-        """A copy is a number."""
-        return int, (int(self),)
-
-    def assign(self, value: Any) -> None:
-        """Sets the optimiser's learning rate."""
-        self._optimizer.learning_rate = value
-
-    def numpy(self) -> Any:
-        """The number as a NumPy scalar."""
-        return np.float32(self)
-
-    @property
-    def value(self) -> float:
-        return float(self)
-
-
-class Count(int):
-    """The number of an optimiser's steps, with the methods of Keras' variables."""
-
-    _optimizer: Optimizer
-
-    def __new__(cls, optimizer: Optimizer, value: int) -> Count:
-        found = super().__new__(cls, value)
-        found._optimizer = optimizer
-        return found
-
-    def assign(self, value: Any) -> None:
-        """Sets the number of steps."""
-        self._optimizer.iterations = int(value)
-
-    def assign_add(self, value: Any) -> None:
-        """Adds to the number of steps."""
-        self._optimizer.iterations = int(self + value)
-
-    def numpy(self) -> Any:
-        """The number as a NumPy scalar."""
-        return np.int32(self)
-
-    @property
-    def value(self) -> int:
-        return int(self)
-
-
-class _NumberVariable(Variable):
-    """A number of an optimiser among its variables: what is assigned to it is set in the optimiser too."""
-
-    _write: Callable[[Any], None]
-
-    def assign(self, value: Any) -> Tensor:  # type: ignore[override]
-        found = super().assign(value)
-        self._write(self.item())
-        return found
-
-    def assign_add(self, value: Any) -> Tensor:
-        return self.assign(self.item() + ops.as_tensor(value).item())
-
-    def assign_sub(self, value: Any) -> Tensor:
-        return self.assign(self.item() - ops.as_tensor(value).item())
-
-
-def _number(value: float, dtype: Any, path: str, write: Callable[[Any], None]) -> Variable:
-    found: Any = ops.full((), value, dtype=dtype)
-    found.__class__ = _NumberVariable
-    found._path, found._write = path, write
-    return found
 
 
 class Optimizer(Configured):
@@ -215,10 +137,13 @@ class Optimizer(Configured):
     def variables(self) -> list[Tensor]:
         """The number of gradients so far, the learning rate, unless a schedule gives it, and the states of all weights,
         in Keras' order and by its names. What is assigned to them is set in the optimiser."""
-        found = [_number(self.batches, "int32", f"{self.name}/iteration", lambda n: setattr(self, "batches", int(n)))]
+
+        def number(value: float, dtype: str, name: str, attribute: str) -> Variable:
+            return number_variable(value, dtype, f"{self.name}/{name}", lambda new: setattr(self, attribute, new))
+
+        found = [number(self.batches, "int32", "iteration", "batches")]
         if self.schedule is None:
-            rate = lambda value: setattr(self, "learning_rate", value)  # noqa: E731
-            found.append(_number(self._rate, floatx(), f"{self.name}/learning_rate", rate))
+            found.append(number(self._rate, floatx(), "learning_rate", "learning_rate"))
         return [*found, *self.ordered_states()]
 
     def set_weights(self, weights: Iterable[Any]) -> None:
@@ -425,7 +350,7 @@ class Optimizer(Configured):
         if type(self).launch is Optimizer.launch:
             stop_capture(f"{type(self).__name__} makes steps in Python")
         weights = list(self._weights if trainable_variables is None else trainable_variables)
-        pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
+        pairs = paired(self, grads, weights)
         require_gradients(self, pairs, weights)
         if any(id(w) not in self._kept for w in weights):
             self.build(weights)  # those without a gradient too, as in Keras: files have their states
@@ -575,6 +500,18 @@ class Optimizer(Configured):
                     self._states(weight)[name].copy_(value)
         self.iterations, self._rate = int(state["iterations"]), float(state["learning_rate"])
         self._gathered = int(state.get("scaling", {}).get("gathered", 0))
+
+
+def paired(optimizer: Optimizer, grads: Iterable[Any], weights: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Gradients and their weights, without those that have none. ValueError where their numbers differ."""
+    given = list(grads)
+    if len(given) != len(weights):
+        hint = "" if weights else "; without trainable_variables it takes those of build(), which comes first"
+        raise ValueError(
+            f"{type(optimizer).__name__}: apply takes a gradient or None for each of {len(weights)} weights, got "
+            f"{len(given)}{hint}"
+        )
+    return [(ops.as_tensor(g), w) for g, w in zip(given, weights, strict=True) if g is not None]
 
 
 def require_gradients(optimizer: Optimizer, pairs: list[Any], weights: list[Tensor]) -> None:

@@ -15,12 +15,14 @@ from ..engine.launch import recorder, run_at_replays, stop_capture
 from ..engine.ops.element_updates import update_elements
 from ..engine.storage import Storage
 from ..engine.tensor import make
+from ..train.floats import floatx
 from . import schedules
 from .importable import importable
 from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
 from .not_there import lacking
-from .optimizer_base import Count, Optimizer, Setting, require_gradients
+from .optimizer_base import Optimizer, paired, require_gradients
+from .optimizer_numbers import Count, Setting, number_variable
 from .optimizer_rules import (
     SGD,
     Adadelta,
@@ -169,10 +171,30 @@ class LossScaleOptimizer(Optimizer):
 
     @property
     def variables(self) -> list[Tensor]:
-        return self.inner_optimizer.variables
+        """In Keras' order: two numbers that stay 0 (the steps and the learning rate are the inner optimiser's), the
+        counter and the scale, then the variables of the inner optimiser."""
+
+        def unused(value: Any) -> None:
+            """What is assigned has no effect, as in Keras."""
+
+        own = [
+            number_variable(0, "int32", f"{self.name}/iteration", unused),
+            number_variable(0.0, floatx(), f"{self.name}/learning_rate", unused),
+        ]
+        if self.built:
+            own += [
+                number_variable(
+                    self.step_counter, "int32", f"{self.name}/step_counter", lambda n: setattr(self, "step_counter", n)
+                ),
+                number_variable(
+                    self.dynamic_scale, "float32", f"{self.name}/dynamic_scale",
+                    lambda scale: setattr(self, "dynamic_scale", scale),
+                ),
+            ]  # fmt: skip
+        return [*own, *self.inner_optimizer.variables]
 
     def build(self, variables: Iterable[Tensor]) -> None:
-        self.inner_optimizer.build(variables)
+        self._inner.build(variables)
         self._weights = self._inner._weights
         self.built = True
 
@@ -193,7 +215,7 @@ class LossScaleOptimizer(Optimizer):
 
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
         weights = list(self._inner._weights if trainable_variables is None else trainable_variables)
-        pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
+        pairs = paired(self, grads, weights)
         require_gradients(self, pairs, weights)
         if not pairs:
             return
@@ -201,7 +223,7 @@ class LossScaleOptimizer(Optimizer):
         with no_grad():
             if self._inner.gradient_accumulation_steps:
                 stop_capture("LossScaleOptimizer around an optimiser that gathers gradients: some steps change nothing")
-            self._inner.build(every)
+            self.build(every)
             scale = self._scale_of(pairs[0][0])
             given = [g / scale for g, _ in pairs]
             if recorder() is None:

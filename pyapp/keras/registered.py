@@ -10,7 +10,7 @@ from ..engine import Tensor
 from ..engine import ops as engine_ops
 from . import activations, dtype_policies, losses, metrics, ops
 from .core import Layer, restored
-from .lookup import BY_MODULE, CLASSES, as_json, registered
+from .lookup import BY_MODULE, CLASSES, registered, serialize_whole
 from .lookup import registered_name as get_registered_name
 
 __all__ = [
@@ -43,10 +43,7 @@ def serialize_keras_object(obj: Any) -> Any:
         return [serialize_keras_object(one) for one in obj]
     if isinstance(obj, Mapping):
         return {str(key): serialize_keras_object(one) for key, one in obj.items()}
-    found = as_json(obj)
-    if callable(obj) and isinstance(found, str):
-        return {"module": "builtins", "class_name": "function", "config": found, "registered_name": "function"}
-    return found
+    return serialize_whole(obj)
 
 
 def _function_named(name: str, custom_objects: Mapping[str, Any] | None) -> Any:
@@ -116,6 +113,8 @@ def deserialize_keras_object(
         return made(settings) if custom_objects is None else made(settings, custom_objects)
     if issubclass(found, Layer):
         settings = {key: restored(value) for key, value in settings.items()}
+    elif issubclass(found, metrics.MeanMetricWrapper):
+        settings = {key: deserialize_keras_object(value, custom_objects) for key, value in settings.items()}
     return found.from_config(settings) if hasattr(found, "from_config") else found(**settings)
 
 

@@ -23,11 +23,12 @@ from ..formats.safetensors import write_safetensors
 from ..formats.sink import open_sink
 from . import losses, optimizers
 from .archives import is_archive, is_hdf5, load_archive, load_hdf5_weights, save_archive
+from .config_reading import Reading, call_with_zeros
+from .config_writing import describe
 from .core import Layer
 from .file_editor import KerasFileEditor as KerasFileEditor
 from .hdf5_models import load_hdf5_model, save_hdf5_model
 from .hdf5_weights import has_hdf5, number_of_steps, scaling_of, write_weights
-from .keras_configs import Reading, call_with_zeros, describe
 from .legacy_configs import as_keras_3
 from .lookup import CLASSES, as_json, registered
 from .other_layers import InputLayer

@@ -10,12 +10,13 @@ from ..train.names import unique_name
 from . import saving
 from .call_graph import as_batch_of
 from .call_state import training_mode, weights_of
+from .config_reading import Reading
+from .config_writing import sequential_config
 from .core import Layer
-from .keras_configs import Reading, sequential_config
 from .model import Model
 from .other_layers import InputLayer, as_layer
 from .structures import flatten
-from .symbolic_tensors import KerasTensor, record
+from .symbolic_tensors import Input, KerasTensor, record
 
 __all__ = ["Sequential"]
 
@@ -57,7 +58,7 @@ class Sequential(Model):
         if any(other.name == layer.name and other is not layer for other in self.layers):
             raise ValueError(f"{self.name}: two layers are called {layer.name!r}")
         if not self.layers and self._first is None and layer.first_input_shape is not None:
-            self._begin(KerasTensor(layer.first_input_shape, layer.dtype))
+            self._begin(Input(batch_shape=layer.first_input_shape, dtype=layer.dtype))
         if len(self.layers) == 1 and self._first is None and isinstance(self.layers[0], Model):
             self._begin_as(self.layers[0])
         self._modules[f"layer_{len(self._modules)}"] = layer
@@ -96,7 +97,7 @@ class Sequential(Model):
         """With the input of a model that comes first, if it has one that is known, as Keras does for two layers."""
         inputs = getattr(model, "inputs", None) or []
         if len(inputs) == 1 and isinstance(inputs[0], KerasTensor):
-            self._begin(KerasTensor(inputs[0].shape, inputs[0].dtype))
+            self._begin(Input(batch_shape=inputs[0].shape, dtype=inputs[0].dtype))
             self._record(model)
 
     def build(self, input_shape: Any = None) -> None:
@@ -108,7 +109,7 @@ class Sequential(Model):
             if len(wanted) != len(input_shape) or any(None not in (a, b) and a != b for a, b in sizes):
                 raise ValueError(f"{self.name}: the model takes inputs of shape {wanted}, not {tuple(input_shape)}")
         if self._end is None and input_shape is not None:
-            self._begin(KerasTensor(input_shape, self.dtype))
+            self._begin(Input(batch_shape=input_shape, dtype=self.dtype))
             for layer in self.layers:
                 self._end = record(layer, (self._end,), {})
                 self._ends.append(self._end)
@@ -144,6 +145,8 @@ class Sequential(Model):
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
         if isinstance(inputs, (list, tuple)) and len(inputs) == 1 and isinstance(self._first, KerasTensor):
             inputs = inputs[0]
+        if self._first is not None and isinstance(inputs, Mapping):
+            raise ValueError(f"model {self.name} takes one tensor, got a dict with {', '.join(map(repr, inputs))}")
         if self._first is not None and hasattr(inputs, "shape"):
             # Other sizes than those of the first batch are for the layers to take or refuse, as in Keras.
             inputs = as_batch_of(self._first, inputs, f"model {self.name} takes inputs of", any_size=True)

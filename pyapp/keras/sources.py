@@ -19,11 +19,11 @@ PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 
 
 class BatchedSource:
-    """Batches by their numbers, in an order that may change with each pass."""
+    """Batches by their numbers, in an order that may change with each pass. With `batch_size` None examples alone."""
 
-    def __init__(self, order: Any, batch_size: int, shuffle: bool, seed: int | None) -> None:
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"batch_size is a positive integer, not {batch_size!r}")
+    def __init__(self, order: Any, batch_size: int | None, shuffle: bool, seed: int | None) -> None:
+        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+            raise ValueError(f"batch_size is a positive integer or None, not {batch_size!r}")
         self.order, self.batch_size, self.shuffle = order, batch_size, shuffle
         self._random = np.random.RandomState(seed)
         self._functions: list[Callable[..., Any]] = []
@@ -34,12 +34,15 @@ class BatchedSource:
         raise NotImplementedError
 
     def __len__(self) -> int:
-        return -(-len(self.order) // self.batch_size)
+        return -(-len(self.order) // (self.batch_size or 1))
 
     def __getitem__(self, index: int) -> Any:
         if not 0 <= index < len(self):
             raise IndexError(f"there are {len(self)} batches, not {index + 1}")
-        found = self.batch(self.order[index * self.batch_size : (index + 1) * self.batch_size])
+        size = self.batch_size or 1
+        found = self.batch(self.order[index * size : (index + 1) * size])
+        if self.batch_size is None:
+            found = tuple(part[0] for part in found) if isinstance(found, tuple) else found[0]
         for function in self._functions:
             found = function(*found) if isinstance(found, tuple) else function(found)
         return found
@@ -83,7 +86,7 @@ def _check_format(name: str, format: str | None) -> None:
 
 def timeseries_dataset_from_array(
     data: Any, targets: Any, sequence_length: int, sequence_stride: int = 1, sampling_rate: int = 1,
-    batch_size: int = 128, shuffle: bool = False, seed: int | None = None, start_index: int | None = None,
+    batch_size: int | None = 128, shuffle: bool = False, seed: int | None = None, start_index: int | None = None,
     end_index: int | None = None, format: str | None = None,
 ) -> BatchedSource:  # fmt: skip
     """Windows of a series (T, ...) as batches: x (B, sequence_length, ...), and the target of each first step."""
@@ -204,7 +207,7 @@ class _FolderOfClasses:
 
 def image_dataset_from_directory(
     directory: str | os.PathLike[str], labels: Any = "inferred", label_mode: str | None = "int",
-    class_names: Sequence[str] | None = None, color_mode: str = "rgb", batch_size: int = 32,
+    class_names: Sequence[str] | None = None, color_mode: str = "rgb", batch_size: int | None = 32,
     image_size: tuple[int, int] = (256, 256), shuffle: bool = True, seed: int | None = None,
     validation_split: float | None = None, subset: str | None = None, interpolation: str = "bilinear",
     follow_links: bool = False, crop_to_aspect_ratio: bool = False, pad_to_aspect_ratio: bool = False,
@@ -246,7 +249,7 @@ class _Files(BatchedSource):
 
 def text_dataset_from_directory(
     directory: str | os.PathLike[str], labels: Any = "inferred", label_mode: str | None = "int",
-    class_names: Sequence[str] | None = None, batch_size: int = 32, max_length: int | None = None,
+    class_names: Sequence[str] | None = None, batch_size: int | None = 32, max_length: int | None = None,
     shuffle: bool = True, seed: int | None = None, validation_split: float | None = None, subset: str | None = None,
     follow_links: bool = False, format: str | None = None, verbose: bool = True,
 ) -> Any:  # fmt: skip
@@ -272,7 +275,7 @@ def text_dataset_from_directory(
 
 def audio_dataset_from_directory(
     directory: str | os.PathLike[str], labels: Any = "inferred", label_mode: str | None = "int",
-    class_names: Sequence[str] | None = None, batch_size: int = 32, sampling_rate: int | None = None,
+    class_names: Sequence[str] | None = None, batch_size: int | None = 32, sampling_rate: int | None = None,
     output_sequence_length: int | None = None, ragged: bool = False, shuffle: bool = True, seed: int | None = None,
     validation_split: float | None = None, subset: str | None = None, follow_links: bool = False,
     verbose: bool = True, format: str | None = None,

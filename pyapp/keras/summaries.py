@@ -115,6 +115,7 @@ def _output_shape(layer: Layer) -> str:
         shapes = [leaf.shape for leaf in flatten(layer._symbolic_calls[-1].outputs)]
     elif isinstance(getattr(layer, "outputs", None), list) and layer.outputs:
         shapes = [leaf.shape for leaf in layer.outputs]
+        shapes = shapes if len(shapes) == 1 else tuple(shapes)  # type: ignore[assignment]
     elif layer._built_for is not None:
         try:
             shapes = layer.compute_output_shape(layer._built_for)

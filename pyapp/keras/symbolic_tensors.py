@@ -5,6 +5,7 @@ and the call becomes a `Call` that a functional model runs later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 from ..engine import Tensor, no_grad, ops
@@ -353,6 +354,9 @@ def Input(
     if (shape is None) == (batch_shape is None):
         raise ValueError("Input: takes shape, that of one example, or batch_shape")
     sizes = tuple(batch_shape) if shape is None else (batch_size, *((shape,) if isinstance(shape, int) else shape))
+    for size in sizes:
+        if size is not None and (isinstance(size, bool) or not isinstance(size, Integral) or size < 0):
+            raise ValueError(f"Input: cannot convert {sizes!r:.80} to a shape: {size!r} is no size")
     found = KerasTensor(sizes, dtype, name or unique_name("input_layer"))
     found.optional = optional
     return found

@@ -13,16 +13,16 @@ from ..engine.lazy import np
 from ..train import fit as loops
 from ..train.batches import ArrayBatches, as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
-from ..train.metrics import Mean, Metric
+from ..train.metrics import Mean
 from ..train.progress import ProgressBar
-from ..train.stateless import check_count, holding, values_of
 from . import optimizers
 from .call_arguments import arguments_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, by_path, parts_of, weights_of_outputs
-from .core import Layer
+from .config_reading import Reading
+from .config_writing import compile_config
 from .devices import at_weights, moved_to
-from .held_values import values_in
-from .keras_configs import Reading, compile_config
+from .model_state import WithState
+from .reported_metrics import ReportsMetrics
 from .settings import SETTINGS
 from .structures import flatten, is_nested, map_structure, paths_of, unflatten
 from .symbolic_tensors import KerasTensor
@@ -30,7 +30,7 @@ from .symbolic_tensors import KerasTensor
 __all__ = ["Trainer"]
 
 
-class Trainer(Layer):
+class Trainer(ReportsMetrics, WithState):
     """A layer that can be trained: what models have of Keras' compile, fit, evaluate and predict."""
 
     def __init__(self, *, name: str | None = None, trainable: bool = True, dtype: Any = None) -> None:
@@ -168,64 +168,6 @@ class Trainer(Layer):
             raise ValueError(f"{self.name}: there is no loss: compile() was given none, and no layer adds one")
         return total
 
-    def stateless_compute_loss(
-        self, trainable_variables: Any, non_trainable_variables: Any, metrics_variables: Any, x: Any = None,
-        y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True,
-    ) -> tuple[Tensor, tuple[Any, list[Tensor], list[Tensor]]]:  # fmt: skip
-        """`compute_loss` with these values of the model's variables, which keep their own: (loss, (the trained ones,
-        the others, those of metrics afterwards)).
-        """
-        trained, others, measured = self.trainable_variables, self.non_trainable_variables, self.metrics_variables
-        own, values = [*trained, *others], [*trainable_variables, *non_trainable_variables]
-        check_count(f"{self.name}.stateless_compute_loss", [*values, *metrics_variables], [*own, *measured])
-        with values_in(self, own, values) as held, holding(measured, metrics_variables):
-            loss = self.compute_loss(x, y, y_pred, sample_weight=sample_weight, training=training)
-            return loss, (trainable_variables, values_of(held[len(trained) :]), values_of(measured))
-
-    def _groups_of_state(self) -> dict[str, list[Any]]:
-        """All variables, by the names that Keras' state trees have."""
-        optimizer = getattr(self, "optimizer", None)
-        return {
-            "trainable_variables": self.trainable_variables,
-            "non_trainable_variables": self.non_trainable_variables,
-            "optimizer_variables": [] if optimizer is None else optimizer.variables,
-            "metrics_variables": self.metrics_variables,
-        }
-
-    def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
-        """The values of the model's, the optimiser's and the metrics' variables as dicts within dicts, by the parts of
-        their paths: tensors, or arrays with "numpy_array". ValueError where two variables have one path.
-        """
-        if value_format not in ("backend_tensor", "numpy_array"):
-            raise ValueError(f"get_state_tree: value_format is backend_tensor or numpy_array, not {value_format!r}")
-        tree: dict[str, Any] = {}
-        for group, variables in self._groups_of_state().items():
-            tree[group] = {}
-            for variable in variables:
-                *parts, last = variable.path.split("/")
-                inner = tree[group]
-                for part in parts:
-                    inner = inner.setdefault(part, {})
-                if last in inner:
-                    raise ValueError(f"get_state_tree: two variables have the path {variable.path!r}: rename a layer")
-                inner[last] = variable.value if value_format == "backend_tensor" else variable.numpy()
-        return tree
-
-    def set_state_tree(self, state_tree: Mapping[str, Any]) -> None:
-        """Writes the values of such a tree, or of parts of one, into the variables. Paths that are not there are left
-        out; ValueError for names of groups that are not Keras'.
-        """
-        groups = self._groups_of_state()
-        for group, tree in state_tree.items():
-            if group not in groups:
-                raise ValueError(f"set_state_tree: {group!r} is none of {', '.join(groups)}")
-            for variable in groups[group]:
-                found: Any = tree
-                for part in variable.path.split("/"):
-                    found = found.get(part) if isinstance(found, Mapping) else None
-                if found is not None:
-                    variable.assign(found)
-
     def _forward(self, x: Any, y: Any, sample_weight: Any, training: bool) -> tuple[Any, Tensor]:
         self.clear_losses()
         # As in Keras: a `call` without the argument `training` runs its layers as in evaluation.
@@ -260,6 +202,8 @@ class Trainer(Layer):
         if weights:
             self.optimizer.scale_loss(loss).backward()
             self.optimizer.apply([w.grad for w in weights], weights)
+        else:
+            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
         for weight in weights:
             weight.grad = None
         with no_grad():
@@ -350,24 +294,6 @@ class Trainer(Layer):
         if type(self).test_step is not Trainer.test_step:
             self._last_logs = dict(found)
 
-    def logs(self) -> dict[str, Any]:
-        """Losses and metrics since the last reset, by name."""
-        found = self.get_metrics_result() if self._last_logs is None else self._last_logs
-        return dict(sorted(_flat_logs(found).items()))
-
-    def get_metrics_result(self) -> dict[str, Any]:
-        """The mean of the loss and the metrics since the last reset, by name."""
-        if type(self).metrics is not Trainer.metrics:  # a subclass says which there are
-            own = [(metric.name, metric.result()) for metric in self.metrics]
-            return {key: value for name, one in own for key, value in _by_name(name, one).items()}
-        found: dict[str, Any] = {"loss": self._loss_tracker.result()}
-        found |= {tracker.name: tracker.result() for tracker in self._output_trackers}
-        if self._compiled_metrics is not None:
-            found |= self._compiled_metrics.results()
-        for metric in self._own_metrics:
-            found |= _by_name(metric.name, metric.result())
-        return dict(sorted(found.items()))
-
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """Adds a batch to the metrics of `compile`; returns all numbers so far. A subclass may write its own, which
         returns what is reported."""
@@ -384,65 +310,6 @@ class Trainer(Layer):
             self._compiled_metrics.reset_state()
         for metric in self.metrics:
             metric.reset_state()
-
-    @property
-    def metrics(self) -> list[Any]:
-        """The mean of the loss, the metrics of `compile` as one, "compile_metrics", the losses of several outputs, and
-        the metrics that are attributes of the model or its layers. All begin again with each epoch. A subclass may say
-        which it has.
-        """
-        if self._compiled is None:
-            return [*self._own_metrics]
-        wanted = self._compiled["metrics"] or self._compiled["weighted_metrics"]
-        compiled = [] if self._compiled_metrics is None or not wanted else [self._compiled_metrics]
-        return [self._loss_tracker, *compiled, *self._output_trackers, *self._own_metrics]
-
-    @property
-    def _own_metrics(self) -> list[Metric]:
-        """The metrics that are attributes of the model or its layers."""
-        return [
-            value
-            for module in self.modules()
-            for name, value in vars(module).items()
-            if isinstance(value, Metric) and name != "_loss_tracker"
-        ]
-
-    @property
-    def metrics_names(self) -> list[str]:
-        """The names in the order of `evaluate`'s list; of a subclass that says which metrics it has, theirs."""
-        if type(self).metrics is not Trainer.metrics:
-            return [metric.name for metric in self.metrics]
-        if self._compiled is None:
-            return ["loss", *(metric.name for metric in self._own_metrics)]
-        return self._order(self.get_metrics_result())
-
-    def _loss_names(self) -> list[str]:
-        """The names of the outputs' losses, in the order that compile was given them in for outputs in a dict."""
-        names, given = [tracker.name for tracker in self._output_trackers], self.loss
-        if isinstance(given, Mapping) and self.graph is not None and isinstance(self.graph.outputs, Mapping):
-            order = list(given)
-            names.sort(key=lambda name: order.index(name.removesuffix("_loss").split("/")[0]))
-        return names
-
-    def _order(self, logs: Mapping[str, Any]) -> list[str]:
-        """The names of numbers in Keras' order: those of `metrics`, the losses of the outputs, then by name. As in
-        Keras, a name that several metrics have stands there once for each of them."""
-        names: list[str] = []
-        listed: list[Any] = []  # the trackers of the outputs' losses, whose names stand with the compiled metrics
-        for metric in self.metrics:
-            if isinstance(metric, CompiledMetrics):
-                listed = self._output_trackers
-                names += [one.name for _, one, _ in metric.metrics or ()] if len(metric.names) == 1 else ()
-                names += self._loss_names()
-            elif all(metric is not one for one in listed):
-                names.append(metric.name)
-        names = [name for name in names if name in logs]
-        return [*names, *sorted(logs.keys() - set(names))]
-
-    def _in_order(self, logs: Mapping[str, Any]) -> Any:
-        """Numbers by name as a list, or the number alone if there is one."""
-        values = [logs[name] for name in self._order(logs)]
-        return values[0] if len(values) == 1 else values
 
     # -- loops
 
@@ -555,7 +422,7 @@ class Trainer(Layer):
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for one batch, as NumPy arrays."""
         with no_grad(), at_weights(self, x) as place:
-            outputs = self.predict_step((moved_to(place, x),))
+            outputs = self.predict_step(_as_data(moved_to(place, x), None, None))
         self.clear_losses()
         return map_structure(lambda leaf: leaf.numpy(), outputs)
 
@@ -592,28 +459,10 @@ def _track(tracker: Mean, value: Tensor, examples: int) -> None:
         tracker.add("count", ops.full((), float(examples), dtype=tracker.dtype, device=value.device))
 
 
-def _by_name(name: str, result: Any) -> Mapping[str, Any]:
-    """What a metric gives, by the names in the logs."""
-    return result if isinstance(result, Mapping) else {name: result}
-
-
-def _flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain numbers, or lists of them, by name; those of a dict inside are beside the others."""
-    found: dict[str, Any] = {}
-    for name, value in logs.items():
-        if isinstance(value, Mapping):
-            found |= _flat_logs(value)
-        elif isinstance(value, Tensor):
-            found[name] = float(value.item()) if value.numel() == 1 else value.tolist()
-        else:
-            found[name] = value
-    return found
-
-
 def _as_data(x: Any, y: Any, sample_weight: Any) -> Any:
-    """A batch as `train_step` and `test_step` get it."""
+    """A batch as the steps of a model get it. Several inputs are a tuple of one: as a list they would be (x, y)."""
     if y is None:
-        return x
+        return (x,) if isinstance(x, (list, tuple)) else x
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 

@@ -36,7 +36,9 @@ class Variable(metaclass=_IsVariable):
     ) -> _Variable:
         with no_grad():
             if isinstance(initializer, str) or (callable(initializer) and not isinstance(initializer, Tensor)):
-                value = initializers.get(initializer)(tuple(shape or ()), dtype=dtype or floatx())
+                if shape is None:
+                    raise ValueError(f"Variable: the initializer {initializer!r:.60} needs a shape")
+                value = initializers.get(initializer)(tuple(shape), dtype=dtype or floatx())
             else:
                 value = ops.as_tensor(initializer)
                 value = value.clone() if dtype is None else value.to(as_dtype(dtype), copy=True)

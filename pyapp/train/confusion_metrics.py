@@ -235,10 +235,11 @@ class AUC(_Confusion):
         return sum((x[k] - x[k + 1]) * height(y[k], y[k + 1]) for k in range(len(x) - 1))
 
     def get_config(self) -> dict[str, Any]:
+        given = {} if self.given is None else {"thresholds": self.given}
         return {
             **super().get_config(), "num_thresholds": self.num_thresholds, "curve": self.curve,
-            "from_logits": self.from_logits, "summation_method": self.summation_method, "thresholds": self.given,
-            "multi_label": self.multi_label, "num_labels": self.num_labels, "label_weights": self.label_weights,
+            "summation_method": self.summation_method, "multi_label": self.multi_label, "num_labels": self.num_labels,
+            "label_weights": self.label_weights, "from_logits": self.from_logits, **given,
         }  # fmt: skip
 
 
@@ -368,6 +369,8 @@ class FBetaScore(Metric):
             raise ValueError(f"{type(self).__name__}: average is None, micro, macro or weighted, not {average!r}")
         if not beta > 0:
             raise ValueError(f"{type(self).__name__}: beta is above 0, not {beta!r}")
+        if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, (int, float))):
+            raise ValueError(f"{type(self).__name__}: threshold is a number or None, not {threshold!r:.40}")
         self.average, self.beta, self.threshold = average, beta, threshold
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:

@@ -251,7 +251,8 @@ class MeanMetricWrapper(_Reduced):
         return self.mean()
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.settings}
+        own = {"fn": self.fn} if type(self) is MeanMetricWrapper else {}  # other classes know their function
+        return {**super().get_config(), **own, **self.settings}
 
 
 def same_shape(y_true: Tensor, y_pred: Tensor) -> Tensor:

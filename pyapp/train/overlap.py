@@ -86,7 +86,8 @@ class BinaryIoU(IoU):
             self.add_pairs(truth, found.detach() >= self.threshold, sample_weight)
 
     def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, "target_class_ids": self.target_class_ids, "threshold": self.threshold}
+        shared = {"name": self.name, "dtype": self.dtype}
+        return {**shared, "target_class_ids": self.target_class_ids, "threshold": self.threshold}
 
 
 class MeanIoU(IoU):

@@ -45,9 +45,9 @@ def duration(seconds: float) -> str:
 
 
 def shown(value: Any) -> str:
-    """A number as Keras prints it."""
+    """A number as Keras prints it; of several (a metric of each class) the mean."""
     if not isinstance(value, (int, float)):
-        return "[" + ", ".join(map(shown, value)) + "]"
+        value = sum(value) / len(value)
     return f"{value:.4f}" if abs(value) >= 1e-3 else f"{value:.4e}"  # Keras has 0.001 as float32, which is larger
 
 

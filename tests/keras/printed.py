@@ -168,13 +168,36 @@ def configurations(keras: Any) -> list[str]:
         layers.ZeroPadding1D((1, 2)), layers.ZeroPadding2D(), layers.SimpleRNN(2), layers.LSTM(2),
         layers.Conv1D(2, 3, padding="SAME"), layers.MelSpectrogram(),
         losses.MeanSquaredError(), losses.BinaryCrossentropy(), losses.Dice(), metrics.Mean(), metrics.AUC(name="auc"),
-        metrics.MeanSquaredError(dtype="float64"), metrics.MeanIoU(2), metrics.Precision(),
+        metrics.MeanSquaredError(dtype="float64"), metrics.MeanIoU(2), metrics.Precision(), metrics.BinaryIoU(),
+        layers.MultiHeadAttention(2, 3), layers.MultiHeadAttention(2, 3, 4, output_shape=5), layers.Embedding(5, 2),
+        layers.Bidirectional(layers.GRU(2, return_sequences=True)), layers.ConvLSTM1D(2, 2), layers.Dot(1),
+        layers.PReLU(), layers.BatchNormalization(renorm=True), layers.EinsumDense("ab,bc->ac", 3),
     ]  # fmt: skip
-    without = {"AUC": ("thresholds",)}
-    configs = [
-        {k: v for k, v in one.get_config().items() if k not in without.get(type(one).__name__, ())} for one in made
-    ]
+    configs = [one.get_config() for one in made]
+    wrapped = metrics.MeanMetricWrapper(losses.mean_squared_error, name="error")
+    configs += [keras.saving.serialize_keras_object(wrapped), losses.serialize(losses.mean_squared_error)]
     return [re.sub(r"_\d+\b", "", json.dumps(one, sort_keys=True, default=str)) for one in configs]
+
+
+@printed
+def models_of_json(keras: Any) -> list[str]:
+    """What is built and compiled comes along: shapes, paths of weights and the optimiser's variables."""
+    layers, o = keras.layers, keras.optimizers
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, name="a"), layers.Dense(2, name="b")], name="net")
+    model.compile(o.LossScaleOptimizer(o.Adam(), name="scaled"), "mse")
+    found = [summary_of(model)]
+    model.fit(np.ones((4, 4)), np.ones((4, 2)), verbose=0)
+    found += [summary_of(model), str([one.path for one in model.optimizer.variables])]
+    again = keras.models.model_from_json(model.to_json())
+    found += [summary_of(again), str([weight.path for weight in again.weights])]
+    found.append(str([one.path for one in again.optimizer.variables]))
+    tokens = keras.Input((None,), dtype="int32")
+    h = layers.Embedding(9, 4, name="embedding")(tokens)
+    h = layers.MultiHeadAttention(2, 3, name="attention")(h, h)
+    h = layers.Bidirectional(layers.LSTM(2, name="lstm"), name="both")(h)
+    described = json.loads(keras.Model(tokens, layers.Dense(1, name="last")(h)).to_json())["config"]["layers"]
+    found += [json.dumps(one.get("build_config"), sort_keys=True) for one in described]
+    return found
 
 
 @printed

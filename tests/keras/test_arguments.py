@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,18 @@ def compiled(**settings: Any) -> Any:
     model = keras.Sequential([keras.Input((1,)), L.Dense(1)])
     model.compile("sgd", "mse", **settings)
     return model
+
+
+X = np.ones((2, 3, 4), "float32")
+
+
+def two_outputs(metrics: Any = None, sample_weight: Any = None) -> Any:
+    """Trains a model with the outputs u and v."""
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, [L.Dense(1, name="u")(inputs), L.Dense(1, name="v")(inputs)])
+    model.compile("sgd", "mse", metrics=metrics)
+    labels = {"u": np.ones((3, 1)), "v": np.ones((3, 1))}
+    return model.fit(X[0], labels, sample_weight=sample_weight, verbose=0)
 
 
 # (a layer that is made, or made and called; what its error says)
@@ -60,6 +74,20 @@ REFUSED: list[tuple[Any, str]] = [
         lambda: compiled(loss_weights=[1.0, 2.0]).fit(np.ones((2, 1)), np.ones((2, 1)), verbose=0),
         "a number for each of 1",
     ),
+    (lambda: L.Concatenate()(X), "a list of at least 1 input"),
+    (lambda: L.Attention()(X), "namely [query, value]"),
+    (lambda: L.Embedding("a", 3), "input_dim is a positive integer"),
+    (lambda: keras.Input("a"), "is no size"),
+    (lambda: L.Dense(3, name="a/b"), "cannot contain character `/`"),
+    (lambda: L.Dense(3, name=3), "must be a string"),
+    (lambda: keras.Variable("zeros"), "needs a shape"),
+    (lambda: keras.metrics.F1Score(threshold="a"), "threshold is a number or None"),
+    (lambda: compiled().get_layer("dense", 0), "Provide only a layer name or a layer index"),
+    (lambda: compiled().get_layer(), "Provide either a layer name or layer index"),
+    (lambda: compiled().predict({"a": X}, verbose=0), "takes one tensor, got a dict"),
+    (lambda: two_outputs(metrics=["mse"] * 3), "a list of 3, the model has 2 outputs"),
+    (lambda: keras.optimizers.SGD().apply([X]), "a gradient or None for each of 0 weights, got 1; without"),
+    (lambda: two_outputs(sample_weight={"w": np.ones(3)}), "sample_weight names 'w'"),
 ]
 
 
@@ -196,3 +224,48 @@ def test_metrics_of_equal_predictions_and_of_gains() -> None:
         area = keras.metrics.AUC(5, "PRGAIN", method)
         area.update_state([0, 0, 1, 1, 1, 0], [0, 0.5, 0.3, 0.9, 0.3, 0.8], sample_weight=[1, 2, 3, 4, 1, 1])
         assert float(area.result()) == pytest.approx(expected)
+
+
+def test_steps_get_several_inputs_as_one_part() -> None:
+    """Without labels a list of inputs is no (x, y), and `predict_step` gets what Keras gives it."""
+    seen: list[Any] = []
+
+    class Own(keras.Model):  # type: ignore[misc, name-defined]
+        def predict_step(self, data: Any) -> Any:
+            seen.append(type(data).__name__)
+            return super().predict_step(data)
+
+    class Mean(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def call(self, x: Any) -> Any:
+            self.add_loss(keras.ops.mean(x))
+            return x
+
+    a, b = keras.Input((3,)), keras.Input((3,))
+    model = Own([a, b], Mean()(keras.layers.Add()([a, b])))
+    model.compile("sgd")
+    ones = np.ones((4, 3), "float32")
+    assert model.evaluate([ones, 2 * ones], verbose=0) == 3.0
+    assert model.predict([ones, 2 * ones], verbose=0).sum() == 36.0
+    single = keras.Input((3,))
+    Own(single, keras.layers.Dense(1)(single)).predict(ones, verbose=0)
+    assert seen == ["tuple", "Tensor"]
+    with pytest.warns(UserWarning, match="does not have any trainable weights"):
+        model.fit([ones, ones], verbose=0)
+
+
+def test_values_that_constructors_make_are_written() -> None:
+    layers = keras.layers
+    assert layers.RandomContrast(0.1).get_config()["factor"] == [0, 0.1]
+    assert layers.RandomRotation(0.1).get_config()["factor"] == [-0.1, 0.1]
+    assert layers.RandomTranslation(0.1, 0.2).get_config()["height_factor"] == 0.1  # as Keras has it
+    rate = keras.optimizers.SGD(0.25).learning_rate
+    assert copy.deepcopy(rate) == 0.25 and pickle.loads(pickle.dumps(keras.optimizers.SGD().iterations)) == 0
+    wrapped = keras.metrics.MeanMetricWrapper(keras.losses.mean_squared_error, name="error")
+    written = keras.saving.serialize_keras_object(wrapped)
+    for again in (keras.saving.deserialize_keras_object(written), type(wrapped).from_config(wrapped.get_config())):
+        assert again(np.ones((2, 1)), np.zeros((2, 1))).item() == 1.0
+
+
+def test_windows_without_batches() -> None:
+    found = list(keras.utils.timeseries_dataset_from_array(np.arange(6.0), np.arange(6), 3, batch_size=None))
+    assert [(x.tolist(), int(y)) for x, y in found] == [([k, k + 1.0, k + 2.0], k) for k in range(4)]

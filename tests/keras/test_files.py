@@ -145,6 +145,22 @@ def test_json_goes_both_ways(files: Path) -> None:
     check_each(check, list(MODELS.items()))
 
 
+def test_shapes_of_a_file_are_checked_before_layers_are_built() -> None:
+    text = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]).to_json()
+
+    def check(units: int, shape: Any, said: str) -> None:
+        described = json.loads(text)
+        layer = described["config"]["layers"][1]
+        layer["config"]["units"], layer["build_config"]["input_shape"] = units, shape
+        with pytest.raises(FileFormatError, match=said):
+            keras.models.model_from_json(json.dumps(described))
+
+    check_each(check, [
+        (10**9, [None, 4], "it needs"), (3, [None, 10**12], "is built for inputs of"),
+        (3, [None, -4], "sizes that are"), (3, {"a": [1]}, "cannot be made"), (3, [None, 5], "to have value 5"),
+    ])  # fmt: skip
+
+
 def test_weights_of_keras_load_by_their_paths(files: Path, tmp_path: Path) -> None:
     model, x, _ = MODELS["functional"](keras)
     before = model.get_weights()

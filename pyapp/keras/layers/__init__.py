@@ -25,6 +25,7 @@ from .picture_places import *
 from .pooling import *
 from .preprocessing import *
 from .recurrent import *
+from .recurrent_cells import *
 from .regularization import *
 from .reshaping import *
 from .spectrograms import *

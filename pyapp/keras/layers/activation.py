@@ -76,10 +76,11 @@ class PReLU(Layer):
     ) -> None:  # fmt: skip
         super().__init__(**settings)
         set_rules(self, "alpha", alpha_initializer, alpha_regularizer, alpha_constraint)
-        self.shared_axes = (shared_axes,) if isinstance(shared_axes, int) else tuple(shared_axes or ())
+        given = (shared_axes,) if isinstance(shared_axes, int) else shared_axes
+        self.shared_axes = None if given is None else tuple(given)
 
     def build(self, input_shape: Any) -> None:
-        sizes = [1 if axis in self.shared_axes else size for axis, size in enumerate(input_shape)][1:]
+        sizes = [1 if axis in (self.shared_axes or ()) else size for axis, size in enumerate(input_shape)][1:]
         self.alpha = add_weight(self, "alpha", sizes)
 
     def call(self, inputs: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from ...train.batches import is_array
 from ...train.names import unique_name
 from .. import constraints, initializers, regularizers
 from ..arguments import dim_of, share_of
+from ..call_state import STATE
 from ..core import Layer
 from ..masking import exclude
 from ..settings import SETTINGS
@@ -51,6 +52,7 @@ class _HeadsAttention(Layer):
     `gate_dense`) have the weights: kernels (F, heads, size), the output's (heads, size, F)."""
 
     supports_masking = True
+    unwritten = ("flash_attention",)
 
     def __init__(
         self, num_heads: int, key_value_heads: int, key_dim: int, value_dim: int, dropout: float, use_bias: bool,
@@ -160,6 +162,9 @@ class _HeadsAttention(Layer):
             self._dense("gate", query_shape, self.heads, self.value_size, "sigmoid") if self.use_gate else None
         )
         self.value_dense = self._dense("value", value_shape, self.key_value_heads, self.value_size)
+        shapes = {"query_shape": query_shape, "value_shape": value_shape}
+        shapes = shapes if key_shape == value_shape else {**shapes, "key_shape": key_shape}
+        object.__setattr__(self, "_built_for_several", shapes)
         sizes = (query_shape[-1],) if self.output_sizes is None else tuple(self.output_sizes)
         letters = "cdefgh"[: len(sizes)]
         bias = letters if self.use_bias else None
@@ -179,8 +184,20 @@ class _HeadsAttention(Layer):
         args = tuple(_tensor(x) for x in args)
         kwargs = {name: _tensor(x) for name, x in kwargs.items()}
         if not self.built and not isinstance(tensors[0], KerasTensor) and type(self).build is _HeadsAttention.build:
-            self.build(*(None if x is None else tuple(ops.as_tensor(x).shape) for x in tensors))
+            self.build(*self._shapes(tensors))
         return super().__call__(*args, **kwargs)
+
+    def _shapes(self, tensors: list[Any]) -> list[tuple[int | None, ...] | None]:
+        """The shapes of query, value and key, with None where a size is not known, or for one that is not there."""
+        layer, symbols = STATE.symbolic
+        known = list(symbols) if layer is self else []
+        shapes: list[tuple[int | None, ...] | None] = []
+        for place, x in enumerate(tensors):
+            shape: tuple[int | None, ...] | None = None if x is None else tuple(ops.as_tensor(x).shape)
+            if shape is not None and layer is self:
+                shape = (None, *shape[1:])
+            shapes.append(getattr(known[place], "shape", shape) if place < len(known) else shape)
+        return shapes
 
     def _project(self, x: Tensor, layer: EinsumDense) -> Tensor:
         """(B, T, F) -> (B, T, heads, size)."""
@@ -289,6 +306,9 @@ class MultiHeadAttention(_HeadsAttention):
         self.num_heads, self.key_dim, self.value_dim = num_heads, key_dim, value_dim or key_dim
         self.attention_axes = (attention_axes,) if isinstance(attention_axes, int) else attention_axes
 
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "value_dim": self.value_dim, "output_shape": self.output_sizes}
+
     def call(
         self, query: Tensor, value: Tensor, key: Tensor | None = None, query_mask: Tensor | None = None,
         value_mask: Tensor | None = None, key_mask: Tensor | None = None, attention_mask: Tensor | None = None,
@@ -359,6 +379,11 @@ class _DotAttention(Layer):
         self, inputs: Any, mask: Any = None, training: bool = False, return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> Any:  # fmt: skip
+        if not isinstance(inputs, (list, tuple)) or len(inputs) not in (2, 3):
+            raise ValueError(
+                f"layer {self.name} ({type(self).__name__}) must be called on a list of inputs, namely [query, value] "
+                "or [query, value, key]"
+            )
         query, value = inputs[:2]
         scores = self.scores(query, inputs[2] if len(inputs) > 2 else value)
         allowed = None

@@ -10,7 +10,8 @@ from ..arguments import layer_is_channels_first, one_of
 from ..nn_functions import conv
 from .channels import DataFormatLayer
 from .convolution import sizes
-from .recurrent import RNN, LSTMCell, of_the_cell
+from .recurrent import RNN, of_the_cell
+from .recurrent_cells import LSTMCell
 from .weight_rules import add_weight
 
 __all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
@@ -76,7 +77,8 @@ class _ConvLSTM(DataFormatLayer, RNN):
         recurrent_regularizer: Any = None, bias_regularizer: Any = None, activity_regularizer: Any = None,
         kernel_constraint: Any = None, recurrent_constraint: Any = None, bias_constraint: Any = None,
         dropout: float = 0.0, recurrent_dropout: float = 0.0, seed: int | None = None, return_sequences: bool = False,
-        return_state: bool = False, go_backwards: bool = False, stateful: bool = False, **settings: Any,
+        return_state: bool = False, go_backwards: bool = False, stateful: bool = False, unroll: bool = False,
+        zero_output_for_mask: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         cell = ConvLSTMCell(
             self.rank, filters, kernel_size, strides, padding, dilation_rate, activation=activation,
@@ -89,8 +91,8 @@ class _ConvLSTM(DataFormatLayer, RNN):
             dtype=settings.get("dtype"), name="conv_lstm_cell",
         )  # fmt: skip
         super().__init__(
-            cell, return_sequences, return_state, go_backwards, stateful, activity_regularizer=activity_regularizer,
-            **settings,
+            cell, return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask,
+            activity_regularizer=activity_regularizer, **settings,
         )  # fmt: skip
         self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
 

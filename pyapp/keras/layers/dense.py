@@ -9,6 +9,7 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from ...engine.dtype import as_dtype
 from .. import activations, initializers, quantizers
+from ..arguments import positive_integer
 from ..masking import set_mask
 from ..quantizers import AbsMaxQuantizer
 from ..weight_attributes import AdaptedWeight
@@ -129,6 +130,9 @@ class EinsumDense(QuantizedLayer):
         set_rules(self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint)
         set_rules(self, "bias", bias_initializer, bias_regularizer, bias_constraint)
         self.bias: Tensor | None = None
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "output_shape": self.sizes}
 
     def build(self, input_shape: Any) -> None:
         given, kernel, found = self.letters
@@ -296,11 +300,13 @@ class Embedding(QuantizedLayer):
     def __init__(
         self, input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform",
         embeddings_regularizer: Any = None, embeddings_constraint: Any = None, mask_zero: bool = False,
-        weights: Any = None, **settings: Any,
+        weights: Any = None, *, activity_regularizer: Any = None, **settings: Any,
     ) -> None:  # fmt: skip
         settings.pop("input_length", None)
-        super().__init__(**settings)
+        super().__init__(activity_regularizer=activity_regularizer, **settings)
         self.autocast = False  # ids stay exact
+        for argument, size in (("input_dim", input_dim), ("output_dim", output_dim)):
+            positive_integer(f"{type(self).__name__}: {argument}", size)
         self._first_rows = weights  # a matrix, or a list with it, that the weights begin with
         self.input_dim, self.output_dim, self.mask_zero = input_dim, output_dim, mask_zero
         chosen = "random_uniform" if embeddings_initializer == "uniform" else embeddings_initializer
@@ -374,11 +380,12 @@ class ReversibleEmbedding(Embedding):
     def __init__(
         self, input_dim: int, output_dim: int, tie_weights: bool = True, embeddings_initializer: Any = "uniform",
         embeddings_regularizer: Any = None, embeddings_constraint: Any = None, mask_zero: bool = False,
-        reverse_dtype: Any = None, logit_soft_cap: float | None = None, **settings: Any,
+        reverse_dtype: Any = None, logit_soft_cap: float | None = None, *, activity_regularizer: Any = None,
+        **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(
             input_dim, output_dim, embeddings_initializer, embeddings_regularizer, embeddings_constraint, mask_zero,
-            **settings,
+            activity_regularizer=activity_regularizer, **settings,
         )  # fmt: skip
         self.tie_weights, self.reverse_dtype, self.logit_soft_cap = tie_weights, reverse_dtype, logit_soft_cap
 

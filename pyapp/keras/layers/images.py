@@ -63,6 +63,7 @@ class PictureLayer(DataFormatLayer):
     their places: then masks move as well. Bounding boxes move where a layer writes `moved_boxes`; others refuse them.
     """
 
+    resolved: tuple[str, ...] = ("factor",)
     moves = False
     moves_boxes = False  # whether there is `moved_boxes`
 

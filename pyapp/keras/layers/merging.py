@@ -156,6 +156,8 @@ class Concatenate(Layer):
         self.axis = axis
 
     def call(self, inputs: Any) -> Tensor:
+        if not isinstance(inputs, (list, tuple)) or not inputs:
+            raise ValueError(f"layer {self.name} (Concatenate) should be called on a list of at least 1 input")
         return ops.cat(list(inputs), self.axis)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -179,12 +181,13 @@ class Dot(Layer):
 
     def __init__(self, axes: Any, normalize: bool = False, **settings: Any) -> None:
         super().__init__(**settings)
-        self.axes = (axes, axes) if isinstance(axes, int) else tuple(axes)
+        self.axes = axes if isinstance(axes, int) else tuple(axes)
         self.normalize = normalize
 
     def call(self, inputs: Any) -> Tensor:
         x, y = inputs
-        first, second = (dim_of(axis, t.ndim) for axis, t in zip(self.axes, (x, y), strict=True))
+        axes = (self.axes, self.axes) if isinstance(self.axes, int) else self.axes
+        first, second = (dim_of(axis, t.ndim) for axis, t in zip(axes, (x, y), strict=True))
         if self.normalize:
             x = x / (x * x).sum(first, keepdim=True).clamp(min=1e-12).sqrt()
             y = y / (y * y).sum(second, keepdim=True).clamp(min=1e-12).sqrt()

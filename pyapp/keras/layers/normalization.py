@@ -63,6 +63,7 @@ class BatchNormalization(_Scaled):
     """
 
     probe_scale = 1
+    resolved = ("renorm_clipping",)
 
     def __init__(
         self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
@@ -86,6 +87,7 @@ class BatchNormalization(_Scaled):
         if shift is not None and shift < 0:
             raise ValueError(f"BatchNormalization: dmax of renorm_clipping is {shift}, below 0")
         self.momentum = momentum
+        self.renorm_clipping = limits if renorm else renorm_clipping
         self.renorm, self.renorm_limits, self.renorm_momentum = renorm, (least, most, shift), renorm_momentum
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)
         self.moving_variance_initializer = initializers.get(moving_variance_initializer)

@@ -169,6 +169,8 @@ class Solarization(_Coloured):
     """Adds up to `addition_factor` of the range, then inverts what is not below a threshold of up to
     `threshold_factor`."""
 
+    resolved = ("addition_factor", "threshold_factor")
+
     def __init__(
         self, addition_factor: Any = 0.0, threshold_factor: Any = 0.0, value_range: Any = (0, 255),
         seed: int | None = None, **settings: Any,
@@ -232,6 +234,8 @@ class RandomColorDegeneration(_ByFactor):
 
 class RandomGrayscale(RandomPictureLayer):
     """Pictures without colours, with the probability `factor`."""
+
+    unwritten = ("seed",)
 
     def __init__(
         self, factor: float = 0.5, data_format: str | None = None, seed: int | None = None, **settings: Any
@@ -337,6 +341,8 @@ class RandomSharpness(_ByFactor):
 class RandomGaussianBlur(_Coloured):
     """Blurred pictures, with a probability from `factor`; the blur's deviation is drawn from `sigma` for the whole
     batch."""
+
+    resolved = ("factor", "sigma")
 
     def __init__(
         self, factor: Any = 1.0, kernel_size: Any = 3, sigma: Any = 1.0, value_range: Any = (0, 255),

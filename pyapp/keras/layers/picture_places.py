@@ -240,6 +240,8 @@ class RandomElasticTransform(_Moving):
     """Rippled pictures: with a probability from `factor` the pixels move by smooth random distances, which grow with
     `scale`."""
 
+    resolved = ("factor", "scale")
+
     def __init__(
         self, factor: Any = 1.0, scale: Any = 1.0, interpolation: str = "bilinear", fill_mode: str = "reflect",
         fill_value: float = 0.0, value_range: Any = (0, 255), seed: int | None = None, data_format: str | None = None,

@@ -1,4 +1,4 @@
-"""Recurrent layers over sequences (B, steps, features), with Keras' gate orders: LSTM i, f, c, o; GRU z, r, h."""
+"""Recurrent layers over sequences (B, steps, features): loops of the cells of `recurrent_cells`."""
 
 from __future__ import annotations
 
@@ -7,341 +7,16 @@ from inspect import signature
 from typing import Any
 
 from ...engine import Tensor, ops
-from ...engine.ops.random import Generator
-from ...engine.ops.recurrent import gru_steps, lstm_steps, rnn_steps
 from ...nn import functional as F
 from ...train.names import snake_case
-from .. import activations, initializers
-from ..call_arguments import arguments_of
 from ..call_state import STATE
 from ..core import Layer
 from ..devices import moved_to
 from ..lookup import as_json
-from ..other_layers import as_layer
 from ..structures import flatten
-from .weight_rules import add_weight, set_rules
+from .recurrent_cells import Cell, GRUCell, LSTMCell, SimpleRNNCell, StackedRNNCells, stepper
 
-__all__ = [
-    "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "StackedRNNCells",
-    "TimeDistributed",
-]  # fmt: skip
-
-
-class Cell(Layer):
-    """Base of one step: weights kernel (features, gates * units), recurrent_kernel (units, gates * units), bias."""
-
-    gates: int
-    converted = {"activation": activations.get, "recurrent_activation": activations.get}
-    states = 1  # how many tensors (B, units) are kept from step to step
-
-    def __init__(
-        self, units: int, activation: Any, use_bias: bool, kernel_initializer: Any, recurrent_initializer: Any,
-        bias_initializer: Any, kernel_regularizer: Any, recurrent_regularizer: Any, bias_regularizer: Any,
-        kernel_constraint: Any, recurrent_constraint: Any, bias_constraint: Any, dropout: float,
-        recurrent_dropout: float, seed: int | None, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(**settings)
-        if not isinstance(units, int) or units < 1:
-            raise ValueError(f"{type(self).__name__}: units is a positive integer, not {units!r}")
-        self.units, self.activation, self.use_bias = units, activation, use_bias
-        self.dropout, self.recurrent_dropout = min(1.0, max(0.0, dropout)), min(1.0, max(0.0, recurrent_dropout))
-        self.seed, self.generator = seed, None if seed is None else Generator(seed)
-        set_rules(self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint)
-        set_rules(self, "recurrent", recurrent_initializer, recurrent_regularizer, recurrent_constraint)
-        set_rules(self, "bias", bias_initializer, bias_regularizer, bias_constraint)
-        self.bias: Tensor | None = None
-
-    @property
-    def state_size(self) -> int | list[int]:
-        """The units of the state, or of each of several."""
-        return self.units if self.states == 1 else [self.units] * self.states
-
-    @property
-    def output_size(self) -> int:
-        return self.units
-
-    def get_initial_state(self, batch_size: int | None = None) -> list[Tensor]:
-        """Zeros for each state (B, units)."""
-        return self.zero_states(batch_size or 1, ops.zeros((), dtype=self.compute_dtype))
-
-    def bias_shape(self) -> tuple[int, ...]:
-        return (self.gates * self.units,)
-
-    def build(self, input_shape: Any) -> None:
-        self.kernel = add_weight(self, "kernel", (input_shape[-1], self.gates * self.units))
-        self.recurrent_kernel = add_weight(self, "recurrent", (self.units, self.gates * self.units), "recurrent_kernel")
-        if self.use_bias:
-            self.bias = add_weight(self, "bias", self.bias_shape())
-
-    def input_part(self, x: Tensor) -> Tensor:
-        """The inputs' share of the gates, (..., gates * units), for all steps at once."""
-        return ops.linear(x, self.kernel.T, self.bias)
-
-    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
-        """The next states, the output first, from the inputs' share of this step."""
-        raise NotImplementedError
-
-    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> list[Tensor]:
-        """The states (steps, B, units) after each step, the outputs first, from the inputs' shares (steps, B, gates *
-        units), by one op for all steps; with `reverse` from the last to the first. Only where `has_all_steps`."""
-        raise NotImplementedError
-
-    def has_all_steps(self) -> bool:
-        """Whether all_steps does what step does: a class between may have a step or advance of its own."""
-        own = next(kind for kind in type(self).__mro__ if {"step", "advance", "all_steps"} & kind.__dict__.keys())
-        return "all_steps" in own.__dict__ and self.has_usual_activations()
-
-    def has_usual_activations(self) -> bool:
-        """Whether the functions are those of the ops for all steps: tanh, and sigmoid for gates."""
-        gate = getattr(self, "recurrent_activation", activations.sigmoid)
-        return self.activation is activations.tanh and gate is activations.sigmoid
-
-    def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
-        return [ops.zeros((batch, self.units), dtype=like.dtype, device=like.device) for _ in range(self.states)]
-
-    def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
-        """The output and the next states, from the inputs' share of this step."""
-        after = self.step(part, states)
-        return after[0], after
-
-    def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
-        several = isinstance(states, (list, tuple))
-        output, after = self.advance(self.input_part(inputs), list(states) if several else [states], training)
-        return output, after if several else after[0]
-
-
-class SimpleRNNCell(Cell):
-    """h = activation(x @ kernel + h @ recurrent_kernel + bias)."""
-
-    gates = 1
-
-    def __init__(
-        self, units: int, activation: Any = "tanh", use_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal", bias_initializer: Any = "zeros", kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None, bias_regularizer: Any = None, kernel_constraint: Any = None,
-        recurrent_constraint: Any = None, bias_constraint: Any = None, dropout: float = 0.0,
-        recurrent_dropout: float = 0.0, seed: int | None = None, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            units, activation, use_bias, kernel_initializer, recurrent_initializer, bias_initializer,
-            kernel_regularizer, recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
-            bias_constraint, dropout, recurrent_dropout, seed, **settings,
-        )  # fmt: skip
-
-    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
-        return [self.activation(part + states[0] @ self.recurrent_kernel)]
-
-    def has_usual_activations(self) -> bool:
-        return self.activation in (activations.tanh, activations.relu)
-
-    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> list[Tensor]:
-        name = "tanh" if self.activation is activations.tanh else "relu"
-        return [rnn_steps(parts, states[0], self.recurrent_kernel.T, name, reverse)]
-
-
-class GRUCell(Cell):
-    """Cho et al. 2014, arXiv 1406.1078; with reset_after the reset gate acts after the product, as in cuDNN."""
-
-    gates = 3
-
-    def __init__(
-        self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform", recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros", kernel_regularizer: Any = None, recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None, kernel_constraint: Any = None, recurrent_constraint: Any = None,
-        bias_constraint: Any = None, dropout: float = 0.0, recurrent_dropout: float = 0.0, seed: int | None = None,
-        reset_after: bool = True, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            units, activation, use_bias, kernel_initializer, recurrent_initializer, bias_initializer,
-            kernel_regularizer, recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
-            bias_constraint, dropout, recurrent_dropout, seed, **settings,
-        )  # fmt: skip
-        self.recurrent_activation, self.reset_after = recurrent_activation, reset_after
-
-    def bias_shape(self) -> tuple[int, ...]:
-        return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
-
-    def input_part(self, x: Tensor) -> Tensor:
-        bias = self.bias[0] if self.bias is not None and self.reset_after else self.bias
-        return ops.linear(x, self.kernel.T, bias)
-
-    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
-        (h,), n = states, self.units
-        if self.reset_after:
-            hidden = ops.linear(h, self.recurrent_kernel.T, None if self.bias is None else self.bias[1])
-            update, reset = self._gates(part[:, : 2 * n] + hidden[:, : 2 * n])
-            new = self.activation(part[:, 2 * n :] + reset * hidden[:, 2 * n :])
-        else:
-            update, reset = self._gates(part[:, : 2 * n] + h @ self.recurrent_kernel[:, : 2 * n])
-            new = self.activation(part[:, 2 * n :] + (reset * h) @ self.recurrent_kernel[:, 2 * n :])
-        return [update * h + (1 - update) * new]
-
-    def _gates(self, x: Tensor) -> Sequence[Tensor]:
-        """The update and reset gates of (B, 2 * units); each has its own activation, which may be softmax."""
-        return self.recurrent_activation(x.unflatten(-1, (2, self.units))).unbind(-2)
-
-    def has_usual_activations(self) -> bool:
-        return self.reset_after and super().has_usual_activations()
-
-    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> list[Tensor]:
-        n = self.units
-
-        def reset_first(x: Tensor) -> Tensor:
-            """The gates of the last dim in the order reset, update, new."""
-            return ops.cat([x[..., n : 2 * n], x[..., :n], x[..., 2 * n :]], -1)
-
-        bias = None if self.bias is None else reset_first(self.bias[1])
-        return [gru_steps(reset_first(parts), states[0], reset_first(self.recurrent_kernel).T, bias, reverse)]
-
-
-class _WithForget:
-    """bias_initializer with ones for the forget gate (Jozefowicz et al. 2015)."""
-
-    def __init__(self, inner: Any, units: int) -> None:
-        self.inner, self.units = initializers.get(inner), units
-
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
-        assert self.inner is not None
-        values, n = self.inner(shape, dtype=dtype), self.units
-        values[n : 2 * n].fill_(1.0)
-        return values
-
-
-class LSTMCell(Cell):
-    """Hochreiter and Schmidhuber 1997."""
-
-    gates = 4
-    states = 2
-
-    def __init__(
-        self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform", recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros", unit_forget_bias: bool = True, kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None, bias_regularizer: Any = None, kernel_constraint: Any = None,
-        recurrent_constraint: Any = None, bias_constraint: Any = None, dropout: float = 0.0,
-        recurrent_dropout: float = 0.0, seed: int | None = None, **settings: Any,
-    ) -> None:  # fmt: skip
-        first = _WithForget(bias_initializer, units) if unit_forget_bias else bias_initializer
-        super().__init__(
-            units, activation, use_bias, kernel_initializer, recurrent_initializer, first, kernel_regularizer,
-            recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
-            recurrent_dropout, seed, **settings,
-        )  # fmt: skip
-        self.recurrent_activation = recurrent_activation
-
-    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
-        h, c = states
-        n, gate = self.units, self.recurrent_activation
-        total = part + h @ self.recurrent_kernel
-        c = gate(total[:, n : 2 * n]) * c + gate(total[:, :n]) * self.activation(total[:, 2 * n : 3 * n])
-        return [gate(total[:, 3 * n :]) * self.activation(c), c]
-
-    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> list[Tensor]:
-        y = lstm_steps(parts, *states, self.recurrent_kernel.T, reverse)  # (2, steps, B, units)
-        return [y[0], y[1]]
-
-
-class _OwnCell:
-    """How RNN runs a cell that a user wrote: a layer with `state_size`, a number or several, whose call(inputs, states)
-    gives the output and the next states. It may have `output_size` and `get_initial_state(batch_size)`."""
-
-    dropout = recurrent_dropout = 0.0  # such a cell has its own
-    generator = None
-
-    def __init__(self, cell: Layer) -> None:
-        self.cell = cell
-        size = cell.state_size
-        self.sizes = [size] if isinstance(size, int) else list(size)
-        self.states = len(self.sizes)
-        self.units = getattr(cell, "output_size", None) or self.sizes[0]
-
-    def input_part(self, x: Tensor) -> Tensor:
-        return x
-
-    def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
-        more = {"training": training} if "training" in arguments_of(type(self.cell).call) else {}
-        output, after = self.cell(part, tuple(states), **more)
-        return output, flatten(after)
-
-    def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
-        if hasattr(self.cell, "get_initial_state"):
-            return flatten(self.cell.get_initial_state(batch_size=batch))
-        shapes = [(batch, *((size,) if isinstance(size, int) else size)) for size in self.sizes]
-        return [ops.zeros(shape, dtype=like.dtype, device=like.device) for shape in shapes]
-
-
-def _stepper(owner: str, cell: Any) -> Any:
-    """What runs the steps of a cell. TypeError for what is none."""
-    if isinstance(cell, (Cell, StackedRNNCells)):
-        return cell
-    if isinstance(cell, Layer) and hasattr(cell, "state_size"):
-        return _OwnCell(cell)
-    raise TypeError(f"{owner}: takes a cell, such as LSTMCell, or a layer with state_size, not {cell!r:.60}")
-
-
-class StackedRNNCells(Layer):
-    """Cells of which each reads the outputs of the one before."""
-
-    dropout = recurrent_dropout = 0.0  # each cell has its own
-
-    def __init__(self, cells: Any, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._steppers = [_stepper("StackedRNNCells", cell) for cell in cells]
-        for cell in self._steppers:
-            if cell.dropout or cell.recurrent_dropout:
-                raise ValueError(f"StackedRNNCells: {cell.name} has dropout, which layers of one cell have alone")
-        self.cells = [as_layer(cell) for cell in cells]
-
-    @property
-    def units(self) -> int:
-        return int(self._steppers[-1].units)
-
-    output_size = units
-
-    @property
-    def state_size(self) -> list[Any]:
-        """The state sizes of the cells."""
-        return [getattr(cell, "state_size", None) for cell in self.cells]
-
-    def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
-        """The first states of each cell."""
-        return self.by_cell(self.zero_states(batch_size or 1, ops.zeros((), dtype=self.compute_dtype)))
-
-    def build(self, input_shape: Any) -> None:
-        for cell, stepper in zip(self.cells, self._steppers, strict=True):
-            if not cell.built:
-                cell.build(input_shape)
-                cell.built = True
-            input_shape = (*input_shape[:-1], stepper.units)
-
-    def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
-        return [state for stepper in self._steppers for state in stepper.zero_states(batch, like)]
-
-    def input_part(self, x: Tensor) -> Tensor:
-        found: Tensor = self._steppers[0].input_part(x)
-        return found
-
-    def by_cell(self, states: list[Tensor]) -> list[Any]:
-        """The states of each cell, a list."""
-        found: list[Any] = []
-        for cell in self._steppers:
-            own, states = states[: cell.states], states[cell.states :]
-            found.append(own)
-        return found
-
-    def advance(self, part: Tensor, states: list[Tensor], training: bool) -> tuple[Tensor, list[Tensor]]:
-        """The output of the last cell, and the next states of all, in the order of the cells."""
-        after: list[Tensor] = []
-        for number, cell in enumerate(self._steppers):
-            own, states = states[: cell.states], states[cell.states :]
-            part, new = cell.advance(part if number == 0 else cell.input_part(part), own, training)
-            after += new
-        return part, after
-
-    def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
-        output, after = self.advance(self.input_part(inputs), flatten(states), training)
-        return output, self.by_cell(after)
+__all__ = ["GRU", "LSTM", "RNN", "SimpleRNN"]
 
 
 class _Packing:
@@ -386,6 +61,7 @@ class RNN(Layer):
     """
 
     supports_masking = True
+    resolved = ("zero_output_for_mask",)
 
     def __init__(
         self, cell: Any, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
@@ -394,7 +70,7 @@ class RNN(Layer):
         super().__init__(**settings)
         if isinstance(cell, (list, tuple)):
             cell = StackedRNNCells(cell)
-        self._steps = _stepper("RNN", cell)
+        self._steps = stepper("RNN", cell)
         self.cell = cell
         self.return_sequences, self.return_state = return_sequences, return_state
         self.go_backwards, self.stateful = go_backwards, stateful
@@ -472,42 +148,50 @@ class RNN(Layer):
         self._check(sequences)
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         mask = None if mask is None else ops.as_tensor(mask)
-        cell, batch = self._steps, sequences.shape[0]
+        cell, steps = self._steps, sequences.shape[1]
         if not sequences.dtype.is_floating_point:
             sequences = sequences.to(self.compute_dtype)
-        x = sequences
         if training and cell.dropout:
-            x = F.dropout(sequences, cell.dropout, generator=cell.generator)
-        dropped = training and cell.recurrent_dropout
-        steps = range(sequences.shape[1])
-        fused = not dropped and steps and isinstance(cell, Cell) and cell.has_all_steps()
+            sequences = F.dropout(sequences, cell.dropout, generator=cell.generator)
+        drops_states = bool(training and cell.recurrent_dropout)
+        fused = not drops_states and steps and isinstance(cell, Cell) and cell.has_all_steps()
         packing = _Packing(mask, self.go_backwards) if fused and mask is not None else None
-        parts = cell.input_part(x if packing is None else packing.packed(x))  # (B, steps, gates * units)
-        if initial_state is not None:
-            states = self._fitting(flatten(initial_state), cell.zero_states(batch, parts))
-        elif self.stateful and self.kept is not None and STATE.symbolic[0] is None:
-            if self.kept[0].shape[0] != batch:
-                raise ValueError(
-                    f"layer {self.name} ({type(self).__name__}) is stateful: it keeps the states of "
-                    f"{self.kept[0].shape[0]} sequences, got {batch}. Give it batches of one size, or call "
-                    "reset_state() before"
-                )
-            states = moved_to(sequences.device, self.kept)
-        else:
-            states = cell.zero_states(batch, parts)
+        parts = cell.input_part(
+            sequences if packing is None else packing.packed(sequences)
+        )  # (B, steps, gates * units)
+        states = self._first_states(initial_state, parts)
         if packing is not None:
             return self._packed_result(packing, cell.all_steps(parts.transpose(0, 1), states, False), states)
         if fused:
-            whole = cell.all_steps(parts.transpose(0, 1), states, self.go_backwards)
-            found, states = whole[0], [one[0 if self.go_backwards else -1] for one in whole]
-            if self.return_sequences:
-                found = (found.flip(0) if self.go_backwards else found).transpose(0, 1)
-            return self._result(found if self.return_sequences else states[0], states)
+            return self._fused_result(cell.all_steps(parts.transpose(0, 1), states, self.go_backwards))
+        return self._step_by_step(parts, states, mask, training)
+
+    def _first_states(self, given: Any, parts: Tensor) -> list[Tensor]:
+        """The states before the first step: those that are given, those that a stateful layer has kept, or zeros."""
+        batch = parts.shape[0]
+        if given is not None:
+            return self._fitting(flatten(given), self._steps.zero_states(batch, parts))
+        if not self.stateful or self.kept is None or STATE.symbolic[0] is not None:
+            found: list[Tensor] = self._steps.zero_states(batch, parts)
+            return found
+        if self.kept[0].shape[0] != batch:
+            raise ValueError(
+                f"layer {self.name} ({type(self).__name__}) is stateful: it keeps the states of "
+                f"{self.kept[0].shape[0]} sequences, got {batch}. Give it batches of one size, or call "
+                "reset_state() before"
+            )
+        kept: list[Tensor] = moved_to(parts.device, self.kept)
+        return kept
+
+    def _step_by_step(self, parts: Tensor, states: list[Tensor], mask: Tensor | None, training: bool) -> Any:
+        """What a call gives, of the inputs' shares (B, steps, …): the cell computes one step after the other."""
+        cell = self._steps
         kept_units = None
-        if dropped:
-            ones = ops.ones(states[0].shape, dtype=states[0].dtype, device=sequences.device)
+        if training and cell.recurrent_dropout:  # the same units at each step
+            ones = ops.ones(states[0].shape, dtype=states[0].dtype, device=parts.device)
             kept_units = F.dropout(ones, cell.recurrent_dropout, generator=cell.generator)
         outputs: list[Tensor] = []
+        steps = range(parts.shape[1])
         for t in reversed(steps) if self.go_backwards else steps:
             before = states
             if kept_units is not None:
@@ -522,6 +206,14 @@ class RNN(Layer):
             outputs.append(output)
         last = outputs[-1] if outputs else states[0]
         return self._result(ops.stack(outputs, 1) if self.return_sequences else last, states)
+
+    def _fused_result(self, whole: list[Tensor]) -> Any:
+        """What a call gives, of the states (steps, B, units) after each step, the outputs first."""
+        last = [one[0 if self.go_backwards else -1] for one in whole]
+        if not self.return_sequences:
+            return self._result(last[0], last)
+        outputs = whole[0].flip(0) if self.go_backwards else whole[0]
+        return self._result(outputs.transpose(0, 1), last)
 
     def _packed_result(self, packing: _Packing, whole: list[Tensor], first: list[Tensor]) -> Any:
         """What a call gives, of the states after each step of packed sequences, and the first states."""
@@ -616,124 +308,3 @@ class LSTM(_Gated):
 
 for _kind in (SimpleRNN, GRU, LSTM):
     of_the_cell(_kind, _kind.kind)
-
-
-class Bidirectional(Layer):
-    """A recurrent layer over sequences and another over reversed ones. `merge_mode`: concat, sum, mul, ave, or None
-    for both outputs; with return_state, the states come after them. `weights` are arrays that both begin with, those of
-    the layer first."""
-
-    initial_weights: Any = None
-    supports_masking = True
-
-    def __init__(
-        self, layer: Any, merge_mode: str | None = "concat", weights: Any = None, backward_layer: Any = None,
-        **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(**settings)
-        layer = as_layer(layer)
-        if not isinstance(layer, RNN):
-            raise TypeError(f"Bidirectional: takes a recurrent layer, not {type(layer).__name__}")
-        if merge_mode not in ("concat", "sum", "mul", "ave", None):
-            raise ValueError(f"Bidirectional: merge_mode is concat, sum, mul, ave or None, not {merge_mode!r}")
-        self.merge_mode, self.forward_layer = merge_mode, layer
-        own = layer.name.removeprefix("forward_")
-        if backward_layer is None:
-            config = {**layer.get_config(), "name": f"backward_{own}", "go_backwards": not layer.go_backwards}
-            backward_layer = type(layer).from_config(config)
-        for setting in ("return_sequences", "return_state", "stateful"):
-            if getattr(layer, setting) != getattr(backward_layer, setting):
-                raise ValueError(f"Bidirectional: layer and backward_layer need the same {setting}")
-        if layer.go_backwards == backward_layer.go_backwards:
-            raise ValueError("Bidirectional: one of layer and backward_layer needs go_backwards=True")
-        layer.name = f"forward_{own}"
-        self.backward_layer = backward_layer
-        self.initial_weights = weights
-        for one in (layer, backward_layer):  # as in Keras: masked steps of sequences are 0
-            one.zero_output_for_mask = one.return_sequences
-
-    def build(self, input_shape: Any) -> None:
-        for layer in (self.forward_layer, self.backward_layer):
-            layer.build(input_shape)
-            layer.built = True
-        if self.initial_weights is not None:
-            self.set_weights(self.initial_weights)
-
-    def settings(self) -> dict[str, Any]:
-        return {key: value for key, value in super().settings().items() if key != "weights"}
-
-    def call(
-        self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
-    ) -> Any:
-        halves = (None, None)
-        if initial_state is not None:
-            middle = len(initial_state) // 2
-            halves = (initial_state[:middle], initial_state[middle:])
-        y = self.forward_layer(sequences, initial_state=halves[0], mask=mask, training=training)
-        z = self.backward_layer(sequences, initial_state=halves[1], mask=mask, training=training)
-        states: tuple[Tensor, ...] = ()
-        if self.forward_layer.return_state:
-            states, y, z = (*y[1:], *z[1:]), y[0], z[0]
-        if self.forward_layer.return_sequences:
-            z = z.flip(1)
-        result = self._merged(y, z)
-        if not states:
-            return result
-        return (*result, *states) if self.merge_mode is None else (result, *states)
-
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        mask = self.forward_layer.compute_mask(inputs, mask)
-        return mask if self.merge_mode else (mask, mask)
-
-    def reset_states(self) -> None:
-        """Forgets the states of stateful layers."""
-        self.forward_layer.reset_states()
-        self.backward_layer.reset_states()
-
-    reset_state = reset_states
-
-    @property
-    def states(self) -> list[Tensor] | None:
-        """The states after the last batch, those of the layer first; None before the first call."""
-        first, second = self.forward_layer.states, self.backward_layer.states
-        return None if first is None or second is None else [*first, *second]
-
-    def _merged(self, y: Tensor, z: Tensor) -> Any:
-        if self.merge_mode == "concat":
-            return ops.cat([y, z], -1)
-        if self.merge_mode == "sum":
-            return y + z
-        if self.merge_mode == "mul":
-            return y * z
-        return 0.5 * (y + z) if self.merge_mode == "ave" else (y, z)
-
-
-class TimeDistributed(Layer):
-    """A layer at each step of (B, steps, …); its mask, (B, steps, …), is cut into steps too."""
-
-    supports_masking = True
-
-    def __init__(self, layer: Any, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.layer = as_layer(layer)
-
-    def build(self, input_shape: Any) -> None:
-        if len(input_shape) > 2 and not self.layer.built:
-            self.layer.build((input_shape[0], *input_shape[2:]))
-            self.layer.built = True
-
-    def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
-        if inputs.ndim < 3:
-            raise ValueError(f"takes at least 3 dims, (batch, steps, …), got {tuple(inputs.shape)}")
-        if mask is not None and tuple(mask.shape[:2]) != tuple(inputs.shape[:2]):
-            raise ValueError(f"the mask {tuple(mask.shape)} does not have the batch and steps of {tuple(inputs.shape)}")
-        masked = mask is not None and "mask" in arguments_of(type(self.layer).call)
-        if masked or (training and next(self.layer.buffers(), None) is not None):  # statistics of one step at a time
-            steps = [
-                self.layer(inputs[:, step], **({"mask": mask[:, step]} if masked and mask is not None else {}))
-                for step in range(inputs.shape[1])
-            ]
-            return ops.stack(steps, 1)
-        flat = inputs.reshape(inputs.shape[0] * inputs.shape[1], *inputs.shape[2:])
-        y = self.layer(flat)
-        return y.reshape(inputs.shape[0], inputs.shape[1], *y.shape[1:])

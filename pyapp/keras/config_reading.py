@@ -1,8 +1,8 @@
-"""Configurations as Keras writes them (config.json of a `.keras` file): objects to JSON and back.
+"""Configurations as Keras writes them (config.json of a `.keras` file): JSON to layers, models and other objects.
 
-An object is {"module", "class_name", "config", "registered_name"}. Reading makes objects of this package's classes, and
-of those that are registered or in custom_objects: no module is imported, and no code of a file runs (unless a lambda is
-asked for with `safe_mode=False`). Source: the documents of `keras.saving`, and files of Keras 3.15.1.
+Reading makes objects of this package's classes, and of those that are registered or in custom_objects: no module is
+imported, and no code of a file runs (unless a lambda is asked for with `safe_mode=False`).
+Source: the documents of `keras.saving`, and files of Keras 3.15.1.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import inspect
 import marshal
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..engine import Tensor, as_dtype
+from ..engine import as_dtype
 from ..engine import ops as engine_ops
+from ..engine.budget import Budget, current, half_of_memory, within
 from ..engine.lazy import np
-from ..engine.ops import _index
 from ..errors import FileFormatError, OperationError
 from ..train.names import snake_case
 from . import (
@@ -36,15 +36,14 @@ from . import (
     regularizers,
     schedules,
 )
-from .call_arguments import arguments_of
+from .config_operations import call_operation
 from .core import Layer
-from .lookup import CLASSES, Configured, as_json, described, registered_name
+from .lookup import CLASSES, Configured
 from .other_layers import InputLayer
-from .structures import flatten, map_structure
-from .symbolic_tensors import Call, KerasTensor, infer, record
+from .structures import flatten
+from .symbolic_tensors import KerasTensor, infer, record
 
 if TYPE_CHECKING:
-    from .model import Model
     from .trainer import Trainer
 
 _PARTS: dict[str, Any] = {  # keras.NAME
@@ -60,245 +59,8 @@ _FIXED = {
     "oov_method": "floormod",
 }  # settings that a class here lacks, at their only value
 _MOST_INPUT = 1 << 28  # elements of one example of an input
-_LACKING = {  # arguments that layers here have, and Keras' have not
-    "Cropping1D": ("data_format",), "SpatialDropout1D": ("data_format",), "SimpleRNN": ("use_cudnn",),
-}  # fmt: skip
 _MODELS = ("Functional", "Model", "Sequential")
 _PLAIN_POLICIES = (dtype_policies.DTypePolicy, dtype_policies.FloatDTypePolicy)
-
-
-# -- objects to JSON
-
-
-def describe(layer: Any, first: bool = True) -> dict[str, Any]:
-    """A layer or model as Keras' JSON. TypeError for what a file cannot describe."""
-    kind = type(layer)
-    model = CLASSES["Model"]
-    writes_own = isinstance(layer, model) and kind.get_config not in (
-        model.get_config,
-        CLASSES["Sequential"].get_config,
-    )
-    has_graph = getattr(layer, "graph", None) is not None
-    if has_graph and not writes_own and {"inputs", "outputs"} <= arguments_of(kind.__init__):
-        made = described(kind, functional_config(layer))
-    elif hasattr(layer, "_first") and not writes_own:
-        made = described(kind, sequential_config(layer))
-    else:
-        made = _by_arguments(layer, inherits_config=has_graph and not writes_own)
-    if first and getattr(layer, "compiled", False):
-        made["compile_config"] = compile_config(layer)
-    return made
-
-
-def describe_saved(model: Any) -> dict[str, Any]:
-    """A model as `describe` has it, without what it was compiled with where a loss or metric has no name."""
-    try:
-        return describe(model)
-    except TypeError:
-        if not model.compiled:
-            raise
-        return describe(model, first=False)
-
-
-def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
-    """A layer by the arguments of its constructor. `inherits_config`: it is a functional model of a user's class that
-    has no `get_config`; Model's would describe the graph.
-    """
-    kind = type(layer)
-    if layer.is_operation or kind.__name__ == "Model":
-        raise TypeError(f"{layer.name} cannot be written to a file: save the weights alone with save_weights")
-    config = Layer.get_config(layer) if inherits_config else layer.get_config()
-    lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
-    kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
-    made = described(kind, _written(_without_trainable(kept)))
-    if kind.get_build_config is not Layer.get_build_config:
-        made["build_config"] = layer.get_build_config()
-    inputs = getattr(layer, "_first_inputs", None)
-    if inputs is not None:
-        made["build_config"] = {"input_shape": _shapes(inputs), "inputs": inputs}
-    return made
-
-
-def _without_trainable(config: dict[str, Any]) -> dict[str, Any]:
-    """A layer's configuration, without `trainable` where it is True: some layers of Keras have no such argument."""
-    return {key: value for key, value in config.items() if key != "trainable" or value is not True}
-
-
-def _shapes(inputs: Any) -> Any:
-    if isinstance(inputs, Mapping):
-        if "batch_shape" in inputs:
-            return inputs["batch_shape"]
-        return {key: _shapes(value) for key, value in inputs.items()}
-    return [_shapes(value) for value in inputs]
-
-
-def _written(value: Any) -> Any:
-    """The values of `get_config` in a file: layers among them without `trainable`, and lists for tuples."""
-    if isinstance(value, Mapping):
-        if value.keys() >= {"module", "class_name", "config"}:
-            config = value["config"]
-            is_layer = value["module"] == "keras.layers" and isinstance(config, Mapping)
-            return {**value, "config": _written(_without_trainable(config) if is_layer else config)}
-        return {str(name): _written(inner) for name, inner in value.items()}
-    if isinstance(value, Layer):  # a get_config of one's own may leave it as it is
-        return describe(value, first=False)
-    return [_written(inner) for inner in value] if isinstance(value, (list, tuple)) else value
-
-
-def sequential_config(model: Any) -> dict[str, Any]:
-    """The layers of a Sequential model, and the shape of its inputs."""
-    first = model._first
-    made = [describe(layer, first=False) for layer in model.layers]
-    if first is not None:
-        made.insert(0, describe(InputLayer(batch_shape=first.shape, dtype=first.dtype, name=first.name), first=False))
-    policy = dtype_policies.serialize(model.dtype_policy)
-    config = {"name": model.name, "trainable": model.trainable, "dtype": policy, "layers": made}
-    return config if first is None else {**config, "build_input_shape": list(first.shape)}
-
-
-def functional_config(model: Model) -> dict[str, Any]:
-    """The inputs, layers, calls and outputs of a functional model."""
-    graph = model.graph
-    found: dict[int, dict[str, Any]] = {}
-    histories: dict[int, list[Any]] = {}
-    for leaf in flatten(graph.inputs):
-        histories[id(leaf)] = [leaf.name, 0, 0]
-    counts: dict[int, int] = {}
-    for call in graph.calls:
-        node = counts[id(call.layer)] = counts.get(id(call.layer), -1) + 1
-        for index, leaf in enumerate(flatten(call.outputs)):
-            histories[id(leaf)] = [call.layer.name, node, index]
-
-    def tensor(leaf: Any) -> Any:
-        if isinstance(leaf, KerasTensor):
-            config = {"shape": list(leaf.shape), "dtype": leaf.dtype, "keras_history": histories[id(leaf)]}
-            return {"class_name": "__keras_tensor__", "config": config}
-        return _plain(leaf)
-
-    for call in graph.calls:
-        args, kwargs = call.args, call.kwargs
-        is_operation = call.layer.is_operation
-        if is_operation:
-            made, args, kwargs = _operation(call)
-        else:
-            made = describe(call.layer, first=False)
-        entry = found.setdefault(id(call.layer), {**made, "name": call.layer.name, "inbound_nodes": []})
-        node_of = {"args": map_structure(tensor, list(args)), "kwargs": map_structure(tensor, dict(kwargs))}
-        entry["inbound_nodes"].append(node_of)
-    entries = []
-    for layer in graph.layers:
-        if isinstance(layer, InputLayer):
-            entries.append({**describe(layer, first=False), "name": layer.name, "inbound_nodes": []})
-        else:
-            entries.append(found[id(layer)])
-    names = [entry["name"] for entry in entries]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{model.name}: two layers are called {twice!r}; a file tells layers apart by their names")
-    return {
-        "name": model.name, "trainable": model.trainable, "layers": entries,
-        "input_layers": map_structure(lambda leaf: histories[id(leaf)], graph.inputs),
-        "output_layers": map_structure(lambda leaf: histories[id(leaf)], graph.outputs),
-    }  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    """A value of a call's arguments as JSON."""
-    if isinstance(value, slice):
-        parts = {"start": value.start, "stop": value.stop, "step": value.step}
-        return {"class_name": "__slice__", "config": parts}
-    if value is Ellipsis:
-        return {"class_name": "__ellipsis__", "config": {}}
-    if isinstance(value, Tensor):
-        return {"class_name": "__tensor__", "config": {"value": value.tolist(), "dtype": value.dtype.name}}
-    if isinstance(value, np.ndarray) and value.ndim:
-        return {"class_name": "__numpy__", "config": {"value": value.tolist(), "dtype": value.dtype.name}}
-    return as_json(value)
-
-
-_OPERANDS = (  # what Keras' operations are called with; other arguments are theirs from the start
-    "x", "x1", "x2", "xs", "y", "a", "condition", "key", "other", "indices", "values", "condlist", "choicelist",
-    "default", "q", "updates",
-)  # fmt: skip
-_OPERATION_CLASSES = {  # where Keras has the classes of its operations; the others are in numpy
-    "nn": "Relu Relu6 Sigmoid SparseSigmoid Softplus Softsign SoftShrink SparsePlus Silu Squareplus LogSigmoid "
-    "LeakyRelu HardSigmoid HardSilu Elu Selu Gelu Celu Glu TanhShrink HardTanh HardShrink Threshold Softmax LogSoftmax "
-    "Sparsemax MaxPool AdaptiveMaxPool AveragePool AdaptiveAveragePool Conv DepthwiseConv SeparableConv ConvTranspose "
-    "OneHot BinaryCrossentropy CategoricalCrossentropy SparseCategoricalCrossentropy MultiHot Moments BatchNorm "
-    "CTCLoss CTCDecode Normalize PSNR DotProductAttention RMSNorm LayerNorm Unfold Fold DepthToSpace SpaceToDepth",
-    "core": "Scatter ScatterUpdate Slice SliceUpdate StopGradient Unstack Cast SaturateCast ConvertToTensor",
-    "linalg": "Cholesky CholeskyInverse Det Eigh Inv LuFactor Norm Qr Solve SolveTriangular SVD Lstsq MatrixRank Pinv",
-    "math": "SegmentSum SegmentMax SegmentMin SegmentProd TopK InTopK Logsumexp CDist ExtractSequences FFT FFT2 IFFT2 "
-    "RFFT IRFFT STFT ISTFT Rsqrt Erf Erfc Erfinv Logdet",
-    "image": "RGBToGrayscale RGBToHSV HSVToRGB Resize AffineTransform ExtractPatches MapCoordinates PadImages "
-    "CropImages PerspectiveTransform GaussianBlur ElasticTransform ScaleAndTranslate SobelEdges SSIM",
-}  # fmt: skip
-_OPERATION_PLACES = {
-    snake_case(title): (place, title) for place, titles in _OPERATION_CLASSES.items() for title in titles.split()
-}
-
-
-def _operation(call: Call) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Any]]:
-    """The entry of a function of keras.ops in a functional model, and what it is called with. TypeError where it has no
-    name by which it can be found again."""
-    layer = call.layer
-    name = getattr(layer, "operation", None)
-    if name is None:
-        raise TypeError(f"{layer.name} cannot be written to a file: it is a function without a name")
-    args, kwargs = call.args, dict(call.kwargs)
-    try:
-        bound = inspect.signature(layer.function).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        bound = None
-    config: dict[str, Any] = {}
-    if bound is not None and name != "get_item":
-        operands: list[Any] = []
-        for key, value in bound.items():
-            has_tensor = any(isinstance(leaf, KerasTensor) for leaf in flatten(value))
-            if has_tensor or key in _OPERANDS:
-                operands.append(value)
-            else:
-                config[key] = as_json(value)
-        args, kwargs = tuple(operands), {}
-    if name == "einsum":
-        config, args, kwargs = {"subscripts": call.args[0]}, call.args[1:], {}
-    place, title = _OPERATION_PLACES.get(name, ("numpy", "".join(part.capitalize() for part in name.split("_"))))
-    made = {
-        "module": f"keras.src.ops.{place}", "class_name": title, "config": {"name": layer.name, **config},
-        "registered_name": title,
-    }  # fmt: skip
-    return made, args, kwargs
-
-
-def compile_config(model: Any) -> dict[str, Any]:
-    """What a model was compiled with, as Keras' JSON. TypeError for what a file cannot describe."""
-    given = model._must_be_compiled()
-
-    def written(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {str(key): written(inner) for key, inner in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [written(inner) for inner in value]
-        if value is None or isinstance(value, (str, int, float, bool)):
-            return value
-        if hasattr(value, "get_config"):
-            return described(type(value), _written(as_json(value.get_config())))
-        name = getattr(value, "__name__", "<lambda>")
-        if name == "<lambda>":
-            raise TypeError("a lambda cannot be written to a file: give the loss or metric a name")
-        if value.__module__.startswith("pyapp."):
-            return name
-        return {
-            "module": "builtins", "class_name": "function", "config": registered_name(value),
-            "registered_name": "function",
-        }  # fmt: skip
-
-    settings = {key: written(value) for key, value in given.items() if key != "optimizer"}
-    return {**settings, "optimizer": written(model.optimizer), "run_eagerly": bool(model.run_eagerly)}
-
-
-# -- JSON to objects
-
 _UNFIT = (
     KeyError, IndexError, AttributeError, TypeError, ValueError, RecursionError, OverflowError, MemoryError,
     NotImplementedError, ArithmeticError, AssertionError, OperationError, StopIteration,
@@ -506,10 +268,7 @@ class Reading:
             made = kind.from_config(values) if hasattr(kind, "from_config") else kind(**values)
         else:
             settings = {key: _tuples(self.object(value, key)) for key, value in config.items()}
-            if (
-                issubclass(kind, InputLayer)
-                and math.prod(n or 1 for n in settings.get("batch_shape") or ()) > _MOST_INPUT
-            ):
+            if issubclass(kind, InputLayer) and _elements(settings.get("batch_shape") or ()) > _MOST_INPUT:
                 raise self.problem(f"an input has the shape {settings['batch_shape']}")
             made = kind(**self._accepted(kind, settings))
             size = settings.get("vocabulary_size")
@@ -554,10 +313,13 @@ class Reading:
     def _build(self, layer: Any, given: Mapping[str, Any]) -> None:
         """Makes the weights of a subclass, for the shapes that the file says, or of a layer that does it by itself."""
         known = given.get("build_config")
-        own = isinstance(layer, Layer) and type(layer).build_from_config is not Layer.build_from_config
-        if own and not layer.built and isinstance(known, Mapping):
-            layer.build_from_config(dict(known))
-        if not isinstance(layer, CLASSES["Model"]) or layer.built or not isinstance(known, Mapping):
+        if not isinstance(layer, Layer) or layer.built or not isinstance(known, Mapping):
+            return
+        if not isinstance(layer, CLASSES["Model"]):
+            if max(map(_elements, _shapes_in(known)), default=0) > _MOST_INPUT:
+                raise self.problem(f"{layer.name!r:.60} is built for inputs of the shapes {known!s:.80}")
+            with within(current() or Budget(half_of_memory())):  # files say sizes
+                layer.build_from_config(dict(known))
             return
         if "inputs" in known:  # written here, with the dtypes
             layer._first_inputs = known["inputs"]
@@ -637,16 +399,11 @@ class Reading:
         """The symbolic result of a function of keras.ops."""
         label = snake_case(str(entry["class_name"]))
         settings = {key: _tuples(self.object(value)) for key, value in entry["config"].items() if key != "name"}
-        function = operation_named(label)
-        if function is None or not any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
+        made = None
+        if any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
+            made = call_operation(label, settings, args, kwargs)
+        if made is None:
             raise self.problem(f"it has the operation {entry['class_name']!r:.60}, which is not known")
-        kwargs = {key: value for key, value in kwargs.items() if value is not None}
-        if label == "get_item":
-            made = args[0][_key(args[1])]
-        elif label == "einsum" and "subscripts" in settings:
-            made = function(settings["subscripts"], *args)
-        else:
-            made = function(*args, **settings, **kwargs)
         for leaf in flatten(made):
             leaf.call.layer.name = name
         return made
@@ -660,27 +417,13 @@ class Reading:
                 if given.get(key) is not None
             }
             model.compile(**settings)
+            if model.built:
+                model.optimizer.build(model.trainable_weights)
         except FileFormatError:
             raise
         except _UNFIT as error:
             what = f"{type(error).__name__}: {error!s:.200}"
             raise self.problem(f"the model cannot be compiled as it says ({what})", "Pass compile=False") from error
-
-
-def operation_named(name: str) -> Any:
-    """A function of keras.ops by its name: one of tensors, none that reads or writes files. None for another name."""
-    if name == "get_item":
-        return lambda x, key: x[key]
-    if name[:1] == "_" or name[-1:] == "_" or not (name in _OPERATIONS or name in _index.FUNCTION_MODULES):
-        return None
-    found = getattr(ops, name, None)
-    return found if callable(found) and not isinstance(found, type) else None
-
-
-_OPERATIONS = frozenset(
-    name for name, value in {**vars(activations), **vars(ops)}.items()
-    if isinstance(value, types.FunctionType) and value.__module__.startswith("pyapp.")
-)  # fmt: skip
 
 
 def call_with_zeros(model: Any, given: Any) -> None:
@@ -723,12 +466,25 @@ def _by_end(name: str) -> Any:
     return next((found for key, found in CLASSES.items() if ">" in key and key.rsplit(">", 1)[-1] == name), None)
 
 
+def _shapes_in(value: Any) -> Iterator[Any]:
+    """The shapes, lists of numbers and None, that a value of a configuration has inside."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        if all(n is None or isinstance(n, int) for n in value):
+            yield value
+            return
+        for inner in value:
+            yield from _shapes_in(inner)
+
+
+def _elements(shape: Any) -> int:
+    """The elements of one example; sizes that are not known count once."""
+    return math.prod(n or 1 for n in shape)
+
+
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(inner) for inner in value) if isinstance(value, (list, tuple)) else value
-
-
-def _key(value: Any) -> Any:
-    return tuple(_key(inner) for inner in value) if isinstance(value, list) else value
 
 
 def _place(history: Any) -> tuple[str, int, int]:
