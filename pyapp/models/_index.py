@@ -22,6 +22,8 @@ MODEL_TYPES = {
     "apertus1p5_text": "apertus",
     "arcee": "arcee",
     "arctic": "arctic",
+    "aria": "aria",
+    "aria_text": "aria_text",
     "audio-spectrogram-transformer": "audio_spectrogram_transformer",
     "audioflamingo3": "audioflamingo3",
     "axk1": "deepseek",
@@ -503,6 +505,8 @@ TASKS: dict[str, tuple[str, ...]] = {
     "apertus": ("causal-lm",),
     "arcee": ("causal-lm",),
     "arctic": ("causal-lm",),
+    "aria": ("image-text-to-text",),
+    "aria_text": ("causal-lm",),
     "audio_spectrogram_transformer": ("audio-classification",),
     "audioflamingo3": ("speech-recognition", "audio-text-to-text"),
     "aya_vision": ("image-text-to-text",),
@@ -1121,6 +1125,7 @@ GGUF_ARCHITECTURES = {
     "xverse": "llama",
 }
 SEEING = {  # language models with pictures
+    "aria": "aria",
     "aya_vision": "aya_vision",
     "blip-2": "blip2",
     "chameleon": "chameleon",

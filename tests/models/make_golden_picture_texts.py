@@ -26,7 +26,7 @@ from tests.models.seeded_folders import along, configuration, load_seeded
 # Janus's part that draws, and Chameleon's layer of it; Video-LLaVA's that sees videos.
 APART = {
     "janus": ("model.vqmodel.", "model.generation_"), "video_llava": ("model.video_tower.", "video_tower."),
-    "chameleon": ("model.vqmodel.post_quant_conv.",),
+    "chameleon": ("model.vqmodel.post_quant_conv.",), "aria": ("model.vision_tower.post_layernorm.",),
 }  # fmt: skip
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # of norms of batches
 # Which Llama 4 of transformers 5.24 reads, and nothing sets.
@@ -36,6 +36,7 @@ CLASSES = {
     "qwen2_5_vl": "Qwen2_5_VL",
     "exaone4_5": "Exaone4_5_",
     "fuyu": "Fuyu",
+    "aria": "Aria",
     "ovis2": "Ovis2",
     "chameleon": "Chameleon",
     "qwen3_vl": "Qwen3VL",
@@ -86,6 +87,8 @@ def vectors(name: str) -> int:
     config = CONFIGS[name]
     if "perceiver_config" in config:
         return int(config["perceiver_config"]["resampler_n_latents"])
+    if name == "aria":
+        return 6  # of five columns of patches
     if "vq_config" in config and "vision_config" not in config:
         seen = config["vq_config"]
         return int((seen["resolution"] >> (len(seen["channel_multiplier"]) - 1)) ** 2)
@@ -163,6 +166,10 @@ def golden(name: str) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if made.model_type in ("idefics2", "idefics3", "smolvlm"):
         pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
+    if name == "aria":  # whose processor makes squares, and a mask of the rest
+        more["pixel_mask"] = torch.zeros(count, wide, wide, dtype=torch.bool)
+        more["pixel_mask"][:, :high, :wide] = True
+        pictures = torch.nn.functional.pad(pictures, (0, 0, 0, wide - high), value=-1.0)
     if made.model_type == "gemma3":
         more["token_type_ids"] = (ids == IMAGE).long()
     if made.model_type == "kosmos-2":

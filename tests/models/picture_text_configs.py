@@ -163,6 +163,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
         "image_token_id": IMAGE, "visual_indicator_token_ids": [6, 93, 91, 92], "hidden_size": 32, "vocab_size": 96,
     },
+    "aria": {
+        "model_type": "aria", "image_token_index": IMAGE, "projector_patch_to_query_dict": {"16": 3, "25": 6},
+        "text_config": {
+            "model_type": "aria_text", **_TEXT, "intermediate_size": 20, "moe_num_experts": 4, "moe_topk": 2,
+        },
+        "vision_config": {"model_type": "idefics3_vision", **_TOWER, "image_size": 28},
+    },
     "exaone4_5": {
         "model_type": "exaone4_5", "image_token_id": IMAGE, "video_token_id": 93, "text_config": _TEXT | {
             "model_type": "exaone4", "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"],
@@ -416,7 +423,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Some may choose other experts, and small ones of Gemma 4 have larger errors.
 QUANTISED = tuple(
     name for name in CONFIGS
-    if not name.endswith(("_moe", "46v", "video_llava", "exaone4_5")) and "gemma4" not in name
+    if not name.endswith(("_moe", "46v", "video_llava", "exaone4_5", "aria")) and "gemma4" not in name
 )  # fmt: skip
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
@@ -449,7 +456,7 @@ GRIDS = dict.fromkeys(
     (5, 3),
 )
 
-ANY_SIZE = {"idefics2": (22, 29)}  # of a picture, where the tower takes any
+ANY_SIZE = {"idefics2": (22, 29), "aria": (12, 20)}  # of a picture, where the tower takes any
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
 TILED = {

@@ -301,6 +301,10 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         fits = name == "llava_onevision"  # whose tower has no class token
         changes.append({"vision_feature_select_strategy": "default" if fits else "full"})
         changes += [{"vision_aspect_ratio": ratio} for ratio in (3, "anyres", "anyres_max_0") if fits]
+    if name == "aria":
+        asked = ({"16": 0}, {}, {"a": 3}, {"16": 10**9}, 3, [16], {"16": None})
+        changes += [{"projector_patch_to_query_dict": value} for value in asked] + [{"vision_feature_layer": -2}]
+        changes += [{"text_config": config["text_config"] | {"moe_topk": n}} for n in (0, 5, "many")]
     if name == "ovis2":
         for field, values in {
             "vocab_size": (5, 0, 10**12), "hidden_stride": (0, 3, "many"), "num_visual_indicator_tokens": (4, 10**9),

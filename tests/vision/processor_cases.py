@@ -88,6 +88,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ovis2_shape": (
         "Ovis2", {"size": square(14), "crop_to_patches": True, "max_patches": 5, "use_covering_area_grid": False},
     ),
+    "aria": ("Aria", {"max_image_size": 490, "min_image_size": 200}),
     "fuyu": ("Fuyu", {"size": {"height": 24, "width": 36}, "patch_size": {"height": 6, "width": 6}}),
     "pixtral": ("Pixtral", {"size": {"longest_edge": 37}, "patch_size": 6}),
     "llava_next": ("LlavaNext", {
