@@ -945,7 +945,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "swin2sr": ("image-to-image",),
     "swinv2": ("image-features", "image-classification"),
     "switch_transformers": ("seq2seq-lm", "features"),
-    "t5": ("seq2seq-lm", "features"),
+    "t5": ("seq2seq-lm", "features", "sequence-classification", "token-classification", "question-answering"),
     "t5gemma": ("seq2seq-lm",),
     "t5gemma2": ("seq2seq-lm",),
     "table_transformer": ("object-detection",),
