@@ -974,7 +974,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "voxtral": ("speech-recognition", "audio-text-to-text"),
     "voxtral_realtime": ("speech-recognition",),
     "wav2vec2": ("speech-recognition", "audio-classification", "audio-frame-classification", "audio-xvector"),
-    "wav2vec2_bert": ("speech-recognition",),
+    "wav2vec2_bert": ("speech-recognition", "audio-classification", "audio-frame-classification", "audio-xvector"),
     "wav2vec2_conformer": ("speech-recognition", "audio-classification", "audio-frame-classification"),
     "wavlm": ("speech-recognition", "audio-classification", "audio-frame-classification", "audio-xvector"),
     "xcodec": ("audio-codec",),
