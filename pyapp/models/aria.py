@@ -128,6 +128,7 @@ class AriaForConditionalGeneration(PictureTextModel):
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
         self.vision_tower = AnySizeTower(config.vision_config, "Aria")
+        self.vision_tower.post_layernorm = None  # which some files have, and nothing reads
         self.multi_modal_projector = Projector(config)
         self.counts = {round(patches**0.5): count for patches, count in config.queries.items()}
         self.side = max(self.counts)  # rows of patches of the square into which the processor's pictures fit

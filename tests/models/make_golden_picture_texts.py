@@ -26,7 +26,7 @@ from tests.models.seeded_folders import along, configuration, load_seeded
 # Janus's part that draws, and Chameleon's layer of it; Video-LLaVA's that sees videos.
 APART = {
     "janus": ("model.vqmodel.", "model.generation_"), "video_llava": ("model.video_tower.", "video_tower."),
-    "chameleon": ("model.vqmodel.post_quant_conv.",), "aria": ("model.vision_tower.post_layernorm.",),
+    "chameleon": ("model.vqmodel.post_quant_conv.",), "aria": ("vision_tower.post_layernorm.",),
 }  # fmt: skip
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # of norms of batches
 # Which Llama 4 of transformers 5.24 reads, and nothing sets.
