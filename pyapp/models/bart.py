@@ -13,7 +13,6 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
-from pyapp.errors import InputError
 from pyapp.nn import Embedding, Linear, Module
 from pyapp.nn.encoders.encoders import visible_keys
 from pyapp.nn.sequence_to_sequence.sequence_to_sequence import (
@@ -21,8 +20,8 @@ from pyapp.nn.sequence_to_sequence.sequence_to_sequence import (
     BartModel,
     Decoder,
     WholeMemory,
-    check_ids,
 )
+from pyapp.nn.sequence_to_sequence.text_heads import AnswerFinder, ClassificationHead, EndClassifier, WholeReader
 
 from .loading.config import require
 from .loading.labels import Labelled
@@ -85,10 +84,8 @@ class Bart(BartLanguageModel):
         super().__init__(config, model, config.vocab_size, table)
 
 
-class BartHeaded(Module):
-    """Encoder and decoder below a head: the decoder reads the text too, one place to the right. PLBART's last token
-    comes first.
-    """
+class BartHeaded(WholeReader):
+    """Encoder and decoder below a head. PLBART's last token comes first."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -106,62 +103,31 @@ class BartHeaded(Module):
         """The device on which the model computes."""
         return self.model.shared.weight.device
 
-    def hidden(self, ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """ids (B, T) → the decoder's hidden states (B, T, D)."""
-        check_ids(self, ids, attention_mask)
+    def first(self, ids: Tensor) -> Tensor:
+        if self.config.kind != "plbart":
+            return super().first(ids)
+        count = (ids != self.config.pad_token_id).to("int64").sum(1, True)  # (B, 1)
+        return ops.gather(ids, 1, (count - 1).clamp(0))
+
+    def states(self, ids: Tensor, attention_mask: Tensor | None, tokens: Tensor) -> Tensor:
         encoded = self.model.encoder(ids, visible_keys(attention_mask))  # (B, T, D)
-        if self.config.kind == "plbart":
-            count = (ids != self.config.pad_token_id).to("int64").sum(1, True)  # (B, 1)
-            first = ops.gather(ids, 1, (count - 1).clamp(0))
-        else:
-            first = ops.full((ids.shape[0], 1), self.config.decoder_start_token_id, dtype=ids.dtype, device=ids.device)
-        tokens = ops.cat([first, ids.narrow(1, 0, ids.shape[1] - 1)], 1)  # (B, T)
         return self.model.decoder(tokens, WholeMemory(encoded, attention_mask, ids.shape[1]))
 
 
-class ClassificationHead(Module):
-    """out_proj(tanh(dense(x)))."""
-
-    def __init__(self, width: int, labels: int) -> None:
-        super().__init__()
-        self.dense = Linear(width, width)
-        self.out_proj = Linear(width, labels)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, D) → logits (B, labels)."""
-        return self.out_proj(self.dense(x).tanh())
-
-
-class BartForSequenceClassification(BartHeaded):
-    """Scores of the labels of a text, or of a pair of texts, read at its last end token."""
+class BartForSequenceClassification(BartHeaded, EndClassifier):
+    """Scores of the labels of a text, or of a pair of texts."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.classification_head = ClassificationHead(config.d_model, len(config.labels))
 
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → logits (B, labels). InputError for a text without an end token."""
-        ends = (ids == self.config.eos_token_id).to("int32")  # (B, T)
-        if not ends.amax(1).amin().item():
-            raise InputError(
-                f"BartForSequenceClassification: a text has no end token (eos_token_id {self.config.eos_token_id})"
-            )
-        places = ops.arange(1, ids.shape[1] + 1, dtype="int32", device=ids.device)
-        last = (ends * places).argmax(1, True).unsqueeze(-1)  # (B, 1, 1)
-        x = self.hidden(ids, attention_mask)
-        return self.classification_head(ops.gather(x, 1, last.expand(x.shape[0], 1, x.shape[2])).squeeze(1))
 
-
-class BartForQuestionAnswering(BartHeaded):
+class BartForQuestionAnswering(BartHeaded, AnswerFinder):
     """Scores of an answer's start and end at each token."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.qa_outputs = Linear(config.d_model, 2)
-
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → logits (B, T, 2)."""
-        return self.qa_outputs(self.hidden(ids, attention_mask))
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.vision.towers import ProjectedTowers, TextTower, at_ends
+from pyapp.nn.vision.towers import ClipClassifier, ProjectedTowers, TextTower, at_ends
 
 from .loading.stored import Stored, cut_apart
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
@@ -88,4 +88,7 @@ class Clip(ProjectedTowers):
         return self.text_projection(at_ends(x, ids, end, older=kind != MODEL_TYPES[1]))
 
 
-TASKS: Mapping[str, Callable[[Config], Module]] = {"zero-shot-image-classification": Clip}
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "zero-shot-image-classification": Clip,
+    "image-classification": ClipClassifier,
+}

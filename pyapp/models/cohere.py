@@ -6,13 +6,10 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.engine.ops import ones
-from pyapp.nn import LayerNorm, Module
+from pyapp.nn import LayerNorm
 from pyapp.nn.decoders.decoder import GroupedQueryAttention, RotaryTable, normalized_heads
-from pyapp.nn.decoders.decoder_blocks import ParallelBlock, RotaryLanguageModel
-from pyapp.nn.functional import layer_norm
+from pyapp.nn.decoders.decoder_blocks import HeadNorm, ParallelBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.parameter import new_parameter
 
 from .loading.config import DecoderConfig
 from .loading.gguf import HEAD_NORMS, KEYS, NAMES, Gguf, tied
@@ -33,20 +30,6 @@ class Config(DecoderConfig):
     attention_bias: bool = False
     use_qk_norm: bool = False
     logit_scale: float = 0.0625
-
-
-class HeadNorm(Module):
-    """A layer norm of each head, with a weight for each feature of each head."""
-
-    def __init__(self, heads: int, head_dim: int, epsilon: float) -> None:
-        super().__init__()
-        self.weight = new_parameter(ones, heads, head_dim)
-        self.epsilon = epsilon
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (..., H, D) → (..., H, D)."""
-        y: Tensor = layer_norm(x, x.shape[-1:], eps=self.epsilon)
-        return y * self.weight
 
 
 class Attention(GroupedQueryAttention):

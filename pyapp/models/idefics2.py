@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import ceil
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.engine.lazy import np
 from pyapp.nn import Linear, Module, ModuleList, ResidualLinear, RMSNorm
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision.towers import PositionedPatches, VisionTower
-from pyapp.nn.vision.vision import as_sequence, check_pictures
+from pyapp.nn.vision.any_size import AnySizeTower
 from pyapp.nn.vision_language.picture_text import ANY, PictureTextModel, Size
 
 from .loading import picture_text
@@ -93,41 +90,6 @@ class Config(PictureTextConfig):
         if found.hidden_size != text.hidden_size:
             own = {"hidden_size": text.hidden_size, "rms_norm_eps": text.rms_norm_eps}
             found = read_config(ResamplerConfig, found.to_dict() | own)
-        return found
-
-
-class AnyPatches(PositionedPatches):
-    """The patches of a picture of any size, each with the position of a square's patch at the same part of it."""
-
-    def __init__(self, config: TowerConfig) -> None:
-        super().__init__(config, class_token=False)
-        self.side = config.grid[0]
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → (B, T, D)."""
-        x = self.patch_embedding(pixel_values)  # (B, D, rows, columns)
-        down, across = (self._places(int(count)) for count in x.shape[2:])
-        places = (down[:, None] * self.side + across[None, :]).reshape(-1).astype("int32")
-        return as_sequence(x) + self.position_embedding(ops.tensor(places.tolist(), dtype="int32", device=x.device))
-
-    def _places(self, count: int) -> Any:
-        """Which of the square's rows, or columns, each of `count` is, with transformers' rounding."""
-        step, single = 1 / self.side, np.float32
-        ends = np.asarray([step + i * step for i in range(ceil((1 - step) / step))], single)
-        at = np.minimum(np.arange(count, dtype=single) * (single(1) / single(count)), single(1 - 1e-6))
-        return np.minimum(np.searchsorted(ends, at, side="right"), self.side - 1)
-
-
-class Tower(VisionTower):
-    """The Vision Transformer for pictures of any size; what is left of the last patches is not seen."""
-
-    def __init__(self, config: TowerConfig) -> None:
-        super().__init__(config, class_token=False)
-        self.embeddings = AnyPatches(config)
-
-    def states(self, pixel_values: Tensor, count: int | None = None) -> Tensor:
-        check_pictures("Idefics2", pixel_values, self.config.num_channels, least=max(self.config.patch_size))
-        found: Tensor = self.encoder(self.embeddings(pixel_values), count)
         return found
 
 
@@ -218,7 +180,7 @@ class Idefics2ForConditionalGeneration(PictureTextModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
-        self.vision_tower = Tower(config.vision_config)
+        self.vision_tower = AnySizeTower(config.vision_config, "Idefics2")
         self.multi_modal_projector = Connector(config)
 
     @property

@@ -22,6 +22,7 @@ from pyapp.nn.encoders.encoders import (
     NormedWordsHead,
     Pooler,
     TokenLabelsHead,
+    choosing,
     headed,
     visible_keys,
 )  # fmt: skip
@@ -67,7 +68,8 @@ class Config(EncoderConfig):
 class Longformer(Encoder):
     """The encoder; with `pooler`, also a layer over the first token, which no task here reads.
 
-    `seeing`: which tokens see everything: None, "first", or "question", those before the first separator.
+    `seeing`: which tokens see everything: None, "first", "question", those before the first separator, or "choice",
+    those after the second, which follows the first.
     """
 
     def __init__(self, config: Config, pooler: bool = True, seeing: str | None = None) -> None:
@@ -90,12 +92,21 @@ class Longformer(Encoder):
         if self.seeing is not None:
             places = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
             ends = (ids == self.config.sep_token_id).to("int32").argmax(1).unsqueeze(1)  # (B, 1)
-            ends = ends.clamp(1) if self.seeing == "question" else ends * 0 + 1
-            seeing = (places < ends).to("int32")  # (B, T)
+            if self.seeing == "choice":
+                seen = places > ends + 1
+                seeing = (seen if attention_mask is None else seen & (attention_mask != 0)).to("int32")  # (B, T)
+            else:
+                ends = ends.clamp(1) if self.seeing == "question" else ends * 0 + 1
+                seeing = (places < ends).to("int32")  # (B, T)
         x, mask = self.embeddings(ids, type_ids), visible_keys(attention_mask)
         for layer in self.encoder.layer:
             x = layer(x, mask, seeing)
         return x
+
+
+def choice_encoder(config: Config) -> Longformer:
+    """The encoder of texts of which one is right."""
+    return Longformer(config, seeing="choice")
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {
@@ -104,4 +115,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": headed(DenseClassifierHead, BASE, Longformer, ops.tanh, pooler=False, seeing="first"),
     "token-classification": headed(TokenLabelsHead, BASE, Longformer, pooler=False),
     "question-answering": headed(AnswersHead, BASE, Longformer, pooler=False, seeing="question"),
+    "multiple-choice": choosing(BASE, choice_encoder),
 }

@@ -7,6 +7,7 @@ Parameters have the names of published files, which are Roboflow's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -15,8 +16,8 @@ from pyapp.errors import InputError
 from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision.detection import Detector, PointAttention, PredictionHead, sines_of_numbers
-from pyapp.nn.vision.masks import MaskedAttention
+from pyapp.nn.vision.detection import Detector, PredictionHead
+from pyapp.nn.vision.grouped_queries import Joined, Transformer, refined
 from pyapp.nn.vision.scaled_vision import ScaledLayer
 from pyapp.nn.vision.vision import (
     PatchEmbeddings,
@@ -38,7 +39,6 @@ BASE = ""
 # The mask's token, and the heads of the other groups of queries, are for training.
 IGNORED = r"backbone\.0\.encoder\.encoder\.embeddings\.mask_token|transformer\.enc_out\w*\.[1-9]\d*\..*"
 QUERIES, GROUPS, POINTS = 1 << 14, 256, 64
-SIDE, EDGE = 0.05, 0.01  # of a place's box; places nearer to the border have none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +139,20 @@ class Config(PictureConfig):
         return int(self.d_model * self.hidden_expansion)
 
 
+class FilterNorm(Module):
+    """A filter, a norm of each place's channels and an activation."""
+
+    def __init__(self, config: Config, before: int, width: int, kernel: int) -> None:
+        super().__init__()
+        self.conv = Conv2d(before, width, kernel, padding=kernel // 2, bias=False)
+        self.bn = LayerNorm(width, config.layer_norm_eps)
+        self.activation = activation_named(config.activation_function)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, width, H, W)."""
+        return self.activation(over_channels(self.conv(x), self.bn))
+
+
 class Embeddings(Module):
     """The class token and the patches, which have positions for any grid."""
 
@@ -191,122 +205,6 @@ class Windows(Module):
         return found
 
 
-class FilterNorm(Module):
-    """A filter, a norm of each place's channels and an activation."""
-
-    def __init__(self, config: Config, before: int, width: int, kernel: int) -> None:
-        super().__init__()
-        self.conv = Conv2d(before, width, kernel, padding=kernel // 2, bias=False)
-        self.bn = LayerNorm(width, config.layer_norm_eps)
-        self.activation = activation_named(config.activation_function)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, width, H, W)."""
-        return self.activation(over_channels(self.conv(x), self.bn))
-
-
-class Joined(Module):
-    """Maps brought into one, through blocks of which the outputs of all are kept (C2f of YOLOv8)."""
-
-    def __init__(self, config: Config, before: int) -> None:
-        super().__init__()
-        inner, self.inner = config.inner, config.inner
-        self.cv1 = FilterNorm(config, before, 2 * inner, 1)
-        self.cv2 = FilterNorm(config, (2 + config.c2f_num_blocks) * inner, config.d_model, 1)
-        self.m = ModuleList(Module() for _ in range(config.c2f_num_blocks))
-        for block in self.m:
-            block.cv1, block.cv2 = (FilterNorm(config, inner, inner, 3) for _ in range(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, D, H, W)."""
-        x = self.cv1(x)
-        found = [x.narrow(1, 0, self.inner), x.narrow(1, self.inner, self.inner)]
-        for block in self.m:
-            found.append(block.cv2(block.cv1(found[-1])))
-        return self.cv2(ops.cat(found, 1))
-
-
-class DecoderLayer(Module):
-    """Queries attend to each other, then to points of the map; a feed-forward part. A norm follows each residual."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width, inner = config.d_model, config.decoder_ffn_dim
-        self.self_attn = MaskedAttention(width, config.decoder_self_attention_heads)
-        self.cross_attn = PointAttention(width, config.decoder_cross_attention_heads, 1, config.decoder_n_points)
-        self.linear1, self.linear2 = Linear(width, inner), Linear(inner, width)
-        self.norm1, self.norm2, self.norm3 = (LayerNorm(width) for _ in range(3))
-        self.activation = activation_named(config.decoder_activation_function)
-
-    def forward(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """x (B, Q, D) at places (B, Q, D) with boxes (B, Q, 4), source (B, S, D) of a map of `sizes` → (B, Q, D)."""
-        x = self.norm1(x + self.self_attn(x + places, x + places, x))
-        x = self.norm2(x + self.cross_attn.in_boxes(x + places, boxes, source, sizes))
-        return self.norm3(x + self.linear2(self.activation(self.linear1(x))))
-
-
-def refined(boxes: Tensor, steps: Tensor) -> Tensor:
-    """Boxes (B or 1, Q, 4), centre, width and height, moved by steps (B or 1, Q, 4) in widths and heights, and made so
-    many times larger as the exponentials of steps → (B, Q, 4).
-    """
-    sides = boxes[..., 2:]
-    return ops.cat([steps[..., :2] * sides + boxes[..., :2], steps[..., 2:].exp() * sides], -1)
-
-
-class Transformer(Module):
-    """The heads that find promising places, and the decoder. Of the groups of queries only the first is kept."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width, labels = config.d_model, len(config.labels)
-        self.count = config.num_queries
-        self.decoder = Module()
-        self.decoder.layers = ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.decoder.norm = LayerNorm(width)
-        self.decoder.ref_point_head = PredictionHead(2 * width, width, width, 2)
-        self.enc_output = ModuleList([Linear(width, width)])
-        self.enc_output_norm = ModuleList([LayerNorm(width)])
-        self.enc_out_bbox_embed = ModuleList([PredictionHead(width, width, 4)])
-        self.enc_out_class_embed = ModuleList([Linear(width, labels)])
-
-    def promising(self, source: Tensor, size: tuple[int, int]) -> Tensor:
-        """The boxes (B, Q, 4) of the most promising places of source (B, S, D), a map of `size`."""
-        boxes, inside = _boxes_of_places(size, source)
-        x = self.enc_output_norm[0](self.enc_output[0](source * inside.to(source.dtype)))
-        scores = self.enc_out_class_embed[0](x).amax(2)  # (B, S)
-        scores = ops.where(inside.squeeze(2), scores, float("-inf"))
-        best = ops.topk(scores, self.count, 1)[1].unsqueeze(2)  # (B, Q, 1)
-        found = refined(boxes, self.enc_out_bbox_embed[0](x))
-        return ops.gather(found, 1, best.expand(*best.shape[:2], 4)).detach()
-
-    def forward(self, source: Tensor, size: tuple[int, int], queries: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-        """source (B, S, D) of a map of `size`, queries (1, Q, D) with steps (1, Q, 4) from the promising boxes → what
-        they have found (B, Q, D), and their boxes (B, Q, 4).
-        """
-        boxes = refined(self.promising(source, size), steps.expand(source.shape[0], *steps.shape[1:]))
-        waves = sines_of_numbers(boxes[..., [1, 0, 2, 3]], source.shape[2] // 2).flatten(2)  # (B, Q, 2 * D)
-        places = self.decoder.ref_point_head(waves)
-        x = queries.expand(source.shape[0], *queries.shape[1:])
-        for layer in self.decoder.layers:
-            x = layer(x, places, boxes, source, [size])
-        return self.decoder.norm(x), boxes
-
-
-def _boxes_of_places(size: tuple[int, int], like: Tensor) -> tuple[Tensor, Tensor]:
-    """The boxes (1, S, 4) of the places of a map of `size`, zeros for those at its border, and which are not there,
-    bool (1, S, 1).
-    """
-    rows, columns = size
-    found, known = [], []
-    for row in range(rows):
-        for column in range(columns):
-            x, y = (column + 0.5) / columns, (row + 0.5) / rows
-            inside = EDGE < min(x, y) and max(x, y) < 1 - EDGE
-            found.append([x, y, SIDE, SIDE] if inside else [0.0] * 4)
-            known.append([inside])
-    return ops.tensor([found], device=like.device), ops.tensor([known], device=like.device)
-
-
 class RfDetr(Detector):
     """Labels and boxes of the objects in square pictures, whose sides are multiples of the windows'."""
 
@@ -320,7 +218,8 @@ class RfDetr(Detector):
         part.encoder.encoder = Windows(own)
         part.projector = Module()
         before = own.hidden_size * len(own.stages)
-        part.projector.stages = ModuleList([ModuleList([Joined(config, before), LayerNorm(width, 1e-6)])])
+        joined = Joined(config, before, partial(FilterNorm, config))
+        part.projector.stages = ModuleList([ModuleList([joined, LayerNorm(width, 1e-6)])])
         self.backbone = ModuleList([part])
         self.transformer = Transformer(config)
         self.query_feat = Embedding(config.num_queries * config.group_detr, width)
@@ -342,7 +241,7 @@ class RfDetr(Detector):
             raise InputError(f"a picture of {high} x {wide} has {size[0] * size[1]:,} places, {count:,} are needed")
         numbers = ops.arange(count, dtype="int32", device=x.device)
         queries, steps = (table(numbers).unsqueeze(0) for table in (self.query_feat, self.refpoint_embed))
-        x, boxes = self.transformer(as_sequence(x), size, queries, steps)
+        x, boxes = self.transformer(as_sequence(x), [size], queries, steps)
         return self.class_embed(x), refined(boxes, self.bbox_embed(x))
 
 

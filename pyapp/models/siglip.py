@@ -15,7 +15,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, MultiheadAttention
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision.towers import NaflexTower, PictureAndText, TextTower, VisionTower
+from pyapp.nn.vision.towers import NaflexTower, PictureAndText, TextTower, TowerClassifier, VisionTower
 from pyapp.nn.vision.vision import token
 
 from .loading.config import require
@@ -158,4 +158,24 @@ class Siglip(PictureAndText):
         return super().scores(pictures, texts) + self.logit_bias
 
 
-TASKS: Mapping[str, Callable[[Config], Module]] = {"zero-shot-image-classification": Siglip}
+class SiglipClassifier(TowerClassifier):
+    """Scores of the labels of pictures. The part that makes one vector of a picture is not read."""
+
+    def __init__(self, config: Config) -> None:
+        kind = NaflexVision if isinstance(config, NaflexConfig) else Vision
+        super().__init__(config, kind(config.vision_config))
+        self.of_any_shape = isinstance(config, NaflexConfig)
+
+    @property
+    def pixels(self) -> tuple[int, int] | None:
+        found: tuple[int, int] = self.config.vision_config.image_size
+        return None if self.of_any_shape else found
+
+    def patches(self, pixel_values: Tensor) -> Tensor:
+        return (NaflexTower if self.of_any_shape else VisionTower).forward(self.vision_model, pixel_values)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "zero-shot-image-classification": Siglip,
+    "image-classification": SiglipClassifier,
+}

@@ -8,19 +8,97 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyapp.nn import Module
-from pyapp.nn.sequence_to_sequence.t5 import T5, T5Encoder
+from pyapp.dataclass import dataclass
+from pyapp.engine import Device, Tensor
+from pyapp.nn import Embedding, Linear, Module
+from pyapp.nn.encoders.encoders import LinearHead, visible_keys
+from pyapp.nn.sequence_to_sequence.sequence_to_sequence import WholeMemory
+from pyapp.nn.sequence_to_sequence.t5 import MOST, T5, T5Encoder, decoder_stack, encoder_stack
+from pyapp.nn.sequence_to_sequence.text_heads import AnswerFinder, ClassificationHead, EndClassifier, WholeReader
 
 from .loading.config import require
 from .loading.gguf import LENGTHS, Gguf
+from .loading.labels import Labelled
 from .loading.t5_config import T5Config, t5_adapted
 
 MODEL_TYPES = ("t5", "mt5", "umt5")
 BASE = "transformer"  # what some files put before the names
 USUAL = 512  # tokens of the published models, for GGUF's key
-Config, adapted = T5Config, t5_adapted
+adapted = t5_adapted
 LLAMA_CPP_DISTANCE = 128  # relative_attention_max_distance of every T5 in llama.cpp
 _EPSILON = "attention.layer_norm_epsilon"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Labelled, T5Config):
+    """The hyper-parameters, by the names of config.json."""
+
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
+
+
+class T5Headed(WholeReader):
+    """Encoder and decoder below a head; `parts` has them, by the names of files."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config, self.most = config, MOST
+
+    def add_parts(self, parts: Any) -> None:
+        """Gives `parts` the table of words, the encoder and the decoder."""
+        parts.shared = Embedding(self.config.vocab_size, self.config.d_model)
+        parts.encoder = encoder_stack(self.config, parts.shared)
+        parts.decoder = decoder_stack(self.config, parts.shared)
+
+    @property
+    def parts(self) -> Any:
+        """What has the parts."""
+        return self.transformer
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        found: Device = self.parts.shared.weight.device
+        return found
+
+    def states(self, ids: Tensor, attention_mask: Tensor | None, tokens: Tensor) -> Tensor:
+        encoded = self.parts.encoder.encode(ids, visible_keys(attention_mask))  # (B, T, D)
+        found: Tensor = self.parts.decoder.decode(tokens, WholeMemory(encoded, attention_mask, ids.shape[1]))
+        return found
+
+
+class T5ForSequenceClassification(T5Headed, EndClassifier):
+    """Scores of the labels of a text, or of a pair of texts."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.transformer = Module()
+        self.add_parts(self.transformer)
+        self.classification_head = ClassificationHead(config.d_model, len(config.labels))
+
+    @property
+    def encoder(self) -> T5ForSequenceClassification:
+        """What limits the number of tokens (`most`), as in encoders."""
+        return self
+
+
+class T5ForQuestionAnswering(T5Headed, AnswerFinder):
+    """Scores of an answer's start and end at each token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.add_parts(self)
+        self.encoder.most = MOST
+        self.qa_outputs = Linear(config.d_model, 2)
+
+    @property
+    def parts(self) -> Any:
+        return self
+
+
+def token_labels(config: Config) -> LinearHead:
+    """The encoder, with scores of the labels of each token."""
+    return LinearHead((BASE, "classifier"), T5Encoder(config), config.d_model, len(config.labels))
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,4 +164,10 @@ GGUF = Gguf(
     unsaid=("kind", "num_decoder_layers", "scale_decoder_outputs", "feed_forward_proj", "dense_act_fn", "is_gated_act"),
     encoder="t5encoder",
 )  # fmt: skip
-TASKS: Mapping[str, Callable[[T5Config], Module]] = {"seq2seq-lm": T5, "features": T5Encoder}
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "seq2seq-lm": T5,
+    "features": T5Encoder,
+    "sequence-classification": T5ForSequenceClassification,
+    "token-classification": token_labels,
+    "question-answering": T5ForQuestionAnswering,
+}

@@ -1,4 +1,5 @@
-"""wav2vec 2.0 BERT (Seamless Communication 2023, arXiv 2312.05187), which names a character for each moment: layers
+"""wav2vec 2.0 BERT (Seamless Communication 2023, arXiv 2312.05187), which names a character or labels for each moment,
+labels of a recording, or the vector of a voice: layers
 that attend, by content and near distances (Shaw et al. 2018, arXiv 1803.02155), and convolve over what was before
 (Gulati et al. 2020, arXiv 2005.08100), over pairs of frames of log-mel filter banks.
 
@@ -13,8 +14,12 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.nn import Linear, Module
 from pyapp.nn.audio.near_conformer import NearConformer
+from pyapp.nn.audio.sound import MomentLabels, SoundClassifier
+from pyapp.nn.audio.speakers import SpeakerEncoder
 
 from .loading.config import FileConfig, require
+from .loading.labels import Labelled
+from .loading.sound_config import check_delays
 
 MODEL_TYPES = ("wav2vec2-bert",)
 BASE = "wav2vec2_bert"
@@ -23,7 +28,7 @@ LARGEST = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(FileConfig):
+class Config(Labelled, FileConfig):
     """The fields of config.json."""
 
     model_type = "wav2vec2-bert"
@@ -50,6 +55,14 @@ class Config(FileConfig):
     left_max_position_embeddings: int = 64
     right_max_position_embeddings: int = 8
     conv_depthwise_kernel_size: int = 31
+    use_weighted_layer_sum: bool = False
+    classifier_proj_size: int = 768
+    tdnn_dim: list[int] = (512, 512, 512, 512, 1500)  # type: ignore[assignment]
+    tdnn_kernel: list[int] = (5, 3, 3, 1, 1)  # type: ignore[assignment]
+    tdnn_dilation: list[int] = (1, 2, 3, 1, 1)  # type: ignore[assignment]
+    xvector_output_dim: int = 512
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,6 +75,9 @@ class Config(FileConfig):
                      "conv_depthwise_kernel_size", "adapter_kernel_size", "adapter_stride"):  # fmt: skip
             require(getattr(self, name) <= LARGEST, f"{name} is {getattr(self, name):,}, expected at most {LARGEST:,}")
         require(self.num_adapter_layers <= 64, f"num_adapter_layers is {self.num_adapter_layers}")
+        size = self.classifier_proj_size
+        require(size <= LARGEST, f"classifier_proj_size is {size:,}, expected at most {LARGEST:,}")
+        check_delays(self)
 
     @property
     def output_size(self) -> int:
@@ -104,4 +120,36 @@ class Wav2Vec2BertForCTC(Module):
         return self.lm_head(self.wav2vec2_bert(input_features, attention_mask))
 
 
-TASKS = {"speech-recognition": Wav2Vec2BertForCTC}
+def labelling(config: Config) -> NearConformer:
+    """The encoder below a head for labels, or for vectors."""
+    require(not config.add_adapter, "wav2vec 2.0 BERT with labels and with an adapter (add_adapter) is not supported")
+    return encoder(config)
+
+
+class Wav2Vec2BertForSequenceClassification(SoundClassifier):
+    """Scores of the labels of recordings."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, labelling(config))
+
+
+class Wav2Vec2BertForAudioFrameClassification(MomentLabels):
+    """Scores of the labels of each moment."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, labelling(config))
+
+
+class Wav2Vec2BertForXVector(SpeakerEncoder):
+    """Vectors of voices."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, labelling(config))
+
+
+TASKS = {
+    "speech-recognition": Wav2Vec2BertForCTC,
+    "audio-classification": Wav2Vec2BertForSequenceClassification,
+    "audio-frame-classification": Wav2Vec2BertForAudioFrameClassification,
+    "audio-xvector": Wav2Vec2BertForXVector,
+}

@@ -15,6 +15,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.encoders.encoders import (
     AnswersHead,
+    Chooser,
     Encoder,
     Headed,
     TokenLabelsHead,
@@ -186,10 +187,23 @@ class XLMForSequenceClassification(Headed):
         return self.activation(self.sequence_summary.summary(first_token(x)))
 
 
+class XLMForMultipleChoice(Chooser, XLMForSequenceClassification):
+    """Scores of several texts, of which one is right, by the scores of their labels."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.logits_proj = Linear(len(config.labels), 1)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → scores (B, 1)."""
+        return self.logits_proj(super().scores(x, attention_mask))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": XLM,
     "masked-lm": XLMWithWords,
     "sequence-classification": XLMForSequenceClassification,
     "token-classification": headed(TokenLabelsHead, BASE, XLM),
     "question-answering": headed(AnswersHead, BASE, XLM),
+    "multiple-choice": XLMForMultipleChoice,
 }

@@ -16,12 +16,14 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.encoders.encoders import (
     AnswersHead,
+    Chooser,
     Encoder,
     Headed,
     TokenLabelsHead,
     first_token,
     headed,
     last_token,
+    one_label,
     visible_keys,
 )
 from pyapp.nn.layers.gated import activation_named
@@ -225,9 +227,17 @@ class XLNetForSequenceClassification(Headed):
         return self.logits_proj(self.activation(self.sequence_summary.summary(x)))
 
 
+class XLNetForMultipleChoice(Chooser, XLNetForSequenceClassification):
+    """Scores of several texts, of which one is right."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(one_label(config))
+
+
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": XLNet,
     "sequence-classification": XLNetForSequenceClassification,
     "token-classification": headed(TokenLabelsHead, BASE, XLNet),
     "question-answering": headed(AnswersHead, BASE, XLNet),
+    "multiple-choice": XLNetForMultipleChoice,
 }

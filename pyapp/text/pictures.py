@@ -400,6 +400,8 @@ def between(parts: Sequence[str], pictures: Sequence[Picture], model: Any) -> st
     if others and model.prompt_form is not None:
         behind, end = model.prompt_form
         others[-1] = f"{behind}{others[-1]}{end}"
+    if others:
+        others[-1] += model.prompt_end
     others = [model.behind + other if other[:1].strip("<") and not other[0].isspace() else other for other in others]
     return first + "".join(picture.text + other for picture, other in zip(pictures, others, strict=True))
 

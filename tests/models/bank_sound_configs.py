@@ -12,6 +12,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "right_max_position_embeddings": 2, "conv_depthwise_kernel_size": 5,
     },
 }  # fmt: skip
+# The same without an adapter, which heads for labels and vectors do not have.
+PLAIN = {"add_adapter": False, "output_hidden_size": None, "use_intermediate_ffn_before_adapter": False}
 SETTINGS = {"feature_size": 10, "num_mel_bins": 10, "stride": 2, "sampling_rate": 16000, "padding_value": 1}
 SAMPLES = (7300, 4800)  # of the two recordings of a batch: an even number of frames each
 LABELS = [7, 4, 5]

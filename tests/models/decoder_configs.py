@@ -395,6 +395,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     | {"model_type": "seed_oss", "head_dim": 8, "attention_out_bias": True, "mlp_bias": True, "attention_bias": False},
     "ernie4_5": SMALL | {"model_type": "ernie4_5", "head_dim": 12, "use_bias": True},
     "helium": SMALL | {"model_type": "helium", "head_dim": 8, "attention_bias": True, "mlp_bias": True},
+    "aria_text": SMALL
+    | {"model_type": "aria_text", "intermediate_size": 20, "moe_num_experts": 4, "moe_num_shared_experts": 1},
     "arcee": SMALL | {"model_type": "arcee", "mlp_bias": True},
     "mixtral": SMALL | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": SMALL

@@ -19,12 +19,15 @@ import transformers
 from safetensors.torch import load_file
 
 from tests.goldens import write_each
-from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, TILED, TOGETHER, tokens
+from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, LOWEST, TILED, TOGETHER, tokens
 from tests.models.seeded import direction, picture, picture_weights, rounded, shown
 from tests.models.seeded_folders import along, configuration, load_seeded
 
-# Janus's part that draws, Video-LLaVA's that sees videos.
-APART = ("model.vqmodel.", "model.generation_", "model.video_tower.", "video_tower.")
+# Janus's part that draws, and Chameleon's layer of it; Video-LLaVA's that sees videos.
+APART = {
+    "janus": ("model.vqmodel.", "model.generation_"), "video_llava": ("model.video_tower.", "video_tower."),
+    "chameleon": ("model.vqmodel.post_quant_conv.",), "aria": ("vision_tower.post_layernorm.",),
+}  # fmt: skip
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # of norms of batches
 # Which Llama 4 of transformers 5.24 reads, and nothing sets.
 transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
@@ -33,6 +36,9 @@ CLASSES = {
     "qwen2_5_vl": "Qwen2_5_VL",
     "exaone4_5": "Exaone4_5_",
     "fuyu": "Fuyu",
+    "aria": "Aria",
+    "ovis2": "Ovis2",
+    "chameleon": "Chameleon",
     "qwen3_vl": "Qwen3VL",
     "qwen3_vl_moe": "Qwen3VLMoe",
     "qwen3_5": "Qwen3_5",
@@ -81,11 +87,18 @@ def vectors(name: str) -> int:
     config = CONFIGS[name]
     if "perceiver_config" in config:
         return int(config["perceiver_config"]["resampler_n_latents"])
+    if name == "aria":
+        return 6  # of five columns of patches
+    if "vq_config" in config and "vision_config" not in config:
+        seen = config["vq_config"]
+        return int((seen["resolution"] >> (len(seen["channel_multiplier"]) - 1)) ** 2)
     side = config["vision_config"]["image_size"] // config["vision_config"].get("patch_size", 64)
     if name == "llava_onevision":
         return 36  # 16 of the whole, and of 8 rows of 8, made smaller, four rows of four, each with its end
     if name in TILED:
         return 34  # 16 of the whole, and of the tiles two rows of eight, each with its end
+    if config["model_type"] == "ovis2":
+        return int((side // config["vision_config"].get("hidden_stride", 1)) ** 2)
     if config["model_type"] == "got_ocr2":
         return ((side + 3) // 4) ** 2
     if "latent_query_num" in config:
@@ -147,12 +160,16 @@ def golden(name: str) -> dict[str, Any]:
     elif name in ANY_SIZE:
         high, wide = ANY_SIZE[name]
     else:
-        size = made.vision_config.image_size
+        size = made.vq_config.resolution if name.startswith("chameleon") else made.vision_config.image_size
         high, wide = (size, size) if isinstance(size, int) else size
     pictures = torch.from_numpy(picture(count, high, wide))
     more: dict[str, Any] = {}
     if made.model_type in ("idefics2", "idefics3", "smolvlm"):
         pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
+    if name == "aria":  # whose processor makes squares, and a mask of the rest
+        more["pixel_mask"] = torch.zeros(count, wide, wide, dtype=torch.bool)
+        more["pixel_mask"][:, :high, :wide] = True
+        pictures = torch.nn.functional.pad(pictures, (0, 0, 0, wide - high), value=-1.0)
     if made.model_type == "gemma3":
         more["token_type_ids"] = (ids == IMAGE).long()
     if made.model_type == "kosmos-2":
@@ -201,8 +218,9 @@ def by_files(
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, stored = load_seeded(kind(made), weights, lambda key: not key.endswith(BUFFERS), folder)
+        apart = APART.get(made.model_type, ())
         stored = {
-            key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(APART)
+            key: value for key, value in stored.items() if not key.endswith(BUFFERS) and not key.startswith(apart)
         }
         model.requires_grad_(True)
         for module in model.modules():  # the token of padding also stands for pictures, in Gemma 4
@@ -210,7 +228,7 @@ def by_files(
                 module.padding_idx = None
         mask = (ids != 0).long()
         logits = model(input_ids=ids, attention_mask=mask, **more).logits
-        logits = logits * mask.unsqueeze(-1)  # those of padding mean nothing
+        logits = logits.clamp(min=LOWEST) * mask.unsqueeze(-1)  # those of padding mean nothing
         total = along(logits, name)
         with torch.no_grad():
             written = model.generate(

@@ -196,6 +196,16 @@ def placed(pictures: torch.Tensor) -> torch.Tensor:
     return torch.cat([grid, x.flatten(3)], 3).flatten(1, 2)
 
 
+def of_any_shape(pictures: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Pictures as SigLIP 2 reads them: rows of patches."""
+    x = pictures.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 4, 5, 1)  # (B, rows, columns, 4, 4, 3)
+    count = x.shape[1] * x.shape[2]
+    return {
+        "pixel_values": x.reshape(2, count, 48), "spatial_shapes": torch.tensor([x.shape[1:3]] * 2),
+        "pixel_attention_mask": torch.ones(2, count, dtype=torch.int32),
+    }  # fmt: skip
+
+
 def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any]:
     if task == "video-classification":
         frames = CONFIGS[name].get("num_frames", CONFIGS[name].get("frames_per_clip"))
@@ -215,13 +225,12 @@ def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any
         if type(model).__name__.startswith("Pix2Struct"):
             return [model(flattened_patches=placed(pictures), decoder_input_ids=torch.tensor(TOKENS)).logits]
         return [model(pixel_values=pictures, **prompted(model, size), **{tokens: torch.tensor(TOKENS)}).logits]
+    if type(model).__name__ == "Siglip2ForImageClassification":
+        return [model(**of_any_shape(pictures)).logits]
     if task == "zero-shot-image-classification":
         more = {"pixel_values": pictures}
         if type(model).__name__ == "Siglip2Model":
-            x = pictures.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 4, 5, 1)  # (B, rows, columns, 4, 4, 3)
-            grid = torch.tensor([x.shape[1:3]] * 2)
-            more = {"pixel_values": x.reshape(2, -1, 48), "spatial_shapes": grid}
-            more["pixel_attention_mask"] = torch.ones(more["pixel_values"].shape[:2], dtype=torch.int32)
+            more = of_any_shape(pictures)
         if type(model).__name__ == "CustomTextCLIP":
             pictured, read, scale = model(pictures, torch.tensor(TOKENS))[:3]
             return [scale * pictured @ read.T]

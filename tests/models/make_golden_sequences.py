@@ -9,6 +9,7 @@ tests.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,18 @@ import transformers
 from tests.goldens import write_each, write_json
 from tests.models.seeded import direction, draw, rounded
 from tests.models.seeded_folders import along, configuration
-from tests.models.sequence_configs import CONFIGS, HEAD_IDS, HEAD_MASK, HEADS, IDS, MASK, MOST, SEARCHES, TEXTS
+from tests.models.sequence_configs import (
+    CONFIGS,
+    HEAD_IDS,
+    HEAD_MASK,
+    HEAD_TOKENS,
+    HEADS,
+    IDS,
+    MASK,
+    MOST,
+    SEARCHES,
+    TEXTS,
+)
 
 
 def model_of(name: str, salt: int) -> Any:
@@ -96,12 +108,15 @@ def golden(name: str) -> dict[str, Any]:
 
 
 def golden_head(name: str, task: str) -> dict[str, Any]:
-    """BART or PLBART with a head."""
-    config = {key: value for key, value in CONFIGS[name].items() if key != "model_type"}
+    """BART, PLBART or T5 with a head."""
+    config = {key: value for key, value in CONFIGS[name].items() if key != "model_type"} | HEAD_TOKENS
     labels = {"0": "no", "1": "yes"} if task == "question-answering" else {"0": "no", "1": "perhaps", "2": "yes"}
     made = transformers.AutoConfig.for_model(CONFIGS[name]["model_type"], **config, id2label=labels)
     made._attn_implementation = "eager"
-    ends = {"sequence-classification": "ForSequenceClassification", "question-answering": "ForQuestionAnswering"}
+    ends = {
+        "sequence-classification": "ForSequenceClassification", "question-answering": "ForQuestionAnswering",
+        "token-classification": "ForTokenClassification",
+    }  # fmt: skip
     kind = type(made).__name__.removesuffix("Config")
     model = getattr(transformers, f"{kind}{ends[task]}")(made).float().eval()
     with torch.no_grad():
@@ -119,7 +134,7 @@ def golden_head(name: str, task: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    for name in {name for name, _ in HEADS}:
+    for name in {name for name, _ in HEADS} & {*(sys.argv[1:] or CONFIGS)}:
         heads = {task: golden_head(name, task) for kind, task in HEADS if kind == name}
         write_json(Path(__file__).with_name("golden_sequences") / f"{name}_heads.json", heads)
     write_each(__file__, CONFIGS, golden)

@@ -15,9 +15,15 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from transformers import ASTFeatureExtractor, AutoModelForAudioClassification, Wav2Vec2FeatureExtractor
+from transformers import (
+    ASTFeatureExtractor,
+    AutoModelForAudioClassification,
+    SeamlessM4TFeatureExtractor,
+    Wav2Vec2FeatureExtractor,
+)
 
 from tests.goldens import write_each
+from tests.models.bank_sound_configs import SETTINGS
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.seeded_folders import configuration
 from tests.models.sound_configs import recording
@@ -55,6 +61,8 @@ def extractor_of(name: str) -> Any:
     config = CONFIGS[name]
     if name == "spectrogram":
         return ASTFeatureExtractor(max_length=config["max_length"], num_mel_bins=config["num_mel_bins"])
+    if config["model_type"] == "wav2vec2-bert":
+        return SeamlessM4TFeatureExtractor(**SETTINGS)
     return Wav2Vec2FeatureExtractor(return_attention_mask=config.get("feat_extract_norm") == "layer")
 
 
@@ -85,15 +93,17 @@ def golden(name: str) -> dict[str, Any]:
     alone = extractor(sounds[0], sampling_rate=16000, return_tensors="pt")
     batch = extractor(sounds, sampling_rate=16000, return_tensors="pt", **options)
     batch = {key: value if key == "attention_mask" else value.float() for key, value in batch.items()}
+    key = next(key for key in batch if key.startswith("input"))
+    heard = batch["attention_mask"].unsqueeze(2) if key == "input_features" else 1  # of banks: what is no padding
     with torch.no_grad():
-        logits = logits_of(model, alone.input_values.float())
-        padded = logits_of(model, batch["input_values"], batch.get("attention_mask"))
-    loss = torch.nn.functional.cross_entropy(logits_of(model, alone.input_values.float()), torch.tensor([LABEL]))
+        logits = logits_of(model, alone[key].float())
+        padded = logits_of(model, batch[key], batch.get("attention_mask"))
+    loss = torch.nn.functional.cross_entropy(logits_of(model, alone[key].float()), torch.tensor([LABEL]))
     loss.backward()
     return {
         "parameters": gradients_of(model, names),
         "settings": json.loads(extractor.to_json_string()),
-        "input": rounded(shown(batch["input_values"].numpy(), 100)),
+        "input": rounded(shown((batch[key] * heard).numpy(), 100)),
         "logits": rounded(logits),
         "padded": rounded(padded),
         "loss": float(loss.detach()),

@@ -19,14 +19,16 @@ from transformers import (
     AutoConfig,
     AutoModelForAudioFrameClassification,
     AutoModelForAudioXVector,
+    SeamlessM4TFeatureExtractor,
     Wav2Vec2FeatureExtractor,
 )
 
 from tests.goldens import write_json
+from tests.models.bank_sound_configs import SETTINGS
 from tests.models.seeded import gradients_of, rounded, sound_weights
 from tests.models.seeded_folders import along, fill
 from tests.models.sound_configs import recording
-from tests.models.speaker_configs import CONFIGS, MOMENTS, SAMPLES
+from tests.models.speaker_configs import CONFIGS, MOMENTS, samples
 
 FOLDER = Path(__file__).with_name("golden_speakers")
 
@@ -63,13 +65,17 @@ def vectors(model: Any, values: torch.Tensor, mask: torch.Tensor | None = None) 
 
 def golden(name: str, moments: bool = False) -> dict[str, Any]:
     model = model_of(name, moments)
-    extractor = Wav2Vec2FeatureExtractor(return_attention_mask=True)
-    sounds = [recording(count) for count in SAMPLES]
+    banks = name == "wav2vec2-bert"
+    extractor: Any = (
+        SeamlessM4TFeatureExtractor(**SETTINGS) if banks else Wav2Vec2FeatureExtractor(return_attention_mask=True)
+    )
+    key = "input_features" if banks else "input_values"
+    sounds = [recording(count) for count in samples(name)]
     alone = extractor(sounds[0], sampling_rate=16000, return_tensors="pt")
     batch = extractor(sounds, sampling_rate=16000, padding=True, return_tensors="pt")
     with torch.no_grad():
-        padded = vectors(model, batch.input_values, batch.attention_mask)
-    found = vectors(model, alone.input_values)
+        padded = vectors(model, batch[key], batch.attention_mask)
+    found = vectors(model, alone[key])
     loss = along(found, "vectors")
     loss.backward()
     return {

@@ -503,6 +503,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "mlp_ratio": 2, "image_size": 24, "patch_size": 4, "num_windows": 2, "out_features": ["stage2", "stage4"],
         },
     },
+    "lw_detr": {
+        "model_type": "lw_detr", **_LABELS, "d_model": 32, "c2f_num_blocks": 2, "decoder_ffn_dim": 12,
+        "decoder_n_points": 2, "decoder_layers": 2, "decoder_self_attention_heads": 2,
+        "projector_scale_factors": [2.0, 0.5], "decoder_cross_attention_heads": 4, "num_queries": 5,
+        "group_detr": 2, "backbone_config": {
+            "model_type": "lw_detr_vit", "hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4,
+            "mlp_ratio": 2, "pretrain_image_size": 12, "patch_size": 4, "num_windows": 4,
+            "out_indices": [2, 4], "window_block_indices": [0, 2],
+        },
+    },
     "rt_detr": _RT_DETR | {"backbone_config": {
         "model_type": "rt_detr_resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
         "out_features": ["stage2", "stage3", "stage4"],

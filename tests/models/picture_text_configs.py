@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 IMAGE = 90  # the token of a picture's vectors
+LOWEST = -99.0  # of the logits that are compared: those that Chameleon never writes are float32's smallest number
 _TEXT = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 192, "pad_token_id": 0,
@@ -126,6 +127,48 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "text_config": _TEXT | {"model_type": "persimmon", "rope_parameters": {
             "rope_type": "default", "rope_theta": 25000.0, "partial_rotary_factor": 0.5,
         }},
+    },
+    "chameleon": {
+        "model_type": "chameleon", **_TEXT, "rms_norm_eps": 1e-4, "vocabulary_map": {"<image>": IMAGE} | {
+            f"IMGIMG{letter}Z": 20 + i for i, letter in enumerate("BADCEFHG")
+        },
+        "vq_config": {
+            "embed_dim": 4, "num_embeddings": 8, "base_channels": 32, "channel_multiplier": [1, 2, 1],
+            "num_res_blocks": 2, "latent_channels": 6, "resolution": 16,
+        },
+    },
+    "chameleon_swin": {
+        "model_type": "chameleon", **_TEXT, "swin_norm": True, "attention_bias": True, "mlp_bias": True,
+        "vocabulary_map": {"<image>": IMAGE} | {f"IMGIMGB{letter}Z": 20 + i for i, letter in enumerate("ABCD")} | {
+            f"IMGIMG{letter}Z": 30 + i for i, letter in enumerate("ABCDEFGHIJ")
+        },
+        "vq_config": {
+            "embed_dim": 4, "num_embeddings": 14, "base_channels": 32, "channel_multiplier": [1, 1],
+            "num_res_blocks": 1, "latent_channels": 6, "resolution": 8, "attn_type": "none",
+        },
+    },
+    "ovis2": {
+        "model_type": "ovis2", "text_config": {"model_type": "qwen2", **_TEXT, "tie_word_embeddings": True},
+        "vision_config": {
+            "model_type": "ovis2_vision", **_TOWER, "hidden_stride": 2, "vocab_size": 21,
+            "num_visual_indicator_tokens": 5,
+        },
+        "image_token_id": IMAGE, "visual_indicator_token_ids": [5, 7, 8, 91, 92], "hidden_size": 32, "vocab_size": 96,
+    },
+    "ovis2_sure": {
+        "model_type": "ovis2", "text_config": {"model_type": "qwen2", **_TEXT}, "tie_word_embeddings": False,
+        "vision_config": {
+            "model_type": "ovis2_vision", **_TOWER, "vocab_size": 21, "num_visual_indicator_tokens": 4,
+            "tokenize_function": "st_argmax", "qkv_bias": True, "mlp_bias": True,
+        },
+        "image_token_id": IMAGE, "visual_indicator_token_ids": [6, 93, 91, 92], "hidden_size": 32, "vocab_size": 96,
+    },
+    "aria": {
+        "model_type": "aria", "image_token_index": IMAGE, "projector_patch_to_query_dict": {"16": 3, "25": 6},
+        "text_config": {
+            "model_type": "aria_text", **_TEXT, "intermediate_size": 20, "moe_num_experts": 4, "moe_topk": 2,
+        },
+        "vision_config": {"model_type": "idefics3_vision", **_TOWER, "image_size": 28},
     },
     "exaone4_5": {
         "model_type": "exaone4_5", "image_token_id": IMAGE, "video_token_id": 93, "text_config": _TEXT | {
@@ -380,7 +423,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Some may choose other experts, and small ones of Gemma 4 have larger errors.
 QUANTISED = tuple(
     name for name in CONFIGS
-    if not name.endswith(("_moe", "46v", "video_llava", "exaone4_5")) and "gemma4" not in name
+    if not name.endswith(("_moe", "46v", "video_llava", "exaone4_5", "aria")) and "gemma4" not in name
 )  # fmt: skip
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
@@ -413,7 +456,7 @@ GRIDS = dict.fromkeys(
     (5, 3),
 )
 
-ANY_SIZE = {"idefics2": (22, 29)}  # of a picture, where the tower takes any
+ANY_SIZE = {"idefics2": (22, 29), "aria": (12, 20)}  # of a picture, where the tower takes any
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
 TILED = {

@@ -139,11 +139,14 @@ OTHER_DEVICE = QUANTISED  # run on another device
 IN_GGUF = dict.fromkeys(("t5", "flan_t5", "umt5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})
 IDS = [[5, 17, 30, 8, 21, 12, 3], [9, 26, 14, 31, 1, 1, 1]]
 MASK = [[1] * 7, [1] * 4 + [0] * 3]
-# The heads over BART and PLBART: tokens of two texts with an end token after each part, the second with padding.
+# The heads over BART, PLBART and T5: tokens of two texts with an end token after each part, the second with padding.
 HEADS = (
     ("bart", "sequence-classification"), ("bart", "question-answering"), ("plbart", "sequence-classification"),
+    *(("t5", f"{task}-classification") for task in ("sequence", "token")), ("mt5", "sequence-classification"),
+    *((name, "question-answering") for name in ("t5", "umt5")),
 )  # fmt: skip
 HEAD_IDS = [[0, 5, 17, 2, 8, 12, 2], [0, 26, 2, 31, 2, 1, 1]]
+HEAD_TOKENS = {"eos_token_id": 2, "pad_token_id": 1}
 HEAD_MASK = [[1] * 7, [1] * 5 + [0] * 2]
 TEXTS = [[3, 11, 27, 6, 19], [3, 30, 8, 15, 2]]
 SEARCHES: dict[str, dict[str, Any]] = {

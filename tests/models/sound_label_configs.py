@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.models.bank_sound_configs import CONFIGS as BANKS
+from tests.models.bank_sound_configs import PLAIN
 from tests.models.sound_configs import CONFIGS as ENCODERS
 
 _LABELS = {"id2label": {"0": "a dog", "1": "rain", "2": "music"}, "classifier_proj_size": 20}
@@ -13,6 +15,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "wavlm-weighted": ENCODERS["wavlm"] | _LABELS | {"use_weighted_layer_sum": True},
     "conformer-weighted": ENCODERS["conformer"] | _LABELS | {"use_weighted_layer_sum": True},
     "sew": ENCODERS["sew"] | _LABELS,
+    "wav2vec2-bert-weighted": BANKS["wav2vec2-bert"] | PLAIN | _LABELS | {"use_weighted_layer_sum": True},
     "spectrogram": {
         "model_type": "audio-spectrogram-transformer", "hidden_size": 16, "num_hidden_layers": 2,
         "num_attention_heads": 4, "intermediate_size": 24, "patch_size": 8, "frequency_stride": 6, "time_stride": 5,
@@ -26,6 +29,7 @@ CLASSES = {
     "wav2vec2": "Wav2Vec2ForSequenceClassification", "hubert-weighted": "HubertForSequenceClassification",
     "wavlm-weighted": "WavLMForSequenceClassification", "sew": "SEWForSequenceClassification",
     "conformer-weighted": "Wav2Vec2ConformerForSequenceClassification",
+    "wav2vec2-bert-weighted": "Wav2Vec2BertForSequenceClassification",
     "spectrogram": "ASTForAudioClassification",
 }  # fmt: skip
 SAMPLES = (9000, 6400)  # of the two recordings of a batch

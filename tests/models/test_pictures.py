@@ -83,7 +83,10 @@ def make(name: str, task: str, **changes: Any) -> Any:
         for key, value in [*model.named_parameters(remove_duplicate=False), *buffers.items()]:
             own = key in buffers and "input_conditioner" not in key  # RADIO's are in its configuration
             if value.dtype.is_floating_point and (key in stored or own) and key != "attn_mask_probs":
-                value.copy_(pyapp.from_numpy(picture_weights(stored.get(key, key), tuple(value.shape))))
+                owner, _, leaf = key.rpartition(".")
+                norm = stored.get(f"{owner}.weight", key).removesuffix("weight")  # a norm of batches has buffers
+                there = stored.get(key, norm + leaf if norm != key else key)
+                value.copy_(pyapp.from_numpy(picture_weights(there, tuple(value.shape))))
     return model.eval()
 
 
@@ -407,6 +410,11 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("hgnet_v2", {"stage_light_block": [False, 1, True]}, "stage_light_block"),
         ("hgnet_v2", {"stage_kernel_size": [3, 4, 5]}, "odd"),
         ("conditional_detr", {"auxiliary_loss": True}, "auxiliary_loss"),
+        ("lw_detr", {"projector_scale_factors": [3.0]}, "projector_scale_factors"),
+        ("lw_detr", {"projector_scale_factors": []}, "projector_scale_factors"),
+        ("lw_detr", {"backbone_config": {"num_windows": 5}}, "num_windows is 5"),
+        ("lw_detr", {"backbone_config": {"window_block_indices": [12]}}, "window_block_indices"),
+        ("lw_detr", {"backbone_config": {"model_type": "vit"}}, "'vit' is not known"),
         ("videomae", {"tubelet_size": 5}, "tubelet_size is 5, of 4 frames"),
         ("videomae", {"num_frames": 10**9}, "num_frames"),
         ("vivit", {"tubelet_size": [2, 4]}, "tubelet_size"),

@@ -21,6 +21,7 @@ from tests.models.sequence_configs import (
     CONFIGS,
     HEAD_IDS,
     HEAD_MASK,
+    HEAD_TOKENS,
     HEADS,
     IDS,
     MASK,
@@ -119,10 +120,13 @@ def test_searches_find_the_texts_of_transformers(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "task"), HEADS)
-def test_heads_over_bart_are_those_of_transformers(name: str, task: str) -> None:
+def test_heads_are_those_of_transformers(name: str, task: str) -> None:
     module = module_of(name)
     labels = {"id2label": {"0": "no", "1": "perhaps", "2": "yes"}}
-    model, expected = module.TASKS[task](module.Config.from_dict(CONFIGS[name] | labels)), golden(f"{name}_heads")[task]
+    model, expected = (
+        module.TASKS[task](module.Config.from_dict(CONFIGS[name] | HEAD_TOKENS | labels)),
+        golden(f"{name}_heads")[task],
+    )
     with pyapp.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(pyapp.from_numpy(draw(key, tuple(parameter.shape))))

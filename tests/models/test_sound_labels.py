@@ -14,7 +14,7 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors.banks import FilterBankProcessor
+from pyapp.audio.processors.banks import FilterBankProcessor, PairedBankProcessor
 from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import InputError, ModelError
 from pyapp.events import Error, Item, Notice
@@ -31,7 +31,8 @@ golden, make, case = parity_case("golden_sound_labels", CONFIGS, TASK, sound_wei
 
 
 def processor_of(name: str) -> Any:
-    kind = FilterBankProcessor if name == "spectrogram" else SampleProcessor
+    kinds = {"spectrogram": FilterBankProcessor, "wav2vec2-bert-weighted": PairedBankProcessor}
+    kind: Any = kinds.get(name, SampleProcessor)
     return kind.from_settings(golden(name)["settings"])
 
 

@@ -15,16 +15,18 @@ import pytest
 import pyapp
 from pyapp import nn, tasks
 from pyapp.audio import write_wav
+from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import ModelError
 from pyapp.events import Error, Item
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.sound_labels import MOMENTS as TASK
 from pyapp.models.loading.sound_labels import load_sound_classifier
+from tests.models.bank_sound_configs import SETTINGS
 from tests.models.seeded import sound_weights
 from tests.models.small_models import along, check_gradients, numbers, parity_case, shapes_of
 from tests.models.sound_configs import recording
-from tests.models.speaker_configs import MOMENTS, SAMPLES
+from tests.models.speaker_configs import MOMENTS, SAMPLES, samples
 
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4}
 golden, make, case = parity_case("golden_moments", MOMENTS, TASK, sound_weights)
@@ -38,16 +40,18 @@ def write(folder: Path, kind: str = "Wav2Vec2ConformerForAudioFrameClassificatio
 
 
 def test_logits_and_gradients(case: Any) -> None:
-    _, expected, model = case
+    name, expected, model = case
     assert shapes_of(model) == {key: shape for key, (shape, *_) in expected["parameters"].items()}
-    values, _ = SampleProcessor()([recording(SAMPLES[0])])
+    banks = name == "wav2vec2-bert"
+    processor: Any = PairedBankProcessor.from_settings(SETTINGS) if banks else SampleProcessor(masks=True)
+    values, _ = processor([recording(samples(name)[0])])
     model.requires_grad_()
     found = model(values)
     np.testing.assert_allclose(numbers(found).reshape(-1), expected["vectors"], **CLOSE)
     loss = along(found, "vectors")
     check_gradients(model, loss, expected, atol=1e-2)
     with pyapp.no_grad():
-        batch = SampleProcessor(masks=True)([recording(count) for count in SAMPLES])
+        batch = processor([recording(count) for count in samples(name)])
         np.testing.assert_allclose(numbers(model(*batch)).reshape(-1), expected["padded"], **CLOSE)
 
 

@@ -14,15 +14,17 @@ import pytest
 
 import pyapp
 from pyapp import tasks
+from pyapp.audio.processors.banks import PairedBankProcessor
 from pyapp.audio.processors.samples import SampleProcessor
 from pyapp.errors import InputError, ModelError
 from pyapp.events import Error, Item
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.sound_labels import VOICES, load_sound_embedder
+from tests.models.bank_sound_configs import SETTINGS
 from tests.models.seeded import sound_weights
 from tests.models.small_models import along, check_gradients, numbers, parity_case, shapes_of
 from tests.models.sound_configs import recording
-from tests.models.speaker_configs import CLASSES, CONFIGS, SAMPLES
+from tests.models.speaker_configs import CLASSES, CONFIGS, SAMPLES, samples
 
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4}
 golden, make, case = parity_case("golden_speakers", CONFIGS, VOICES, sound_weights)
@@ -39,16 +41,18 @@ def write(folder: Path, name: str, **config: Any) -> Path:
 
 
 def test_vectors_and_gradients(case: Any) -> None:
-    _, expected, model = case
+    name, expected, model = case
     kept = {key: shape for key, (shape, *_) in expected["parameters"].items() if not key.startswith(("cl", "ob"))}
     assert shapes_of(model) == kept
-    values, _ = SampleProcessor()([recording(SAMPLES[0])])
+    banks = name == "wav2vec2-bert"
+    processor: Any = PairedBankProcessor.from_settings(SETTINGS) if banks else SampleProcessor(masks=True)
+    values, _ = processor([recording(samples(name)[0])])
     model.requires_grad_()
     found = model(values)
     np.testing.assert_allclose(numbers(found).reshape(-1), expected["vectors"], **CLOSE)
     check_gradients(model, along(found, "vectors"), expected, atol=1e-2)
     with pyapp.no_grad():
-        batch = SampleProcessor(masks=True)([recording(count) for count in SAMPLES])
+        batch = processor([recording(count) for count in samples(name)])
         np.testing.assert_allclose(numbers(model(*batch)).reshape(-1), expected["padded"], **CLOSE)
 
 

@@ -45,6 +45,10 @@ def golden(name: str) -> list[Any]:
             sides = [found[f"image_unpadded_{name}"][0][0] for name in ("heights", "widths")]
             high, wide = (-(-int(n) // side) * side for n in sides)
             found = {"pixel_values": np.asarray(found["images"][0][0])[None, :, :high, :wide]}
+        if kind == "Aria":  # a square, and which pixels of it are the picture's
+            high, wide = (int(seen.sum()) for seen in (found["pixel_mask"][0][:, 0], found["pixel_mask"][0][0]))
+            high, wide = high + -high % 14, wide + -wide % 14
+            found = {"pixel_values": found["pixel_values"][:, :, :high, :wide]}
         found = {key: value if made else value.float().numpy() for key, value in found.items()}
         if kind == "Pix2Struct":  # patches, each after its row and column
             patches, side = found["flattened_patches"][0], processor.patch_size["height"]

@@ -83,6 +83,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "glm46v": ("Glm46V", {"size": {"shortest_edge": 900, "longest_edge": 2400}, "patch_size": 5}),
     "janus": ("Janus", {"size": square(24)}),
     "deepseek_vl": ("DeepseekVL", {"size": square(32), "min_size": 16, "image_mean": [0.5, 0.4, 0.3]}),
+    "chameleon": ("Chameleon", {"size": {"shortest_edge": 28}, "crop_size": square(24)}),
+    "ovis2": ("Ovis2", {"size": square(14), "crop_to_patches": True, "max_patches": 7}),
+    "ovis2_shape": (
+        "Ovis2", {"size": square(14), "crop_to_patches": True, "max_patches": 5, "use_covering_area_grid": False},
+    ),
+    "aria": ("Aria", {"max_image_size": 490, "min_image_size": 200}),
     "fuyu": ("Fuyu", {"size": {"height": 24, "width": 36}, "patch_size": {"height": 6, "width": 6}}),
     "pixtral": ("Pixtral", {"size": {"longest_edge": 37}, "patch_size": 6}),
     "llava_next": ("LlavaNext", {

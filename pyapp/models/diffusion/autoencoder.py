@@ -12,15 +12,14 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
-from pyapp.nn import GroupNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders.encoders import attend
+from pyapp.nn import GroupNorm, Module, ModuleList
 from pyapp.nn.layers.convolution import BlockConv2d
+from pyapp.nn.vision.latent_maps import EPSILON, Level, MapEncoder, Middle, PlaceAttention
 
 from ..loading.config import check_fields, read_config, require
 from .schedules import Noise
-from .unet import WIDEST, ResidualBlock, Resized
+from .unet import WIDEST, Resized
 
-EPSILON = 1e-6  # of all norms
 LEAST, MOST = -30.0, 20.0  # of the logarithm of a variance
 # What older files call the parts of the attention.
 OLDER = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
@@ -77,96 +76,14 @@ class AutoencoderConfig:
         require(act == "silu", f"act_fn {act!r:.60} is not supported")
 
     @property
+    def attention(self) -> type[PlaceAttention] | None:
+        """That of the coarsest level."""
+        return PlaceAttention if self.mid_block_add_attention else None
+
+    @property
     def scale(self) -> int:
         """The pixels of a side for each latent."""
         return 1 << (len(self.block_out_channels) - 1)
-
-
-class PlaceAttention(Module):
-    """Attention of all places of a map to each other, by one head, with a norm before it and a residual around it."""
-
-    def __init__(self, width: int, groups: int) -> None:
-        super().__init__()
-        self.group_norm = GroupNorm(groups, width, EPSILON)
-        self.to_q, self.to_k, self.to_v = (Linear(width, width) for _ in range(3))
-        self.to_out = ModuleList([Linear(width, width)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, C, H, W)."""
-        y = self.group_norm(x).flatten(2).transpose(1, 2)  # (B, H * W, C)
-        q, k, v = (layer(y).unsqueeze(2) for layer in (self.to_q, self.to_k, self.to_v))
-        y = self.to_out[0](attend(q, k, v, None))
-        return x + y.transpose(1, 2).reshape(x.shape)
-
-
-class Middle(Module):
-    """The coarsest level: attention between two residual blocks."""
-
-    def __init__(self, config: AutoencoderConfig) -> None:
-        super().__init__()
-        width, groups = config.block_out_channels[-1], config.norm_num_groups
-        self.resnets = ModuleList(ResidualBlock(width, width, 0, groups, EPSILON) for _ in range(2))
-        self.attentions = ModuleList([PlaceAttention(width, groups)] if config.mid_block_add_attention else [])
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, C, H, W)."""
-        x = self.resnets[0](x)
-        for attention in self.attentions:
-            x = attention(x)
-        return self.resnets[1](x)
-
-
-class Halved(Module):
-    """A filter that halves the sides of a map, with zeros below and on the right."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.conv = BlockConv2d(width, width, 3, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, C, H / 2, W / 2)."""
-        return self.conv(ops.pad(x, (0, 1, 0, 1)))
-
-
-class Level(Module):
-    """Residual blocks, and what leads to the next level ("downsamplers" or "upsamplers"), None at the last one."""
-
-    def __init__(self, inputs: list[int], width: int, groups: int, name: str, resized: Module | None) -> None:
-        super().__init__()
-        self.resnets = ModuleList(ResidualBlock(before, width, 0, groups, EPSILON) for before in inputs)
-        self.resized = name if resized is not None else None
-        if resized is not None:
-            self.add_module(name, ModuleList([resized]))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, width, H', W')."""
-        for block in self.resnets:
-            x = block(x)
-        return x if self.resized is None else self._modules[self.resized][0](x)
-
-
-class Encoder(Module):
-    """Residual blocks over coarser and coarser maps."""
-
-    def __init__(self, config: AutoencoderConfig) -> None:
-        super().__init__()
-        widths, groups, count = config.block_out_channels, config.norm_num_groups, config.layers_per_block
-        self.conv_in = BlockConv2d(config.in_channels, widths[0], 3, padding=1)
-        self.down_blocks = ModuleList()
-        for i, width in enumerate(widths):
-            inputs = [widths[max(i - 1, 0)], *[width] * (count - 1)]
-            resized = Halved(width) if i + 1 < len(widths) else None
-            self.down_blocks.append(Level(inputs, width, groups, "downsamplers", resized))
-        self.mid_block = Middle(config)
-        self.conv_norm_out = GroupNorm(groups, widths[-1], EPSILON)
-        self.conv_out = BlockConv2d(widths[-1], 2 * config.latent_channels, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, 3, scale * H, scale * W) → (B, 2 * C, H, W)."""
-        x = self.conv_in(x)
-        for level in self.down_blocks:
-            x = level(x)
-        return self.conv_out(ops.silu(self.conv_norm_out(self.mid_block(x))))
 
 
 class Decoder(Module):
@@ -176,7 +93,7 @@ class Decoder(Module):
         super().__init__()
         widths, groups = config.block_out_channels[::-1], config.norm_num_groups
         self.conv_in = BlockConv2d(config.latent_channels, widths[0], 3, padding=1)
-        self.mid_block = Middle(config)
+        self.mid_block = Middle(widths[0], groups, config.attention)
         self.up_blocks = ModuleList()
         for i, width in enumerate(widths):
             inputs = [widths[max(i - 1, 0)], *[width] * config.layers_per_block]
@@ -200,7 +117,10 @@ class Autoencoder(Module):
         super().__init__()
         self.config = config
         channels = config.latent_channels
-        self.encoder = Encoder(config)
+        self.encoder = MapEncoder(
+            config.in_channels, (config.block_out_channels[0], *config.block_out_channels), 2 * channels,
+            config.layers_per_block, config.norm_num_groups, config.attention,
+        )  # fmt: skip
         self.quant_conv = BlockConv2d(2 * channels, 2 * channels, 1) if config.use_quant_conv else None
         self.post_quant_conv = BlockConv2d(channels, channels, 1) if config.use_post_quant_conv else None
         self.decoder = Decoder(config)

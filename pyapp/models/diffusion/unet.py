@@ -18,6 +18,7 @@ from pyapp.nn import GroupNorm, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders.encoders import attend
 from pyapp.nn.layers.convolution import BlockConv2d
 from pyapp.nn.layers.linear import ResidualLinear
+from pyapp.nn.vision.latent_maps import ResidualBlock
 
 from ..loading.config import check_fields, read_config, require
 from .network import Network
@@ -141,29 +142,6 @@ class TimeEmbedding(Module):
         if guidance is not None and self.cond_proj is not None:
             x = x + self.cond_proj(guidance)
         return self.linear_2(ops.silu(self.linear_1(x)))
-
-
-class ResidualBlock(Module):
-    """Two filters with norms before them, the time between them (0: without), and the input, projected if its channels
-    are others.
-    """
-
-    def __init__(self, before: int, width: int, time: int, groups: int, epsilon: float) -> None:
-        super().__init__()
-        self.norm1 = GroupNorm(groups, before, epsilon)
-        self.conv1 = BlockConv2d(before, width, 3, padding=1)
-        self.time_emb_proj = Linear(time, width) if time else None
-        self.norm2 = GroupNorm(groups, width, epsilon)
-        self.conv2 = BlockConv2d(width, width, 3, padding=1)
-        self.conv_shortcut = BlockConv2d(before, width, 1) if before != width else None
-
-    def forward(self, x: Tensor, time: Tensor | None = None) -> Tensor:
-        """x (B, C, H, W), time (B, T) → (B, width, H, W)."""
-        y = self.conv1(ops.silu(self.norm1(x)))
-        if self.time_emb_proj is not None and time is not None:
-            y = y + self.time_emb_proj(ops.silu(time)).unsqueeze(2).unsqueeze(3)
-        y = self.conv2(ops.silu(self.norm2(y)))
-        return y + (x if self.conv_shortcut is None else self.conv_shortcut(x))
 
 
 class Resized(Module):

@@ -54,6 +54,7 @@ FLASH = ".XLMRobertaFlashConfig"
 # Fields by which other configurations that do not say it are known: no others have them.
 UNNAMED = {"snac": ("vq_strides", "encoder_rates"), "kokoro": ("plbert", "istftnet")}
 ANSWERS = "image-to-text"
+MATCHES = "zero-shot-image-classification"
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
@@ -118,4 +119,6 @@ def own_task(settings: Mapping[str, Any]) -> str | None:
     for end, tasks in HEADS.items():
         if name.endswith(end):
             return next((task for task in known if task in tasks), tasks[0])
+    if known[:1] == (MATCHES,):  # of a model of pictures and texts without a head
+        return MATCHES
     return known[0] if len(known) == 1 and known != ("causal-lm",) else None

@@ -106,14 +106,19 @@ class SpeakerConfig(SoundConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        lists: dict[str, Any] = {name: getattr(self, name) for name in DELAYS}
-        for name, values in lists.items():
-            plausible = 0 < len(values) <= MOST_LAYERS and all(type(v) is int and 0 < v <= LARGEST for v in values)
-            require(plausible, f"{name} is {values!r:.60}, expected whole numbers up to {LARGEST}")
-        lengths = {name: len(values) for name, values in lists.items()}
-        require(len({*lengths.values()}) == 1, f"the time delays have different numbers of layers: {lengths}")
-        size = self.xvector_output_dim
-        require(size <= LARGEST, f"xvector_output_dim is {size}, expected at most {LARGEST}")
+        check_delays(self)
+
+
+def check_delays(config: Any) -> None:
+    """ModelError for layers of time delays, by the fields of SpeakerConfig, that no model has."""
+    lists: dict[str, Any] = {name: getattr(config, name) for name in DELAYS}
+    for name, values in lists.items():
+        plausible = 0 < len(values) <= MOST_LAYERS and all(type(v) is int and 0 < v <= LARGEST for v in values)
+        require(plausible, f"{name} is {values!r:.60}, expected whole numbers up to {LARGEST}")
+    lengths = {name: len(values) for name, values in lists.items()}
+    require(len({*lengths.values()}) == 1, f"the time delays have different numbers of layers: {lengths}")
+    size = config.xvector_output_dim
+    require(size <= LARGEST, f"xvector_output_dim is {size}, expected at most {LARGEST}")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource
 from pyapp.models.load import settings_beside
 
+from .architectures import architecture_for
 from .building import ready_model
 from .by_task import check_tokenizer
 from .heads import own_task, with_labels
@@ -38,7 +39,7 @@ SPECTROGRAMS = "audio-spectrogram-transformer"  # the model_type that reads them
 class LoadedSoundClassifier(Loaded):
     """A model, what prepares its sound, the object of its config.json, and the tokenizer of one with texts."""
 
-    processor: SampleProcessor | FilterBankProcessor | DecibelProcessor
+    processor: Any
     settings: dict[str, Any]
     tokenizer: Any = None
 
@@ -65,8 +66,7 @@ def load_sound_classifier(
     name, files, settings = task_files(source, task, report, cancel, new_head=labels is not None)
     settings |= {} if labels is None else with_labels(labels)
     prepares = settings_beside(files, "preprocessor_config")
-    spectrograms = settings["model_type"] == SPECTROGRAMS
-    processor = (FilterBankProcessor if spectrograms else SampleProcessor).from_settings(prepares)
+    processor = _processor(settings, prepares)
     model = ready_model(files, settings, task, dtype, device, report, cancel, labels is not None)
     if isinstance(processor, FilterBankProcessor):
         read = model.config.max_length, model.config.num_mel_bins
@@ -115,7 +115,7 @@ def _load(
     prepares = settings_beside(files, "preprocessor_config")
     if own_task(settings) == VOICES:
         voices = ready_model(files, settings, VOICES, dtype, device, report, cancel)
-        return LoadedSoundClassifier(name, voices, SampleProcessor.from_settings(prepares), settings)
+        return LoadedSoundClassifier(name, voices, _processor(settings, prepares), settings)
     tokenizer = tokenizer_of(source, name, files)
     model = ready_model(files, settings, MATCHING, dtype, device, report, cancel)
     check_tokenizer(tokenizer, model, name)
@@ -124,6 +124,17 @@ def _load(
     if processor.bins != heard.num_mel_bins or processor.frames > heard.spec_size * heard.fold:
         raise _other_models(name, processor, f"up to {heard.spec_size * heard.fold} of {heard.num_mel_bins}")
     return LoadedSoundClassifier(name, model, processor, settings, tokenizer)
+
+
+def _processor(settings: Mapping[str, Any], prepares: Mapping[str, Any]) -> Any:
+    """What prepares the sound for an architecture: banks, those of the architecture's own, or samples."""
+    if settings["model_type"] == SPECTROGRAMS:
+        return FilterBankProcessor.from_settings(prepares)
+    module = architecture_for(settings["model_type"], TASK)
+    found = getattr(module, "PROCESSOR", SampleProcessor).from_settings(prepares)
+    if hasattr(found, "check"):
+        found.check(settings, "preprocessor_config.json")
+    return found
 
 
 def _other_models(name: str, processor: FilterBankProcessor | DecibelProcessor, read: str) -> ModelError:

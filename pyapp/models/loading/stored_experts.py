@@ -59,6 +59,13 @@ def experts_transposed(
     return found
 
 
+def stacks_renamed(name: str) -> str:
+    """The parameter of a stack of experts that a file calls as layers of a feed-forward part, `fc1` and `fc2`."""
+    for old, new in ((".experts.fc1.weight", ".experts.gate_up_proj"), (".experts.fc2.weight", ".experts.down_proj")):
+        name = name.replace(old, new)
+    return name
+
+
 def with_experts_transposed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors by the names of a model's parameters with each matrix of the experts' stacks transposed: (E, inputs,
     outputs). Those in blocks stay as they are.

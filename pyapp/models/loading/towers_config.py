@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pyapp.dataclass import dataclass
 
 from .config import as_object, check_divides, check_fields, read_config, require
+from .labels import labels_of
 from .pictures_config import PATCHES, WIDEST, PatchConfig, PictureConfig, check_numbers, pair
 
 
@@ -232,6 +233,11 @@ class TowersConfig(TwoTowers):
             cls.vision_class.from_dict(parts["vision_config"]),
             dict(values),
         )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the outputs of a classifier of pictures."""
+        return labels_of(self.values)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

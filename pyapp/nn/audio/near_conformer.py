@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...engine import Tensor, no_grad, ops
+from ...engine import Device, Tensor, no_grad, ops
 from ...engine.lazy import np
 from ...engine.user_errors import describe
 from ...errors import ArgumentError, InputError
@@ -204,8 +204,28 @@ class NearConformer(MaskedEncoder):
         with no_grad():
             self(ops.zeros(1, 8, size, device=self.feature_projection.projection.weight.device))
 
-    def forward(self, input_features: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """input_features (B, F, C), attention_mask (B, F) → (B, T, D). ArgumentError for another shape."""
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        return self.feature_projection.projection.weight.device
+
+    def counted(self, frames: int) -> int:
+        """The moments of so many places of a mask that are no padding: pairs of frames."""
+        return [frames, *self.pooled(frames)][-1]
+
+    def heard(self, attention_mask: Tensor | None, moments: int) -> Tensor | None:
+        """attention_mask (B, F) → (B, T) bool: the moments that are not padding."""
+        found = self.joined(attention_mask)
+        if found is None or attention_mask is None:
+            return None
+        return found[-1] if found else attention_mask != 0
+
+    def forward(
+        self, input_features: Tensor, attention_mask: Tensor | None = None, states: list[Tensor] | None = None
+    ) -> Tensor:  # fmt: skip
+        """input_features (B, F, C), attention_mask (B, F) → (B, T, D). ArgumentError for another shape. `states`
+        receives those before the first layer and after each (B, F, D).
+        """
         size = self.config.feature_projection_input_dim
         if input_features.ndim != 3 or input_features.shape[2] != size or not input_features.shape[1]:
             raise InputError(f"filter banks are (B, F, {size}), not {describe(input_features)}")
@@ -219,7 +239,11 @@ class NearConformer(MaskedEncoder):
             from_farthest = np.arange(x.shape[1] - 1, -x.shape[1], -1)
             places = [interleaved_sinusoids(from_farthest, x.shape[2]).to(x.device)]  # (2 T - 1, D)
         for layer in self.encoder.layers:
+            if states is not None:
+                states.append(x)
             x = layer(x, attention_mask, *places)
+        if states is not None:
+            states.append(x)
         if self.inner_layer_norm is not None:
             x = self.encoder.layer_norm(x)
         if self.intermediate_ffn is not None:

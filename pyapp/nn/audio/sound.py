@@ -260,6 +260,10 @@ class SoundEncoder(MaskedEncoder):
             samples = (samples - kernel) // stride + 1 if samples >= kernel else 0
         return samples
 
+    def counted(self, samples: int) -> int:
+        """The moments of so many places of a mask that are no padding."""
+        return self.moments(samples)
+
     def heard(self, attention_mask: Tensor | None, moments: int) -> Tensor | None:
         """attention_mask (B, N) → (B, T) bool: the moments that are not padding."""
         if attention_mask is None:
@@ -292,34 +296,33 @@ class SoundEncoder(MaskedEncoder):
 
 
 class SoundHead(Module):
-    """An encoder below a head. `name` is that of the encoder in files."""
+    """An encoder below a head: a SoundEncoder, or another one with its methods. `name` is that of the encoder in
+    files.
+    """
 
-    def __init__(self, name: str, encoder: SoundEncoder) -> None:
+    def __init__(self, name: str, encoder: Any) -> None:
         super().__init__()
         self.name, self.config = name, encoder.config
         self.add_module(name, encoder)
 
     @property
-    def encoder(self) -> SoundEncoder:
+    def encoder(self) -> Any:
         """The encoder below the head."""
-        found = self._modules[self.name]
-        assert isinstance(found, SoundEncoder)
-        return found
+        return self._modules[self.name]
 
     @property
     def device(self) -> Device:
         """The device on which the model computes."""
-        return self.encoder.device
+        found: Device = self.encoder.device
+        return found
 
 
-def summed_states(
-    encoder: SoundEncoder, weights: Tensor | None, input_values: Tensor, attention_mask: Tensor | None
-) -> Tensor:
+def summed_states(encoder: Any, weights: Tensor | None, input_values: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The hidden states (B, T, D) of recordings (B, N): of the last layer, or, with weights (layers + 1,), the sum of
     those of all layers by the softmax of the weights.
     """
     states: list[Tensor] | None = None if weights is None else []
-    x = encoder(input_values, attention_mask, states)
+    x: Tensor = encoder(input_values, attention_mask, states)
     if states is None or weights is None:
         return x
     return (ops.stack(states) * weights.softmax(-1).reshape(-1, 1, 1, 1)).sum(0)
@@ -330,7 +333,7 @@ class SoundClassifier(SoundHead):
     those of the last layer, or of all layers, each with its weight; the last ones are read after the last norm.
     """
 
-    def __init__(self, name: str, encoder: SoundEncoder) -> None:
+    def __init__(self, name: str, encoder: Any) -> None:
         super().__init__(name, encoder)
         config, layers = self.config, self.config.num_hidden_layers + 1
         self.layer_weights = None
@@ -354,7 +357,7 @@ class MomentLabels(SoundHead):
     probability of its own. The states are those of SoundClassifier.
     """
 
-    def __init__(self, name: str, encoder: SoundEncoder) -> None:
+    def __init__(self, name: str, encoder: Any) -> None:
         super().__init__(name, encoder)
         config, self.layer_weights = self.config, None
         if config.use_weighted_layer_sum:

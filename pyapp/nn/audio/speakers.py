@@ -4,6 +4,8 @@ sound. Two recordings of one speaker have vectors of nearly one direction.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine import Tensor, ops
 from ...errors import InputError
 from ..encoders.encoders import until
@@ -11,7 +13,7 @@ from ..layers.containers import ModuleList
 from ..layers.linear import Linear
 from ..module import Module
 from ..parameter import new_parameter
-from .sound import SoundEncoder, SoundHead, summed_states
+from .sound import SoundHead, summed_states
 
 
 class TimeDelay(Module):
@@ -36,7 +38,7 @@ class SpeakerEncoder(SoundHead):
 
     unread = r"(classifier|objective)\..*"  # of files: what training compared vectors with
 
-    def __init__(self, name: str, encoder: SoundEncoder) -> None:
+    def __init__(self, name: str, encoder: Any) -> None:
         super().__init__(name, encoder)
         config = self.config
         widths = [config.tdnn_dim[0], *config.tdnn_dim]
@@ -81,7 +83,7 @@ class SpeakerEncoder(SoundHead):
         if attention_mask is None:
             return ops.ones(1, x.shape[1], 1, dtype=x.dtype, device=x.device)
         lost = sum(count - 1 for count in self.config.tdnn_kernel)
-        ends = [self.encoder.moments(int(n)) - lost for n in attention_mask.to("int32").sum(1).tolist()]
+        ends = [self.encoder.counted(int(n)) - lost for n in attention_mask.to("int32").sum(1).tolist()]
         if min(ends) < 2:
             raise InputError(f"{type(self).__name__}: a recording of the batch is too short for a vector")
         return until(ends, x.shape[1], x.device).to(x.dtype).unsqueeze(2)

@@ -30,6 +30,21 @@ from .decoder import (
 )
 
 
+class HeadNorm(Module):
+    """A layer norm of each head, with a weight, and a bias if `bias`, for each feature of each head."""
+
+    def __init__(self, heads: int, head_dim: int, epsilon: float, bias: bool = False) -> None:
+        super().__init__()
+        self.weight = new_parameter(ops.ones, heads, head_dim)
+        self.bias = new_parameter(ops.zeros, heads, head_dim) if bias else None
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., H, D) → (..., H, D)."""
+        y: Tensor = ops.layer_norm(x, x.shape[-1:], None, None, self.epsilon) * self.weight
+        return y if self.bias is None else y + self.bias
+
+
 class HeadNormAttention(GroupedQueryAttention):
     """Self-attention whose queries and keys are normalised head by head, by norms that `norm(features, epsilon)`
     makes; `norms` are their names.

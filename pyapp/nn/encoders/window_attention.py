@@ -24,8 +24,8 @@ class WindowAttention(SelfAttention):
         return x.reshape(*x.shape[:2], self.heads, x.shape[2] // self.heads)
 
     def forward(self, x: Tensor, mask: Tensor | None, seeing: Tensor | None = None) -> Tensor:
-        """x (B, T, D), mask (B, 1, 1, T) → (B, T, D). seeing (B, T): not 0 for the first tokens, if these see
-        everything.
+        """x (B, T, D), mask (B, 1, 1, T) → (B, T, D). seeing (B, T): not 0 for tokens that see, and are
+        seen by, everything; None: none do.
         """
         q, k, v = (self.split(part) for part in self.joined(self, x).chunk(3, -1))
         if seeing is None:
@@ -34,9 +34,14 @@ class WindowAttention(SelfAttention):
         near = (places.unsqueeze(1) - places.unsqueeze(0)).abs() <= self.side  # (T, T)
         shown = near | (seeing != 0).unsqueeze(1).unsqueeze(1)  # (B, 1, T, T)
         y = attend(q, k, v, shown if mask is None else shown & mask)
-        first = int(seeing.sum(1).amax().item())
-        asking = self.split(self.query_global(x.narrow(1, 0, first)))  # (B, first, H, D / H)
+        columns = (seeing != 0).any(0).tolist()
+        if True not in columns:
+            return y
+        first = columns.index(True)
+        count = len(columns) - first - columns[::-1].index(True)
+        asking = self.split(self.query_global(x.narrow(1, first, count)))  # (B, count, H, D / H)
         all_seen = attend(asking, self.split(self.key_global(x)), self.split(self.value_global(x)), mask)
-        there = (seeing.narrow(1, 0, first) != 0).unsqueeze(-1)  # (B, first, 1)
-        begin = ops.where(there, all_seen, y.narrow(1, 0, first))
-        return ops.cat([begin, y.narrow(1, first, x.shape[1] - first)], 1)
+        there = (seeing.narrow(1, first, count) != 0).unsqueeze(-1)  # (B, count, 1)
+        found = ops.where(there, all_seen, y.narrow(1, first, count))
+        end = first + count
+        return ops.cat([y.narrow(1, 0, first), found, y.narrow(1, end, x.shape[1] - end)], 1)

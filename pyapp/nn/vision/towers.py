@@ -231,6 +231,41 @@ class ClipTower(VisionTower):
         return self.post_layernorm(first_token(self.states(pixel_values)))
 
 
+class TowerClassifier(ImageModel):
+    """Scores of the labels of pictures, of the mean of what a model's part for pictures says of their patches."""
+
+    vision_model: Any
+
+    def __init__(self, config: Any, vision_model: ImageModel) -> None:
+        super().__init__()
+        self.config, self.vision_model = config, vision_model
+        self.classifier = Linear(config.vision_config.hidden_size, len(config.labels))
+
+    def patches(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → the states (B, T, D) of patches."""
+        raise NotImplementedError
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → logits (B, labels)."""
+        return self.classifier(self.patches(pixel_values).mean(1))
+
+
+class ClipClassifier(TowerClassifier):
+    """CLIP's, of the patches before the last norm."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config, ClipTower(config.vision_config))
+
+    @property
+    def pixels(self) -> tuple[int, int] | None:
+        found: tuple[int, int] = self.config.vision_config.image_size
+        return found
+
+    def patches(self, pixel_values: Tensor) -> Tensor:
+        x = self.vision_model.states(pixel_values)
+        return x.narrow(1, 1, x.shape[1] - 1)
+
+
 def direction_scores(x: Tensor, texts: Tensor) -> Tensor:
     """Vectors (B, P) and those of texts (N, P) → the cosines of the angles between them (B, N)."""
     parts = [vectors / (vectors * vectors).sum(1, keepdim=True).sqrt() for vectors in (x, texts)]

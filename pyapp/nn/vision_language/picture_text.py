@@ -248,8 +248,8 @@ class PictureTextModel(Module):
     before the pictures see them too, so that a text's first pass has all of them (nn.vision_language.cross_pictures),
     and its prompt's first pictures stand before the token that begins texts. tiles_together: how many tiles of a
     picture the tower must see at once. prompt_form: what stands after the last picture of a prompt and at the prompt's
-    end, where the tokenizer puts nothing before it. sections: those of GridRotation, where a picture's tokens have the
-    positions of their rows and columns.
+    end, where the tokenizer puts nothing before it. prompt_end: what stands at the end of a prompt with
+    pictures. sections: those of GridRotation, where a picture's tokens have the positions of their rows and columns.
     """
 
     sees = "image"
@@ -259,6 +259,7 @@ class PictureTextModel(Module):
     whole_pictures = whole_in_windows = whole_beyond_windows = whole_prompt = pictures_ahead = False
     tiles_together = 1
     prompt_form: tuple[str, str] | None = None
+    prompt_end = ""
     sections: tuple[int, ...] = ()
     vision_tower: Any
     multi_modal_projector: Any
@@ -405,11 +406,16 @@ class PictureTextModel(Module):
         x = self._read(tokens, text, seen)  # (T, dim)
         return language.head(last_tokens(x, cache) if last_only else x)
 
+    def embedded(self, tokens: Tensor, text: Any) -> Tensor:
+        """The vectors (..., T, D) of tokens (..., T) of a text."""
+        found: Tensor = self.language_model.stack.embedded(tokens, text)
+        return found
+
     def _read(self, tokens: Tensor, text: Any, seen: Seen) -> Tensor:
         """tokens (..., T) → the stack's output (..., T, D), with the vectors of pictures."""
         stack, known = self.language_model.stack, self.config.vocab_size
         inside = ops.where(tokens < known, tokens, ops.zeros_like(tokens))  # some files' image_token_id is none of them
-        x = stack.embedded(inside, text)
+        x = self.embedded(inside, text)
         if seen.features is None:
             return stack(tokens, text, x)
         places = ops.tensor(list(seen.places), dtype="int64", device=x.device)

@@ -13,7 +13,7 @@ from pyapp.errors import ArgumentError
 
 from ..resampling import resize
 from .processor import ImageProcessor, kind
-from .settings import BOTH_SIDES, CLIP, LONG_SIDE, SHORT_AND_LONG, check_whole, square, wrong
+from .settings import BOTH_SIDES, CLIP, LARGEST, LONG_SIDE, SHORT_AND_LONG, check_whole, square, wrong
 from .sizes import at_least, in_multiples, of_patches, of_pixels, of_squares
 
 PIXELS = 1 << 27  # of a picture
@@ -247,6 +247,40 @@ class Fuyu(Pixtral):
         side = self._side
         below, right = -int(image.shape[0]) % side, -int(image.shape[1]) % side
         return super()._values(pad(image.to("float32"), [0, 0, 0, right, 0, below], value=float(self.padding_value)))
+
+
+@kind("Aria", size=square(980), resample=3)
+@dataclass(frozen=True)
+class Aria(ImageProcessor):
+    """The longer side has max_image_size pixels. What a patch lacks at the right and below is black; transformers makes
+    squares, of which the model does not see the rest.
+    """
+
+    max_image_size: int = 980
+    min_image_size: int = 336  # pixels of the shorter side, at least
+    split_image: bool = False
+    patch_size: int = 14
+
+    def _check(self) -> None:
+        super()._check()
+        check_whole("max_image_size", self.max_image_size, 1, LARGEST)
+        check_whole("min_image_size", self.min_image_size, 1, self.max_image_size)
+        check_whole("patch_size", self.patch_size, 1, 256)
+        if self.split_image:
+            wrong("split_image", self.split_image, "false: pictures are seen whole")
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return None
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        most, least = self.max_image_size, self.min_image_size
+        scale = most / max(height, width)
+        return (max(int(height * scale), least), most) if width >= height else (most, max(int(width * scale), least))
+
+    def _values(self, image: Tensor) -> Tensor:
+        below, right = (-int(n) % self.patch_size for n in image.shape[:2])
+        return super()._values(pad(image, [0, 0, 0, right, 0, below]))
 
 
 @kind("Gemma4", "Gemma4Unified", size=square(768), resample=3, do_normalize=False, patch_size=16, merge_size=3)

@@ -196,6 +196,31 @@ def first_canvas(height: int, width: int, side: int, most: int) -> tuple[int, in
     return next(grid for grid, scale in scales.items() if scale == best)
 
 
+COVERED = 0.9  # of a picture's pixels, which tiles should show
+
+
+def covering_grid(height: int, width: int, side: int, most: int) -> tuple[int, int]:
+    """The rows and columns of the fewest tiles, of at most so many, that show more than COVERED of a picture's pixels,
+    if a part's longer side is made no longer than `side`; of as many tiles those that show the most. Where none does,
+    those that show the most (Ovis 2).
+    """
+    shows: dict[tuple[int, int], float] = {}
+    grids = [(rows, columns) for rows in range(1, most + 1) for columns in range(1, most // rows + 1)]
+    for first, second in sorted(grids, key=lambda grid: grid[0] * grid[1]):  # transformers cuts `first` rows
+        highs = [height // first] * (first - 1) + [height - height // first * (first - 1)]
+        wides = [width // second] * (second - 1) + [width - width // second * (second - 1)]
+        total = 0.0
+        for high in highs:
+            for wide in wides:
+                long, short = max(high, wide), min(high, wide)
+                total += side * (short / long * side) if long > side else long * short
+        shows[first, second] = total / (height * width)
+    enough = [grid for grid, share in shows.items() if share > COVERED]
+    fewest = [grid for grid in enough if grid[0] * grid[1] == enough[0][0] * enough[0][1]]
+    columns, rows = max(fewest or shows, key=shows.__getitem__)  # of equal ones the first; it shows as many columns
+    return rows, columns
+
+
 def least_canvas(height: int, width: int, side: int, most: int, largest: bool = False) -> tuple[int, int]:
     """The rows and columns, of at most so many tiles, of the canvas that makes a picture larger the least, or smaller
     the least where none does not; of equal ones that of the fewest tiles. largest: that makes it the largest.

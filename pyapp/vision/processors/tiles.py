@@ -26,7 +26,17 @@ from .settings import (
     square,
     wrong,
 )
-from .sizes import MOST, best_resolution, first_canvas, least_canvas, longest, nearest_grid, of_tokens, plausible
+from .sizes import (
+    MOST,
+    best_resolution,
+    covering_grid,
+    first_canvas,
+    least_canvas,
+    longest,
+    nearest_grid,
+    of_tokens,
+    plausible,
+)
 from .whole import Llava
 
 ANY = 1, 1  # the only tile is the whole picture
@@ -168,6 +178,23 @@ class Cohere2Vision(GotOcr2):
 
     def _grid(self, height: int, width: int) -> tuple[int, int]:
         return first_canvas(height, width, self.size["height"], self.max_patches)
+
+
+@kind("Ovis2", size=square(384), resample=3, statistics=CLIP)
+@dataclass(frozen=True)
+class Ovis2(GotOcr2):
+    """The whole, and the tiles of the fewest that show most of a picture's pixels."""
+
+    use_covering_area_grid: bool = True  # else those of the grid whose shape is nearest
+
+    def _grid(self, height: int, width: int) -> tuple[int, int]:
+        if not self.use_covering_area_grid:
+            return super()._grid(height, width)
+        return covering_grid(height, width, self.size["height"], self.max_patches)
+
+    def _views(self, image: Tensor) -> list[Tensor]:
+        *tiles, whole = super()._views(image)
+        return [whole, *tiles]
 
 
 @kind("Mllama", size=square(224), resample=2)

@@ -23,6 +23,8 @@ for _declare in (
     kind("DeiT", size=square(256), resample=3, do_center_crop=True),
     kind("Beit", "Siglip", size=square(224), resample=3),
     kind("Bit", "CLIP", "ChineseCLIP", size=SHORT, resample=3, statistics=CLIP, do_center_crop=True),
+    kind("Chameleon", size={"shortest_edge": 512}, resample=1, statistics=((1.0,) * 3, (1.0,) * 3), do_center_crop=True,
+         crop_size=square(512), rescale_factor=0.0078),
     kind("OwlViT", size=square(768), resample=3, statistics=CLIP, crop_size=square(768)),
     kind("Blip", size=square(384), resample=3, statistics=CLIP),
     kind("MobileNetV1", "MobileNetV2", size={"shortest_edge": 256}, resample=2, do_center_crop=True),
