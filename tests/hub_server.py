@@ -54,8 +54,8 @@ class Hub:
     large: tuple[str, ...] = (".bin", ".safetensors")  # files that are redirected
     wrong_size: int = 0  # added to what the hub says of a file
     plain: bool = False  # answers like any web server, without the hub's headers
-    # By the beginning of a path: status, headers and the pieces of the body, which may have no end. Status 0: the pieces
-    # are the whole answer.
+    # By the beginning of a path: status, headers and the pieces of the body, which may have no end. With status 0 the
+    # pieces are the whole answer.
     answers: dict[str, tuple[int, dict[str, str], Iterable[bytes]]] = field(default_factory=dict)
     sent: int = 0  # bytes of such bodies
     release: threading.Event = field(default_factory=threading.Event)  # ends a stall

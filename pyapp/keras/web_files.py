@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..datasets.archives import DAMAGED, damaged, is_tar, tar_members
 from ..errors import DownloadError, FileFormatError
 from ..hub.address import datasets_folder, fetch_address
 
@@ -83,18 +83,21 @@ def _unpacked(path: Path, archive_format: Any) -> Path:
         return folder
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)  # what an interruption has left
+    partial.mkdir()  # an archive may have no files
     try:
         if "zip" in formats and zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 _check_room(sum(member.file_size for member in archive.infolist()), path)
                 archive.extractall(partial)  # names that lead out of the folder are made harmless
-        elif "tar" in formats and tarfile.is_tarfile(path):
-            with tarfile.open(path) as tar:
-                _check_room(sum(max(0, member.size) for member in tar), path)
-                tar.extractall(partial, filter="data")
+        elif "tar" in formats and is_tar(path):
+            for tar, member in tar_members(path, shutil.disk_usage(path.parent).free):
+                tar.extract(member, partial, filter="data")
         else:
             raise FileFormatError(f"{path.name} is not an archive of {' or '.join(formats) or 'a known format'}")
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
-        raise FileFormatError(f"{path.name} cannot be unpacked: {error}", hint="Download it again") from error
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, FileFormatError) or not isinstance(error, DAMAGED):
+            raise
+        raise damaged(error, path) from error
     os.replace(partial, folder)
     return folder
