@@ -54,7 +54,7 @@ def tar_members(path: Path, most: int) -> Iterator[tuple[tarfile.TarFile, tarfil
     """
     try:
         with _unpacking(path) as plain:
-            stream = _Metered(plain, str(path), most)
+            stream: Any = _Metered(plain, str(path), most)
             with tarfile.open(fileobj=stream, mode="r|") as archive:
                 for count, member in enumerate(archive):
                     if count >= MEMBERS:
@@ -72,9 +72,9 @@ def is_tar(path: Path) -> bool:
     """Whether a file begins as a tar archive does, packed or not."""
     try:
         with _unpacking(path) as plain:
-            tarfile.TarInfo.frombuf(plain.read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
-    except tarfile.EOFHeaderError:  # it has no files
-        return True
+            head = plain.read(tarfile.BLOCKSIZE)
+            if head != bytes(tarfile.BLOCKSIZE):  # else it has no files
+                tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
     except DAMAGED:
         return False
     return True
