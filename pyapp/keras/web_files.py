@@ -6,6 +6,8 @@ import hashlib
 import os
 import shutil
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,14 +42,29 @@ def get_file(
     root = Path(cache_dir).expanduser() if cache_dir else datasets_folder()
     folder = "/".join(part for part in Path(cache_subdir).parts if part not in ("", ".", "/"))
     place = root / folder / name
-    if force_download or (place.is_file() and kind and _hash(place, kind) != file_hash):
-        place.unlink(missing_ok=True)
     sha256 = file_hash if kind == "sha256" else ""
-    path = fetch_address([origin], f"{folder}/{name}" if folder else name, sha256=sha256, cache_dir=root)
+    with _set_aside(place, force_download or bool(place.is_file() and kind and _hash(place, kind) != file_hash)):
+        path = fetch_address([origin], f"{folder}/{name}" if folder else name, sha256=sha256, cache_dir=root)
     if kind == "md5" and _hash(path, kind) != file_hash:
         path.unlink()
         raise DownloadError(f"{name} has not the MD5 {file_hash}", where=origin[:200], hint="Check the address")
     return str(_unpacked(path, archive_format) if untar or extract else path)
+
+
+@contextmanager
+def _set_aside(place: Path, wanted: bool) -> Iterator[None]:
+    """Takes a file away, if that is `wanted`. It comes back where no other one has taken its place."""
+    old = place.with_name(f"{place.name}.old")
+    if wanted and place.is_file():
+        os.replace(place, old)
+    try:
+        yield
+    finally:
+        if wanted and old.is_file():
+            if place.is_file():
+                old.unlink()
+            else:
+                os.replace(old, place)
 
 
 def _kind_of_hash(value: str, algorithm: str) -> str | None:

@@ -20,7 +20,7 @@ import pytest
 
 import pyapp
 from pyapp import keras, onnx
-from pyapp.errors import FileFormatError
+from pyapp.errors import DownloadError, FileFormatError
 from tests.keras.scripts import numbers, start
 from tests.together import check_each
 
@@ -209,6 +209,17 @@ def test_files_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         utils.get_file("broken.zip", "https://example.invalid/broken.zip", extract=True, cache_dir=tmp_path)
     with pytest.raises(ValueError, match="is not the name of a file"):
         utils.get_file("../a", "https://example.invalid/a", cache_dir=tmp_path)
+
+
+def test_a_file_stays_until_another_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyapp.hub.http.RETRY_SECONDS", 0.01)
+    place = tmp_path / "datasets" / "a.txt"
+    place.parent.mkdir()
+    place.write_text("old")
+    for given in ({"force_download": True}, {"file_hash": "0" * 64}):
+        with pytest.raises(DownloadError):
+            utils.get_file("a.txt", "http://127.0.0.1:9/a.txt", cache_dir=tmp_path, **given)
+        assert place.read_text() == "old" and [path.name for path in place.parent.glob("a.txt*")] == ["a.txt"]
 
 
 def test_damaged_archives_of_the_cache(tmp_path: Path) -> None:
