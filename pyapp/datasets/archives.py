@@ -4,9 +4,7 @@ because a small one may announce names of gigabytes.
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import lzma
 import tarfile
 import zipfile
 import zlib
@@ -17,16 +15,24 @@ from typing import IO, Any
 
 from pyapp.errors import FileFormatError
 
+try:
+    import bz2
+    import lzma
+except ImportError:  # Pythons may be built without them, as browsers' are
+    bz2 = lzma = None  # type: ignore[assignment]
+
 HEAD_LIMIT = 1 << 20  # bytes between two files: their names and other properties
 WHOLE_LIMIT = 1 << 30  # bytes of a dataset's archive when it is unpacked
 MEMBERS = 1 << 18
-PACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+PACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open}
+if bz2 is not None:
+    PACKED |= {b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 
 # What Python's libraries raise for damaged archives, and for those that are packed in ways that they do not know.
 DAMAGED = (
-    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, LookupError, OSError,
-    NotImplementedError, RuntimeError,
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, LookupError, OSError, NotImplementedError,
+    RuntimeError, *(() if lzma is None else (lzma.LZMAError,)),
 )  # fmt: skip
 
 
@@ -59,7 +65,7 @@ def tar_members(path: Path, most: int) -> Iterator[tuple[tarfile.TarFile, tarfil
                 for count, member in enumerate(archive):
                     if count >= MEMBERS:
                         raise _refused(f"more than {MEMBERS:,} files", str(path))
-                    archive.members = []  # which it would keep
+                    archive.members = []  # type: ignore[attr-defined]  # which it would keep
                     stream.allow(member.size)
                     yield archive, member
     except FileFormatError:

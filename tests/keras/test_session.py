@@ -211,6 +211,7 @@ def test_files_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         utils.get_file("../a", "https://example.invalid/a", cache_dir=tmp_path)
 
 
+@pytest.mark.native_only  # it asks for an address
 def test_a_file_stays_until_another_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyapp.hub.http.RETRY_SECONDS", 0.01)
     place = tmp_path / "datasets" / "a.txt"
