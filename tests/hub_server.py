@@ -54,7 +54,8 @@ class Hub:
     large: tuple[str, ...] = (".bin", ".safetensors")  # files that are redirected
     wrong_size: int = 0  # added to what the hub says of a file
     plain: bool = False  # answers like any web server, without the hub's headers
-    # By the beginning of a path: status, headers and the pieces of the body, which may have no end.
+    # By the beginning of a path: status, headers and the pieces of the body, which may have no end. With status 0 the
+    # pieces are the whole answer.
     answers: dict[str, tuple[int, dict[str, str], Iterable[bytes]]] = field(default_factory=dict)
     sent: int = 0  # bytes of such bodies
     release: threading.Event = field(default_factory=threading.Event)  # ends a stall
@@ -128,11 +129,12 @@ class Handler(BaseHTTPRequestHandler):
         return self.resolve(repo, name, start)
 
     def send_as_told(self, status: int, headers: dict[str, str], pieces: Iterable[bytes]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Connection", "close")
-        self.end_headers()
+        if status:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Connection", "close")
+            self.end_headers()
         self.close_connection = True
         try:
             for piece in pieces:

@@ -453,6 +453,71 @@ def test_paths_out_of_the_repository(path: str, remote: Any) -> None:
     assert not remote.log
 
 
+def test_files_that_are_not_the_caches_stay(remote: Any, tmp_path: Path) -> None:
+    """A link of the cache may lead to a file of the user's, which is neither deleted nor written to."""
+    own = tmp_path / "own.bin"
+    own.write_bytes(b"precious")
+    place = hub.fetch(REPO, "model.bin")
+    blob = place.resolve()
+    place.unlink()
+    place.symlink_to(own)
+    assert hub.fetch(REPO, "model.bin", server.COMMIT, size=len(WEIGHTS)).read_bytes() == WEIGHTS
+    blob.unlink()
+    blob.with_name(f"{blob.name}.pyapp.incomplete").symlink_to(own)
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS and own.read_bytes() == b"precious"
+    remote.faults = [Fault("status", status=404)]
+    with pytest.raises((DownloadError, ModelNotFoundError)):
+        hub.download_url_to_file(f"{remote.address}/{REPO}/resolve/main/absent.bin", own)
+    assert own.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("ref", [b"\xff\xfe", b"", b"../../..", b"x" * 5000, b"a\0b"])
+def test_damaged_refs(remote: Any, tmp_path: Path, ref: bytes) -> None:
+    place = hub.fetch(REPO, "README.md")
+    noted = tmp_path / "cache" / f"models--{REPO.replace('/', '--')}" / "refs" / "main"
+    noted.write_bytes(ref)
+    for work in (hub.fetch, lambda *_, **more: download.list_files(REPO, **more)):
+        with pytest.raises(DownloadError, match="is in the cache|is not in the cache"):
+            work(REPO, "README.md", offline=True)
+    assert hub.fetch(REPO, "README.md") == place and noted.read_bytes() == server.COMMIT.encode()
+
+
+@pytest.mark.parametrize("part", ["blob", "partial", "place"])
+def test_folders_where_the_cache_has_files(remote: Any, part: str) -> None:
+    place = hub.fetch(REPO, "model.bin")
+    blob = place.resolve()
+    taken = {"blob": blob, "partial": blob.with_name(f"{blob.name}.pyapp.incomplete"), "place": place}[part]
+    place.unlink()
+    blob.unlink()
+    taken.mkdir()
+    with pytest.raises(DownloadError, match="the cache cannot be written to .* Set HF_HUB_CACHE"):
+        hub.fetch(REPO, "model.bin")
+
+
+def test_names_that_are_no_paths_below_a_folder() -> None:
+    both = ("a/b.bin", "ä/ü.json", "n" * 255, "console", "a.b.c")
+    wrong = (
+        "",
+        "/a",
+        "a//b",
+        "../a",
+        "a/..",
+        "a\\b",
+        "C:a",
+        "a\0b",
+        "\ud800",
+        "n" * 256,
+        "ü" * 128,
+        "a/" * 600 + "a",
+        "\x1b[2J",
+    )
+    for windows in (False, True):
+        assert all(download.is_path(name, windows) for name in both)
+        assert not any(download.is_path(name, windows) for name in wrong)
+    for name in ("CON", "a/nul.txt", "com1.bin", "ab:c", "a.bin:hidden", "a?", "end.", "end "):
+        assert download.is_path(name, windows=False) and not download.is_path(name, windows=True)
+
+
 # -- refusals and no network
 
 
@@ -477,6 +542,25 @@ def test_tokens(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
     assert [request.authorization for request in remote.downloads()] == [None]  # another origin never sees it
+
+
+def test_tokens_stay_with_the_hub(remote: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither another server gets the token, nor the same one without encryption."""
+    import httpx2
+
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    hub.download_url_to_file(f"{remote.address}/{REPO}/resolve/main/model.bin", tmp_path / "own.bin")
+    assert (tmp_path / "own.bin").read_bytes() == WEIGHTS  # its size is not that of the redirect's answer
+    assert {request.authorization for request in remote.log} == {None}
+    sent = []
+
+    def answer(request: Any) -> Any:
+        sent.append((request.url.scheme, request.headers.get("Authorization")))
+        return httpx2.Response(302, headers={"Location": str(request.url.copy_with(scheme="http"))})
+
+    monkeypatch.setattr("huggingface_hub.get_session", lambda: httpx2.Client(transport=httpx2.MockTransport(answer)))
+    assert http.ask_head("https://hub.example/model.bin", 1).is_redirect
+    assert sent == [("https", "Bearer hf_secret")]
 
 
 def test_gated_repositories(remote: Any) -> None:
@@ -617,6 +701,31 @@ def test_an_answer_that_trickles_without_end(remote: Any, monkeypatch: pytest.Mo
     remote.answers[INFO] = (200, {}, slowly())
     with pytest.raises(DownloadError, match="its answer is not complete after 0 seconds"):
         hub.resolve(REPO)
+
+
+@pytest.mark.parametrize("piece", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"X"])
+def test_a_head_without_end(remote: Any, piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte begins the time limit of a connection again."""
+
+    class Slowly:
+        def __iter__(self) -> Iterator[bytes]:
+            while not remote.release.wait(0.02):
+                yield piece
+
+    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.3)
+    remote.answers[INFO] = (0, {}, Slowly())
+    with pytest.raises(DownloadError, match="its answer is not complete after 0 seconds"):
+        hub.resolve(REPO)
+    monkeypatch.setattr(http, "ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(http, "STALL_SECONDS", 0.1)
+    remote.answers["/storage/"] = (0, {}, Slowly())
+    with pytest.raises(DownloadError, match="broke off at 0 of 3,145,728 bytes: nothing of the file came for 0 sec"):
+        hub.fetch(REPO, "model.bin")
+
+
+def test_signs_of_any_kind_in_an_answers_head(remote: Any) -> None:
+    remote.busy = [Fault("status", status=503, headers={"Content-Disposition": 'filename="\xe4.bin"'})]
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
 
 
 def test_a_compressed_answer_is_not_inflated(remote: Any, peak_memory: Any) -> None:

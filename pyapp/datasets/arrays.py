@@ -9,13 +9,14 @@ import io
 import os
 import pickle
 import zipfile
-import zlib
 from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
+
+from .archives import DAMAGED
 
 MEMBER_LIMIT = 1 << 28  # bytes of an array
 EXPANSION_LIMIT = 100  # times what an array has in the archive, above ROOM bytes
@@ -30,7 +31,7 @@ def read_arrays(path: str | os.PathLike[str], names: tuple[str, ...]) -> list[An
     try:
         with zipfile.ZipFile(path) as archive:
             return [_array(archive, f"{name}.npy", where) for name in names]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+    except DAMAGED as error:
         if isinstance(error, (FileFormatError, FileNotFoundError)):
             raise
         _refuse(f"the archive is damaged ({error!s:.100})", where, error)

@@ -43,7 +43,7 @@ def read_parquet(
         # Texts as the numbers of different ones, which many rows may share.
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
             return Table(_columns(file, columns, most_bytes, os.fspath(path)))
-    except (ValueError, OSError, pyarrow.ArrowException) as error:
+    except (ValueError, OSError, ArithmeticError, pyarrow.ArrowException) as error:  # a date may be beyond Python's
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(
@@ -119,7 +119,7 @@ class _Column:
 
     def take(self, array: Any, spend: Callable[[int], None]) -> None:
         """Adds values. `spend` gets the bytes that they take, before they do."""
-        from pyarrow import types
+        from pyarrow import compute, types
 
         if not types.is_dictionary(array.type):
             spend(_nbytes(array))
@@ -134,6 +134,9 @@ class _Column:
         new = found[len(texts) :]
         spend(NUMBER * len(array) + _nbytes(new))
         texts += new.to_pylist()
+        ends = compute.min_max(array.indices)
+        if ends["min"].is_valid and not 0 <= ends["min"].as_py() <= ends["max"].as_py() < len(texts):
+            raise ValueError(f"the column {self.name!r:.60} has numbers of texts that there are not")
         self._values += [None if number is None else texts[number] for number in array.indices.to_pylist()]
 
     def whole(self, kind: Any) -> Column:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 import zlib
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -14,6 +13,7 @@ from pyapp.engine.tensor import Tensor
 from pyapp.errors import FileFormatError, OptionError
 from pyapp.utils.data import Dataset
 
+from .archives import members
 from .files import AnyFolder, DataFile, obtain
 from .idx import read_idx
 
@@ -174,22 +174,10 @@ def _members(path: Path, names: list[str], limit: int) -> dict[str, bytes]:
     """Files of an archive by the last part of their names, each of at most `limit` bytes; nothing is unpacked to disk.
     FileFormatError."""
     found: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path, "r|*") as archive:
-            for member in archive:
-                name = member.name.rsplit("/", 1)[-1]
-                if name not in names or not member.isreg():
-                    continue
-                if member.size > limit:
-                    raise FileFormatError(f"{name} has {member.size:,} bytes, at most {limit:,}", where=str(path))
-                file = archive.extractfile(member)
-                found[name] = file.read() if file else b""
-                if len(found) == len(names):
-                    break
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        if isinstance(error, FileFormatError):
-            raise
-        raise FileFormatError(f"the archive is damaged ({error})", where=str(path), hint="Download it again") from error
+    for name, data in members(path, lambda name: name.rsplit("/", 1)[-1] in names, limit):
+        found[name.rsplit("/", 1)[-1]] = data
+        if len(found) == len(names):
+            break
     for name in names:
         if name not in found:
             raise FileFormatError(f"the archive has no {name}", where=str(path), hint="Download it again")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tarfile
-import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +16,11 @@ from pyapp.errors import FileFormatError, OptionError
 from pyapp.hub.address import hub_dataset_address
 from pyapp.utils.data import Dataset, IterableDataset, get_worker_info
 
+from .archives import members
 from .files import AnyFolder, DataFile, obtain
 
 LINE_LIMIT = 1 << 26  # bytes of one line
+STORY_LIMIT = 1 << 26  # characters of one text
 REVIEW_LIMIT = 1 << 20  # bytes of one review
 STORY_END = "<|endoftext|>"
 IMDB = DataFile(
@@ -121,7 +121,9 @@ class TokenWindows(Dataset[tuple[Tensor, Tensor]]):
 
 
 class Stories(IterableDataset[str]):
-    """Texts of one file that are parted by a line, one after another. Each worker process takes its share."""
+    """Texts of one file with `end` between them, one after another. Each worker process takes its share.
+    FileFormatError for a text of more than 64 Mi characters.
+    """
 
     def __init__(self, path: str | os.PathLike[str], end: str = STORY_END) -> None:
         self.path, self.end = Path(path), end
@@ -130,14 +132,20 @@ class Stories(IterableDataset[str]):
         worker = get_worker_info()
         first, step = (worker.id, worker.num_workers) if worker else (0, 1)
         lines: list[str] = []
-        number = 0
+        number = length = 0
         with open(self.path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                before, mark, after = line.partition(self.end)
-                lines.append(before)
-                if mark:
-                    number = yield from self._one(lines, number, first, step)
-                    lines = [after]
+            while line := file.readline(STORY_LIMIT + 1):
+                *ended, rest = line.split(self.end)
+                for text in ended:
+                    number = yield from self._one([*lines, text], number, first, step)
+                    lines, length = [], 0
+                lines.append(rest)
+                length += len(rest)
+                if length > STORY_LIMIT:
+                    raise FileFormatError(
+                        f"text {number + 1:,} has more than {STORY_LIMIT:,} characters", where=str(self.path),
+                        hint=f"Put {self.end!r:.40} between texts, or give the end= that is there",
+                    )  # fmt: skip
         yield from self._one(lines, number, first, step)
 
     @staticmethod
@@ -189,21 +197,9 @@ def imdb(split: str = "train", *, transform: Callable[[str], Any] | None = None,
     path = obtain("imdb", IMDB, folder)
     pattern = re.compile(rf"aclImdb/{split}/(neg|pos)/(\d{{1,9}})_\d{{1,2}}\.txt")
     found: list[tuple[int, int, str]] = []
-    try:
-        with tarfile.open(path, "r|*") as archive:
-            for member in archive:
-                match = pattern.fullmatch(member.name.removeprefix("./"))
-                if match is None or not member.isreg():
-                    continue
-                if member.size > REVIEW_LIMIT:
-                    raise FileFormatError(f"{member.name} has {member.size:,} bytes", where=str(path))
-                file = archive.extractfile(member)
-                text = file.read().decode("utf-8", "replace") if file else ""
-                found.append((int(match[1] == "pos"), int(match[2]), text))
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        if isinstance(error, FileFormatError):
-            raise
-        raise FileFormatError(f"the archive is damaged ({error})", where=str(path), hint="Download it again") from error
+    for name, data in members(path, lambda name: pattern.fullmatch(name.removeprefix("./")) is not None, REVIEW_LIMIT):
+        kind, number = pattern.fullmatch(name.removeprefix("./")).groups()  # type: ignore[union-attr]
+        found.append((int(kind == "pos"), int(number), data.decode("utf-8", "replace")))
     if not found:
         raise FileFormatError(f"the archive has no reviews of {split!r}", where=str(path), hint="Download it again")
     found.sort()

@@ -6,13 +6,14 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlsplit
 
-from pyapp.errors import DownloadError, ModelNotFoundError
+from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError
 from pyapp.events import Cancel, Event
 
-from .download import LOOK_UP_SECONDS, full_disk, locked
-from .http import Remote, ask_head, receive
+from .download import LOOK_UP_SECONDS, full_disk, is_path, locked
+from .http import Remote, ask_head, plain_headers, receive, within_time
 from .network_errors import HUB, endpoint
 
 DATASETS_SETTING = "PYAPP_DATASETS"
@@ -26,7 +27,7 @@ class _WebFile(Remote):
     cache_setting = DATASETS_SETTING
 
     def headers(self) -> dict[str, str]:
-        return {"User-Agent": "pyapp", "Accept-Encoding": "identity"}
+        return plain_headers()
 
     def explain(self, error: Exception) -> Exception:
         from huggingface_hub import errors
@@ -83,9 +84,9 @@ def fetch_address(
     StorageFullError, Cancelled.
     """
     cancel = cancel or Cancel()
+    if not is_path(name):
+        raise ModelNotFoundError(f"{name!a:.200} is not the path of a file of a dataset", hint="Write dataset/file")
     parts = name.split("/")
-    if "\\" in name or any(part in ("", ".", "..") for part in parts):
-        raise ModelNotFoundError(f"{name!r} is not the path of a file of a dataset", hint="Write dataset/file")
     place = datasets_folder(cache_dir) / Path(*parts)
     if place.is_file() and size in (None, place.stat().st_size):
         return place  # it was checked when it arrived
@@ -97,7 +98,7 @@ def fetch_address(
     for url in urls:
         cancel.check()
         try:
-            remote = _remote(url, parts[-1], size, sha256)
+            remote = _remote(url, parts[-1], size, sha256, cancel)
             with full_disk(place.parent, DATASETS_SETTING), locked(place.parent, parts[-1], cancel):
                 if not place.is_file() or size not in (None, place.stat().st_size):
                     receive(remote, place, size, sha256, report, cancel)
@@ -108,15 +109,30 @@ def fetch_address(
     raise problem
 
 
-def _remote(url: str, path: str, size: int | None, sha256: str | None) -> Remote:
+def size_at(url: str, name: str) -> int | None:
+    """The bytes of a file at any address, if its server says so without a redirect. DownloadError."""
+    remote = _WebFile(urlsplit(url).netloc, name, url, "", "", None)
+    answer = _asked(remote, Cancel())
+    length = "" if answer.is_redirect else answer.headers.get("Content-Length", "")
+    return int(length) if re.fullmatch(r"\d{1,18}", length) else None
+
+
+def _asked(remote: _WebFile, cancel: Cancel) -> Any:
+    """The answer to a HEAD."""
+    try:
+        return within_time(lambda: ask_head(remote.url, LOOK_UP_SECONDS, remote.headers()), cancel, remote.url[:200])
+    except Cancelled:
+        raise
+    except Exception as error:
+        raise remote.explain(error) from error
+
+
+def _remote(url: str, path: str, size: int | None, sha256: str | None, cancel: Cancel) -> Remote:
     host = urlsplit(url).netloc
     if sha256 is not None:
         return _WebFile(host, path, url, "", sha256, size)
     remote = _HubFile(host, path, url, "", "", size)
-    try:
-        headers = ask_head(url, LOOK_UP_SECONDS).headers
-    except Exception as error:
-        raise remote.explain(error) from error
+    headers = _asked(remote, cancel).headers
     etag = headers.get("X-Linked-Etag", "").strip('"')
     length = headers.get("X-Linked-Size", "")
     if not re.fullmatch(r"[0-9a-f]{64}", etag) or not re.fullmatch(r"\d{1,18}", length):

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-import queue
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,14 +22,23 @@ from pyapp.events import Cancel, Event, Notice
 from pyapp.formats.safe_json import parse_json
 from pyapp.formats.sink import open_sink
 
-from .http import POLL, Remote, ask, ask_head, pause, pause_before, receive, storage_full
+from .http import Remote, ask, ask_head, pause, pause_before, receive, storage_full, within_time
 from .network_errors import HUB, STRANGE_HINT, endpoint, explain
 
 T = TypeVar("T")
 LOOK_UP_SECONDS = 10.0
 TOLD_SECONDS = 3.0  # of waiting for a busy hub
+UNUSABLE = (  # errors of a cache that is not ours, or has a folder where a file belongs
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP, errno.EEXIST,
+    errno.ENAMETOOLONG,
+)  # fmt: skip
 COMMIT = re.compile(r"[0-9a-f]{40}")
-ETAG = re.compile(r"[\w.-]{1,200}")
+ETAG = re.compile(r"[\w.-]{1,200}", re.ASCII)
+PATH_LIMIT = 1024  # bytes of a path in a repository
+NAME_LIMIT = 255  # bytes of a name in it, as file systems have it
+DRIVE = re.compile("[A-Za-z]:")
+# Names that are devices on Windows, and what its names cannot have: a colon would name a drive or a hidden stream.
+NOT_ON_WINDOWS = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|.*[<>:\"|?*].*|.*[. ]", re.I)
 
 
 def fetch(
@@ -59,8 +66,10 @@ def fetch(
     _check_path(repo, path)
     _check_revision(repo, revision)
     cached = _cached(repo, path, revision, cache_dir)
-    if cached and size is not None and cached.stat().st_size != size:
-        cached.resolve().unlink()  # repairs a damaged cache
+    if cached and size is not None and cached.stat().st_size != size:  # a damaged cache is repaired
+        if cached.resolve().parent == (_repo_folder(repo, cache_dir) / "blobs").resolve():
+            cached.resolve().unlink()
+        cached.unlink()  # a link may lead out of the cache, to a file that is not ours
         cached = None
     if cached and (COMMIT.fullmatch(revision) or offline or is_offline_mode()):
         return cached
@@ -142,7 +151,7 @@ def _patiently(
     attempt = 1
     while True:
         try:
-            return _abandonable(work, cancel)
+            return within_time(work, cancel, endpoint() or HUB)
         except Exception as error:
             answer = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
             if answer is None or not again:
@@ -156,44 +165,34 @@ def _patiently(
             attempt += 1
 
 
-def _abandonable(work: Callable[[], T], cancel: Cancel) -> T:
-    """Runs a call that cannot be cancelled in a thread, which is abandoned when `cancel` is set."""
-    box: queue.Queue[tuple[T | None, Exception | None]] = queue.Queue()
-
-    def run() -> None:
-        try:
-            box.put((work(), None))
-        except Exception as error:
-            box.put((None, error))
-
-    threading.Thread(target=run, name="pyapp-hub", daemon=True).start()
-    while True:
-        cancel.check()
-        try:
-            result, error = box.get(timeout=POLL)
-        except queue.Empty:
-            continue
-        if error is not None:
-            raise error
-        return result  # type: ignore[return-value]
-
-
 # -- the hub and the cache
 
 
-def _check_path(repo: str, path: str) -> None:
+def is_path(path: str, windows: bool = os.name == "nt") -> bool:
+    """Whether a path with "/" leads to a place below a folder, and a file system takes it."""
     parts = path.split("/")
-    if "\\" in path or any(part in ("", ".", "..") for part in parts):
+    return (
+        path.isprintable()  # no NUL, no half of a surrogate pair
+        and len(path.encode()) <= PATH_LIMIT
+        and "\\" not in path
+        and not DRIVE.match(path)
+        and all(part not in ("", ".", "..") and len(part.encode()) <= NAME_LIMIT for part in parts)
+        and not (windows and any(NOT_ON_WINDOWS.fullmatch(part) for part in parts))
+    )
+
+
+def _check_path(repo: str, path: str) -> None:
+    if not is_path(path):
         raise ModelNotFoundError(
-            f"{path!r} is not the path of a file in a repository", where=repo, hint="Write owner/repo:file"
+            f"{path!a:.200} is not the path of a file in a repository", where=repo, hint="Write owner/repo:file"
         )
 
 
 def _check_revision(repo: str, revision: str) -> None:
     """A revision is a path in the cache, too: refs/REVISION."""
-    if any(part in ("", ".", "..") for part in revision.split("/")):
+    if not is_path(revision):
         raise ModelNotFoundError(
-            f"{revision!r} is not the name of a revision", where=repo, hint="Write owner/repo@main"
+            f"{revision!a:.200} is not the name of a revision", where=repo, hint="Write owner/repo@main"
         )
 
 
@@ -214,13 +213,17 @@ def _cached(repo: str, path: str, revision: str, cache_dir: str | os.PathLike[st
         found = try_to_load_from_cache(repo, path, cache_dir=_repo_folder(repo, cache_dir).parent, revision=revision)
     except HFValidationError as error:
         raise explain(error, repo, path, revision) from error
+    except UnicodeDecodeError:  # a damaged ref, which a look-up on the hub repairs
+        return None
     return Path(found) if isinstance(found, str) and os.path.isfile(found) else None
 
 
 def _cached_names(folder: Path, revision: str) -> list[str]:
     ref = folder / "refs" / revision
-    commit = ref.read_text().strip() if ref.is_file() else revision
+    commit = ref.read_bytes()[:100].decode("ascii", "replace").strip() if ref.is_file() else revision
     snapshot = folder / "snapshots" / commit
+    if not is_path(commit) or "/" in commit:  # a damaged ref, which a look-up on the hub repairs
+        return []
     return [p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*") if p.is_file()] if snapshot.is_dir() else []
 
 
@@ -328,7 +331,7 @@ def full_disk(folder: Path, setting: str = Remote.cache_setting) -> Iterator[Non
             raise
         if error.errno in NO_ROOM:
             raise storage_full(folder, None, setting) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG):
+        if error.errno in UNUSABLE:
             raise DownloadError(
                 f"the cache cannot be written to ({error.strerror})",
                 where=str(folder),

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import DownloadError, StorageFullError
@@ -29,6 +29,7 @@ from .network_errors import STRANGE_HINT, explain
 if TYPE_CHECKING:
     from hashlib import _Hash
 
+T = TypeVar("T")
 POLL = 0.05  # seconds between two checks of Cancel while no data arrives
 REPORT_EVERY = 0.1  # seconds
 ATTEMPTS = 5  # in a row without a new byte
@@ -40,6 +41,7 @@ RATE_LIMIT = re.compile(r"\bt=(\d{1,9})\b")  # of the header RateLimit: seconds 
 ANSWER_LIMIT = 32 << 20  # bytes of an answer in memory: a repository's list of files
 ERROR_LIMIT = 1 << 16  # bytes of an error's text
 ANSWER_SECONDS = 60.0  # for a whole answer
+STALL_SECONDS = 60.0  # without a byte of a file, though the server sends something: heads, or marks of pieces
 UNSIZED_LIMIT = 64 << 20  # bytes of a file of unknown size
 REDIRECTS = 5
 
@@ -104,17 +106,21 @@ def storage_full(folder: Path, needed: int | None, setting: str = Remote.cache_s
     )
 
 
+def plain_headers() -> dict[str, str]:
+    """The user agent, and no compression, because a small answer must not grow in memory."""
+    return {"User-Agent": "pyapp", "Accept-Encoding": "identity"}
+
+
 def request_headers() -> dict[str, str]:
-    """The headers: user agent, the user's token, and no compression, because a small answer must not grow in memory."""
+    """The headers for a hub: those of any server, and the user's token."""
     from huggingface_hub import constants, get_token
 
-    headers = {"User-Agent": "pyapp", "Accept-Encoding": "identity"}
     token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
     if token and not (token.isascii() and token.isprintable()):
         raise DownloadError(
             "the token has characters that no token has", where="HF_TOKEN", hint="Log in again with `hf auth login`"
         )
-    return headers | ({"Authorization": f"Bearer {token}"} if token else {})
+    return plain_headers() | ({"Authorization": f"Bearer {token}"} if token else {})
 
 
 def ask(url: str, timeout: float) -> bytes:
@@ -129,22 +135,26 @@ def ask(url: str, timeout: float) -> bytes:
         return _read_answer(answer, ANSWER_LIMIT)
 
 
-def ask_head(url: str, timeout: float) -> Any:
-    """The answer to a HEAD, after redirects inside the same host: the metadata of a file are in the hub's answer, not
-    in that of the storage to which it redirects. Raises as `ask`.
+def ask_head(url: str, timeout: float, headers: Mapping[str, str] | None = None) -> Any:
+    """The answer to a HEAD with these headers, by default those for a hub, after redirects inside the same host: the
+    metadata of a file are in the hub's answer, not in that of the storage to which it redirects. None leads from an
+    encrypted connection to a plain one. Raises as `ask`.
     """
     from urllib.parse import urljoin, urlsplit
 
     from huggingface_hub import get_session, hf_raise_for_status
 
+    headers = request_headers() if headers is None else headers
     for _ in range(REDIRECTS):
-        with get_session().stream(
-            "HEAD", url, headers=request_headers(), timeout=timeout, follow_redirects=False
-        ) as answer:
+        with get_session().stream("HEAD", url, headers=headers, timeout=timeout, follow_redirects=False) as answer:
             found = _without_body(answer)
         hf_raise_for_status(found)
-        target = urljoin(url, found.headers.get("Location", ""))
-        if not found.is_redirect or urlsplit(target).netloc != urlsplit(url).netloc:
+        try:
+            target = urljoin(url, found.headers.get("Location", ""))
+            here, there = urlsplit(url), urlsplit(target)
+        except ValueError:
+            raise _strange("it redirects to what is no address", url[:200]) from None
+        if not found.is_redirect or here.netloc != there.netloc or here.scheme == "https" != there.scheme:
             return found
         url = target
     raise DownloadError(f"the server redirects more than {REDIRECTS} times", where=url[:200], hint="Check HF_ENDPOINT")
@@ -154,7 +164,8 @@ def _without_body(answer: Any, body: bytes = b"") -> Any:
     """The answer with its body, which may never end, replaced by this one."""
     import httpx2
 
-    headers = {k: v for k, v in answer.headers.items() if k.lower() not in ("content-encoding", "transfer-encoding")}
+    left_out = (b"content-encoding", b"transfer-encoding")
+    headers = [(name, value) for name, value in answer.headers.raw if name.lower() not in left_out]  # of any signs
     return httpx2.Response(answer.status_code, headers=headers, content=body, request=answer.request)
 
 
@@ -193,6 +204,8 @@ def receive(
     """Downloads a file to `blob` and verifies it. A partial file beside it is kept after interruptions."""
     blob.parent.mkdir(parents=True, exist_ok=True)
     partial = blob.with_name(f"{blob.name}.pyapp.incomplete")
+    if partial.is_symlink():  # to a file that is not ours
+        partial.unlink()
     total = size if size is not None else remote.size
     resumed = partial.is_file() and partial.stat().st_size > 0
     needed = (total or 0) - (partial.stat().st_size if resumed else 0)
@@ -329,8 +342,11 @@ class _Stream:
         return False
 
     def _get(self, cancel: Cancel) -> Any:
+        end = time.monotonic() + STALL_SECONDS
         while True:
             cancel.check()
+            if time.monotonic() > end:
+                raise _Interrupted(f"nothing of the file came for {STALL_SECONDS:.0f} seconds")
             try:
                 item = self._items.get(timeout=POLL)
             except queue.Empty:
@@ -411,6 +427,33 @@ class _Meter:
         if self._report and (force or now - self._shown >= REPORT_EVERY):
             self._shown = now
             self._report(Progress(self._what, done, self._total, "bytes"))
+
+
+def within_time(work: Callable[[], T], cancel: Cancel, where: str) -> T:
+    """Runs requests that cannot be cancelled in a thread, which is abandoned when `cancel` is set, and when the server
+    `where` has not answered in time: it may send a head that does not end.
+    """
+    box: queue.Queue[tuple[T | None, Exception | None]] = queue.Queue()
+
+    def run() -> None:
+        try:
+            box.put((work(), None))
+        except Exception as error:
+            box.put((None, error))
+
+    threading.Thread(target=run, name="pyapp-hub", daemon=True).start()
+    end = time.monotonic() + ANSWER_SECONDS
+    while True:
+        cancel.check()
+        if time.monotonic() > end:
+            raise _strange(f"its answer is not complete after {ANSWER_SECONDS:.0f} seconds", where)
+        try:
+            result, error = box.get(timeout=POLL)
+        except queue.Empty:
+            continue
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]
 
 
 def pause(seconds: float, cancel: Cancel) -> None:

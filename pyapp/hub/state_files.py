@@ -12,9 +12,7 @@ from urllib.parse import urlsplit
 from pyapp.errors import DownloadError
 from pyapp.formats.torch_files import load
 
-from .address import fetch_address
-from .download import LOOK_UP_SECONDS
-from .http import ask_head
+from .address import fetch_address, size_at
 
 HASH_REGEX = re.compile(r"-([a-f0-9]{6,64})\.")  # of names such as resnet18-5c106cde.pth
 
@@ -44,8 +42,10 @@ def download_url_to_file(
     if its SHA-256 does not begin with `hash_prefix`. An interrupted download is continued; `progress` shows nothing.
     """
     place = Path(dst).expanduser()
-    place.unlink(missing_ok=True)
-    _fetch(url, place, hash_prefix)
+    new = place.with_name(f"{place.name}.new")  # the old file stays until the new one is there
+    new.unlink(missing_ok=True)
+    _fetch(url, new, hash_prefix)
+    os.replace(new, place)
 
 
 def load_state_dict_from_url(
@@ -68,9 +68,7 @@ def load_state_dict_from_url(
 
 
 def _fetch(url: str, place: Path, hash_prefix: str | None) -> None:
-    length = ask_head(url, LOOK_UP_SECONDS).headers.get("Content-Length", "")
-    size = int(length) if re.fullmatch(r"\d{1,18}", length) else None
-    fetch_address([url], place.name, size=size, sha256="", cache_dir=place.parent)
+    fetch_address([url], place.name, size=size_at(url, place.name), sha256="", cache_dir=place.parent)
     if hash_prefix:
         with open(place, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

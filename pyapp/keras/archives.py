@@ -147,7 +147,7 @@ def _opened(where: str) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(where) as archive:
             yield archive
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError) as error:
         raise FileFormatError(
             f"{where} is not a usable ZIP archive ({error!s:.100})", hint="The file may be cut off: copy it again"
         ) from error

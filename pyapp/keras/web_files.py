@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tarfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..datasets.archives import DAMAGED, damaged, is_tar, tar_members
 from ..errors import DownloadError, FileFormatError
 from ..hub.address import datasets_folder, fetch_address
 
@@ -40,14 +42,29 @@ def get_file(
     root = Path(cache_dir).expanduser() if cache_dir else datasets_folder()
     folder = "/".join(part for part in Path(cache_subdir).parts if part not in ("", ".", "/"))
     place = root / folder / name
-    if force_download or (place.is_file() and kind and _hash(place, kind) != file_hash):
-        place.unlink(missing_ok=True)
     sha256 = file_hash if kind == "sha256" else ""
-    path = fetch_address([origin], f"{folder}/{name}" if folder else name, sha256=sha256, cache_dir=root)
+    with _set_aside(place, force_download or bool(place.is_file() and kind and _hash(place, kind) != file_hash)):
+        path = fetch_address([origin], f"{folder}/{name}" if folder else name, sha256=sha256, cache_dir=root)
     if kind == "md5" and _hash(path, kind) != file_hash:
         path.unlink()
         raise DownloadError(f"{name} has not the MD5 {file_hash}", where=origin[:200], hint="Check the address")
     return str(_unpacked(path, archive_format) if untar or extract else path)
+
+
+@contextmanager
+def _set_aside(place: Path, wanted: bool) -> Iterator[None]:
+    """Takes a file away, if that is `wanted`. It comes back where no other one has taken its place."""
+    old = place.with_name(f"{place.name}.old")
+    if wanted and place.is_file():
+        os.replace(place, old)
+    try:
+        yield
+    finally:
+        if wanted and old.is_file():
+            if place.is_file():
+                old.unlink()
+            else:
+                os.replace(old, place)
 
 
 def _kind_of_hash(value: str, algorithm: str) -> str | None:
@@ -83,18 +100,21 @@ def _unpacked(path: Path, archive_format: Any) -> Path:
         return folder
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)  # what an interruption has left
+    partial.mkdir()  # an archive may have no files
     try:
         if "zip" in formats and zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 _check_room(sum(member.file_size for member in archive.infolist()), path)
                 archive.extractall(partial)  # names that lead out of the folder are made harmless
-        elif "tar" in formats and tarfile.is_tarfile(path):
-            with tarfile.open(path) as tar:
-                _check_room(sum(max(0, member.size) for member in tar), path)
-                tar.extractall(partial, filter="data")
+        elif "tar" in formats and is_tar(path):
+            for tar, member in tar_members(path, shutil.disk_usage(path.parent).free):
+                tar.extract(member, partial, filter="data")
         else:
             raise FileFormatError(f"{path.name} is not an archive of {' or '.join(formats) or 'a known format'}")
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
-        raise FileFormatError(f"{path.name} cannot be unpacked: {error}", hint="Download it again") from error
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, FileFormatError) or not isinstance(error, DAMAGED):
+            raise
+        raise damaged(error, path) from error
     os.replace(partial, folder)
     return folder

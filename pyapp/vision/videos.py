@@ -26,6 +26,8 @@ from .reading import FORMATS, SUFFIXES, check_size, read_image
 Frames = Generator["tuple[int, int] | None", None, "tuple[list[Tensor], int]"]  # (frames read, of so many)
 
 MOST = 1 << 20  # frames of a video
+MOVING_PIXELS = 1 << 27  # of the frames of a moving picture that are chosen: 400 MB in memory
+SEEN_PIXELS = 1 << 32  # of all its frames, which are decoded one after another
 FILE_LIMIT = 1 << 32  # bytes of a file that is not read from a disk
 # The signature of a kind of file and its place, the kind, and FFmpeg's name of it: it does not guess kinds that would
 # name other files or addresses.
@@ -149,8 +151,18 @@ def _by_pillow(data: Any, wanted: int, name: str) -> Frames:
                 _check_count(count, name)
                 found: dict[int, Tensor] = {}
                 numbers = chosen(count, wanted)
+                for frames, most in ((len({*numbers}), MOVING_PIXELS), (count, SEEN_PIXELS)):
+                    if frames * picture.height * picture.width > most:
+                        raise FileFormatError(
+                            f"it has {frames:,} frames of {picture.width:,} x {picture.height:,} pixels, at most "
+                            f"{most:,} pixels are read", where=name, hint="Make it smaller, or cut it",
+                        )  # fmt: skip
+                at = 0
                 for number in sorted({*numbers}):
-                    picture.seek(number)
+                    while at < number:  # a frame of a damaged file may be larger than those before
+                        at += 1
+                        picture.seek(at)
+                        check_size(picture.height, picture.width, name, MOVING_PIXELS)
                     whole = Image.new("RGBA", picture.size, "white")
                     whole.alpha_composite(picture.convert("RGBA"))
                     found[number] = from_numpy(np.array(whole.convert("RGB")))

@@ -20,7 +20,7 @@ import pytest
 
 import pyapp
 from pyapp import datasets, keras
-from pyapp.datasets import pictures, texts
+from pyapp.datasets import archives, pictures, texts
 from pyapp.datasets.files import DataFile
 from pyapp.errors import DownloadError, FileFormatError, ModelNotFoundError, OptionError, StorageFullError
 from pyapp.formats import write_safetensors
@@ -33,6 +33,7 @@ from pyapp.utils.data import (
     default_collate,
     default_convert,
 )
+from tests import hostile
 from tests import hub_server as server
 
 
@@ -237,6 +238,39 @@ def test_reviews(tmp_path: Path) -> None:
         datasets.imdb("test", folder=folder)
 
 
+def test_archives_that_are_larger_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few packed kilobytes that announce a name of gigabytes, or many of them."""
+    monkeypatch.setattr(archives, "WHOLE_LIMIT", 8 << 20)
+
+    def archive(kind: bytes, size: int, name: str = "x") -> bytes:
+        member = tarfile.TarInfo(name)
+        member.size, member.type = size, kind
+        return gzip.compress(member.tobuf(tarfile.GNU_FORMAT) + bytes(10 << 20))
+
+    review = "aclImdb/train/pos/1_9.txt"
+    cases = [
+        (archive(b"x", 1 << 40), "a head of more than 1,048,576 bytes"),
+        (archive(b"L", 9 << 20), "a head of more than 1,048,576 bytes"),
+        (archive(b"0", 9 << 20), "more than 8,388,608 bytes"),
+        (archive(b"0", 2 << 20, review), "2,097,152 bytes, at most 1,048,576 are read"),
+    ]
+    for data, message in cases:
+        folder = write(tmp_path, {texts.IMDB.name: data})
+        with hostile.peak_memory(4 << 20), pytest.raises(FileFormatError, match=f"aclImdb_v1.tar.gz: .*{message}"):
+            datasets.imdb(folder=folder)
+
+
+def test_texts_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text("one<|endoftext|>two\n<|endoftext|><|endoftext|>three\n\nlines\n", encoding="utf-8")
+    assert list(datasets.Stories(path)) == ["one", "two", "three\n\nlines"]
+    monkeypatch.setattr(texts, "STORY_LIMIT", 100)
+    for endless in ("x" * 101, "x\n" * 51):
+        path.write_text(f"one<|endoftext|>{endless}", encoding="utf-8")
+        with pytest.raises(FileFormatError, match="text 2 has more than 100 characters.*between texts"):
+            list(datasets.Stories(path))
+
+
 def test_digits() -> None:
     found = datasets.digits(transform=lambda picture: picture.float() / 16)
     picture, label = found[17]
@@ -329,9 +363,11 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"a": pyarrow.array([2**63], pyarrow.uint64())}), path)
     assert datasets.read_parquet(path)["a"] == [2**63]  # which no int64 holds
     text = pyarrow.array([b"\xff"], pyarrow.binary()).view(pyarrow.string())
-    parquet.write_table(pyarrow.table({"a": text}), path)
-    with pytest.raises(FileFormatError, match="not a Parquet file that can be read"):
-        datasets.read_parquet(path)
+    late = pyarrow.array([2**30], pyarrow.date32())  # a day that Python has no date for
+    for column in (text, late):
+        parquet.write_table(pyarrow.table({"a": column}), path)
+        with pytest.raises(FileFormatError, match="not a Parquet file that can be read"):
+            datasets.read_parquet(path)
 
 
 @pytest.mark.oracle

@@ -554,6 +554,10 @@ def test_hostile_archives(files: Path, tmp_path: Path) -> None:
     path.write_bytes(whole[:at] + struct.pack("<I", begins) + whole[at + 4 :])
     with pytest.raises(FileFormatError, match="json lies before the beginning"):
         keras.models.load_model(path)
+    entry = whole.index(b"PK\1\2")  # a name that is no text
+    path.write_bytes(whole[: entry + 9] + b"\x08" + whole[entry + 10 : entry + 46] + b"\xff" + whole[entry + 47 :])
+    with pytest.raises(FileFormatError, match="not a usable ZIP archive"):
+        keras.models.load_model(path)
     assert archives.is_archive(whole[:8]) and issubclass(FileFormatError, PyappError)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gzip
+import io
 import json
 import logging
 import shutil
+import tarfile
 import wave
 import zipfile
 from pathlib import Path
@@ -17,7 +20,7 @@ import pytest
 
 import pyapp
 from pyapp import keras, onnx
-from pyapp.errors import FileFormatError
+from pyapp.errors import DownloadError, FileFormatError
 from tests.keras.scripts import numbers, start
 from tests.together import check_each
 
@@ -206,6 +209,53 @@ def test_files_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         utils.get_file("broken.zip", "https://example.invalid/broken.zip", extract=True, cache_dir=tmp_path)
     with pytest.raises(ValueError, match="is not the name of a file"):
         utils.get_file("../a", "https://example.invalid/a", cache_dir=tmp_path)
+
+
+@pytest.mark.native_only  # it asks for an address
+def test_a_file_stays_until_another_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyapp.hub.http.RETRY_SECONDS", 0.01)
+    place = tmp_path / "datasets" / "a.txt"
+    place.parent.mkdir()
+    place.write_text("old")
+    for given in ({"force_download": True}, {"file_hash": "0" * 64}):
+        with pytest.raises(DownloadError):
+            utils.get_file("a.txt", "http://127.0.0.1:9/a.txt", cache_dir=tmp_path, **given)
+        assert place.read_text() == "old" and [path.name for path in place.parent.glob("a.txt*")] == ["a.txt"]
+
+
+def test_damaged_archives_of_the_cache(tmp_path: Path) -> None:
+    """Links that lead nowhere or out of the folder, unknown packings, names that are no text, and no files."""
+
+    def unpacked(data: bytes) -> list[str]:
+        place = tmp_path / "datasets" / "data.bin"
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(data)
+        found = Path(utils.get_file("data.bin", "https://example.invalid/data.bin", extract=True, cache_dir=tmp_path))
+        names = sorted(path.name for path in found.iterdir())
+        shutil.rmtree(found)
+        return names
+
+    def tar(name: str, link: str | None = None) -> bytes:
+        member = tarfile.TarInfo(name)
+        if link is not None:
+            member.type, member.linkname = tarfile.LNKTYPE, link
+        return member.tobuf() + bytes(1024)
+
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a", "hello")
+    whole = file.getvalue()
+    entry = whole.index(b"PK\x01\x02")  # of the list at the end: flags, packing and name follow
+    assert unpacked(whole) == ["a"] and unpacked(tar("a")) == ["a"] == unpacked(gzip.compress(tar("a")))
+    assert unpacked(b"PK\x05\x06" + bytes(18)) == [] == unpacked(bytes(1024))
+    for data in (
+        tar("a", "nowhere"), tar("../a"), tar("a", "../../a"), tar("a")[:-1400], gzip.compress(tar("a"))[:-20],
+        whole[: entry + 10] + b"\x63" + whole[entry + 11 :],
+        whole[: entry + 9] + b"\x08" + whole[entry + 10 : -23] + b"\xff" + whole[-22:],
+    ):  # fmt: skip
+        with pytest.raises(FileFormatError, match=r"data\.bin"):
+            unpacked(data)
+        assert [path.name for path in (tmp_path / "datasets").iterdir() if path.is_dir()] == []
 
 
 def test_pictures_as_files(tmp_path: Path) -> None:

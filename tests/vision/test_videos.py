@@ -13,6 +13,7 @@ import pyapp
 from pyapp.errors import ArgumentError, FileFormatError
 from pyapp.formats import BytesSource
 from pyapp.formats.png import encode_png
+from pyapp.vision import videos
 from pyapp.vision.videos import chosen, read_frames
 
 
@@ -111,6 +112,25 @@ def test_moving_pictures_and_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.native_only
+def test_moving_pictures_of_many_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file may announce frames that fill the memory: all of them, or a later one."""
+    image = pytest.importorskip("PIL.Image")
+    frames = [image.fromarray(frame) for frame in moving(3)]
+    file = io.BytesIO()
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:], optimize=False)
+    data = file.getvalue()
+    assert read(data, 3)[1] == 3
+    second = data.index(b"\x2c", data.index(b"\x2c") + 10)  # the mark of a frame: its place, width and height follow
+    large = data[: second + 5] + b"\x00\x2f\x00\x2f" + data[second + 9 :]
+    with pytest.raises(FileFormatError, match=r"the picture has 12,0\d\d x 12,0\d\d pixels"):
+        read(large, 3)
+    for name, message in (("MOVING_PIXELS", "it has 2 frames of 24 x 16 pixels, at most 700 pixels"),
+                          ("SEEN_PIXELS", "it has 3 frames of 24 x 16 pixels, at most 1,000 pixels")):  # fmt: skip
+        with monkeypatch.context() as patch, pytest.raises(FileFormatError, match=message):
+            patch.setattr(videos, name, 700 if name == "MOVING_PIXELS" else 1000)
+            read(data, 2)
+
+
 def test_files_that_are_no_videos(tmp_path: Path) -> None:
     av = pytest.importorskip("av")
     data = encoded(moving(5), "matroska", "ffv1")

@@ -282,10 +282,18 @@ def _json_list(data: bytes, path: Path) -> Iterator[tuple[str, Any]]:
 def _checked(entry: Any, where: str) -> dict[str, Any]:
     """The object in a line, in one of the forms."""
     if isinstance(entry, dict) and "instruction" in entry and "output" in entry:
-        asked = "\n\n".join(part for part in (entry["instruction"], entry.get("input")) if part)
+        parts = [part for part in (entry["instruction"], entry.get("input")) if part]
+        if other := next((part for part in parts if not isinstance(part, str)), None):
+            what = f"`instruction` and `input` are texts, not {other!r:.50}"
+            raise FileFormatError(what, where=where, hint="Write numbers in quotation marks")
+        asked = "\n\n".join(parts)
         roles = (("system", entry.get("system")), ("user", asked), ("assistant", entry["output"]))
         entry = {"messages": [{"role": role, "content": part} for role, part in roles if part is not None]}
     if isinstance(entry, dict):
+        tools = entry.get("tools")
+        if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
+            hint = "Write the objects themselves, not their JSON as a text"
+            raise FileFormatError(f"`tools` is a list of objects, not {tools!r:.50}", where=where, hint=hint)
         label = entry.get("label")
         if "completion" in entry and not isinstance(label, bool | None):  # bad answers are not to be learnt
             hint = "Write true for a good answer and false for another; or leave the labels out, and all are learnt"

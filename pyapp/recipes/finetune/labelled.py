@@ -52,7 +52,7 @@ def _label(value: Any) -> str:
 def _score(value: Any) -> float:
     try:
         found = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):  # a whole number may have hundreds of digits
         found = math.nan
     if not math.isfinite(found):
         raise ValueError(f"the score is {value!r:.60}, expected a number")

@@ -4,7 +4,7 @@ segments.
 
 from __future__ import annotations
 
-import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +27,7 @@ PARTS = "segments"  # a field in place of the text
 FORMS = "; ".join(f"{', '.join(names)} (or {PARTS})" for names in FIELDS)
 EMPTY = "without a text"
 CUT_BY = f'Give {PARTS} instead of the text, by which they are cut: [{{"start": 0.0, "end": 1.5, "text": "…"}}, …]'
+LONGEST = 1e9  # seconds of a recording
 LATER = 0.5  # seconds by which a segment may end after its recording: sizes of files of sound are rounded
 
 
@@ -100,7 +101,7 @@ def read_lines(path: Path) -> list[Spoken]:
         if names is None or not isinstance(entry[names[0]], str) or not isinstance(text, str):
             raise FileFormatError("the line is not a recording with its text", where=where, hint=f"Give {FORMS}")
         file = path.parent / entry[names[0]]
-        if not file.is_file():
+        if not os.path.isfile(file):  # Path.is_file raises for names that are too long, such as recordings in base64
             raise FileFormatError(f"there is no recording {entry[names[0]]!r:.200}", where=where)
         found.append(Spoken(where, file, text.strip(), segments, entry))
     return found
@@ -128,7 +129,7 @@ def _segments(given: Any, where: str) -> tuple[Segment, ...]:
 
 
 def _is_time(value: Any) -> TypeGuard[float]:
-    return type(value) in (int, float) and 0 <= value < math.inf
+    return type(value) in (int, float) and 0 <= value < LONGEST
 
 
 def lines_in(request: Request) -> dict[Path, list[Spoken]]:

@@ -158,6 +158,7 @@ def test_files(tmp_path: Path) -> None:
         read_labelled(table)
     wrong: list[tuple[list[Any], str]] = [
         ([{"text": "a", "label": 1.5}], "the label is 1.5"), ([{"text": 1, "label": "a"}], "text is 1"),
+        ([{"text": "a", "text_pair": "b", "score": 10**400}], "expected a number"),
         ([{"text": "a", "text_pair": "b", "score": 2}], "expected a number from 0 to 1"),
         ([{"sentence1": "a", "sentence2": "b", "score": "x"}], "the score is 'x'"),
         ([{"tokens": ["a"], "tags": []}], "1 tokens and 0 tags"), ([{"tokens": "a", "tags": "b"}], "are not lists"),

@@ -105,6 +105,8 @@ def test_long_examples_are_cut(tokenizer: Tokenizer, tmp_path: Path) -> None:
     [
         ('{"text": "a"}\n{"messages"', r"line 2: not valid JSON"),
         ('{"question": "a"}\n', r"line 1: the line is not an example.*Lines are"),
+        ('{"instruction": "a", "input": 7, "output": "b"}\n', r"line 1: `instruction` and `input` are texts, not 7"),
+        ('{"text": "a", "tools": "[]"}\n', r"line 1: `tools` is a list of objects, not '\[\]'.*Write the objects"),
         ('{"messages": [{"role": "user"}]}\n', r"line 1: the line is not an example"),
         ('{"messages": [{"role": "user", "content": "a"}]}\n', "nothing to learn.*: 1 example without an answer"),
         ("[" * 5000 + "\n", r"line 1: not valid JSON: it is nested"),

@@ -216,6 +216,8 @@ def test_what_is_refused(place: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         ({"audio": "long.wav", "text": "a"}, "longer than 15 s and without segments. Give segments instead of the"),
         ({"audio": "data.jsonl", "text": "a"}, "data.jsonl"),
         ({"audio": "a.wav", "segments": []}, "1 recording is without a text"),
+        ({"audio": "x" * 5000, "text": "a"}, "line 1: there is no recording 'xxx"),
+        ({"audio": "a.wav", "segments": [{"start": 0, "end": 10**400, "text": "a"}]}, "segment 1 has no"),
         ({"audio": "a.wav", "segments": "x"}, "segment 1 has no start and end in seconds and a text"),
         ({"audio": "a.wav", "segments": [{"start": 0, "end": 1, "text": " "}]}, "segment 1 has no"),
         ({"audio": "a.wav", "segments": [SEGMENTS[0], SEGMENTS[0]]}, "segment 2 is from 0.009 to 0.609 s, and the one"),
