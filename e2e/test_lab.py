@@ -84,15 +84,15 @@ def test_curves_have_the_colours_of_the_page_and_of_paper(lab: LabPage) -> None:
 
 
 def test_paper_has_all_of_a_long_line(lab: LabPage) -> None:
-    """Nothing scrolls on paper: the line is broken inside its cell, which has its height, with an editor or before it has
-    one; a long output is whole.
+    """Nothing scrolls on paper: the line is broken inside its cell, which has its height, with an editor or before it
+    has one; a long output is whole.
     """
     long = f"long = '{'word ' * 100}'\nlast = 1"
     lab.write("short = 1", long, "\n".join(["1"] * 150), long)
     lab.until("pyappPage.lab.cells[1].editor")
     lab.page.evaluate("pyappPage.lab.cells[0].outputs.add({ kind: 'value', text: '1\\n'.repeat(200) })")
     lab.page.emulate_media(media="print")
-    hidden = lab.cell(1).locator(".output-text").evaluate("({ scrollHeight, clientHeight }) => scrollHeight - clientHeight")
+    hidden = lab.cell(1).locator(".output-text").evaluate("(text) => text.scrollHeight - text.clientHeight")
     edges = lab.page.evaluate("""() => [1, 3].map((number) => {
       const cell = document.querySelectorAll('#lab-cells .cell-editor')[number];
       const shown = [...(cell.shadowRoot ?? cell).querySelectorAll('.cm-line, .cell-code')].map((line) => {
@@ -110,7 +110,9 @@ def test_paper_has_all_of_a_long_line(lab: LabPage) -> None:
 
 
 def test_the_editors_of_a_long_notebook_come_when_they_are_near(lab: LabPage) -> None:
-    """A notebook of hundreds of cells is there at once: those far from the window show their code as a text, as high as the editor."""
+    """A notebook of hundreds of cells is there at once: those far from the window show their code as a text, which is
+    as high as the editor.
+    """
     lab.write(*(f"x = {number}\nx + 1  # {'long ' * 60}" for number in range(120)), "1 / 0")
     lab.until("pyappPage.lab.cells[2].editor")
     assert lab.state("cells.filter(({ editor }) => editor).length") < 40
