@@ -95,7 +95,7 @@ def test_paper_has_all_of_a_long_line(lab: LabPage) -> None:
     hidden = lab.cell(1).locator(".output-text").evaluate("(text) => text.scrollHeight - text.clientHeight")
     edges = lab.page.evaluate("""() => [1, 3].map((number) => {
       const cell = document.querySelectorAll('#lab-cells .cell-editor')[number];
-      const shown = [...(cell.shadowRoot ?? cell).querySelectorAll('.cm-line, .cell-code')].map((line) => {
+      const shown = [...(cell.shadowRoot ?? cell).querySelectorAll('.cm-line, .cell-source')].map((line) => {
         const range = document.createRange();
         range.selectNodeContents(line);
         return range.getBoundingClientRect();
@@ -120,7 +120,7 @@ def test_the_editors_of_a_long_notebook_come_when_they_are_near(lab: LabPage) ->
     editor, text = lab.page.evaluate(f"(({{ cells }}) => {heights})(pyappPage.lab)")
     assert abs(editor - text) <= 1
     lab.page.evaluate("pyappPage.lab.run([pyappPage.lab.cells.at(-1)])")
-    lab.page.locator("#lab-cells .cell-code").last.focus()  # as by Tab
+    lab.page.locator("#lab-cells .cell-source").last.focus()  # as by Tab
     assert lab.page.evaluate("document.activeElement.shadowRoot?.activeElement?.ariaLabel") == "Code of cell 121"
     expect(lab.cell(121).locator(".cm-errorLine")).to_have_text("1 / 0")
 

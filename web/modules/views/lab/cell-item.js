@@ -92,7 +92,7 @@ export class CellItem {
 
   /** Shows the code without an editor, which comes when the cell comes near the window, or is to be edited. */
   #wait() {
-    const plain = h("pre", { class: "cell-code", tabindex: "0", role: "textbox", "aria-multiline": "true", "aria-label": this.#label(), onfocus: () => this.edit() }, this.source);
+    const plain = h("pre", { class: "cell-source", tabindex: "0", role: "textbox", "aria-multiline": "true", "aria-label": this.#label(), onfocus: () => this.edit() }, this.source);
     this.plain = plain;
     this.host.append(plain);
     waiting.set(plain, this);
