@@ -84,21 +84,45 @@ def test_curves_have_the_colours_of_the_page_and_of_paper(lab: LabPage) -> None:
 
 
 def test_paper_has_all_of_a_long_line(lab: LabPage) -> None:
-    """Nothing scrolls on paper: the line is broken inside its cell, which has its height."""
-    lab.write("short = 1", f"long = '{'word ' * 100}'\nlast = 1")
+    """Nothing scrolls on paper: the line is broken inside its cell, which has its height, with an editor or before it
+    has one; a long output is whole.
+    """
+    long = f"long = '{'word ' * 100}'\nlast = 1"
+    lab.write("short = 1", long, "\n".join(["1"] * 150), long)
+    lab.until("pyappPage.lab.cells[1].editor")
+    lab.page.evaluate("pyappPage.lab.cells[0].outputs.add({ kind: 'value', text: '1\\n'.repeat(200) })")
     lab.page.emulate_media(media="print")
-    beyond, below = lab.page.evaluate("""() => {
-      const cell = document.querySelectorAll('#lab-cells .cell-editor')[1];
-      const shown = [...cell.shadowRoot.querySelectorAll('.cm-line')].map((line) => {
+    hidden = lab.cell(1).locator(".output-text").evaluate("(text) => text.scrollHeight - text.clientHeight")
+    edges = lab.page.evaluate("""() => [1, 3].map((number) => {
+      const cell = document.querySelectorAll('#lab-cells .cell-editor')[number];
+      const shown = [...(cell.shadowRoot ?? cell).querySelectorAll('.cm-line, .cell-source')].map((line) => {
         const range = document.createRange();
         range.selectNodeContents(line);
         return range.getBoundingClientRect();
       });
       const { right, bottom } = cell.getBoundingClientRect();
       return [Math.max(...shown.map((line) => line.right)) - right, shown.at(-1).bottom - bottom];
-    }""")
+    })""")
     lab.page.emulate_media(media="null")
-    assert beyond <= 0 and below <= 0, (beyond, below)
+    assert lab.state("cells[3].editor") is None
+    assert max(sum(edges, [])) <= 0, edges
+    assert hidden <= 1
+
+
+def test_the_editors_of_a_long_notebook_come_when_they_are_near(lab: LabPage) -> None:
+    """A notebook of hundreds of cells is there at once: those far from the window show their code as a text, which is
+    as high as the editor.
+    """
+    lab.write(*(f"x = {number}\nx + 1  # {'long ' * 60}" for number in range(120)), "1 / 0")
+    lab.until("pyappPage.lab.cells[2].editor")
+    assert lab.state("cells.filter(({ editor }) => editor).length") < 40
+    heights = "[cells[2], cells[80]].map(({ host }) => Math.round(host.getBoundingClientRect().height))"
+    editor, text = lab.page.evaluate(f"(({{ cells }}) => {heights})(pyappPage.lab)")
+    assert abs(editor - text) <= 1
+    lab.page.evaluate("pyappPage.lab.run([pyappPage.lab.cells.at(-1)])")
+    lab.page.locator("#lab-cells .cell-source").last.focus()  # as by Tab
+    assert lab.page.evaluate("document.activeElement.shadowRoot?.activeElement?.ariaLabel") == "Code of cell 121"
+    expect(lab.cell(121).locator(".cm-errorLine")).to_have_text("1 / 0")
 
 
 def test_cells(lab: LabPage) -> None:
@@ -431,6 +455,7 @@ def test_the_editor(lab: LabPage) -> None:
 
 def test_numbers_stand_beside_their_lines_outside_the_window(lab: LabPage) -> None:
     lab.write(*["\n".join(f"line_{i} = {i}" for i in range(30))] * 6)
+    lab.page.evaluate("pyappPage.lab.cells.forEach((cell) => cell.open())")
     apart = lab.page.evaluate("""() => [...document.querySelectorAll('#lab-cells .cell-editor')].map(
       ({ shadowRoot }) => {
         const tops = (name) => [...shadowRoot.querySelectorAll(name)].map((one) => one.getBoundingClientRect().top);

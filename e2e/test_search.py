@@ -253,10 +253,11 @@ def test_pages_and_tables_become_paragraphs_and_a_new_engine_gets_the_model_agai
         "b.csv": ('name,city\n"Lee, Bo",Paris\n', "name: Lee, Bo\ncity: Paris"),
         "c.tsv": ("name\tcity\nEve\tOslo\n", "name: Eve\ncity: Oslo"),
         "d.html": (
-            # It is parsed in pieces of 32,768 characters, which end within tags.
-            f"<body><h1>Cake</h1><p>Ba{'<i></i>' * 10_000}ke<br>it.</p>"
-            "<script>alert(1)</script><table><tr><td>2<td>eggs</table>",
-            "Cake\n\nBake it.\n\n2 eggs",
+            # It is parsed in pieces of about 32,768 characters.
+            "<head><title>Gone</title><body><h1 title='a > b'>Cake</h1>"
+            f"<p it's>Ba{'<i></i>' * 10_000}ke<br>it &lt; &amp;.</p>"
+            "<script>alert('<p>')</script><!-- <p>gone --><table><tr><td>2<td>eggs</table><style>p",
+            "Cake\n\nBake it < &.\n\n2 eggs",
         ),
     }
     for name, (text, _) in texts.items():

@@ -3,13 +3,8 @@ import { pathToFileURL } from "node:url";
 
 const [modules] = process.argv.slice(2);
 const part = (path) => import(pathToFileURL(`${modules}/${path}`));
-globalThis.Node = { TEXT_NODE: 3 };
-/** A document whose body holds what is written as one text. */
-const blank = () => {
-  const body = { localName: "body", removeChild: () => {} };
-  const only = { nodeType: 3, nodeValue: "", parentNode: body };
-  return { body: Object.assign(body, { firstChild: only }), open: () => {}, write: (html) => (only.nodeValue += html), close: () => {} };
-};
+/** A document whose body has as its text what it is given. */
+const blank = () => ({ body: { set innerHTML(html) { this.textContent = html; } } });
 globalThis.document = { implementation: { createHTMLDocument: blank } };
 globalThis.Image = class {
   decode() {
@@ -22,9 +17,9 @@ globalThis.FileReader = class {
   }
 };
 globalThis.fetch = async () => ({ ok: true, json: async () => ({ gguf: { llama: "chat" }, model_types: { bert: "embed" } }) });
-const [kinds, notebooks, texts, collections, conversations, drawings, sounds, sent, words, history, files, downloads, listing, python, weights] = await Promise.all([
+const [kinds, notebooks, texts, collections, conversations, drawings, sounds, cut, sent, words, history, files, downloads, listing, python, weights] = await Promise.all([
   "page/file-kinds.js", "views/lab/notebook-files.js", "views/search/text-files.js", "views/search/collection.js",
-  "views/chat/conversation.js", "pictures/svg-picture.js", "audio/decoder.js", "shared/sent.js", "shared/words.js",
+  "views/chat/conversation.js", "pictures/svg-picture.js", "audio/decoder.js", "audio/cut-off.js", "shared/sent.js", "shared/words.js",
   "history/history-store.js", "worker/store.js",
   "worker/download.js", "worker/hub-listing.js", "worker/python.js", "worker/weight-type.js",
 ].map(part));
@@ -121,6 +116,11 @@ const cases = {
     ];
     const types = await Promise.all(found.map(([name, ...parts]) => weights.weightType(file(name, ...parts))));
     return types.map((type) => type ?? "-").join(" ");
+  },
+  "an Ogg file that is cut off": async () => {
+    const page = (flags) => `OggS\0${String.fromCharCode(flags)}${"x".repeat(99)}`;
+    const told = await Promise.all([["OggS"], [page(2), page(0)], [page(2), page(4)], ["fLaC"]].map((parts) => cut.cutOff(file("a", ...parts), 2)));
+    return told.map((notice) => notice?.what.slice(0, 30) ?? "-").join(" ");
   },
   "a file of Segment Anything": () => kinds.taskOf([file("mobile_sam.pt", "x")]),
   "an architecture": () => gguf(string("general.architecture"), short(8), string("llama")),

@@ -47,6 +47,7 @@ ANSWERS = {
     "a model type that all objects have": None,
     "an architecture that all objects have": "chat",
     "types of weights": "float16 float16 float32 - - float32 float16 - - float16 - float16 float32 - float32 -",
+    "an Ogg file that is cut off": "the recording ends after 2.0 s the recording ends after 2.0 s - -",
     "a file of Segment Anything": "cut-out",
     "an architecture": "chat",
     "lists in lists": "chat",

@@ -131,17 +131,18 @@ export class HistoryStore {
    * @returns {Promise<void>}
    */
   put(entry, content, { files: changed, allFiles, updated = Date.now() } = {}) {
-    const copy = structuredClone(content); // as it is now: the write may wait
+    const copy = copyOf(content); // as it is now: the write may wait
     if (document.visibilityState === "hidden" && this.keeps) {
       leave({ ...entry, updated }, copy); // the page may be closed before it is written
       this.left.set(entry.id, updated);
     }
+    const length = lengthOf(copy);
     return this.#writeOf(entry.id, async (database) => {
       this.failed.delete(entry.id);
       const changes = { updated, revision: (entry.revision ?? 0) + 1 };
       if (!database) {
         const kept = changed ?? this.inMemory.get(entry.id)?.files ?? allFiles ?? [];
-        Object.assign(entry, changes, { bytes: lengthOf(copy) + sum(kept) });
+        Object.assign(entry, changes, { bytes: length + sum(kept) });
         this.inMemory.set(entry.id, { entry: { ...entry }, content: copy, files: kept });
         return;
       }
@@ -160,7 +161,7 @@ export class HistoryStore {
         }
         const fileBytes = given ? sum(given) : there?.fileBytes ?? 0;
         const { title, renamed } = (there?.renamed ?? 0) > (entry.renamed ?? 0) ? there : entry;
-        Object.assign(changes, { id, title, renamed, bytes: fileBytes + lengthOf(copy) });
+        Object.assign(changes, { id, title, renamed, bytes: fileBytes + length });
         entries.put({ ...entry, ...changes, fileBytes });
         transaction.objectStore(CONTENTS).put({ id, content: copy });
       });
@@ -333,8 +334,34 @@ async function estimate() {
 /** The keys of all files of an entry. @param {string} id */
 const rangeOf = (id) => IDBKeyRange.bound([id], [id, []]);
 
-/** @param {any} content @returns {number} bytes */
-const lengthOf = (content) => new Blob([JSON.stringify(content)]).size;
+/** A copy of plain values that shares their texts, which do not change: a notebook may have megabytes of them. @param {any} value @returns {any} */
+function copyOf(value) {
+  if (Array.isArray(value)) return value.map(copyOf);
+  if (value === null || typeof value !== "object") return value;
+  if (Object.getPrototypeOf(value) !== Object.prototype) return structuredClone(value);
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, copyOf(part)]));
+}
+
+/** About how much room a content takes. @param {any} content @returns {number} bytes */
+function lengthOf(content) {
+  if (typeof content === "string") return lengthOfText(content) + 2;
+  if (content === null || typeof content !== "object") return 8;
+  if (ArrayBuffer.isView(content) || content instanceof ArrayBuffer) return content.byteLength;
+  let bytes = 2;
+  for (const name in content) bytes += lengthOf(content[name]) + (Array.isArray(content) ? 1 : name.length + 4);
+  return bytes;
+}
+
+/** Bytes of a text in UTF-8, without a copy of it. @param {string} text */
+function lengthOfText(text) {
+  let bytes = text.length;
+  for (let i = 0; i < text.length; i += 1) {
+    const code = text.charCodeAt(i);
+    if (code > 0x7ff && (code < 0xd800 || code > 0xdfff)) bytes += 2;
+    else if (code > 0x7f) bytes += 1; // each half of a pair of surrogates has two of its four bytes
+  }
+  return bytes;
+}
 
 /** @param {(KeptFile | StoredFile)[]} files */
 const sum = (files) => files.reduce((bytes, { blob }) => bytes + (blob instanceof Blob ? blob.size : blob.byteLength), 0);

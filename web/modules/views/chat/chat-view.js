@@ -48,6 +48,7 @@ const STAGES = { prompt: "Reading the conversation", seeing: "Looking at the pic
 const SLOW = 100; // ms that it takes to show an answer, as one with a long list: other work then gets REST times as much
 const REST = 3;
 const NEAR = 80; // pixels from the end of the conversation within which the page follows an answer
+const AT_ONCE = 12; // turns that are shown at once: a window full. Those before them follow in slices
 
 export default class ChatView extends WorkingView {
   /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
@@ -81,6 +82,8 @@ export default class ChatView extends WorkingView {
     this.frame = 0;
     /** When the answer may be shown again. */
     this.rested = 0;
+    /** Until the turns before the shown ones are shown. @type {number | undefined} */
+    this.rest = undefined;
     /** @type {number | undefined} until the conversation is stored */
     this.saving = undefined;
     this.card = this.historyCard(this.store, {
@@ -341,15 +344,26 @@ export default class ChatView extends WorkingView {
     else this.#toEnd();
   }
 
-  /** Shows the turns. Those that are shown stay where they are: one may be edited, or a part of it selected. */
-  render() {
+  /**
+   * Shows the turns. Those that are shown stay where they are: one may be edited, or a part of it selected. Of a long conversation the end comes
+   * first, and what is before it in slices. @param {number} [most] how many new turns are shown now
+   */
+  render(most = AT_ONCE) {
     const { conversation } = this;
     const { path } = conversation;
-    const items = new Map(path.map((turn) => [turn.id, this.#item(turn, turn === path.at(-1))]));
+    const shown = [];
+    for (const turn of [...path].reverse()) {
+      most -= this.items.get(turn.id)?.turn === turn ? 0 : 1;
+      if (most < 0) break;
+      shown.push(turn);
+    }
+    const items = new Map(shown.reverse().map((turn) => [turn.id, this.#item(turn, turn === path.at(-1))]));
     for (const [id, item] of this.items) if (items.get(id) !== item) item.element.remove();
     this.items = items;
     const list = byId("chat-turns");
     for (const [i, { element }] of [...items.values()].entries()) if (list.children[i] !== element) list.insertBefore(element, list.children[i] ?? null);
+    clearTimeout(this.rest);
+    if (shown.length < path.length) this.rest = setTimeout(() => this.#following(() => this.render()), 0);
     byId("chat-empty").hidden = path.length > 0;
     const unanswered = path.at(-1)?.role === "user" && !this.button.running;
     byId("chat-answer").hidden = !unanswered;

@@ -51,12 +51,12 @@ function sanitised(html) {
     if (box.type !== "checkbox") box.remove();
     else box.setAttribute("aria-label", box.checked ? "done" : "to do");
   }
-  for (const block of fragment.querySelectorAll("pre")) block.replaceWith(codeBlock(block));
+  for (const block of fragment.querySelectorAll("pre")) frameCode(block);
   return fragment;
 }
 
-/** A block of code with its language and a button that copies it. @param {HTMLPreElement} block */
-function codeBlock(block) {
+/** Puts a frame around a block of code, with its language and a button that copies it. @param {HTMLPreElement} block */
+function frameCode(block) {
   const code = block.querySelector("code") ?? block;
   const language = /(?:^|\s)language-([\w+#.-]{1,30})/.exec(code.className)?.[1] ?? "";
   const copy = h("button", { type: "button", class: "quiet", "aria-label": language ? `Copy the ${language} code` : "Copy the code" }, "Copy");
@@ -64,7 +64,9 @@ function codeBlock(block) {
   block.tabIndex = 0; // it can be scrolled by keyboard
   block.setAttribute("role", "group");
   block.setAttribute("aria-label", language ? `${language} code` : "Code");
-  return h("div", { class: "code-block" }, h("div", { class: "code-head" }, h("span", {}, language), copy), block.cloneNode(true));
+  const frame = h("div", { class: "code-block" }, h("div", { class: "code-head" }, h("span", {}, language), copy));
+  block.replaceWith(frame);
+  frame.append(block);
 }
 
 /** Shows a text that grows: only the blocks that have changed are made again. */
@@ -75,10 +77,13 @@ export class MarkdownText {
     this.marked = kind === "answer" ? ANSWERS : NOTEBOOKS;
     /** @type {{raw: string, nodes: ChildNode[]}[]} the shown blocks */
     this.blocks = [];
+    this.text = "";
   }
 
   /** @param {string} text */
   show(text) {
+    if (text === this.text) return;
+    this.text = text;
     const lexed = this.marked.lexer(text);
     const tokens = lexed.filter(({ type }) => type !== "space");
     const same = tokens.findIndex(({ raw }, index) => raw !== this.blocks[index]?.raw);

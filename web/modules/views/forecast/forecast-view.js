@@ -173,7 +173,7 @@ export default class ForecastView extends TextView {
     const place = Number(byId("forecast-dates").value);
     const { dates, step, turned } = place < 0 ? { dates: [], step: null, turned: false } : datesOf(table, place, LONGEST);
     if (turned) {
-      this.table = { ...table, rows: table.rows.toReversed() };
+      this.table = { ...table, rows: [...table.rows].reverse() };
       return this.#chosen(this.table);
     }
     const values = valuesOf(table, Number(column), LONGEST);

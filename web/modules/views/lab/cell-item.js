@@ -8,12 +8,39 @@
  */
 import { find, h, single } from "../../page/dom.js";
 import { present } from "../../shared/present.js";
+import { Slices } from "../../shared/slices.js";
 import { MarkdownText } from "../chat/markdown.js";
 import { Editor } from "./editor.js";
 import { OutputList } from "./output-list.js";
 
 /** In place of the number of a cell that has not ended, by its state. @type {Record<string, string>} */
 const SIGNS = { waiting: "[…]", running: "[✱]" };
+const NEAR = "100% 0px"; // of the window's height above and below it: there, cells of code get their editors
+
+/** Cells of code that wait for their editors, by the elements that are observed. @type {Map<Element, CellItem>} */
+const waiting = new Map();
+/** Those that are near the window. @type {Set<CellItem>} */
+const coming = new Set();
+
+const observer = new IntersectionObserver((entries) => {
+  const some = coming.size > 0;
+  for (const { target, isIntersecting } of entries) {
+    const cell = waiting.get(target);
+    if (cell && isIntersecting) coming.add(cell);
+  }
+  if (!some) openComing();
+}, { rootMargin: NEAR });
+
+/** Makes the editors one after the other: each takes some milliseconds, a notebook has hundreds. */
+async function openComing() {
+  const slices = new Slices({});
+  for (const cell of coming) {
+    cell.open();
+    const pause = slices.look(0, 1);
+    if (pause) await pause;
+    coming.delete(cell);
+  }
+}
 
 export class CellItem {
   /** @param {import("./notebook-files.js").CellData} data @param {CellActions} actions */
@@ -45,10 +72,15 @@ export class CellItem {
     this.element.addEventListener("keydown", (event) => this.#key(event));
     this.shown.addEventListener("dblclick", () => this.edit());
     if (data.outputs?.length) this.outputs.restore(data.outputs);
-    /** @type {Editor | null} */
+    /** Null: a text that is shown, or code that is not near the window yet. @type {Editor | null} */
     this.editor = null;
-    if (this.kind === "code" || !this.source.trim()) this.#open();
-    else this.#render();
+    /** The line of an error, from 1. @type {number | null} */
+    this.wrongLine = null;
+    /** The code, until there is an editor. @type {HTMLElement | null} */
+    this.plain = null;
+    if (this.kind === "code" && this.source.trim()) this.#wait();
+    else if (this.source.trim()) this.#render();
+    else this.open();
     this.state = "";
     this.place(1);
   }
@@ -58,10 +90,31 @@ export class CellItem {
     return h("button", { type: "button", class: "cell-button", title: label, onclick }, h("span", { "aria-hidden": "true" }, sign), h("span", { class: "visually-hidden cell-label" }, label));
   }
 
-  #open() {
+  /** Shows the code without an editor, which comes when the cell comes near the window, or is to be edited. */
+  #wait() {
+    const plain = h("pre", { class: "cell-source", tabindex: "0", role: "textbox", "aria-multiline": "true", "aria-label": this.#label(), onfocus: () => this.edit() }, this.source);
+    this.plain = plain;
+    this.host.append(plain);
+    waiting.set(plain, this);
+    observer.observe(plain);
+  }
+
+  #endWaiting() {
+    if (!this.plain) return;
+    observer.unobserve(this.plain);
+    waiting.delete(this.plain);
+    coming.delete(this);
+    this.plain.remove();
+    this.plain = null;
+  }
+
+  /** The editor, which is made if there is none. @returns {Editor} */
+  open() {
+    if (this.editor) return this.editor;
+    this.#endWaiting();
     this.host.hidden = false;
     this.shown.hidden = true;
-    return (this.editor = new Editor(this.host, this.source, this.kind === "code", this.#label(), {
+    this.editor = new Editor(this.host, this.source, this.kind === "code", this.#label(), {
       changed: (text) => {
         this.source = text;
         this.actions.changed();
@@ -77,7 +130,15 @@ export class CellItem {
       },
       complete: this.actions.complete,
       signature: this.actions.signature,
-    }));
+    });
+    if (this.wrongLine !== null) this.editor.markLine(this.wrongLine);
+    return this.editor;
+  }
+
+  /** Marks the line of an error. @param {number | null} line from 1; null: none */
+  markLine(line) {
+    this.wrongLine = line;
+    this.editor?.markLine(line);
   }
 
   /** Ctrl+Enter: runs code, shows a text. */
@@ -101,7 +162,7 @@ export class CellItem {
 
   /** Puts the cursor into the cell. */
   edit() {
-    (this.editor ?? this.#open()).focus();
+    this.open().focus();
   }
 
   #label() {
@@ -115,6 +176,7 @@ export class CellItem {
     this.element.setAttribute("aria-label", `Cell ${position}`);
     for (const button of [this.runButton, ...this.buttons]) find(button, ".cell-label").textContent = `${button.title} cell ${position}`;
     this.editor?.rename(this.#label());
+    this.plain?.setAttribute("aria-label", this.#label());
     this.show();
   }
 
@@ -146,6 +208,7 @@ export class CellItem {
   }
 
   destroy() {
+    this.#endWaiting();
     this.editor?.destroy();
     this.outputs.clear();
   }

@@ -11,6 +11,7 @@ import { hostsIn } from "../../shared/lab-hosts.js";
 import { UserError, megabytes } from "../../shared/protocol.js";
 import { fetchWhole } from "../../shared/sent.js";
 import { siteUrl } from "../../shared/site.js";
+import { Slices } from "../../shared/slices.js";
 import { counted } from "../../shared/words.js";
 import { CellItem } from "./cell-item.js";
 import { buildLab } from "./lab-parts.js";
@@ -48,6 +49,8 @@ export default class LabView {
     this.runs = 0;
     /** Resolves when nothing runs. @type {Promise<void>} */
     this.over = Promise.resolve();
+    /** The last opening of a notebook: one comes after the other. @type {Promise<unknown>} */
+    this.opening = Promise.resolve();
     this.files = new NotebookFileList(byId("lab-files"), { remove: (name) => this.#removeFile(name) });
     /** When the first change came that is not stored yet. */
     this.unsavedSince = 0;
@@ -168,17 +171,23 @@ export default class LabView {
   /**
    * Shows a notebook in place of this one, which is stored.
    * @param {import("./notebook-files.js").NotebookData} notebook @param {import("../../history/history-store.js").HistoryEntry | null} [entry]
-   * @param {import("../../history/history-store.js").KeptFile[]} [files]
+   * @param {import("../../history/history-store.js").KeptFile[]} [files] @returns {Promise<void>}
    */
-  async open({ title, cells }, entry = null, files = []) {
-    const items = cells.map((cell) => this.#item({ ...cell, count: null })); // if that fails, this notebook stays
+  open(notebook, entry = null, files = []) {
+    const opened = this.opening.then(() => this.#open(notebook, entry, files));
+    this.opening = opened.catch(() => {}); // who asked for it is told
+    return opened;
+  }
+
+  /** @param {import("./notebook-files.js").NotebookData} notebook @param {import("../../history/history-store.js").HistoryEntry | null} entry @param {import("../../history/history-store.js").KeptFile[]} files */
+  async #open({ title, cells }, entry, files) {
+    const items = await this.#items(cells); // if that fails, this notebook stays
     await this.#leave();
     this.entry = entry;
     this.#setTitle(title);
     this.deleted = [];
     this.cells = items;
     byId("lab-cells").replaceChildren(...this.cells.map(({ element }) => element));
-    this.#place();
     if (this.runs || this.files.files.size) await this.python.reset(); // it begins without the variables and files of this one
     this.runs = 0;
     this.files.replace(files);
@@ -186,6 +195,25 @@ export default class LabView {
     this.unsaved = this.filesChanged = false;
     tabMemory.set(SHOWN, entry?.id ?? null);
     await this.card.refresh(entry?.id ?? null);
+  }
+
+  /** Cells at their places, made in slices. @param {import("./notebook-files.js").CellData[]} cells */
+  async #items(cells) {
+    const slices = new Slices({});
+    /** @type {CellItem[]} */
+    const items = [];
+    try {
+      for (const cell of cells) {
+        items.push(this.#item({ ...cell, count: null }));
+        items[items.length - 1].place(items.length);
+        const pause = slices.look(items.length, cells.length);
+        if (pause) await pause;
+      }
+    } catch (error) {
+      for (const item of items) item.destroy();
+      throw error;
+    }
+    return items;
   }
 
   /** Ends what runs, and stores the notebook. */
@@ -404,7 +432,7 @@ export default class LabView {
   async #runOne(cell) {
     this.runningCell = cell;
     cell.outputs.clear();
-    cell.editor?.markLine(null);
+    cell.markLine(null);
     cell.show("running", "");
     this.changed();
     const began = performance.now();
@@ -433,7 +461,7 @@ export default class LabView {
     cell.outputs.add(output);
     if (output.kind === "error" && output.cell) {
       const where = this.cells.find(({ count }) => String(count) === output.cell);
-      where?.editor?.markLine(output.line);
+      where?.markLine(output.line ?? null);
     }
     if (["plot", "error", "table"].includes(output.kind)) this.changed();
   }

@@ -169,8 +169,19 @@ export class OutputList {
   /** What is stored with the notebook. @returns {Output[]} */
   stored() {
     let room = MOST_STORED;
-    return this.outputs.filter((output) => (room -= JSON.stringify(output).length) > 0);
+    return this.outputs.filter((output) => (room -= lengthOf(output)) > 0);
   }
+}
+
+/** Characters of outputs that do not change: a notebook with megabytes of them is stored again and again. @type {WeakMap<Output, number>} */
+const lengths = new WeakMap();
+
+/** @param {Output} output @returns {number} characters */
+function lengthOf(output) {
+  if (output.kind === "text") return output.text?.length ?? 0; // it grows
+  const length = lengths.get(output) ?? JSON.stringify(output).length;
+  lengths.set(output, length);
+  return length;
 }
 
 /** @param {string} text */

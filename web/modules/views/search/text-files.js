@@ -15,9 +15,10 @@ const FILE_LIMIT = 32 * 2 ** 20; // bytes
 const TOO_LARGE = `larger than ${FILE_LIMIT >> 20} MB`;
 const HTML_PIECE = 2 ** 15; // characters that are parsed between two looks at the clock: some milliseconds
 const DEEPEST = 100; // levels of JSON
-const BLOCKS = new Set("p div h1 h2 h3 h4 h5 h6 li tr blockquote pre section article header footer dt dd figcaption".split(" "));
-const GAPS = new Set(["br", "td", "th"]);
-const SILENT = new Set(["script", "style", "template", "noscript"]);
+const BLOCK = /<\/?(?:p|div|h1|h2|h3|h4|h5|h6|li|tr|blockquote|pre|section|article|header|footer|dt|dd|figcaption)\b/gi;
+const GAP = /<(?:br|\/?td|\/?th)\b/gi;
+const TAG = /<\/?[a-z](?:[^<>"']|"[^"<]{0,4000}"|'[^'<]{0,4000}'){0,999}>/gi; // of any other form, the browser's parser finds it
+const HIDDEN = /<(?:!--|(script|style|template|noscript|title)\b)/; // beginnings of what is not shown
 
 /** Whether a file may hold a text: also one without an ending, such as README. @param {File} file */
 const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/") || !file.name.includes(".");
@@ -77,48 +78,42 @@ async function each(elements, made, slices) {
   return found;
 }
 
-/** The words of a page of HTML, its blocks as paragraphs. Nothing in it is run or fetched. @param {string} html @param {Slices} slices */
+/**
+ * The words of a page of HTML, its blocks as paragraphs. Nothing in it is run or fetched. It is read piece by piece, and nearly all tags are taken out
+ * before: Firefox stands still for seconds when it gives up millions of nodes, however they are removed.
+ * @param {string} html @param {Slices} slices
+ */
 async function fromPage(html, slices) {
-  const { body } = await documentOf(html, slices);
+  const { body } = document.implementation.createHTMLDocument(); // it has no window
+  /** @type {string[]} */
   const words = [];
-  let done = html.length; // of twice as much: it was parsed, and is now walked
-  for (let node = /** @type {Node | null} */ (body); node;) {
-    if (node.nodeType === Node.TEXT_NODE) {
-      words.push(node.nodeValue ?? "");
-      done += node.nodeValue?.length ?? 0;
-    } else if (BLOCKS.has(elementName(node))) words.push("\n\n");
-    /** @type {Node | null} */
-    let next = SILENT.has(elementName(node)) ? null : node.firstChild;
-    while (node && !next) { // to what follows, out of what ends here
-      if (BLOCKS.has(elementName(node))) words.push("\n\n");
-      else if (GAPS.has(elementName(node))) words.push(" ");
-      const left = node;
-      next = node === body ? null : node.nextSibling;
-      node = node === body ? null : node.parentNode;
-      node?.removeChild(left); // so that a large document is not freed in one go
+  for (const [from, to] of shownParts(html)) {
+    for (let at = from, end = from; at < to; at = end) {
+      end = html.indexOf("<", at + HTML_PIECE); // a tag is not divided
+      if (end < 0 || end > to) end = to;
+      body.innerHTML = onlyRead(html.slice(at, end).replace(BLOCK, "\n\n$&").replace(GAP, " $&").replace(TAG, ""));
+      words.push(body.textContent ?? "");
+      const pause = slices.look(end, html.length);
+      if (pause) await pause;
     }
-    node = next;
-    const pause = slices.step(done, 2 * html.length);
-    if (pause) await pause;
   }
   return paragraphed(words.join(""), slices);
 }
 
-/** HTML as a document without a window. @param {string} html @param {Slices} slices */
-async function documentOf(html, slices) {
-  const page = document.implementation.createHTMLDocument();
-  page.open(); // write() parses at once what it is given; DOMParser would take all of the file in one go
-  for (let at = 0; at < html.length; at += HTML_PIECE) {
-    page.write(onlyRead(html.slice(at, at + HTML_PIECE)));
-    const pause = slices.look(at, 2 * html.length);
-    if (pause) await pause;
+/** The parts of a page outside of scripts, comments and others that are not shown: their places, in one pass. @param {string} html @returns {Generator<[number, number]>} */
+function* shownParts(html) {
+  const hidden = new RegExp(HIDDEN, "gi");
+  let from = 0;
+  for (let begin = hidden.exec(html); begin; begin = hidden.exec(html)) {
+    yield [from, begin.index];
+    const end = new RegExp(begin[1] ? `</${begin[1]}\\b` : "-->", "gi");
+    end.lastIndex = hidden.lastIndex;
+    const found = end.exec(html);
+    if (!found) return; // what does not end hides the rest
+    from = hidden.lastIndex = found.index + (begin[1] ? 0 : found[0].length); // the tag of the end has no words
   }
-  page.close();
-  return page;
+  yield [from, html.length];
 }
-
-/** The name of an element; "": it is none. @param {Node} node */
-const elementName = (node) => /** @type {Element} */ (node).localName ?? "";
 
 /** A text with one empty line between its paragraphs, in one pass over its lines. @param {string} text @param {Slices} slices */
 async function paragraphed(text, slices) {

@@ -5,6 +5,7 @@
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  * @typedef {{name: string, get: (signal: AbortSignal) => File | Promise<File>}} Taken a recording that is to be transcribed; `name` until the file has one
  */
+import { cutOff } from "../../audio/cut-off.js";
 import { checkDuration, decode, toWav } from "../../audio/decoder.js";
 import { fetchRecording, isAddress } from "../../audio/remote.js";
 import { canHearTabs } from "../../audio/microphone.js";
@@ -359,6 +360,8 @@ export default class TranscribeView {
     }
     throwIfCancelled(signal);
     checkDuration(overview.duration, { name });
+    const cut = wav === file ? null : await cutOff(file, overview.duration); // of WAVE files the engine says it
+    if (cut) overview.notices.push(cut);
     return { name, wav, original: file, overview };
   }
 
