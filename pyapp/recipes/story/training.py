@@ -160,7 +160,7 @@ def next_token_loss(model: Llama2c, rows: list[list[int]]) -> tuple[Tensor, floa
 
 def _loss(model: Llama2c, inputs: Tensor, targets: Tensor) -> Tensor:
     """token_loss of a model on any device: inputs and targets (B, T) on the CPU."""
-    return token_loss(model(inputs.to(model.device)), targets.to(model.device))
+    return token_loss(model(inputs.to(model.device)), targets)
 
 
 def nats(model: Llama2c, rows: list[list[int]]) -> tuple[float, int]:
