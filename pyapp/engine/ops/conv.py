@@ -139,7 +139,7 @@ def _convolution(
     rows = permute(seen, (1, 2, *range(3 + dims, 3 + 2 * dims), 0, *spatial))  # (G, C, *kernel, N, *out)
     rows = reshape(rows, (groups, depth, batch * prod(out)))
     result = matmul(reshape(weight, (groups, outputs // groups, depth)), rows)
-    result = permute(reshape(result, (outputs, batch, *out)), (1, 0, *range(2, 2 + dims)))
+    result = permute(reshape(result, (outputs, batch, *out)), (1, 0, *range(2, 2 + dims))).contiguous()
     return result if bias is None else result + reshape(bias, (outputs,) + (1,) * dims)
 
 
